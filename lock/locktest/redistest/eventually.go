@@ -1,0 +1,29 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// fatal ends the waiting in eventually: asking again cannot help.
+type fatal struct{ error }
+
+// eventually asks until check returns nil, and returns its last error after
+// limit. It is for the states of other processes, which nothing announces.
+func eventually(limit time.Duration, check func() error) error {
+	pause := time.NewTicker(2 * time.Millisecond)
+	defer pause.Stop()
+	for begun := time.Now(); ; <-pause.C {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if final, ok := errors.AsType[fatal](err); ok {
+			return final.error
+		}
+		if time.Since(begun) > limit {
+			return fmt.Errorf("redistest: not ready after %v: %w", limit, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Oldest is the oldest major version of Redis that the servers here may have.
+// Sharded pub/sub and enable-debug-command came with it.
+const Oldest = 7
+
+// ErrNoServer says that no redis-server is to be found on this machine.
+var ErrNoServer = errors.New("redistest: no redis-server in $REDIS_SERVER, PATH or .cache/redis/bin; `make test` installs one")
+
+// Find returns the path of redis-server: $REDIS_SERVER, or else the one on
+// PATH, or else .cache/redis/bin/redis-server in the root of the module that
+// the working directory belongs to. The error is [ErrNoServer] where there is
+// none, and another one where $REDIS_SERVER or the version is wrong.
+// The first answer is kept for the life of the process.
+func Find() (string, error) { return find() }
+
+var find = sync.OnceValues(func() (string, error) {
+	path, err := locate(os.Getenv("REDIS_SERVER"))
+	if err != nil {
+		return "", err
+	}
+	return path, checkVersion(path)
+})
+
+// locate returns what named says, or what stands in one of the usual places.
+func locate(named string) (string, error) {
+	if named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("redistest: REDIS_SERVER: %w", err)
+		}
+		return path, nil
+	}
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		return path, nil
+	}
+	if root, ok := moduleRoot(); ok {
+		if path, err := exec.LookPath(filepath.Join(root, ".cache", "redis", "bin", "redis-server")); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoServer
+}
+
+// moduleRoot returns the nearest directory upwards that holds both a go.mod and
+// .ci, so that a nested module finds the cache of the whole repository.
+func moduleRoot() (string, bool) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", false
+	}
+	for {
+		if exists(filepath.Join(dir, "go.mod")) && exists(filepath.Join(dir, ".ci")) {
+			return dir, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+		dir = parent
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// "Redis server v=7.0.15 sha=…", and Valkey says the same of itself.
+var versionLine = regexp.MustCompile(`v=(\d+)\.`)
+
+func checkVersion(path string) error {
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("redistest: %s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
+	}
+	match := versionLine.FindSubmatch(out)
+	if match == nil {
+		return fmt.Errorf("redistest: %s is not a redis-server: it says %q", path, strings.TrimSpace(string(out)))
+	}
+	if major, _ := strconv.Atoi(string(match[1])); major < Oldest {
+		return fmt.Errorf("redistest: %s is version %s; %d or newer is needed", path, match[1], Oldest)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+)
+
+// skipped counts the tests that Need has skipped in this process.
+var skipped atomic.Int64
+
+// Need skips t where there is no redis-server on this machine, and counts it
+// for the line that [Main] prints. With REQUIRE_REDIS=1 or CI=true it fails t
+// instead. A redis-server that is there but cannot be used always fails t.
+func Need(t TB) {
+	t.Helper()
+	_, err := Find()
+	need(t, err, required())
+}
+
+func need(t TB, err error, required bool) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNoServer) && !required:
+		skipped.Add(1)
+		t.Skipf("%v", err)
+	default:
+		t.Fatalf("%v", err)
+	}
+}
+
+// required reports whether a missing server is a failure.
+func required() bool {
+	return os.Getenv("REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
+}
+
+// Main runs a package's tests, checks with goleak that they left no goroutine,
+// and says in one line how many were skipped for want of a redis-server. It
+// does not return. go-redis's own logging is off meanwhile: the tests break
+// connections on purpose.
+func Main(m goleak.TestingM, options ...goleak.Option) {
+	redis.SetLogger(&logging.VoidLogger{})
+	goleak.VerifyTestMain(reporting{m}, options...)
+}
+
+// reporting is a TestingM that prints the summary once its tests have run.
+type reporting struct{ goleak.TestingM }
+
+func (m reporting) Run() int {
+	code := m.TestingM.Run()
+	if n := skipped.Load(); n > 0 {
+		announce(fmt.Sprintf("redistest: %d tests of %s skipped for want of a redis-server; `make test` installs one\n", n, os.Args[0]))
+	}
+	return code
+}

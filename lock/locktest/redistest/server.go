@@ -1,0 +1,327 @@
+package redistest
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// readyTimeout bounds how long servers may take until they answer and, in a
+// set or a cluster, know each other. One server takes about 11 ms and a set
+// 2 s; the rest is for a machine that is very busy.
+const readyTimeout = 30 * time.Second
+
+// Config says how a server is to run. Its zero value is a server on a unix
+// socket, without a password, that keeps nothing on disk.
+type Config struct {
+	// TCP also opens a free port on 127.0.0.1, and makes [Server.URL] and
+	// clients use it. Processes in other network namespaces, proxies,
+	// replication and clusters need it.
+	TCP bool
+
+	// Password is the default user's; "" leaves the server open.
+	Password string
+
+	// Users are ACL users in the form of redis.conf, for example
+	// "alice on >secret ~lock:* &lock:* +@all".
+	Users []string
+
+	// AOF writes every command to an append-only file, so that a server that
+	// was killed has its data back after [Server.Restart]. Without it, a
+	// restarted server is empty.
+	AOF bool
+
+	// Directives are further lines of redis.conf. They come last and win.
+	Directives []string
+
+	sentinel bool
+}
+
+// Server is a running redis-server. Its methods are for one goroutine at a
+// time, but for URL, Options, Client and Log, which are for any.
+type Server struct {
+	config Config
+	dir    string // holds everything of this server, and goes with it
+	port   int    // 0 without TCP
+
+	process *process // the running one, or the last one that ran
+}
+
+// Start starts a server and ends it with t. It skips or fails t where there is
+// no redis-server, as [Need] says. When t fails, the end of the server's log is
+// printed.
+func Start(t TB, config Config) *Server {
+	t.Helper()
+	Need(t)
+	s, err := Launch(config)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	s.endWith(t)
+	return s
+}
+
+// Launch starts a server outside a test and returns once it answers. Close ends
+// it.
+func Launch(config Config) (*Server, error) {
+	dir, err := shortTempDir()
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	s := &Server{config: config, dir: dir}
+	for attempt := 1; ; attempt++ {
+		err := s.configure()
+		if err == nil {
+			err = s.start()
+		}
+		if err == nil {
+			return s, nil
+		}
+		// Between our look and its bind, another process may take the port.
+		if attempt == 5 || !strings.Contains(s.Log(), "Address already in use") {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+}
+
+// endWith has the server closed at the end of t. A server that ended on its own
+// fails t: that is a crash, whatever the test has seen of it.
+func (s *Server) endWith(t TB) {
+	t.Cleanup(func() {
+		t.Helper()
+		crashed := !s.process.running() && !s.process.killed
+		if crashed {
+			t.Errorf("redistest: redis-server ended on its own: %v", s.process.state)
+		}
+		if t.Failed() {
+			t.Logf("redis-server %s, end of its log:\n%s", s.URL(), tail(s.Log(), 4096))
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// configure takes a port and writes the configuration file. It is not written
+// again at a restart: a sentinel keeps there what it has learned.
+func (s *Server) configure() error {
+	if s.config.TCP {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		s.port = port
+	}
+	if err := os.WriteFile(s.path("redis.conf"), []byte(s.redisConf()), 0o600); err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) redisConf() string {
+	lines := []string{
+		fmt.Sprintf("port %d", s.port),
+		"bind 127.0.0.1",
+		"unixsocket " + s.path("socket"),
+		"unixsocketperm 700",
+		"dir " + s.dir,
+	}
+	if s.config.Password != "" {
+		lines = append(lines, "requirepass "+s.config.Password)
+	}
+	if !s.config.sentinel {
+		lines = append(lines,
+			`save ""`,
+			"enable-debug-command local", // cannot be allowed later
+			"repl-diskless-sync-delay 0", // 5 s otherwise, before a replica gets its first byte
+			"appendonly "+yesNo(s.config.AOF),
+		)
+		for _, user := range s.config.Users {
+			lines = append(lines, "user "+user)
+		}
+	}
+	return strings.Join(append(lines, s.config.Directives...), "\n") + "\n"
+}
+
+func (s *Server) start() error {
+	binary, err := Find()
+	if err != nil {
+		return err
+	}
+	args := []string{s.path("redis.conf")}
+	if s.config.sentinel {
+		args = append(args, "--sentinel")
+	}
+	log, err := os.OpenFile(s.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	defer log.Close()
+	command := exec.Command(binary, args...)
+	command.Stdout, command.Stderr = log, log
+	if s.process, err = startProcess(command); err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	if err := s.waitUntilReady(); err != nil {
+		s.process.kill()
+		return err
+	}
+	return nil
+}
+
+func (s *Server) waitUntilReady() error {
+	return eventually(readyTimeout, func() error {
+		if !s.process.running() {
+			return fatal{fmt.Errorf("redistest: redis-server ended at its start: %s", tail(s.Log(), 1024))}
+		}
+		return s.answers()
+	})
+}
+
+// answers asks in Redis's inline form, without logging in: a refusal is an
+// answer too, but that of a server that still reads its data is not.
+func (s *Server) answers() error {
+	network, address := s.Addr()
+	conn, err := net.DialTimeout(network, address, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	reply, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(reply, "-LOADING") {
+		return errors.New(strings.TrimSpace(reply))
+	}
+	return nil
+}
+
+// Addr returns the network and address that clients use, in the form of
+// [net.Dial]: "tcp" with [Config.TCP], otherwise "unix".
+func (s *Server) Addr() (network, address string) {
+	if s.port != 0 {
+		return "tcp", loopback(s.port)
+	}
+	return "unix", s.path("socket")
+}
+
+// URL returns what [redis.ParseURL] understands, the default user's password
+// included.
+func (s *Server) URL() string {
+	network, address := s.Addr()
+	u := url.URL{Scheme: "redis", Host: address}
+	if network == "unix" {
+		u = url.URL{Scheme: "unix", Path: address}
+	}
+	if s.config.Password != "" {
+		u.User = url.UserPassword("", s.config.Password)
+	}
+	return u.String()
+}
+
+// Options returns what [Server.Client] uses, for a test that wants something
+// changed: contexts bound I/O, and nothing is retried behind the caller's back.
+func (s *Server) Options() *redis.Options {
+	network, address := s.Addr()
+	return &redis.Options{
+		Network:               network,
+		Addr:                  address,
+		Password:              s.config.Password,
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+	}
+}
+
+// Client returns a new client with [Server.Options], closed at the end of t.
+func (s *Server) Client(t TB) *redis.Client {
+	client := redis.NewClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() }) // the test may have closed it
+	return client
+}
+
+// Pause stops the process (SIGSTOP): connections stay open and the kernel goes
+// on accepting bytes, but nobody answers. It returns once the process is
+// stopped.
+func (s *Server) Pause() { s.process.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { s.process.signal(syscall.SIGCONT) }
+
+// Kill ends the process without warning (SIGKILL) and returns once it is gone.
+// What was not in an append-only file is lost.
+func (s *Server) Kill() { s.process.kill() }
+
+// Restart kills the server if it still runs, and starts it anew on the same
+// socket and port: empty, or with its data where [Config.AOF] is set.
+func (s *Server) Restart(t TB) {
+	t.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		t.Fatalf("restart: %v", err)
+	}
+}
+
+// PID returns the id of the running process, or of the last one that ran.
+func (s *Server) PID() int { return s.process.Pid }
+
+// Log returns what the server has written to its log since its first start.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.path("log")) // none yet is an empty one
+	return string(text)
+}
+
+// Close kills the server and removes its directory.
+func (s *Server) Close() error {
+	if s.process != nil {
+		s.process.kill()
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
+
+// shortTempDir returns a new directory in which the path of a socket fits into
+// sockaddr_un: 108 bytes on Linux, 104 on others, a final zero included.
+func shortTempDir() (string, error) {
+	const room = 104 - len("/redistest-0123456789/socket") - 1
+	parent := os.TempDir()
+	if len(parent) > room {
+		parent = "/tmp"
+	}
+	return os.MkdirTemp(parent, "redistest-")
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// tail returns the last n bytes of text, from the beginning of a line.
+func tail(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	_, rest, _ := strings.Cut(text[len(text)-n:], "\n")
+	return cmp.Or(rest, text[len(text)-n:])
+}
