@@ -1,0 +1,20 @@
+// Package bench measures timers: how late they run and what they cost. It is
+// what the benchmarks and the command leasewheel accuracy share.
+//
+// [Measure] runs one [Plan] against one timer implementation, a [Column], and
+// returns a [Result]. Several columns measured one after the other by the same
+// plan make a report; the first is usually [Runtime], the timers of Go itself,
+// as the floor that a machine allows.
+//
+// # What is measured
+//
+// Lateness is counted from the planned instant: for one timeout the reading of
+// the monotonic clock just before it was scheduled plus its delay, for the runs
+// of a periodic or re-armed timeout the start plus a whole number of periods. A
+// run that is late never moves the plan of those after it, so that a stall shows
+// in every run that it delayed (no coordinated omission). A run before its
+// planned instant is early; no rounding of the timer under measurement enters.
+//
+// CPU time and context switches are those of the whole process, from the first
+// schedule to the last run. Under a [Load] they contain the load's own.
+package bench
