@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -49,13 +51,21 @@ func Main(m goleak.TestingM, options ...goleak.Option) {
 	goleak.VerifyTestMain(reporting{m}, options...)
 }
 
+// packagePath returns the import path of the package under test.
+func packagePath() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return strings.TrimSuffix(info.Path, ".test")
+	}
+	return os.Args[0]
+}
+
 // reporting is a TestingM that prints the summary once its tests have run.
 type reporting struct{ goleak.TestingM }
 
 func (m reporting) Run() int {
 	code := m.TestingM.Run()
 	if n := skipped.Load(); n > 0 {
-		announce(fmt.Sprintf("redistest: %d tests of %s skipped for want of a redis-server; `make test` installs one\n", n, os.Args[0]))
+		announce(fmt.Sprintf("skipped\t%s\t%d tests, for want of a redis-server; `make test` installs one\n", packagePath(), n))
 	}
 	return code
 }

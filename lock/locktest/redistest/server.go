@@ -224,7 +224,11 @@ func (s *Server) Addr() (network, address string) {
 // URL returns what [redis.ParseURL] understands, the default user's password
 // included.
 func (s *Server) URL() string {
-	network, address := s.Addr()
+	return s.urlAt(s.Addr())
+}
+
+// urlAt is URL for a server that is reached by another address.
+func (s *Server) urlAt(network, address string) string {
 	u := url.URL{Scheme: "redis", Host: address}
 	if network == "unix" {
 		u = url.URL{Scheme: "unix", Path: address}
@@ -249,8 +253,10 @@ func (s *Server) Options() *redis.Options {
 }
 
 // Client returns a new client with [Server.Options], closed at the end of t.
-func (s *Server) Client(t TB) *redis.Client {
-	client := redis.NewClient(s.Options())
+func (s *Server) Client(t TB) *redis.Client { return newClient(t, s.Options()) }
+
+func newClient(t TB, options *redis.Options) *redis.Client {
+	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() }) // the test may have closed it
 	return client
 }

@@ -1,0 +1,345 @@
+package redistest
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Flow says what becomes of the bytes that travel in one direction.
+type Flow uint8
+
+const (
+	// Pass lets them through.
+	Pass Flow = iota
+
+	// Hold keeps them back and delivers them once the flow passes again, as
+	// TCP's retransmission does after a short partition.
+	Hold
+
+	// Drop loses them. A connection that has lost bytes stays mute in that
+	// direction, also after healing: delivering what came later would pair
+	// replies with the wrong requests, which no network does. That an end has
+	// closed the connection is not lost; it is learned after healing.
+	Drop
+)
+
+// Fault is what a [Proxy] does to the traffic. Its zero value does nothing.
+type Fault struct {
+	Requests Flow // from the client to the server
+	Replies  Flow // from the server to the client
+
+	// Delay holds every chunk back for this long, in each direction, and Jitter
+	// adds a random time below it. Bytes are never reordered.
+	Delay, Jitter time.Duration
+
+	// Slice delivers one byte at a time, so that readers meet every possible
+	// boundary.
+	Slice bool
+
+	// Refuse resets new connections as soon as they are made.
+	Refuse bool
+}
+
+// Blackhole is a network that takes everything and delivers nothing.
+var Blackhole = Fault{Requests: Drop, Replies: Drop}
+
+// Proxy is a lossy wire in front of a server. It listens on the same kind of
+// network as the server does: a unix socket or a loopback port. Its methods may
+// be called from any goroutine at any time.
+type Proxy struct {
+	server   *Server
+	dir      string // holds the socket; "" on TCP
+	listener net.Listener
+	loops    sync.WaitGroup // accept, and two per connection
+
+	mu      sync.Mutex
+	fault   Fault
+	changed chan struct{} // closed and replaced when fault changes
+	links   map[*link]struct{}
+	closed  bool
+}
+
+// StartProxy starts a proxy in front of s, closed at the end of t. It passes
+// everything until [Proxy.Set].
+func StartProxy(t TB, s *Server) *Proxy {
+	t.Helper()
+	p := &Proxy{server: s, changed: make(chan struct{}), links: map[*link]struct{}{}}
+	if err := p.listen(); err != nil {
+		t.Fatalf("redistest: proxy: %v", err)
+	}
+	p.loops.Go(p.accept)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *Proxy) listen() (err error) {
+	network, address := p.server.Addr()
+	if network == "tcp" {
+		address = "127.0.0.1:0"
+	} else {
+		if p.dir, err = shortTempDir(); err != nil {
+			return err
+		}
+		address = filepath.Join(p.dir, "socket")
+	}
+	p.listener, err = net.Listen(network, address)
+	return err
+}
+
+// Addr returns the proxy's network and address in the form of [net.Dial].
+func (p *Proxy) Addr() (network, address string) {
+	addr := p.listener.Addr()
+	return addr.Network(), addr.String()
+}
+
+// URL returns the server's [Server.URL] with the proxy's address in it.
+func (p *Proxy) URL() string { return p.server.urlAt(p.Addr()) }
+
+// Options returns the server's [Server.Options] with the proxy's address.
+func (p *Proxy) Options() *redis.Options {
+	options := p.server.Options()
+	options.Network, options.Addr = p.Addr()
+	return options
+}
+
+// Client returns a new client that goes through the proxy, closed at the end
+// of t.
+func (p *Proxy) Client(t TB) *redis.Client { return newClient(t, p.Options()) }
+
+// Set replaces the fault, for connections that exist and for new ones.
+func (p *Proxy) Set(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Heal ends the fault. See [Drop] for what it cannot heal.
+func (p *Proxy) Heal() { p.Set(Fault{}) }
+
+// Reset breaks every connection that exists at the moment, on TCP with a reset
+// at both ends. It returns how many there were.
+func (p *Proxy) Reset() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+	return len(p.links)
+}
+
+// Close breaks every connection and waits until nothing of the proxy runs.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close() // a second Close is fine
+	p.Reset()
+	p.loops.Wait()
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir)
+	}
+}
+
+func (p *Proxy) current() (Fault, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault, p.changed
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		if fault, _ := p.current(); fault.Refuse {
+			abort(client)
+			continue
+		}
+		network, address := p.server.Addr()
+		server, err := net.Dial(network, address)
+		if err != nil {
+			abort(client) // the server is down; so is the way to it
+			continue
+		}
+		p.join(&link{proxy: p, client: client, server: server, done: make(chan struct{})})
+	}
+}
+
+// join starts the link's two directions, unless the proxy has closed meanwhile.
+func (p *Proxy) join(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		l.reset()
+		return
+	}
+	p.links[l] = struct{}{}
+	var directions sync.WaitGroup
+	directions.Go(func() { l.carry(l.server, l.client, func(f Fault) Flow { return f.Requests }) })
+	directions.Go(func() { l.carry(l.client, l.server, func(f Fault) Flow { return f.Replies }) })
+	p.loops.Go(func() {
+		directions.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+}
+
+// link is one connection of a client and its counterpart to the server.
+type link struct {
+	proxy          *Proxy
+	client, server net.Conn
+	done           chan struct{} // closed with the link
+	once           sync.Once
+}
+
+// reset breaks both ends for good. What was on its way is lost.
+func (l *link) reset() { l.close(abort) }
+
+// end closes both ends; what was written before still arrives.
+func (l *link) end() { l.close(func(conn net.Conn) { _ = conn.Close() }) }
+
+func (l *link) close(each func(net.Conn)) {
+	l.once.Do(func() {
+		close(l.done)
+		each(l.client)
+		each(l.server)
+	})
+}
+
+// abort closes with a reset instead of an orderly end, where there is such a
+// thing.
+func abort(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// chunk is what one read gave, and when.
+type chunk struct {
+	bytes []byte
+	at    time.Time
+}
+
+// carry copies from one end to the other until an end closes or the link is
+// reset. Reading and writing are apart, so that a delay shifts the traffic
+// instead of slowing it down.
+func (l *link) carry(to, from net.Conn, flow func(Fault) Flow) {
+	chunks := make(chan chunk, 64)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(chunks)
+		l.read(from, chunks)
+	})
+	l.deliver(to, chunks, flow)
+	l.end() // the reader too
+	reading.Wait()
+}
+
+func (l *link) read(from io.Reader, chunks chan<- chunk) {
+	for {
+		buffer := make([]byte, 16<<10)
+		n, err := from.Read(buffer)
+		if n > 0 {
+			select {
+			case chunks <- chunk{buffer[:n], time.Now()}:
+			case <-l.done:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// deliver returns when the other end has closed and all it sent has been
+// delivered, or when the link is broken.
+func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow) {
+	mute := false // bytes were lost, see Drop
+	for {
+		select {
+		case c, open := <-chunks:
+			if !open {
+				l.leave(flow, Hold, Drop) // an end is not lost, it comes late
+				return
+			}
+			fault, ok := l.leave(flow, Hold)
+			if !ok || !l.sleep(c.at.Add(fault.delay())) {
+				return
+			}
+			if fault, ok = l.leave(flow, Hold); !ok { // it may hold by now
+				return
+			}
+			mute = mute || flow(fault) == Drop
+			if !mute && write(to, c.bytes, fault.Slice) != nil {
+				return
+			}
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// leave returns the fault once the flow is none of states, and false if the
+// link broke before.
+func (l *link) leave(flow func(Fault) Flow, states ...Flow) (Fault, bool) {
+	for {
+		fault, changed := l.proxy.current()
+		if !slices.Contains(states, flow(fault)) {
+			return fault, true
+		}
+		select {
+		case <-changed:
+		case <-l.done:
+			return fault, false
+		}
+	}
+}
+
+func (f Fault) delay() time.Duration {
+	if f.Jitter <= 0 {
+		return f.Delay
+	}
+	return f.Delay + rand.N(f.Jitter)
+}
+
+// sleep returns false if the link broke before the time had come.
+func (l *link) sleep(until time.Time) bool {
+	if !time.Now().Before(until) {
+		return true
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+func write(to io.Writer, bytes []byte, slice bool) error {
+	if !slice {
+		_, err := to.Write(bytes)
+		return err
+	}
+	for i := range bytes {
+		if _, err := to.Write(bytes[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
