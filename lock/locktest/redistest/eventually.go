@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -25,5 +26,19 @@ func eventually(limit time.Duration, check func() error) error {
 		if time.Since(begun) > limit {
 			return fmt.Errorf("redistest: not ready after %v: %w", limit, err)
 		}
+	}
+}
+
+// await waits for a state of servers that are known to run, and fails t where
+// it does not come. Each question is bounded.
+func await(t TB, check func(ctx context.Context) error) {
+	t.Helper()
+	err := eventually(readyTimeout, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return check(ctx)
+	})
+	if err != nil {
+		t.Fatalf("%v", err)
 	}
 }

@@ -138,7 +138,7 @@ func (s *Server) redisConf() string {
 		"dir " + s.dir,
 	}
 	if s.config.Password != "" {
-		lines = append(lines, "requirepass "+s.config.Password)
+		lines = append(lines, "requirepass "+s.config.Password, "masterauth "+s.config.Password)
 	}
 	if !s.config.sentinel {
 		lines = append(lines,

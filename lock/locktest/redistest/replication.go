@@ -1,0 +1,76 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// CutReplicas ends every replication link of a master and refuses new ones,
+// while clients go on writing: what they write from now on is lost in a
+// failover. Sentinels promote a replica only if its link has not been down for
+// more than 5 s, so kill the master before.
+func (s *Server) CutReplicas(t TB) {
+	t.Helper()
+	s.do(t, "ACL", "SETUSER", "default", "-psync", "-sync")
+	s.do(t, "CLIENT", "KILL", "TYPE", "replica")
+}
+
+// AcceptReplicas undoes [Server.CutReplicas].
+func (s *Server) AcceptReplicas(t TB) {
+	t.Helper()
+	s.do(t, "ACL", "SETUSER", "default", "+psync", "+sync")
+}
+
+// do sends one command that must succeed, on a connection of its own.
+func (s *Server) do(t TB, args ...any) any {
+	t.Helper()
+	var reply any
+	err := s.ask(func(ctx context.Context, client *redis.Client) (err error) {
+		reply, err = client.Do(ctx, args...).Result()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("redistest: %v: %v", args, err)
+	}
+	return reply
+}
+
+// ask lends a client with a bounded context.
+func (s *Server) ask(question func(context.Context, *redis.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	client := redis.NewClient(s.Options())
+	defer client.Close()
+	return question(ctx, client)
+}
+
+// replicates returns nil once the server is a replica that has all of its
+// master's data and a link to it.
+func (s *Server) replicates(ctx context.Context) error {
+	return s.replicationSays(ctx, "role:slave", "master_link_status:up")
+}
+
+func (s *Server) isMaster(ctx context.Context) error {
+	return s.replicationSays(ctx, "role:master")
+}
+
+func (s *Server) replicationSays(ctx context.Context, wanted ...string) error {
+	client := redis.NewClient(s.Options())
+	defer client.Close()
+	info, err := client.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	for _, line := range wanted {
+		if !strings.Contains(info, line+"\r\n") {
+			return fmt.Errorf("%s: %q not in INFO replication", s.URL(), line)
+		}
+	}
+	return nil
+}
+
+var errUnknownNode = errors.New("redistest: the address is of no node here")

@@ -1,0 +1,200 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is the name under which the sentinels of a [SentinelSet] know
+// their master.
+const MasterName = "leasewheel"
+
+// SentinelConfig says what a [SentinelSet] consists of.
+type SentinelConfig struct {
+	Replicas  int    // 2 if 0
+	Sentinels int    // 3 if 0; a majority of them decides
+	Server    Config // of the master and of every replica; always on TCP
+}
+
+// SentinelSet is a master with replicas, watched by sentinels which promote a
+// replica about 2 s after the master has fallen silent.
+type SentinelSet struct {
+	Nodes     []*Server // the first one was the master at the start
+	Sentinels []*Server
+}
+
+// downAfter is how long a master may be silent before a sentinel doubts it.
+const downAfter = 500 * time.Millisecond
+
+// StartSentinels starts a set and returns once every sentinel knows every
+// replica and every other sentinel, which takes about 2 s.
+func StartSentinels(t TB, c SentinelConfig) *SentinelSet {
+	t.Helper()
+	c.Replicas, c.Sentinels = orDefault(c.Replicas, 2), orDefault(c.Sentinels, 3)
+	c.Server.TCP = true
+	set := &SentinelSet{}
+	master := Start(t, c.Server)
+	set.Nodes = append(set.Nodes, master)
+	for range c.Replicas {
+		set.Nodes = append(set.Nodes, Start(t, c.replica(master)))
+	}
+	for _, replica := range set.Nodes[1:] {
+		await(t, replica.replicates)
+	}
+	for range c.Sentinels {
+		set.Sentinels = append(set.Sentinels, Start(t, c.sentinel(master)))
+	}
+	for _, sentinel := range set.Sentinels {
+		await(t, func(ctx context.Context) error { return set.known(ctx, sentinel) })
+	}
+	return set
+}
+
+func (c SentinelConfig) replica(master *Server) Config {
+	config := c.Server
+	config.Directives = append([]string{"replicaof 127.0.0.1 " + strconv.Itoa(master.port)}, config.Directives...)
+	return config
+}
+
+func (c SentinelConfig) sentinel(master *Server) Config {
+	config := Config{TCP: true, sentinel: true, Directives: []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", MasterName, master.port, c.Sentinels/2+1),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, downAfter.Milliseconds()),
+		// Also the pause after a failed election, which would be 6 minutes.
+		fmt.Sprintf("sentinel failover-timeout %s 2000", MasterName),
+		fmt.Sprintf("sentinel parallel-syncs %s %d", MasterName, c.Replicas),
+	}}
+	if c.Server.Password != "" {
+		config.Directives = append(config.Directives, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, c.Server.Password))
+	}
+	return config
+}
+
+// known returns nil once sentinel knows all of the set.
+func (s *SentinelSet) known(ctx context.Context, sentinel *Server) error {
+	client := sentinel.sentinelClient()
+	defer client.Close()
+	state, err := client.Master(ctx, MasterName).Result()
+	if err != nil {
+		return err
+	}
+	replicas, others := strconv.Itoa(len(s.Nodes)-1), strconv.Itoa(len(s.Sentinels)-1)
+	if state["num-slaves"] != replicas || state["num-other-sentinels"] != others || state["flags"] != "master" {
+		return fmt.Errorf("the sentinel knows %s of %s replicas, %s of %s other sentinels, and says %q of the master",
+			state["num-slaves"], replicas, state["num-other-sentinels"], others, state["flags"])
+	}
+	return nil
+}
+
+// Options returns what [SentinelSet.Client] uses, as [Server.Options] does.
+func (s *SentinelSet) Options() *redis.FailoverOptions {
+	options := &redis.FailoverOptions{
+		MasterName:            MasterName,
+		Password:              s.Nodes[0].config.Password,
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+	}
+	for _, sentinel := range s.Sentinels {
+		options.SentinelAddrs = append(options.SentinelAddrs, loopback(sentinel.port))
+	}
+	return options
+}
+
+// Client returns a new client that asks the sentinels for the master, closed at
+// the end of t.
+func (s *SentinelSet) Client(t TB) *redis.Client {
+	client := redis.NewFailoverClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Master returns the node that the sentinels which answer agree on.
+func (s *SentinelSet) Master(t TB) *Server {
+	t.Helper()
+	var master *Server
+	await(t, func(ctx context.Context) (err error) {
+		master, err = s.master(ctx)
+		return err
+	})
+	return master
+}
+
+// Failover orders the sentinels to promote a replica, waits until that is done,
+// and returns the new master. The old one becomes its replica.
+func (s *SentinelSet) Failover(t TB) *Server {
+	t.Helper()
+	old := s.Master(t)
+	// Refused for a while after another failover.
+	await(t, func(ctx context.Context) error {
+		client := s.Sentinels[0].sentinelClient()
+		defer client.Close()
+		return client.Failover(ctx, MasterName).Err()
+	})
+	return s.AwaitFailover(t, old)
+}
+
+// AwaitFailover waits until the sentinels agree on a master other than old and
+// it takes writes, and returns it. The test has made old fall silent before.
+func (s *SentinelSet) AwaitFailover(t TB, old *Server) *Server {
+	t.Helper()
+	var master *Server
+	await(t, func(ctx context.Context) (err error) {
+		if master, err = s.master(ctx); err != nil {
+			return err
+		}
+		if master == old {
+			return errors.New("the master is still the same")
+		}
+		return master.isMaster(ctx)
+	})
+	return master
+}
+
+// master asks every sentinel that runs.
+func (s *SentinelSet) master(ctx context.Context) (*Server, error) {
+	var agreed *Server
+	for _, sentinel := range s.Sentinels {
+		if !sentinel.process.running() {
+			continue
+		}
+		client := sentinel.sentinelClient()
+		addr, err := client.GetMasterAddrByName(ctx, MasterName).Result()
+		client.Close()
+		if err != nil {
+			return nil, err
+		}
+		node := byAddress(s.Nodes, net.JoinHostPort(addr[0], addr[1]))
+		if node == nil || agreed != nil && agreed != node {
+			return nil, fmt.Errorf("the sentinels do not agree: %v", addr)
+		}
+		agreed = node
+	}
+	if agreed == nil {
+		return nil, fatal{errors.New("redistest: no sentinel is running")}
+	}
+	return agreed, nil
+}
+
+func (s *Server) sentinelClient() *redis.SentinelClient { return redis.NewSentinelClient(s.Options()) }
+
+func byAddress(servers []*Server, address string) *Server {
+	for _, server := range servers {
+		if loopback(server.port) == address {
+			return server
+		}
+	}
+	return nil
+}
+
+func orDefault(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
