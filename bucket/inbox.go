@@ -1,0 +1,287 @@
+package bucket
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// Never is later than every tick: the earliest arrival of an inbox without any.
+const Never timeout.Tick = math.MaxInt64
+
+// highWater is how many arrivals an inbox lets gather before it asks for the
+// worker, however far their deadlines are: so that no wake-up finds more than a
+// moment's work waiting in front of what is due.
+const highWater = 1024
+
+// keepChanged is how long a list of changes an inbox keeps for the next ones.
+const keepChanged = 1 << 16
+
+// An Inbox is where any goroutine hands nodes to the one worker that links
+// them: many put, one takes. It also keeps the free nodes, since the same lock
+// serves both: a task that is scheduled and soon cancelled, as most timeouts
+// are, costs two short critical sections and never reaches the worker.
+//
+// Methods say who may call them. Init comes before all others.
+type Inbox struct {
+	mu sync.Mutex
+
+	// Guarded by mu.
+	arrivals  chain
+	arrived   int
+	changed   []*Node // cancelled or moved while with the worker
+	free      slabs
+	closed    bool
+	scheduled uint64
+	cancelled uint64
+
+	// earliest is a lower bound on the ticks of the arrivals, Never if there
+	// are none, and 0 to ask for the worker at once. Written with mu held.
+	earliest atomic.Int64
+
+	_ [64]byte // keeps the next inbox's lock off this one's cache line
+}
+
+// Init readies the inbox. Nodes that come from it belong to owner.
+func (in *Inbox) Init(owner *timeout.Owner) {
+	in.free.owner = owner
+	in.earliest.Store(int64(Never))
+}
+
+// Put schedules a task in a free node. It returns the earliest tick that the
+// worker should be awake by; ok is false if the inbox is closed.
+func (in *Inbox) Put(tick timeout.Tick, task func()) (t timeout.Timeout, by timeout.Tick, ok bool) {
+	in.mu.Lock()
+	if in.closed {
+		in.mu.Unlock()
+		return timeout.Timeout{}, Never, false
+	}
+	n := in.free.take()
+	n.SetTask(task)
+	n.Start(tick)
+	t = n.Timeout()
+	by = in.arrive(n, tick)
+	in.mu.Unlock()
+	return t, by, true
+}
+
+// arrive links a node that has just become pending.
+func (in *Inbox) arrive(n *Node, tick timeout.Tick) (by timeout.Tick) {
+	n.hold |= arriving | held
+	in.arrivals.add(n)
+	in.scheduled++
+	if in.arrived++; in.arrived == highWater {
+		tick = 0
+	}
+	in.lower(tick)
+	return tick
+}
+
+// lower makes earliest cover tick.
+func (in *Inbox) lower(tick timeout.Tick) {
+	if int64(tick) < in.earliest.Load() {
+		in.earliest.Store(int64(tick))
+	}
+}
+
+// Arm sets an adopted node, one that did not come from the inbox, to tick, whatever its state. fresh tells that it was
+// not pending before. by is the earliest tick that the worker should be awake
+// by; ok is false if the inbox is closed.
+func (in *Inbox) Arm(n *Node, tick timeout.Tick) (by timeout.Tick, fresh, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return Never, false, false
+	}
+	if old, pending := n.Move(n.Life(), tick); pending {
+		return in.moved(n, old, tick), false, true
+	}
+	// Nobody else makes an adopted node pending: that takes the lock.
+	old, _ := n.PendingTick()
+	n.Restart(tick)
+	if !n.hold.has(held) {
+		return in.arrive(n, tick), true, true
+	}
+	// The worker has not yet let go of it since it was cancelled.
+	in.scheduled++
+	return in.moved(n, old, tick), true, true
+}
+
+// Move sets a node from a slab to tick if it is pending in the given life.
+func (in *Inbox) Move(n *Node, life uint64, tick timeout.Tick) (by timeout.Tick, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return Never, false
+	}
+	old, ok := n.Move(life, tick)
+	if !ok {
+		return Never, false
+	}
+	return in.moved(n, old, tick), true
+}
+
+// moved sees to it that a node which is arriving or with the worker will be
+// found in time: a later tick is found anyway, see [Bucket.Sweep].
+func (in *Inbox) moved(n *Node, old, tick timeout.Tick) (by timeout.Tick) {
+	if tick >= old {
+		return Never
+	}
+	if !n.hold.has(arriving | queued) {
+		n.hold |= queued
+		in.changed = append(in.changed, n)
+	}
+	in.lower(tick)
+	return tick
+}
+
+// Cancelled takes back a node that the caller has just cancelled in the given
+// life. It returns true if the node is with the worker, which then should
+// reclaim it within a tick.
+func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
+	in.mu.Lock()
+	in.cancelled++
+	if !n.Alive(life) {
+		in.mu.Unlock() // the worker has met it and was faster
+		return false
+	}
+	pooled := n.Owner().Pooled
+	if pooled {
+		n.SetTask(nil)
+	} else if _, pending := n.PendingTick(); pending {
+		in.mu.Unlock() // armed again meanwhile
+		return false
+	}
+	switch {
+	case n.hold.has(arriving):
+		in.arrivals.remove(n)
+		in.arrived--
+		n.hold &^= arriving | held
+		if pooled {
+			in.free.give(n)
+		}
+	case !n.hold.has(held) && !pooled:
+		// The worker has let go of it already.
+	case !n.hold.has(queued):
+		n.hold |= queued
+		in.changed = append(in.changed, n)
+		reclaim = true
+	}
+	in.mu.Unlock()
+	return reclaim
+}
+
+// Earliest returns a tick that no arrival is earlier than, or 0 if the worker
+// should come at once. Any goroutine may ask.
+func (in *Inbox) Earliest() timeout.Tick { return timeout.Tick(in.earliest.Load()) }
+
+// Take moves arrivals into buf and returns their number; they are with the
+// worker then. Only the worker calls it.
+func (in *Inbox) Take(buf []*Node) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := range buf {
+		n := in.arrivals.pop()
+		if n == nil {
+			in.earliest.Store(int64(Never))
+			return i
+		}
+		n.hold &^= arriving
+		in.arrived--
+		buf[i] = n
+	}
+	return len(buf)
+}
+
+// TakeChanged moves nodes that were cancelled or moved while with the worker
+// into buf and returns their number. By the time the worker looks at one it may
+// be anywhere: what counts is its state and its list. Only the worker calls it.
+func (in *Inbox) TakeChanged(buf []*Node) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	rest := max(0, len(in.changed)-len(buf))
+	k := copy(buf, in.changed[rest:])
+	for _, n := range buf[:k] {
+		n.hold &^= queued
+	}
+	clear(in.changed[rest:])
+	in.changed = in.changed[:rest]
+	if rest == 0 && cap(in.changed) > keepChanged {
+		in.changed = nil
+	}
+	return k
+}
+
+// Drop lets go of nodes that the worker has unlinked and that are no longer
+// pending. It returns those that were armed again meanwhile and stay with the
+// worker. Only the worker calls it.
+func (in *Inbox) Drop(nodes []*Node) (armed []*Node) {
+	armed = nodes[:0]
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, n := range nodes {
+		if n.Owner().Pooled {
+			n.hold &^= held
+			in.free.give(n)
+		} else if _, pending := n.PendingTick(); pending {
+			armed = append(armed, n)
+		} else {
+			n.hold &^= held
+		}
+	}
+	return armed
+}
+
+// Expire is the exit by time for an adopted node that the worker has unlinked:
+// it reports whether the task is to run now, in which case the node may be
+// armed again at once, from inside the task too. If gone is true the node is no
+// longer with the worker. Only the worker calls it.
+func (in *Inbox) Expire(n *Node, now timeout.Tick) (run, gone bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n.Entry.Expire(now) {
+		n.hold &^= held
+		return true, true
+	}
+	if _, pending := n.PendingTick(); pending {
+		return false, false
+	}
+	n.hold &^= held
+	return false, true
+}
+
+// Close refuses whatever comes from now on. What has come stays.
+func (in *Inbox) Close() {
+	in.mu.Lock()
+	in.closed = true
+	in.mu.Unlock()
+}
+
+// Closed reports whether the inbox refuses what comes.
+func (in *Inbox) Closed() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.closed
+}
+
+// Counts returns how many timeouts were scheduled, moves not counted, and how
+// many of them were cancelled.
+func (in *Inbox) Counts() (scheduled, cancelled uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.scheduled, in.cancelled
+}
+
+// Arrivals calls yield for the arrivals, until it returns false, with the inbox
+// locked. The function must be short and must not call the inbox.
+func (in *Inbox) Arrivals(yield func(*Node) bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for n := in.arrivals.head; n != nil; n = n.next {
+		if !yield(n) {
+			return
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package timeout
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// An Engine owns entries and runs their tasks. It is told here what the users
+// of their handles ask. Its methods are called without locks held, from any
+// goroutine.
+type Engine interface {
+	// After returns the first tick by which d from now has passed.
+	After(d time.Duration) Tick
+	// At returns the first tick by which t has passed.
+	At(t time.Time) Tick
+	// Time returns the instant of a tick.
+	Time(Tick) time.Time
+	// Cancelled tells that this life of the entry has just been cancelled.
+	Cancelled(e *Entry, life uint64)
+	// Rearm moves a pending entry to any tick, or arms one that is not
+	// pending where the engine allows it, and reports whether it did.
+	Rearm(e *Entry, life uint64, tick Tick) bool
+}
+
+// An Owner leads from entries to their engine, and says what the entries have
+// in common. Many share one, which keeps each of them small. It must not change
+// once an entry is bound to it.
+type Owner struct {
+	Engine Engine
+	// Pooled entries are used again for other timeouts once a life has ended.
+	Pooled bool
+	// Direct tasks are short and run on the engine's own goroutine, whatever
+	// executor its user has chosen.
+	Direct bool
+}
+
+// An Entry is the record of one timeout, for engines: whoever schedules tasks
+// for others embeds it. Users hold a [Timeout] instead. An Entry must not be
+// copied.
+type Entry struct {
+	// word is deadline, life and phase in one; see the constants in state.go.
+	word atomic.Uint64
+	// life numbers the uses of this memory. It changes only between two uses.
+	life atomic.Uint64
+	// task belongs to the engine while the entry is being armed and to the
+	// winner of the word's compare-and-swap afterwards.
+	task func()
+	// owner is set once, before the first use.
+	owner *Owner
+}
+
+// Bind gives the entry its owner. It is called once, before anything else.
+func (e *Entry) Bind(o *Owner) { e.owner = o }
+
+// Owner returns what [Entry.Bind] was given, or nil.
+func (e *Entry) Owner() *Owner { return e.owner }
+
+// SetTask gives the entry the task of its next life. Only an engine that owns
+// an entry which is not pending may call it.
+func (e *Entry) SetTask(task func()) { e.task = task }
+
+// Task returns the task.
+func (e *Entry) Task() func() { return e.task }
+
+// Timeout returns the handle of the entry's present life.
+func (e *Entry) Timeout() Timeout { return Timeout{e, e.life.Load()} }
+
+// Start makes a fresh or ended entry pending, without regard to what it was:
+// nobody but the engine may be able to arm it at this time.
+func (e *Entry) Start(tick Tick) {
+	e.word.Store(uint64(pack(tick, e.life.Load(), pending)))
+}
+
+// Restart makes an entry that is not pending pending at tick. It returns false
+// if another goroutine has armed the entry first.
+func (e *Entry) Restart(tick Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() == pending {
+			return false
+		}
+		if e.swap(w, w.withTick(tick).withPhase(pending)) {
+			return true
+		}
+	}
+}
+
+// EndLife makes every handle of this life inert, before the memory is used
+// again.
+func (e *Entry) EndLife() { e.life.Add(1) }
+
+// Alive reports whether the entry is in the given life.
+func (e *Entry) Alive(life uint64) bool { return e.life.Load() == life }
+
+// Life returns the number of the present life.
+func (e *Entry) Life() uint64 { return e.life.Load() }
+
+// Expire is the exit by time: it reports whether the caller has won the task of
+// a pending entry whose tick is due.
+func (e *Entry) Expire(now Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || w.tick() > now {
+			return false
+		}
+		if e.swap(w, w.withPhase(expired)) {
+			return true
+		}
+	}
+}
+
+// Cancel is the exit by hand, for the given life. It reports whether the caller
+// has won; the engine has been told then.
+func (e *Entry) Cancel(life uint64) bool {
+	if !e.Withdraw(life) {
+		return false
+	}
+	e.owner.Engine.Cancelled(e, life)
+	return true
+}
+
+// Withdraw is [Entry.Cancel] without telling the engine, for the engine's own
+// use.
+func (e *Entry) Withdraw(life uint64) bool {
+	for {
+		// The word is read first: if the life still fits afterwards, the
+		// word belonged to that life.
+		w := word(e.word.Load())
+		if w.phase() != pending || e.life.Load() != life {
+			return false
+		}
+		if e.swap(w, w.withPhase(cancelled)) {
+			return true
+		}
+	}
+}
+
+// Postpone moves a pending entry to a tick that is not earlier than its present
+// one, and reports whether it did. The engine need not know: it finds the entry
+// at its old place, sees the later tick, and puts it there.
+func (e *Entry) Postpone(life uint64, tick Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || tick < w.tick() || e.life.Load() != life {
+			return false
+		}
+		if e.swap(w, w.withTick(tick)) {
+			return true
+		}
+	}
+}
+
+// Move moves a pending entry to any tick and returns the tick that it had. The
+// engine must be told of an earlier tick by the caller.
+func (e *Entry) Move(life uint64, tick Tick) (old Tick, ok bool) {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || e.life.Load() != life {
+			return 0, false
+		}
+		if e.swap(w, w.withTick(tick)) {
+			return w.tick(), true
+		}
+	}
+}
+
+// PendingTick returns the tick of a pending entry; ok is false if it is not
+// pending.
+func (e *Entry) PendingTick() (tick Tick, ok bool) {
+	w := word(e.word.Load())
+	return w.tick(), w.phase() == pending
+}
+
+// StateOf returns the state as a handle of the given life sees it.
+func (e *Entry) StateOf(life uint64) State {
+	w := word(e.word.Load())
+	switch {
+	case e.life.Load() != life:
+		return Done
+	case w.phase() == pending:
+		return Pending
+	case w.phase() == idle:
+		return Idle
+	}
+	return Done
+}
+
+func (e *Entry) pendingTick(life uint64) (Tick, bool) {
+	w := word(e.word.Load())
+	if w.phase() != pending || e.life.Load() != life {
+		return 0, false
+	}
+	return w.tick(), true
+}
+
+func (e *Entry) swap(old, new word) bool {
+	return e.word.CompareAndSwap(uint64(old), uint64(new))
+}

@@ -1,0 +1,76 @@
+package timeout
+
+// State is where a timeout stands.
+type State uint8
+
+const (
+	// Idle is a timeout that was never scheduled; the zero [Timeout] is idle.
+	Idle State = iota
+	// Pending is a timeout whose task is still to run.
+	Pending
+	// Done is a timeout that has no more task to run: it has begun, has
+	// ended, or was cancelled. Which of these, the caller of
+	// [Timeout.Cancel] was told; the engine keeps no record, since the
+	// memory may serve another timeout by now.
+	Done
+)
+
+// String returns the state's name in lower case.
+func (s State) String() string {
+	switch s {
+	case Idle:
+		return "idle"
+	case Pending:
+		return "pending"
+	case Done:
+		return "done"
+	}
+	return "invalid"
+}
+
+// A Tick counts ticks since its engine's start. The engine alone turns time
+// into ticks, and rounds up when it does.
+type Tick int64
+
+// MaxTick is the last tick that a deadline can name: 2⁴⁸−1, which is 892 years
+// at the smallest tick, 100 µs, and so beyond what a [time.Duration] spans.
+const MaxTick Tick = 1<<tickBits - 1
+
+// The word packs, from the top: the deadline's tick, the low bits of the life,
+// and the phase. Deadline and phase change together or not at all: a reset and
+// an expiry that meet are decided by one compare-and-swap.
+//
+// The life's low bits are there for a compare-and-swap that sleeps between
+// reading the life and swapping: to mistake a later life for its own it would
+// have to sleep through a multiple of 2¹⁴ lives that ends on the same deadline.
+const (
+	tickBits  = 48
+	lifeBits  = 14
+	phaseBits = 2
+
+	tickShift = lifeBits + phaseBits
+	lifeMask  = (1<<lifeBits - 1) << phaseBits
+	phaseMask = 1<<phaseBits - 1
+)
+
+// The phases of an entry.
+const (
+	idle = iota
+	pending
+	expired
+	cancelled
+)
+
+// A word is one value of an entry's state word.
+type word uint64
+
+func pack(tick Tick, life uint64, phase word) word {
+	return word(tick)<<tickShift | word(life<<phaseBits)&lifeMask | phase
+}
+
+func (w word) phase() word { return w & phaseMask }
+func (w word) tick() Tick  { return Tick(w >> tickShift) }
+
+// withPhase and withTick keep everything else of the word.
+func (w word) withPhase(phase word) word { return w&^phaseMask | phase }
+func (w word) withTick(t Tick) word      { return w&(1<<tickShift-1) | word(t)<<tickShift }

@@ -1,0 +1,73 @@
+package timeout
+
+import "time"
+
+// A Timeout is the handle of a scheduled task. It is a small comparable value,
+// safe for concurrent use and for keeping after the task has run. The zero
+// Timeout is inert: it cancels nothing and its state is [Idle].
+type Timeout struct {
+	entry *Entry
+	life  uint64
+}
+
+// Cancel takes the task back and reports whether it did. It returns true at
+// most once, to one caller, and only if the task had not begun and now never
+// will; the task is let go at once. Cancel never blocks on the task and may be
+// called from inside it.
+func (t Timeout) Cancel() bool {
+	return t.entry != nil && t.entry.Cancel(t.life)
+}
+
+// Reset moves the deadline to d from now and reports whether it did; d at or
+// below zero means as soon as possible. On true the task runs at the new
+// deadline and not at the old one, however close that was.
+//
+// A one-shot timeout can be moved while it is pending: once the task has begun
+// or was cancelled, Reset changes nothing and returns false. A timeout that is
+// handed to its own task, a periodic one and an embedded timer can be set again
+// at any time; there, Reset returns false only when the engine has stopped or
+// is full.
+func (t Timeout) Reset(d time.Duration) bool {
+	if t.entry == nil {
+		return false
+	}
+	e := t.entry.owner.Engine
+	return t.resetTick(e, e.After(d))
+}
+
+// ResetAt is [Timeout.Reset] to a point in time, for callers that move many
+// timeouts by one reading of the clock. The time should carry a monotonic
+// reading, as those from [time.Now] do.
+func (t Timeout) ResetAt(deadline time.Time) bool {
+	if t.entry == nil {
+		return false
+	}
+	e := t.entry.owner.Engine
+	return t.resetTick(e, e.At(deadline))
+}
+
+func (t Timeout) resetTick(e Engine, tick Tick) bool {
+	return t.entry.Postpone(t.life, tick) || e.Rearm(t.entry, t.life, tick)
+}
+
+// State tells whether the task is still to run.
+func (t Timeout) State() State {
+	if t.entry == nil {
+		return Idle
+	}
+	return t.entry.StateOf(t.life)
+}
+
+// Deadline returns the instant at which the task becomes due: the deadline that
+// was asked for, rounded up to a tick. It is the zero time if the timeout is
+// not pending.
+func (t Timeout) Deadline() time.Time {
+	if t.entry == nil {
+		return time.Time{}
+	}
+	tick, ok := t.entry.pendingTick(t.life)
+	if !ok {
+		return time.Time{}
+	}
+	return t.entry.owner.Engine.Time(tick)
+}

@@ -1,0 +1,62 @@
+package wheel
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+func newAlarm(precise bool) alarm {
+	if precise {
+		return &futex{}
+	}
+	return newChime()
+}
+
+// futex is the precise alarm: the worker waits in the kernel on a thread of its
+// own, whose timers are not rounded to a millisecond and which need not be
+// scheduled a second time, by the runtime.
+type futex struct {
+	rung atomic.Uint32 // 1 from ring until the wait that it ends
+}
+
+const (
+	futexWaitPrivate = 0 | 128
+	futexWakePrivate = 1 | 128
+	setTimerSlack    = 29 // prctl's PR_SET_TIMERSLACK
+)
+
+func (f *futex) open() {
+	runtime.LockOSThread()
+	// The kernel may delay a wake-up by the thread's slack, 50 µs if nothing
+	// is said. It only ever refuses this with a nonsensical number.
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
+}
+
+func (f *futex) close() {
+	// The thread ends with the goroutine: its slack is nobody else's taste.
+}
+
+func (f *futex) ring() {
+	if f.rung.Swap(1) == 0 {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_FUTEX,
+			uintptr(unsafe.Pointer(&f.rung)), futexWakePrivate, 1)
+	}
+}
+
+func (f *futex) wait(d time.Duration) {
+	if f.rung.Load() == 0 {
+		var limit *syscall.Timespec
+		if d != forever {
+			t := syscall.NsecToTimespec(int64(d))
+			limit = &t
+		}
+		// Whatever ends the wait, a signal too, the worker looks for itself.
+		_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX,
+			uintptr(unsafe.Pointer(&f.rung)), futexWaitPrivate, 0,
+			uintptr(unsafe.Pointer(limit)), 0, 0)
+	}
+	f.rung.Store(0)
+}

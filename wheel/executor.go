@@ -1,0 +1,113 @@
+package wheel
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// An Executor runs the tasks of a wheel elsewhere than on its worker. Execute
+// is called by the worker and must not block; an error means that the task has
+// not been taken on and never will be by the executor.
+type Executor interface {
+	Execute(task func()) error
+}
+
+// Goroutines is an [Executor] that runs every task on a goroutine of its own,
+// as time.AfterFunc does. It refuses none: a burst of tasks is a burst of
+// goroutines. A task that panics ends the program, as in any goroutine.
+var Goroutines Executor = goroutines{}
+
+type goroutines struct{}
+
+func (goroutines) Execute(task func()) error {
+	go task()
+	return nil
+}
+
+// Overflow says what a [Pool] does with a task when its queue is full.
+type Overflow uint8
+
+const (
+	// Reject refuses the task with [ErrPoolFull].
+	Reject Overflow = iota
+	// RunHere runs the task on the caller's goroutine, for a wheel its
+	// worker: nothing is refused, and the wheel is late for as long.
+	RunHere
+)
+
+var (
+	// ErrPoolFull is what a [Pool] with the overflow policy [Reject] says of a
+	// task for which its queue has no room.
+	ErrPoolFull = errors.New("wheel: the pool's queue is full")
+	// ErrPoolClosed is what a [Pool] says of a task after Close.
+	ErrPoolClosed = errors.New("wheel: the pool is closed")
+)
+
+// A Pool is an [Executor] with a fixed number of goroutines and a queue of
+// fixed length in front of them. One pool can serve several wheels. A task that
+// panics ends the program, as in any goroutine.
+type Pool struct {
+	overflow Overflow
+	tasks    chan func()
+	workers  sync.WaitGroup
+
+	mu     sync.RWMutex // held for reading while a task is put into the queue
+	closed bool
+}
+
+// NewPool starts a pool of workers, 1 to 65,536, with a queue of 0 to
+// 16,777,216 tasks. It panics on other numbers.
+func NewPool(workers, queue int, overflow Overflow) *Pool {
+	if workers < 1 || workers > 1<<16 || queue < 0 || queue > 1<<24 {
+		panic(fmt.Sprintf("wheel: NewPool of %d workers and a queue of %d; want 1 to %d and 0 to %d",
+			workers, queue, 1<<16, 1<<24))
+	}
+	p := &Pool{overflow: overflow, tasks: make(chan func(), queue)}
+	for range workers {
+		p.workers.Go(func() {
+			for task := range p.tasks {
+				task()
+			}
+		})
+	}
+	return p
+}
+
+// Execute implements [Executor].
+func (p *Pool) Execute(task func()) error {
+	queued, err := p.enqueue(task)
+	if err == nil && !queued {
+		task()
+	}
+	return err
+}
+
+func (p *Pool) enqueue(task func()) (queued bool, err error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return false, ErrPoolClosed
+	}
+	select {
+	case p.tasks <- task:
+		return true, nil
+	default:
+	}
+	if p.overflow == RunHere {
+		return false, nil
+	}
+	return false, ErrPoolFull
+}
+
+// Close refuses further tasks, runs what is queued, and waits for all of it.
+// Stop the wheel first. It is safe to call twice, not from inside a task.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		close(p.tasks)
+	}
+	p.mu.Unlock()
+	p.workers.Wait()
+}

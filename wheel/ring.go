@@ -1,0 +1,176 @@
+package wheel
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// ring is the hashed wheel itself: buckets of timeouts, and the passes over
+// them. It has no clock, no goroutine and no lock, so that a test can lead it
+// through any time it likes. The wheel's mu guards it.
+type ring struct {
+	// buckets has a power of two of elements; the timeouts of tick k are in
+	// bucket k & mask, numbered k & mask + 1.
+	buckets []bucket.Bucket
+	mask    timeout.Tick
+	// occupied has the bits of the buckets that are not empty, word of them in
+	// each element.
+	occupied []uint64
+	word     timeout.Tick
+
+	// now is the tick that advance has reached. No pending node in a bucket
+	// has a deadline at or before it: those are in due.
+	now timeout.Tick
+	// due holds what is to be run, in the order of the deadlines.
+	due bucket.Bucket
+}
+
+func newRing(buckets int) ring {
+	r := ring{
+		buckets:  make([]bucket.Bucket, buckets),
+		mask:     timeout.Tick(buckets - 1),
+		occupied: make([]uint64, (buckets+63)/64),
+		word:     timeout.Tick(min(buckets, 64)),
+	}
+	for i := range r.buckets {
+		r.buckets[i].Number(i + 1)
+	}
+	r.due.Number(buckets + 1)
+	return r
+}
+
+// link puts a node that is in no list where its deadline belongs.
+func (r *ring) link(n *bucket.Node) {
+	tick, _ := n.PendingTick()
+	if tick <= r.now {
+		r.due.Add(n, tick)
+		return
+	}
+	slot := tick & r.mask
+	r.buckets[slot].Add(n, tick)
+	r.occupied[slot/64] |= 1 << (slot % 64)
+}
+
+// unlink takes a node out of its list.
+func (r *ring) unlink(n *bucket.Node) {
+	slot := n.List() - 1
+	if slot == len(r.buckets) {
+		r.due.Remove(n)
+		return
+	}
+	r.buckets[slot].Remove(n)
+	r.vacate(timeout.Tick(slot))
+}
+
+func (r *ring) vacate(slot timeout.Tick) {
+	if r.buckets[slot].Empty() {
+		r.occupied[slot/64] &^= 1 << (slot % 64)
+	}
+}
+
+// advance makes due what is due at tick now. However many ticks were missed, it
+// passes each bucket once at the most.
+func (r *ring) advance(now timeout.Tick) {
+	if now <= r.now {
+		return
+	}
+	from := r.now + 1
+	r.now = now
+	// What misses more than a revolution meets deadlines of several rounds in
+	// one bucket.
+	unordered := now-from > r.mask && r.due.Empty()
+	to := min(now, from+r.mask)
+	for k := from; k <= to; {
+		slot := k & r.mask
+		if rest := r.occupied[slot/64] >> (slot % 64); rest == 0 {
+			k += r.word - slot%r.word
+		} else if gap := timeout.Tick(bits.TrailingZeros64(rest)); gap > 0 {
+			k += gap
+		} else {
+			r.sweep(slot)
+			k++
+		}
+	}
+	if unordered {
+		r.order()
+	}
+}
+
+// sweep takes what is due out of a bucket.
+func (r *ring) sweep(slot timeout.Tick) {
+	b := &r.buckets[slot]
+	if b.Earliest() > r.now {
+		return
+	}
+	var strays bucket.Bucket
+	b.Sweep(r.now, r.mask, &r.due, &strays)
+	r.vacate(slot)
+	for n := strays.Pop(); n != nil; n = strays.Pop() {
+		r.link(n)
+	}
+}
+
+// order sorts what is due by deadline.
+func (r *ring) order() {
+	type item struct {
+		tick timeout.Tick
+		node *bucket.Node
+	}
+	var items []item
+	for n := r.due.Pop(); n != nil; n = r.due.Pop() {
+		tick, _ := n.PendingTick()
+		items = append(items, item{tick, n})
+	}
+	slices.SortStableFunc(items, func(a, b item) int { return int(a.tick - b.tick) })
+	for _, it := range items {
+		r.due.Add(it.node, it.tick)
+	}
+}
+
+// earliest returns a tick, after now, that no pending node is due before;
+// bucket.Never if there is none, and now if there is something due already.
+func (r *ring) earliest() timeout.Tick {
+	if !r.due.Empty() {
+		return r.now
+	}
+	earliest := bucket.Never
+	for k, end := r.now+1, r.now+1+r.mask; k <= end; {
+		slot := k & r.mask
+		rest := r.occupied[slot/64] >> (slot % 64)
+		if rest == 0 {
+			k += r.word - slot%r.word
+			continue
+		}
+		if k += timeout.Tick(bits.TrailingZeros64(rest)); k > end {
+			break
+		}
+		// The first bucket with a deadline in this revolution has the
+		// earliest of all.
+		e := r.buckets[k&r.mask].Earliest()
+		if e <= k {
+			return e
+		}
+		earliest = min(earliest, e)
+		k++
+	}
+	return earliest
+}
+
+// all calls yield for every node until it returns false.
+func (r *ring) all(yield func(*bucket.Node) bool) {
+	more := true
+	visit := func(n *bucket.Node) bool {
+		more = yield(n)
+		return more
+	}
+	r.due.All(visit)
+	for i := range r.buckets {
+		if !more {
+			return
+		}
+		r.buckets[i].All(visit)
+	}
+}

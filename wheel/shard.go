@@ -1,0 +1,123 @@
+package wheel
+
+import (
+	"math/bits"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// A shard is one of a wheel's inboxes. There are several, so that goroutines
+// that schedule at the same time seldom meet at one lock.
+//
+// Nodes keep to one shard for life: those from its slabs, and the timers that
+// were initialised there.
+type shard struct {
+	wheel *Wheel
+	inbox bucket.Inbox
+	// What the nodes of the shard have in common, by their kind.
+	pooled, timers, direct timeout.Owner
+}
+
+// newShards makes two shards for each processor, rounded up to a power of two.
+func newShards(w *Wheel) []shard {
+	procs := min(runtime.GOMAXPROCS(0), 128)
+	shards := make([]shard, 2<<bits.Len(uint(procs-1)))
+	for i := range shards {
+		s := &shards[i]
+		s.wheel = w
+		s.pooled = timeout.Owner{Engine: s, Pooled: true}
+		s.timers = timeout.Owner{Engine: s}
+		s.direct = timeout.Owner{Engine: s, Direct: true}
+		s.inbox.Init(&s.pooled)
+	}
+	return shards
+}
+
+// shard returns the shard of the calling goroutine: one that goroutines which
+// run at the same time are unlikely to share. Stacks lie apart, so their
+// addresses tell goroutines apart for the price of a multiplication.
+func (w *Wheel) shard() *shard {
+	var here byte
+	at := uint64(uintptr(unsafe.Pointer(&here)) >> 11)
+	const golden = 0x9E3779B97F4A7C15
+	return &w.shards[(at*golden)>>w.shardShift]
+}
+
+// A shard is the engine of its timeouts.
+var _ timeout.Engine = (*shard)(nil)
+
+// After implements [timeout.Engine].
+func (s *shard) After(d time.Duration) timeout.Tick { return s.wheel.ticks.after(d) }
+
+// At implements [timeout.Engine].
+func (s *shard) At(t time.Time) timeout.Tick { return s.wheel.ticks.at(t) }
+
+// Time implements [timeout.Engine].
+func (s *shard) Time(k timeout.Tick) time.Time { return s.wheel.ticks.time(k) }
+
+// Cancelled implements [timeout.Engine].
+func (s *shard) Cancelled(e *timeout.Entry, life uint64) {
+	w := s.wheel
+	if w.limit != 0 {
+		w.live.Add(-1)
+	}
+	if s.inbox.Cancelled(bucket.Of(e), life) {
+		w.reclaimSoon()
+	}
+}
+
+// Rearm implements [timeout.Engine].
+func (s *shard) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
+	n := bucket.Of(e)
+	if !e.Owner().Pooled {
+		return s.arm(n, tick) == nil
+	}
+	by, ok := s.inbox.Move(n, life, tick)
+	s.wheel.needBy(by)
+	return ok
+}
+
+// put schedules a one-shot task.
+func (s *shard) put(tick timeout.Tick, task func()) (timeout.Timeout, error) {
+	w := s.wheel
+	if w.limit != 0 && !w.reserve() {
+		return timeout.Timeout{}, ErrFull
+	}
+	t, by, ok := s.inbox.Put(tick, task)
+	if !ok {
+		w.unreserve()
+		return timeout.Timeout{}, ErrStopped
+	}
+	w.needBy(by)
+	return t, nil
+}
+
+// arm sets a timer, whatever its state.
+func (s *shard) arm(n *bucket.Node, tick timeout.Tick) error {
+	w := s.wheel
+	if w.limit != 0 && !w.reserve() {
+		// A timer that is pending has its place already.
+		if s.inbox.Closed() {
+			return ErrStopped
+		}
+		by, ok := s.inbox.Move(n, n.Life(), tick)
+		w.needBy(by)
+		if !ok {
+			return ErrFull
+		}
+		return nil
+	}
+	by, fresh, ok := s.inbox.Arm(n, tick)
+	if !fresh {
+		w.unreserve()
+	}
+	if !ok {
+		return ErrStopped
+	}
+	w.needBy(by)
+	return nil
+}

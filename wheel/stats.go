@@ -1,0 +1,87 @@
+package wheel
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a wheel has done since it was made. The numbers are read one
+// after the other while the wheel goes on, so they may be apart by what
+// happened meanwhile.
+type Stats struct {
+	Pending   int64  // timeouts that are still to run
+	Scheduled uint64 // timeouts that were accepted; a Reset or Arm of a pending one is not a new one
+	Fired     uint64 // tasks that were begun or handed to the executor
+	Cancelled uint64 // timeouts that were cancelled, or left over when the wheel was stopped
+	Rejected  uint64 // tasks, out of Fired, that the executor refused
+	Panics    uint64 // tasks, out of Fired, that panicked or ended the goroutine on the worker
+
+	LastLag  time.Duration // from the deadline, a tick, of the latest batch of tasks to its start
+	WorstLag time.Duration // the longest of these
+	Overruns uint64        // batches of tasks that held the worker for longer than a tick
+}
+
+// counters are the worker's part of the numbers; the inboxes have theirs. The
+// worker alone writes them, but for withdrawn.
+type counters struct {
+	fired     atomic.Uint64
+	rejected  atomic.Uint64
+	panics    atomic.Uint64
+	overruns  atomic.Uint64
+	lastLag   atomic.Int64
+	worstLag  atomic.Int64
+	withdrawn atomic.Uint64 // by Stop
+}
+
+// Stats returns the wheel's numbers. It takes about a hundred nanoseconds and
+// never waits for the worker.
+func (w *Wheel) Stats() Stats {
+	c := &w.counters
+	s := Stats{
+		Rejected: c.rejected.Load(),
+		Panics:   c.panics.Load(),
+		LastLag:  time.Duration(c.lastLag.Load()),
+		WorstLag: time.Duration(c.worstLag.Load()),
+		Overruns: c.overruns.Load(),
+	}
+	// What ends a timeout is read before what begins one, so that Pending
+	// cannot come out too small.
+	s.Cancelled = c.withdrawn.Load()
+	s.Fired = c.fired.Load()
+	for i := range w.shards {
+		scheduled, cancelled := w.shards[i].inbox.Counts()
+		s.Scheduled += scheduled
+		s.Cancelled += cancelled
+	}
+	s.Pending = max(0, int64(s.Scheduled-s.Fired-s.Cancelled))
+	return s
+}
+
+// lag notes how late a batch begins that is started at a time since start.
+func (w *Wheel) lag(at time.Duration) {
+	tick, pending := w.batch.nodes[0].PendingTick()
+	if !pending || tick > w.ring.now {
+		return // cancelled or moved at the last moment: it says nothing
+	}
+	late := at - w.ticks.span(tick)
+	w.counters.lastLag.Store(int64(late))
+	if int64(late) > w.counters.worstLag.Load() {
+		w.counters.worstLag.Store(int64(late))
+	}
+	if late > backlogTicks*w.Tick() {
+		w.warnings.backlog.say(w.warnings.log,
+			"wheel: the worker falls behind; use fewer or shorter tasks, an Executor, or another wheel",
+			"lag", late, "tick", w.Tick(), "pending", w.Stats().Pending)
+	}
+}
+
+// held notes for how long a batch of tasks held the worker.
+func (w *Wheel) held(d time.Duration) {
+	if d <= w.Tick() {
+		return
+	}
+	w.counters.overruns.Add(1)
+	w.warnings.overrun.say(w.warnings.log,
+		"wheel: tasks held the worker for longer than a tick; they must not block, or run on an Executor",
+		"held", d, "tick", w.Tick())
+}

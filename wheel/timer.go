@@ -1,0 +1,98 @@
+package wheel
+
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// A Timer is a timeout that is embedded in a record of the user's and armed
+// again and again, without an allocation. Init comes first; a Timer must not be
+// copied after that. Its methods are safe for concurrent use.
+//
+// While it is pending the wheel keeps the record around it alive; a cancelled
+// one it lets go within a tick.
+type Timer struct {
+	node  bucket.Node
+	shard *shard
+}
+
+// Init binds the timer to a wheel and to its task, once and before any other
+// use. It panics on a nil wheel or task, or if it was called before.
+//
+// On a wheel whose executor runs tasks elsewhere, a timer that is armed again
+// while its task runs may run it a second time at once, as with time.AfterFunc.
+func (t *Timer) Init(w *Wheel, task func()) { t.init(w, task, false) }
+
+// init makes a direct timer one whose task runs on the worker whatever the
+// wheel's executor.
+func (t *Timer) init(w *Wheel, task func(), direct bool) {
+	switch {
+	case w == nil || task == nil:
+		panic("wheel: Timer.Init with a nil wheel or task")
+	case t.shard != nil:
+		panic("wheel: Timer.Init called twice")
+	}
+	t.shard = w.shard()
+	owner := &t.shard.timers
+	if direct {
+		owner = &t.shard.direct
+	}
+	t.node.Bind(owner)
+	t.node.SetTask(task)
+}
+
+// Arm sets the timer to d from now, whatever its state: one that is pending is
+// moved, to an earlier or a later deadline, one that has run or was cancelled
+// is set again, also from inside its task. d at or below zero means at the next
+// tick. When Arm returns nil the task will run once more, at this deadline
+// unless it is armed or cancelled again; an expiry that was close has either
+// begun already or will not come.
+//
+// It fails with [ErrStopped] or [ErrFull], and then changes nothing.
+func (t *Timer) Arm(d time.Duration) error {
+	return t.arm(t.shard.wheel.ticks.after(d))
+}
+
+// ArmAt is [Timer.Arm] to an instant, for callers that arm many timers by one
+// reading of the clock. The instant should carry a monotonic reading, as those
+// from [time.Now] do; one in the past means the next tick.
+func (t *Timer) ArmAt(at time.Time) error {
+	return t.arm(t.shard.wheel.ticks.at(at))
+}
+
+func (t *Timer) arm(tick timeout.Tick) error {
+	if t.node.Postpone(t.node.Life(), tick) {
+		return nil
+	}
+	return t.shard.arm(&t.node, tick)
+}
+
+// Cancel takes back what was armed and reports whether it did: true means that
+// the task had not begun and will not until the timer is armed again.
+func (t *Timer) Cancel() bool { return t.node.Cancel(t.node.Life()) }
+
+// State tells whether the timer's task is still to run.
+func (t *Timer) State() timeout.State { return t.Timeout().State() }
+
+// Deadline returns the instant at which the task becomes due, rounded up to a
+// tick; the zero time if the timer is not pending.
+func (t *Timer) Deadline() time.Time { return t.Timeout().Deadline() }
+
+// Timeout returns the timer's handle. Its Reset arms the timer as Arm does.
+func (t *Timer) Timeout() timeout.Timeout { return t.node.Timeout() }
+
+// ScheduleFunc is [Wheel.Schedule] for a task that is given its own timeout:
+// to set itself again with Reset, as often as it likes, or to hand it on.
+func (w *Wheel) ScheduleFunc(d time.Duration, task func(timeout.Timeout)) (timeout.Timeout, error) {
+	if task == nil {
+		panic("wheel: ScheduleFunc of a nil task")
+	}
+	t := new(Timer)
+	t.Init(w, func() { task(t.Timeout()) })
+	if err := t.Arm(d); err != nil {
+		return timeout.Timeout{}, err
+	}
+	return t.Timeout(), nil
+}

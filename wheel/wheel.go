@@ -1,0 +1,209 @@
+package wheel
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// A Wheel runs tasks after delays. Its methods are safe for concurrent use,
+// from inside tasks too. Wheels are made by [New] and end with [Wheel.Stop].
+type Wheel struct {
+	// Set by New, constant from then on.
+	ticks      ticks
+	shards     []shard
+	shardShift int
+	limit      int64
+	executor   Executor
+	onReject   func(task func(), err error)
+	precise    bool
+
+	// What goroutines and worker tell each other.
+	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
+	soon     atomic.Bool  // there is something to reclaim by the next tick
+	stopping atomic.Bool
+	live     atomic.Int64 // pending timeouts, if there is a limit
+	alarm    alarm
+
+	// mu guards ring and the content of batch. The worker holds it while it
+	// moves timeouts about, never while it runs a task. Stop and All, which
+	// read what the worker owns, are the only others to take it.
+	mu    sync.Mutex
+	ring  ring
+	batch batch
+
+	counters counters
+	warnings warnings
+
+	worker goroutine     // who runs the worker
+	ended  chan struct{} // closed when the worker is gone
+}
+
+// New makes a wheel and starts its worker, which sleeps until there is
+// something to do.
+//
+// The error says which field of the config is out of range. Inside a
+// testing/synctest bubble the wheel lives in the bubble's time, and has to be
+// stopped before the bubble ends.
+func New(config Config) (*Wheel, error) {
+	c, err := config.check()
+	if err != nil {
+		return nil, err
+	}
+	w := &Wheel{
+		ticks:    newTicks(time.Now(), c.Tick),
+		limit:    c.MaxPending,
+		executor: c.Executor,
+		onReject: c.OnReject,
+		precise:  c.Precise,
+		alarm:    newAlarm(c.Precise),
+		ring:     newRing(c.Buckets),
+		warnings: warnings{log: c.Logger},
+		ended:    make(chan struct{}),
+	}
+	w.shards = newShards(w)
+	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
+	w.counted()
+	go w.work()
+	return w, nil
+}
+
+// Tick returns the wheel's tick.
+func (w *Wheel) Tick() time.Duration { return time.Duration(w.ticks.tick) }
+
+// Schedule runs the task once, d from now, rounded up to a tick; d at or below
+// zero means at the next tick. The task is never run early.
+//
+// The returned handle cancels or moves it. Schedule fails with [ErrStopped] or
+// [ErrFull], and panics if the task is nil.
+func (w *Wheel) Schedule(d time.Duration, task func()) (timeout.Timeout, error) {
+	if task == nil {
+		panic("wheel: Schedule of a nil task")
+	}
+	return w.shard().put(w.ticks.after(d), task)
+}
+
+// ScheduleAt is [Wheel.Schedule] at an instant, for callers that schedule many
+// tasks by one reading of the clock. The instant should carry a monotonic
+// reading, as those from [time.Now] do; one in the past means the next tick.
+func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
+	if task == nil {
+		panic("wheel: ScheduleAt of a nil task")
+	}
+	return w.shard().put(w.ticks.at(at), task)
+}
+
+// needBy sees to it that the worker is awake by a tick.
+func (w *Wheel) needBy(by timeout.Tick) {
+	if int64(by) < w.wake.Load() {
+		w.rouse()
+	}
+}
+
+// reclaimSoon sees to it that the worker looks at what was cancelled within a
+// tick. Only the first cancel in a tick has to wake it.
+func (w *Wheel) reclaimSoon() {
+	if !w.soon.Load() && w.soon.CompareAndSwap(false, true) {
+		w.rouse()
+	}
+}
+
+// rouse wakes the worker if it sleeps. Of many who want to, one does.
+func (w *Wheel) rouse() {
+	if w.wake.Swap(0) != 0 {
+		w.alarm.ring()
+	}
+}
+
+// reserve takes a place among the pending timeouts.
+func (w *Wheel) reserve() bool {
+	if w.live.Add(1) <= w.limit {
+		return true
+	}
+	w.live.Add(-1)
+	return false
+}
+
+// unreserve gives it back.
+func (w *Wheel) unreserve() {
+	if w.limit != 0 {
+		w.live.Add(-1)
+	}
+}
+
+// An Unrun is a timeout that was pending when its wheel was stopped.
+type Unrun struct {
+	Timeout  timeout.Timeout
+	Deadline time.Time
+	Task     func()
+}
+
+// Stop ends the wheel and returns what it has not run, in the order of the
+// deadlines. Whatever was scheduled is either run, cancelled, or among these;
+// whatever comes later is refused with [ErrStopped].
+//
+// Stop waits for the worker to end, and so for the task that it is running. It
+// does not wait for tasks that an executor has taken on. Called by a task on the
+// worker itself it returns at once, and the worker ends after that task. A
+// second Stop waits likewise and returns nil.
+func (w *Wheel) Stop() []Unrun {
+	var left []Unrun
+	if !w.stopping.Swap(true) {
+		w.uncounted()
+		for i := range w.shards {
+			w.shards[i].inbox.Close()
+		}
+		left = w.withdraw()
+		w.rouse()
+	}
+	if !w.worker.isCurrent() {
+		<-w.ended
+	}
+	return left
+}
+
+// withdraw cancels everything that is pending in a wheel that takes on no more.
+func (w *Wheel) withdraw() []Unrun {
+	var left []Unrun
+	for n := range w.nodes {
+		tick, _ := n.PendingTick()
+		if n.Withdraw(n.Life()) {
+			left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
+			w.unreserve()
+		}
+	}
+	w.counters.withdrawn.Add(uint64(len(left)))
+	slices.SortStableFunc(left, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
+	return left
+}
+
+// nodes calls yield for every node that the wheel has, with the wheel's locks
+// held.
+func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.batch.nodes[:w.batch.filled] {
+		if !yield(n) {
+			return
+		}
+	}
+	more := true
+	w.ring.all(func(n *bucket.Node) bool {
+		more = yield(n)
+		return more
+	})
+	for i := range w.shards {
+		if !more {
+			return
+		}
+		w.shards[i].inbox.Arrivals(func(n *bucket.Node) bool {
+			more = yield(n)
+			return more
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package wheel
+
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// batchSize is how many tasks the worker runs between two looks at the clock.
+const batchSize = 64
+
+// batch is what the worker is about to run. Its nodes are in no list, but
+// pending until their turn: they can still be cancelled and moved.
+//
+// nodes and filled are written with the wheel's mu held; the rest is the
+// worker's alone.
+type batch struct {
+	nodes  [batchSize]*bucket.Node
+	filled int
+	next   int // the first whose turn has not come
+
+	// What became of the nodes whose turn has come and that are still with
+	// the worker: those that ended go back to their inboxes, those that were
+	// moved to a later tick back to the ring.
+	ended, moved []*bucket.Node
+}
+
+// work is the worker: it gathers what came, makes due what is due, runs it, and
+// sleeps until there is more.
+func (w *Wheel) work() {
+	clean := false
+	defer func() {
+		if clean {
+			w.alarm.close()
+			close(w.ended)
+			return
+		}
+		// A task has ended the goroutine with runtime.Goexit. It does not
+		// end the worker: another goroutine goes on with the next task.
+		w.exited()
+		go w.work()
+	}()
+	w.alarm.open()
+	w.worker.begin()
+	w.run()
+	for !w.stopping.Load() {
+		w.gather()
+		w.run()
+		w.sleep()
+	}
+	clean = true
+}
+
+// gather takes in what the inboxes hold and advances the ring to this tick.
+func (w *Wheel) gather() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.soon.Store(false)
+	var buf [batchSize]*bucket.Node
+	for i := range w.shards {
+		in := &w.shards[i].inbox
+		for in.Earliest() != bucket.Never {
+			k := in.Take(buf[:])
+			for _, n := range buf[:k] {
+				w.ring.link(n)
+			}
+		}
+		for k := in.TakeChanged(buf[:]); k > 0; k = in.TakeChanged(buf[:]) {
+			w.settle(in, buf[:k])
+		}
+	}
+	w.ring.advance(w.ticks.now())
+}
+
+// settle puts nodes right that were moved or cancelled while they were with the
+// worker. One that is in no list by now has been seen to.
+func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
+	ended := changed[:0]
+	for _, n := range changed {
+		if n.List() == 0 {
+			continue
+		}
+		w.ring.unlink(n)
+		if _, pending := n.PendingTick(); pending {
+			w.ring.link(n)
+		} else {
+			ended = append(ended, n)
+		}
+	}
+	for _, n := range in.Drop(ended) {
+		w.ring.link(n)
+	}
+}
+
+// run runs what is due.
+func (w *Wheel) run() {
+	at := w.ticks.elapsed()
+	for w.fill() {
+		w.lag(at)
+		for !w.runBatch() {
+		}
+		now := w.ticks.elapsed()
+		w.held(now - at)
+		at = now
+	}
+}
+
+// fill clears away the last batch and takes the next one from the ring.
+func (w *Wheel) fill() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &w.batch
+	w.drop(b.ended)
+	for _, n := range b.moved {
+		w.ring.link(n)
+	}
+	clear(b.nodes[:b.filled])
+	clear(b.ended)
+	clear(b.moved)
+	b.ended, b.moved = b.ended[:0], b.moved[:0]
+	b.filled, b.next = 0, 0
+	if w.stopping.Load() {
+		return false
+	}
+	for b.filled < batchSize {
+		n := w.ring.due.Pop()
+		if n == nil {
+			break
+		}
+		b.nodes[b.filled] = n
+		b.filled++
+	}
+	return b.filled > 0
+}
+
+// drop gives nodes back to their inboxes, those of one inbox together.
+func (w *Wheel) drop(nodes []*bucket.Node) {
+	for len(nodes) > 0 {
+		s := shardOf(nodes[0])
+		k := 1
+		for k < len(nodes) && shardOf(nodes[k]) == s {
+			k++
+		}
+		for _, n := range s.inbox.Drop(nodes[:k]) {
+			w.ring.link(n)
+		}
+		nodes = nodes[k:]
+	}
+}
+
+func shardOf(n *bucket.Node) *shard { return n.Owner().Engine.(*shard) }
+
+// runBatch runs the batch, or goes on with it, and reports whether it came to
+// the end: it returns false after a task that panicked.
+func (w *Wheel) runBatch() (done bool) {
+	defer func() {
+		if !done {
+			w.panicked(recover())
+		}
+	}()
+	b := &w.batch
+	for b.next < b.filled {
+		n := b.nodes[b.next]
+		b.next++
+		if n.Owner().Pooled {
+			w.runPooled(n)
+		} else {
+			w.runTimer(n)
+		}
+	}
+	return true
+}
+
+// runPooled runs the task of a node from a slab if it is still to be run.
+func (w *Wheel) runPooled(n *bucket.Node) {
+	b := &w.batch
+	if !n.Expire(w.ring.now) {
+		if _, pending := n.PendingTick(); pending {
+			b.moved = append(b.moved, n)
+		} else {
+			b.ended = append(b.ended, n)
+		}
+		return
+	}
+	task := n.Task()
+	n.SetTask(nil)
+	b.ended = append(b.ended, n)
+	w.execute(task)
+}
+
+// runTimer does so for a node that may be armed again, as soon as it has
+// expired.
+func (w *Wheel) runTimer(n *bucket.Node) {
+	run, gone := shardOf(n).inbox.Expire(n, w.ring.now)
+	switch {
+	case !gone:
+		w.batch.moved = append(w.batch.moved, n)
+	case !run:
+	case n.Owner().Direct:
+		w.fired()
+		n.Task()()
+	default:
+		w.execute(n.Task())
+	}
+}
+
+// execute runs a task that has just expired, on the executor if there is one.
+func (w *Wheel) execute(task func()) {
+	w.fired()
+	if w.executor == nil {
+		task()
+	} else if err := w.executor.Execute(task); err != nil {
+		w.rejected(task, err)
+	}
+}
+
+// fired counts a task out before it is run.
+func (w *Wheel) fired() {
+	w.counters.fired.Add(1)
+	w.unreserve()
+}
+
+// sleep returns when there is something to do: a deadline has come, something
+// with an earlier one has arrived, a tick has passed since something was
+// cancelled, or the wheel is being stopped.
+//
+// It first says until when it will sleep and then looks once more at what came;
+// others first leave what they have and then look at how long the worker
+// sleeps. Whichever way the two meet, one of them sees the other.
+func (w *Wheel) sleep() {
+	w.mu.Lock()
+	next := w.ring.earliest()
+	w.mu.Unlock()
+	reclaim := timeout.Tick(0)
+	for {
+		until := next
+		if w.soon.Load() {
+			if reclaim == 0 {
+				reclaim = w.ticks.now() + 1
+			}
+			until = min(until, reclaim)
+		}
+		w.wake.Store(int64(until))
+		if w.soon.Load() && reclaim == 0 {
+			continue
+		}
+		if w.stopping.Load() || w.arrivedBefore(until) {
+			break
+		}
+		d := forever
+		if until != bucket.Never {
+			if d = w.ticks.span(until) - w.ticks.elapsed(); d <= 0 {
+				break
+			}
+		}
+		w.alarm.wait(d)
+	}
+	w.wake.Store(0)
+}
+
+// forever is a sleep that only a ring ends.
+const forever time.Duration = 1<<63 - 1
+
+func (w *Wheel) arrivedBefore(until timeout.Tick) bool {
+	for i := range w.shards {
+		if w.shards[i].inbox.Earliest() < until {
+			return true
+		}
+	}
+	return false
+}
