@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,5 +71,3 @@ func (s *Server) replicationSays(ctx context.Context, wanted ...string) error {
 	}
 	return nil
 }
-
-var errUnknownNode = errors.New("redistest: the address is of no node here")

@@ -169,9 +169,12 @@ func (s *SentinelSet) master(ctx context.Context) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		node := byAddress(s.Nodes, net.JoinHostPort(addr[0], addr[1]))
-		if node == nil || agreed != nil && agreed != node {
-			return nil, fmt.Errorf("the sentinels do not agree: %v", addr)
+		node, err := byAddress(s.Nodes, net.JoinHostPort(addr[0], addr[1]))
+		if err != nil {
+			return nil, err
+		}
+		if agreed != nil && agreed != node {
+			return nil, errors.New("the sentinels do not agree")
 		}
 		agreed = node
 	}
@@ -183,13 +186,14 @@ func (s *SentinelSet) master(ctx context.Context) (*Server, error) {
 
 func (s *Server) sentinelClient() *redis.SentinelClient { return redis.NewSentinelClient(s.Options()) }
 
-func byAddress(servers []*Server, address string) *Server {
+// byAddress returns the server that listens on a loopback address.
+func byAddress(servers []*Server, address string) (*Server, error) {
 	for _, server := range servers {
 		if loopback(server.port) == address {
-			return server
+			return server, nil
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("%s is none of the servers started here", address)
 }
 
 func orDefault(n, otherwise int) int {

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +20,7 @@ func TestSentinelFailover(t *testing.T) {
 	second := set.AwaitFailover(t, first)
 	require.NotSame(t, first, second)
 	require.Equal(t, "value", second.Client(t).Get(t.Context(), "key").Val())
-	require.Eventually(t, func() bool { return client.Set(t.Context(), "key", "new", 0).Err() == nil }, patient, 10e6,
+	require.Eventually(t, func() bool { return client.Set(t.Context(), "key", "new", 0).Err() == nil }, patient, 100*time.Millisecond,
 		"the client must find the new master")
 
 	first.Restart(t)

@@ -45,7 +45,7 @@ type Config struct {
 	// Directives are further lines of redis.conf. They come last and win.
 	Directives []string
 
-	sentinel bool
+	sentinel, cluster bool
 }
 
 // Server is a running redis-server. Its methods are for one goroutine at a
@@ -53,7 +53,9 @@ type Config struct {
 type Server struct {
 	config Config
 	dir    string // holds everything of this server, and goes with it
-	port   int    // 0 without TCP
+
+	port    int // 0 without TCP
+	busPort int // 0 outside a cluster
 
 	process *process // the running one, or the last one that ran
 }
@@ -105,7 +107,7 @@ func (s *Server) endWith(t TB) {
 			t.Errorf("redistest: redis-server ended on its own: %v", s.process.state)
 		}
 		if t.Failed() {
-			t.Logf("redis-server %s, end of its log:\n%s", s.URL(), tail(s.Log(), 4096))
+			t.Logf("redis-server %s, end of its log:\n%s", s.URL(), tail(s.Log(), 2048))
 		}
 		if err := s.Close(); err != nil {
 			t.Errorf("%v", err)
@@ -113,15 +115,19 @@ func (s *Server) endWith(t TB) {
 	})
 }
 
-// configure takes a port and writes the configuration file. It is not written
+// configure takes ports and writes the configuration file. It is not written
 // again at a restart: a sentinel keeps there what it has learned.
 func (s *Server) configure() error {
+	var err error
 	if s.config.TCP {
-		port, err := freePort()
-		if err != nil {
+		if s.port, err = freePort(); err != nil {
 			return err
 		}
-		s.port = port
+	}
+	if s.config.cluster {
+		if s.busPort, err = freePort(); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(s.path("redis.conf"), []byte(s.redisConf()), 0o600); err != nil {
 		return fmt.Errorf("redistest: %w", err)
@@ -139,6 +145,9 @@ func (s *Server) redisConf() string {
 	}
 	if s.config.Password != "" {
 		lines = append(lines, "requirepass "+s.config.Password, "masterauth "+s.config.Password)
+	}
+	if s.config.cluster {
+		lines = append(lines, fmt.Sprintf("cluster-port %d", s.busPort))
 	}
 	if !s.config.sentinel {
 		lines = append(lines,
