@@ -29,9 +29,6 @@ type Owner struct {
 	Engine Engine
 	// Pooled entries are used again for other timeouts once a life has ended.
 	Pooled bool
-	// Direct tasks are short and run on the engine's own goroutine, whatever
-	// executor its user has chosen.
-	Direct bool
 }
 
 // An Entry is the record of one timeout, for engines: whoever schedules tasks
@@ -162,6 +159,14 @@ func (e *Entry) Move(life uint64, tick Tick) (old Tick, ok bool) {
 			return w.tick(), true
 		}
 	}
+}
+
+// Repeat moves a pending entry from the tick due to another one, if it still
+// has that tick: a repeated task comes due without ever leaving the pending
+// state, so that it can be cancelled at any time.
+func (e *Entry) Repeat(due, next Tick) bool {
+	w := word(e.word.Load())
+	return w.phase() == pending && w.tick() == due && e.swap(w, w.withTick(next))
 }
 
 // PendingTick returns the tick of a pending entry; ok is false if it is not

@@ -18,8 +18,8 @@ import (
 type shard struct {
 	wheel *Wheel
 	inbox bucket.Inbox
-	// What the nodes of the shard have in common, by their kind.
-	pooled, timers, direct timeout.Owner
+	// The owners of the shard's one-shot tasks and of its timers.
+	pooled, timers timeout.Owner
 }
 
 // newShards makes two shards for each processor, rounded up to a power of two.
@@ -31,7 +31,6 @@ func newShards(w *Wheel) []shard {
 		s.wheel = w
 		s.pooled = timeout.Owner{Engine: s, Pooled: true}
 		s.timers = timeout.Owner{Engine: s}
-		s.direct = timeout.Owner{Engine: s, Direct: true}
 		s.inbox.Init(&s.pooled)
 	}
 	return shards

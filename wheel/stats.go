@@ -10,7 +10,7 @@ import (
 // happened meanwhile.
 type Stats struct {
 	Pending   int64  // timeouts that are still to run
-	Scheduled uint64 // timeouts that were accepted; a Reset or Arm of a pending one is not a new one
+	Scheduled uint64 // timeouts that were accepted, and each repetition; moving a pending one is neither
 	Fired     uint64 // tasks that were begun or handed to the executor
 	Cancelled uint64 // timeouts that were cancelled, or left over when the wheel was stopped
 	Rejected  uint64 // tasks, out of Fired, that the executor refused
@@ -30,6 +30,7 @@ type counters struct {
 	overruns  atomic.Uint64
 	lastLag   atomic.Int64
 	worstLag  atomic.Int64
+	repeated  atomic.Uint64 // runs of periodic tasks, each scheduled anew
 	withdrawn atomic.Uint64 // by Stop
 }
 
@@ -48,6 +49,7 @@ func (w *Wheel) Stats() Stats {
 	// cannot come out too small.
 	s.Cancelled = c.withdrawn.Load()
 	s.Fired = c.fired.Load()
+	s.Scheduled = c.repeated.Load()
 	for i := range w.shards {
 		scheduled, cancelled := w.shards[i].inbox.Counts()
 		s.Scheduled += scheduled

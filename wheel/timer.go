@@ -23,22 +23,21 @@ type Timer struct {
 //
 // On a wheel whose executor runs tasks elsewhere, a timer that is armed again
 // while its task runs may run it a second time at once, as with time.AfterFunc.
-func (t *Timer) Init(w *Wheel, task func()) { t.init(w, task, false) }
-
-// init makes a direct timer one whose task runs on the worker whatever the
-// wheel's executor.
-func (t *Timer) init(w *Wheel, task func(), direct bool) {
+func (t *Timer) Init(w *Wheel, task func()) {
 	switch {
 	case w == nil || task == nil:
 		panic("wheel: Timer.Init with a nil wheel or task")
 	case t.shard != nil:
 		panic("wheel: Timer.Init called twice")
 	}
-	t.shard = w.shard()
-	owner := &t.shard.timers
-	if direct {
-		owner = &t.shard.direct
-	}
+	s := w.shard()
+	t.init(s, &s.timers, task)
+}
+
+// init is Init for the timers of this package, which have other engines around
+// their shard.
+func (t *Timer) init(s *shard, owner *timeout.Owner, task func()) {
+	t.shard = s
 	t.node.Bind(owner)
 	t.node.SetTask(task)
 }

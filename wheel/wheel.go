@@ -168,16 +168,26 @@ func (w *Wheel) Stop() []Unrun {
 }
 
 // withdraw cancels everything that is pending in a wheel that takes on no more.
+// The deadlines of contexts go to the runtime's timers.
 func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
+	var deadlines []*deadlineContext
 	for n := range w.nodes {
 		tick, _ := n.PendingTick()
-		if n.Withdraw(n.Life()) {
+		if !n.Withdraw(n.Life()) {
+			continue
+		}
+		w.unreserve()
+		w.counters.withdrawn.Add(1)
+		if c, ok := n.Owner().Engine.(*deadlineContext); ok {
+			deadlines = append(deadlines, c)
+		} else {
 			left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
-			w.unreserve()
 		}
 	}
-	w.counters.withdrawn.Add(uint64(len(left)))
+	for _, c := range deadlines {
+		c.expire()
+	}
 	slices.SortStableFunc(left, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
 	return left
 }

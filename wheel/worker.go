@@ -149,7 +149,17 @@ func (w *Wheel) drop(nodes []*bucket.Node) {
 	}
 }
 
-func shardOf(n *bucket.Node) *shard { return n.Owner().Engine.(*shard) }
+// shardOf returns the shard that a node keeps to.
+func shardOf(n *bucket.Node) *shard {
+	switch e := n.Owner().Engine.(type) {
+	case *periodic:
+		return e.shard
+	case *deadlineContext:
+		return e.shard
+	default:
+		return e.(*shard)
+	}
+}
 
 // runBatch runs the batch, or goes on with it, and reports whether it came to
 // the end: it returns false after a task that panicked.
@@ -165,6 +175,8 @@ func (w *Wheel) runBatch() (done bool) {
 		b.next++
 		if n.Owner().Pooled {
 			w.runPooled(n)
+		} else if p, ok := n.Owner().Engine.(*periodic); ok {
+			p.expire()
 		} else {
 			w.runTimer(n)
 		}
@@ -193,14 +205,12 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 // expired.
 func (w *Wheel) runTimer(n *bucket.Node) {
 	run, gone := shardOf(n).inbox.Expire(n, w.ring.now)
-	switch {
-	case !gone:
+	if !gone {
 		w.batch.moved = append(w.batch.moved, n)
-	case !run:
-	case n.Owner().Direct:
+	} else if c, ok := n.Owner().Engine.(*deadlineContext); ok && run {
 		w.fired()
-		n.Task()()
-	default:
+		c.expire()
+	} else if run {
 		w.execute(n.Task())
 	}
 }
@@ -210,9 +220,18 @@ func (w *Wheel) execute(task func()) {
 	w.fired()
 	if w.executor == nil {
 		task()
-	} else if err := w.executor.Execute(task); err != nil {
+	} else {
+		w.hand(task)
+	}
+}
+
+// hand hands a task to the executor and reports whether that took it.
+func (w *Wheel) hand(task func()) bool {
+	err := w.executor.Execute(task)
+	if err != nil {
 		w.rejected(task, err)
 	}
+	return err == nil
 }
 
 // fired counts a task out before it is run.
