@@ -1,12 +1,30 @@
 package redistest
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("REDISTEST_ORPHAN") != "" {
+		startOrphan()
+	}
+	Main(m)
+}
 
 func TestStart(t *testing.T) {
 	for name, config := range map[string]Config{
@@ -16,9 +34,170 @@ func TestStart(t *testing.T) {
 		"password on tcp": {TCP: true, Password: "p@ss:word/%"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := Start(t, config).Client(t)
+			s := Start(t, config)
+			client := s.Client(t)
 			require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
-			require.Equal(t, "value", client.Get(t.Context(), "key").Val())
+
+			options, err := redis.ParseURL(s.URL())
+			require.NoError(t, err)
+			require.Equal(t, "value", newClient(t, options).Get(t.Context(), "key").Val(), "the URL leads to the same server")
 		})
 	}
+}
+
+func TestPasswordIsNeeded(t *testing.T) {
+	s := Start(t, Config{Password: "secret"})
+	options := s.Options()
+	options.Password = ""
+	require.ErrorContains(t, newClient(t, options).Ping(t.Context()).Err(), "NOAUTH")
+}
+
+func TestUsers(t *testing.T) {
+	s := Start(t, Config{Users: []string{"alice on >secret ~lock:* +@all"}})
+	options := s.Options()
+	options.Username, options.Password = "alice", "secret"
+	alice := newClient(t, options)
+	require.NoError(t, alice.Set(t.Context(), "lock:a", "", 0).Err())
+	require.ErrorContains(t, alice.Set(t.Context(), "other", "", 0).Err(), "NOPERM")
+}
+
+func TestDirectives(t *testing.T) {
+	s := Start(t, Config{Directives: []string{"maxmemory 77mb", "appendonly yes"}})
+	client := s.Client(t)
+	require.Equal(t, strconv.Itoa(77<<20), client.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"])
+	require.Equal(t, "yes", client.ConfigGet(t.Context(), "appendonly").Val()["appendonly"], "they win")
+}
+
+func TestDebugIsAllowed(t *testing.T) {
+	require.NoError(t, Start(t, Config{}).Client(t).Do(t.Context(), "DEBUG", "SLEEP", 0).Err())
+}
+
+func TestBadDirective(t *testing.T) {
+	Need(t)
+	_, err := Launch(Config{Directives: []string{"no-such-directive 1"}})
+	require.ErrorContains(t, err, "no-such-directive", "the server's own words")
+}
+
+func TestPauseAndResume(t *testing.T) {
+	s := Start(t, Config{})
+	client := s.Client(t)
+	require.NoError(t, client.Ping(t.Context()).Err())
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), impatient)
+	defer cancel()
+	timeout, ok := errors.AsType[net.Error](client.Ping(ctx).Err())
+	require.True(t, ok && timeout.Timeout(), "%v", timeout)
+	s.Resume()
+	require.NoError(t, client.Ping(t.Context()).Err())
+}
+
+func TestPausedServerIsEnded(t *testing.T) {
+	s := Start(t, Config{})
+	s.Pause()
+	require.NoError(t, s.Close())
+	require.False(t, alive(s.PID()))
+}
+
+func TestRestart(t *testing.T) {
+	for name, config := range map[string]Config{"empty": {}, "with its data": {AOF: true}, "on its port": {TCP: true}} {
+		t.Run(name, func(t *testing.T) {
+			s := Start(t, config)
+			client, url := s.Client(t), s.URL()
+			require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
+			before := s.PID()
+			s.Restart(t)
+			require.NotEqual(t, before, s.PID())
+			require.Equal(t, url, s.URL())
+			require.Equal(t, config.AOF, client.Exists(t.Context(), "key").Val() == 1)
+		})
+	}
+}
+
+func TestKill(t *testing.T) {
+	s := Start(t, Config{})
+	client := s.Client(t)
+	s.Kill()
+	require.False(t, alive(s.PID()))
+	require.Error(t, client.Ping(t.Context()).Err())
+	require.Panics(t, s.Pause, "a dead server cannot be paused")
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	Need(t)
+	s, err := Launch(Config{TCP: true})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "twice is fine")
+	require.False(t, alive(s.PID()))
+	require.NoDirExists(t, s.dir)
+}
+
+// A server that crashes must not pass unnoticed.
+func TestCrashFailsTheTest(t *testing.T) {
+	fake := &fakeTB{}
+	fake.run(func() {
+		s := Start(fake, Config{})
+		require.NoError(t, s.process.Process.Signal(syscall.SIGTERM))
+		<-s.process.exited
+	})
+	require.Len(t, fake.errors, 1)
+	require.Contains(t, fake.errors[0], "ended on its own")
+	require.Contains(t, fake.logs, "SIGTERM", "the server's log")
+}
+
+func TestSocketPathIsShort(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp/"+strings.Repeat("long/", 40))
+	dir, err := shortTempDir()
+	require.NoError(t, err)
+	defer os.Remove(dir)
+	require.Less(t, len(dir+"/socket"), 104)
+}
+
+// Killing the process that runs the tests ends its servers.
+func TestServersDieWithTheProcess(t *testing.T) {
+	Need(t)
+	if runtime.GOOS != "linux" {
+		t.Log("no Pdeathsig on " + runtime.GOOS)
+		return
+	}
+	test := exec.Command(os.Args[0])
+	test.Env = append(os.Environ(), "REDISTEST_ORPHAN=1")
+	out, err := test.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, test.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pid, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+	defer os.RemoveAll(dir)
+	server, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	require.True(t, alive(server))
+
+	require.NoError(t, test.Process.Kill())
+	require.Error(t, test.Wait())
+	assert.Eventually(t, func() bool { return !alive(server) }, patient, time.Millisecond)
+}
+
+// startOrphan is what the process of TestServersDieWithTheProcess does.
+func startOrphan() {
+	s, err := Launch(Config{})
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout.WriteString(strconv.Itoa(s.PID()) + " " + s.dir + "\n")
+	select {} // until killed
+}
+
+// alive reports whether there is a process that is more than a zombie: an
+// orphan is waited for by whoever adopts it, in time of its own.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return runtime.GOOS != "linux"
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
 }
