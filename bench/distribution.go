@@ -37,6 +37,13 @@ func (d *Distribution) add(v time.Duration) {
 	d.sum += float64(v)
 }
 
+// merge adds all that other has counted.
+func (d *Distribution) merge(other *Distribution) {
+	d.hist.Merge(other.hist)
+	d.max = max(d.max, other.max)
+	d.sum += other.sum
+}
+
 // Count returns how many durations were counted.
 func (d *Distribution) Count() int64 { return d.hist.TotalCount() }
 

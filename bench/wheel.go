@@ -36,14 +36,8 @@ func (w wheelTimers) Schedule(d time.Duration, task func()) error {
 }
 
 func (w wheelTimers) Repeat(period time.Duration, task func()) error {
-	next := time.Now().Add(period)
-	t := new(wheel.Timer)
-	t.Init(w.Wheel, func() {
-		task()
-		next = next.Add(period)
-		_ = t.ArmAt(next)
-	})
-	return t.ArmAt(next)
+	_, err := w.Every(period, wheel.CatchUp, task)
+	return err
 }
 
 func (w wheelTimers) Reusable(task func()) (arm func(d time.Duration) error) {

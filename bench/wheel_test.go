@@ -21,7 +21,7 @@ func TestWheelIsNeverEarlyAndAtMostATickLateInVirtualTime(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			const tick = 3 * time.Millisecond
 			r := measure(t, Wheel(wheel.Config{Tick: tick}), Plan{
-				Mode: mode, Timeouts: 1000, MinDelay: time.Millisecond, MaxDelay: 5 * time.Second,
+				Mode: mode, Timeouts: 1000, MinDelay: tick, MaxDelay: 5 * time.Second,
 				Duration: 10 * time.Second,
 			})
 			assert.False(t, r.Broken(), "%+v", r)

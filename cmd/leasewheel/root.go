@@ -25,6 +25,7 @@ the library beneath behaves: its locks, its leases and its timer.`,
 		return usageError(cmd, err)
 	})
 	root.AddCommand(
+		newAccuracyCommand(),
 		newVersionCommand(),
 	)
 	return root

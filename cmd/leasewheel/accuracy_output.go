@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench"
+	"github.com/spf13/pflag"
+)
+
+// accuracyOutputs are the forms in which a report is wanted.
+type accuracyOutputs struct {
+	json                          bool
+	csv, hgrm, gobench, html, svg string
+}
+
+func (o *accuracyOutputs) addFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
+	f.StringVar(&o.csv, "csv", "", "also write the figures as CSV to `FILE`")
+	f.StringVar(&o.hgrm, "hgrm", "", "also write each column's HDR percentile distribution, to `FILE` with the column's name put before its extension")
+	f.StringVar(&o.gobench, "gobench", "", "also append Go benchmark lines, for benchstat, to `FILE`")
+	f.StringVar(&o.html, "html", "", "also write a page with the pictures, in one file, to `FILE`")
+	f.StringVar(&o.svg, "svg", "", "also write the picture of the percentiles alone to `FILE`")
+}
+
+// check finds out before the measurement whether the files can be written.
+func (o *accuracyOutputs) check(columns []bench.Column) error {
+	paths := []string{o.csv, o.gobench, o.html, o.svg}
+	if o.hgrm != "" {
+		for _, c := range columns {
+			paths = append(paths, hgrmPath(o.hgrm, c.Name))
+		}
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return fmt.Errorf("cannot write the report: %w", err)
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// write prints the report and writes the files that were asked for.
+func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
+	var err error
+	if o.json {
+		err = writeJSON(stdout, r)
+	} else {
+		err = r.writeTable(stdout)
+	}
+	errs := []error{
+		err,
+		writeFile(o.csv, os.O_TRUNC, r.writeCSV),
+		writeFile(o.gobench, os.O_APPEND, r.writeGoBench),
+		writeFile(o.html, os.O_TRUNC, r.writeHTML),
+		writeFile(o.svg, os.O_TRUNC, r.writeSVG),
+	}
+	if o.hgrm != "" {
+		for _, result := range r.results {
+			errs = append(errs, writeFile(hgrmPath(o.hgrm, result.Column.Name), os.O_TRUNC, result.Lateness.WriteHgrm))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeFile has write fill the file at path; no path, no file.
+func writeFile(path string, flag int, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o666)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// hgrmPath puts a column's name before the extension: out.hgrm becomes
+// out-wheel-1ms.hgrm.
+func hgrmPath(path, column string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + "-" + strings.ReplaceAll(column, " ", "-") + ext
+}
+
+// writeCSV writes one line of figures for each column.
+func (r *accuracyReport) writeCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	figures := []string{"mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"}
+	head := []string{"name", "tick_ns", "precise", "mode", "load", "count", "early", "lost", "extra"}
+	head = append(head, figures...)
+	for _, name := range figures {
+		head = append(head, "jitter_"+name)
+	}
+	out.Write(append(head, "elapsed_ns", "cpu_ns", "wakeups"))
+	for _, c := range r.Columns {
+		out.Write(r.csvLine(c))
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func (r *accuracyReport) csvLine(c accuracyColumn) []string {
+	line := []string{c.Name, number(int64(c.Tick)), strconv.FormatBool(c.Precise), r.Plan.Mode, r.Plan.Load,
+		number(c.Count), number(c.Early), number(c.Lost), number(c.Extra)}
+	for _, d := range c.list() {
+		line = append(line, number(int64(d)))
+	}
+	jitter := make([]string, len(c.list()))
+	if c.Jitter != nil {
+		for i, d := range c.Jitter.list() {
+			jitter[i] = number(int64(d))
+		}
+	}
+	line = append(line, jitter...)
+	line = append(line, number(int64(c.Elapsed)))
+	if c.CPU == nil {
+		return append(line, "", "")
+	}
+	return append(line, number(int64(*c.CPU)), number(*c.Wakeups))
+}
+
+func (f accuracyFigures) list() []time.Duration {
+	return []time.Duration{f.Mean, f.P50, f.P90, f.P99, f.P999, f.P9999, f.Max}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// writeGoBench writes a line for each column in the format of Go's benchmarks.
+// Several reports appended to one file are the samples that benchstat wants.
+func (r *accuracyReport) writeGoBench(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/leasewheel/leasewheel/cmd/leasewheel\n", r.Machine.OS, r.Machine.Arch)
+	if r.Machine.CPU != "" {
+		fmt.Fprintf(&b, "cpu: %s\n", r.Machine.CPU)
+	}
+	for _, c := range r.Columns {
+		timer := "runtime"
+		if c.Tick > 0 {
+			timer = fmt.Sprintf("wheel/tick=%v/precise=%v", c.Tick, c.Precise)
+		}
+		fmt.Fprintf(&b, "BenchmarkAccuracy/mode=%s/load=%s/timer=%s-%d\t%d\t%d early\t%d p50-ns\t%d p99-ns\t%d p99.9-ns\t%d max-ns",
+			r.Plan.Mode, r.Plan.Load, timer, r.Machine.Procs, c.Count, c.Early, c.P50, c.P99, c.P999, c.Max)
+		if c.CPU != nil {
+			perRun := float64(max(c.Count, 1))
+			fmt.Fprintf(&b, "\t%.1f cpu-ns/op\t%.4f wakeups/op", float64(*c.CPU)/perRun, float64(*c.Wakeups)/perRun)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench"
+)
+
+// accuracyReport is the document of leasewheel accuracy --json, which
+// docs/accuracy.schema.json describes.
+type accuracyReport struct {
+	// Early is the sum over all columns. Anything but 0 breaks the promise.
+	Early   int64            `json:"early"`
+	Lost    int64            `json:"lost"`
+	Extra   int64            `json:"extra"`
+	Time    time.Time        `json:"time"`
+	Version string           `json:"version"`
+	Repeat  string           `json:"repeat"`
+	Machine bench.Machine    `json:"machine"`
+	Plan    accuracyPlan     `json:"plan"`
+	Columns []accuracyColumn `json:"columns"`
+
+	results []*bench.Result
+}
+
+type accuracyPlan struct {
+	Mode       string        `json:"mode"`
+	Load       string        `json:"load"`
+	Timeouts   int           `json:"timeouts"`
+	MinDelay   time.Duration `json:"min_delay_ns"`
+	MaxDelay   time.Duration `json:"max_delay_ns"`
+	DurationNs time.Duration `json:"duration_ns,omitempty"`
+	Seed       uint64        `json:"seed"`
+}
+
+// accuracyColumn is one timer. All durations are nanoseconds.
+type accuracyColumn struct {
+	Name     string        `json:"name"`
+	Tick     time.Duration `json:"tick_ns"`
+	Precise  bool          `json:"precise"`
+	Count    int64         `json:"count"`
+	Early    int64         `json:"early"`
+	Earliest time.Duration `json:"earliest_ns"`
+	Lost     int64         `json:"lost"`
+	Extra    int64         `json:"extra"`
+	accuracyFigures
+	Jitter  *accuracyFigures `json:"jitter"`
+	Elapsed time.Duration    `json:"elapsed_ns"`
+	CPU     *time.Duration   `json:"cpu_ns"`
+	Wakeups *int64           `json:"wakeups"`
+}
+
+// accuracyFigures sum up a distribution.
+type accuracyFigures struct {
+	Mean  time.Duration `json:"mean_ns"`
+	P50   time.Duration `json:"p50_ns"`
+	P90   time.Duration `json:"p90_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	P999  time.Duration `json:"p999_ns"`
+	P9999 time.Duration `json:"p9999_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+func newAccuracyReport(plan bench.Plan, results []*bench.Result, repeat string) *accuracyReport {
+	r := &accuracyReport{
+		Time:    time.Now().UTC().Truncate(time.Second),
+		Version: version(),
+		Repeat:  repeat,
+		Machine: bench.ReadMachine(),
+		Plan: accuracyPlan{
+			Mode: plan.Mode.String(), Load: plan.Load.String(), Timeouts: plan.Timeouts,
+			MinDelay: plan.MinDelay, MaxDelay: plan.MaxDelay, Seed: plan.Seed,
+		},
+		results: results,
+	}
+	if plan.Mode != bench.OneShot {
+		r.Plan.DurationNs = plan.Duration
+	}
+	for _, result := range results {
+		r.Early += result.Early
+		r.Lost += result.Lost
+		r.Extra += result.Extra
+		r.Columns = append(r.Columns, newAccuracyColumn(result))
+	}
+	return r
+}
+
+func newAccuracyColumn(r *bench.Result) accuracyColumn {
+	c := accuracyColumn{
+		Name: r.Column.Name, Tick: r.Column.Tick, Precise: r.Column.Precise,
+		Count: r.Lateness.Count(), Early: r.Early, Earliest: r.Earliest, Lost: r.Lost, Extra: r.Extra,
+		accuracyFigures: newAccuracyFigures(r.Lateness),
+		Elapsed:         r.Elapsed,
+	}
+	if r.Jitter.Count() > 0 {
+		jitter := newAccuracyFigures(r.Jitter)
+		c.Jitter = &jitter
+	}
+	if r.UsageKnown {
+		c.CPU, c.Wakeups = &r.Usage.CPU, &r.Usage.Switches
+	}
+	return c
+}
+
+func newAccuracyFigures(d *bench.Distribution) accuracyFigures {
+	return accuracyFigures{
+		Mean: d.Mean(), P50: d.Percentile(50), P90: d.Percentile(90), P99: d.Percentile(99),
+		P999: d.Percentile(99.9), P9999: d.Percentile(99.99), Max: d.Max(),
+	}
+}
+
+// broken says which promise was broken, or nothing.
+func (r *accuracyReport) broken() string {
+	var faults []string
+	for _, c := range r.Columns {
+		if c.Early > 0 {
+			faults = append(faults, fmt.Sprintf("%s: %s of %s runs came early, by up to %v", c.Name, grouped(c.Early), grouped(c.Count), c.Earliest))
+		}
+		if c.Lost > 0 {
+			faults = append(faults, fmt.Sprintf("%s: %s runs never came", c.Name, grouped(c.Lost)))
+		}
+		if c.Extra > 0 {
+			faults = append(faults, fmt.Sprintf("%s: %s runs were extra", c.Name, grouped(c.Extra)))
+		}
+	}
+	return strings.Join(faults, "; ")
+}
+
+// title says in one line what was measured.
+func (p accuracyPlan) title() string {
+	delay := fmt.Sprintf("delays of %v to %v", p.MinDelay, p.MaxDelay)
+	if p.MinDelay == p.MaxDelay {
+		delay = fmt.Sprintf("a delay of %v", p.MaxDelay)
+	}
+	if p.DurationNs > 0 {
+		delay = strings.Replace(delay, "delay", "period", 1) + fmt.Sprintf(" for %v", p.DurationNs)
+	}
+	load := map[string]string{
+		"idle": "on an idle process",
+		"busy": "with every core busy",
+		"gc":   "under garbage collection",
+	}[p.Load]
+	return fmt.Sprintf("%s %s timeouts, %s, %s", grouped(int64(p.Timeouts)), p.Mode, delay, load)
+}
+
+// round3 keeps three significant digits, as many as a histogram holds.
+func round3(d time.Duration) time.Duration {
+	if d <= 0 {
+		return d
+	}
+	unit := math.Pow10(max(int(math.Log10(float64(d)))-2, 0))
+	return time.Duration(math.Round(float64(d)/unit) * unit)
+}
