@@ -1,0 +1,260 @@
+package renewal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// batch is a request with leases of one group. It is used again once settled.
+type batch struct {
+	group *group
+	items []Item
+	// sent is read before the request leaves.
+	sent instant
+	// era is the watchdog's era when the batch was made.
+	era uint32
+	// span is the shortest that its leases were granted for.
+	span time.Duration
+	// returned is made for whoever waits for the request; see wait.
+	returned chan struct{}
+	// next links batches that are about to be sent, or unused.
+	next *batch
+
+	// lag and remaining are what the observer is told of the leases.
+	lag, remaining []time.Duration
+}
+
+// wait returns a channel that is closed once the request has returned. The
+// caller holds mu.
+func (b *batch) wait() <-chan struct{} {
+	if b.returned == nil {
+		b.returned = make(chan struct{})
+	}
+	return b.returned
+}
+
+// fill makes a batch of the leases whose turn it is in g, or nil if none is
+// left. The caller holds mu.
+func (w *Watchdog) fill(g *group, now instant) *batch {
+	b := w.blank()
+	b.group, b.era, b.span = g, w.era.Load(), maxTTL
+	for len(g.queue) > 0 && len(b.items) < g.limit {
+		t := g.pop()
+		if !t.live() {
+			w.stale--
+			continue
+		}
+		l := t.lease
+		l.phase, l.batch = inFlight, b
+		b.items = append(b.items, Item{Lease: l})
+		b.span = min(b.span, l.span)
+		lag := now.sub(l.due)
+		w.stats.lag(lag)
+		if w.observer.Batch != nil {
+			b.lag = append(b.lag, max(0, lag))
+		}
+	}
+	if len(b.items) == 0 {
+		w.recycle(b)
+		return nil
+	}
+	w.stats.batch(len(b.items))
+	g.inFlight++
+	w.inFlight++
+	return b
+}
+
+// blank returns an unused batch. The caller holds mu.
+func (w *Watchdog) blank() *batch {
+	b := w.spare
+	if b == nil {
+		return &batch{items: make([]Item, 0, w.config.BatchSize)}
+	}
+	w.spare, b.next = b.next, nil
+	return b
+}
+
+// recycle keeps a batch for the next use. The caller holds mu.
+func (w *Watchdog) recycle(b *batch) {
+	clear(b.items)
+	*b = batch{items: b.items[:0], lag: b.lag[:0], remaining: b.remaining[:0], next: w.spare}
+	w.spare = b
+}
+
+// send carries b and the batches linked to it to the store, each in a goroutine
+// of its own. The caller holds mu.
+func (w *Watchdog) send(b *batch) {
+	for b != nil {
+		next := b.next
+		b.next = nil
+		w.running++
+		go w.carry(b)
+		b = next
+	}
+}
+
+// carry sends b, and then what it has made room for.
+func (w *Watchdog) carry(b *batch) {
+	defer w.returned()
+	for b != nil {
+		err := w.ask(b)
+		b = w.settle(b, err)
+	}
+}
+
+// ask sends the request. Its error is about the request, not about a lease.
+func (w *Watchdog) ask(b *batch) (err error) {
+	// Short enough to be sent again several times while the leases last.
+	ctx, cancel := context.WithTimeout(w.requests, min(w.config.RequestTimeout, b.span/6))
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			w.panicked("Renewer.Renew", p)
+			err = fmt.Errorf("renewal: the renewer panicked: %v", p)
+		}
+	}()
+	b.sent = w.clock.now()
+	w.renewer.Renew(ctx, b.items)
+	return ctx.Err()
+}
+
+// settle acts on the answers to b, and returns a batch that may go now.
+func (w *Watchdog) settle(b *batch, err error) (next *batch) {
+	now := w.clock.now()
+	w.mu.Lock()
+	report := Batch{Group: b.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
+	losses := w.apply(b, now, &report)
+	w.free(b.group, b, now)
+	if next = w.dispatch(now); next != nil {
+		w.send(next.next)
+		next.next = nil
+	}
+	returned := b.returned
+	if w.observer.Batch == nil {
+		w.recycle(b)
+	}
+	w.mu.Unlock()
+
+	if returned != nil {
+		close(returned)
+	}
+	tellAll(losses)
+	if w.observer.Batch != nil {
+		report.Lag, report.Remaining = b.lag, b.remaining
+		w.observeBatch(report)
+		w.mu.Lock()
+		w.recycle(b)
+		w.mu.Unlock()
+	}
+	return next
+}
+
+// free takes note of how b, a batch of g, ended, and gives its place to another.
+// The caller holds mu.
+func (w *Watchdog) free(g *group, b *batch, now instant) {
+	g.inFlight--
+	w.inFlight--
+	g.used = now
+	answered := false
+	for i := range b.items {
+		answered = answered || b.items[i].Outcome != Unknown
+	}
+	if answered {
+		g.answered(w.config.BatchSize)
+	} else {
+		g.silent(b, now, w.random())
+		w.kick() // to look again after the rest
+	}
+}
+
+// apply acts on each lease's answer. The caller holds mu.
+func (w *Watchdog) apply(b *batch, now instant, report *Batch) (losses []loss) {
+	// The leases of a batch get one due time, as far as their TTLs agree: what has
+	// gathered stays together. The jitter keeps batches, and processes, apart.
+	early := w.random() / 10
+	var shared *fault
+	for i := range b.items {
+		item := &b.items[i]
+		l := item.Lease
+		l.batch = nil
+		if l.ended.Load() != nil {
+			report.Ended++
+			continue
+		}
+		left := instant(l.until.Load()).sub(now)
+		var lost *LostError
+		switch item.Outcome {
+		case Renewed:
+			lost = w.extend(l, b, now, item.TTL, early)
+		case Taken:
+			lost = w.lose(l, TakenOver, item.Err)
+		case Gone:
+			lost = w.lose(l, Deleted, item.Err)
+		default:
+			if shared == nil {
+				shared = &fault{cmp.Or(report.Err, errNoAnswer)}
+			}
+			l.fault = shared
+			if item.Err != nil {
+				l.fault = &fault{item.Err}
+			}
+			w.retry(l, now)
+			report.Retried++
+			continue
+		}
+		if lost != nil {
+			losses = append(losses, loss{l, lost})
+			continue
+		}
+		report.Renewed++
+		if w.observer.Batch != nil {
+			b.remaining = append(b.remaining, left)
+		}
+	}
+	report.Lost = len(losses)
+	w.stats.Retried += int64(report.Retried)
+	return losses
+}
+
+var (
+	errNoAnswer = errors.New("renewal: the renewer has no answer for the lease")
+	errTooLate  = errors.New("renewal: the store's answer came when the lease's time was over")
+)
+
+// extend moves the lease's until after a renewal that gave it ttl, or what was
+// asked for. An answer that comes too late loses the lease. The caller holds mu.
+func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) *LostError {
+	if ttl <= 0 {
+		ttl = l.ttl
+	}
+	old, until := instant(l.until.Load()), b.sent.add(validity(ttl))
+	if now >= min(old, until) {
+		return w.lose(l, Unreachable, errTooLate)
+	}
+	w.stats.renewed(old.sub(now), l.span)
+	l.until.Store(int64(until))
+	l.span, l.fault = ttl, nil
+	l.due = b.sent.add(time.Duration((1 - early) * float64(interval(ttl))))
+	if b.era == w.era.Load() {
+		w.confirm(l)
+	} else {
+		l.due = now // the clocks have jumped meanwhile: ask once more
+	}
+	w.wait(l)
+	if until < old {
+		return w.judge(l, now) // the timer is armed for later
+	}
+	return nil
+}
+
+// retry has the lease renewed again: soon, and sooner the less time it has left.
+// The caller holds mu.
+func (w *Watchdog) retry(l *Lease, now instant) {
+	left := instant(l.until.Load()).sub(now)
+	pause := max(min(left/8, interval(l.span)/4), w.wheel.Tick())
+	l.due = now.add(pause/2 + time.Duration(w.random()*float64(pause/2)))
+	w.wait(l)
+}

@@ -1,0 +1,166 @@
+package renewal
+
+import (
+	"math/bits"
+	"time"
+)
+
+// list is a doubly linked list of leases. Its zero value is empty. Every lease
+// that is held is in exactly one list, and knows it.
+type list struct {
+	head *Lease
+}
+
+func (s *list) push(l *Lease) {
+	l.place, l.next = s, s.head
+	if l.next != nil {
+		l.next.prev = l
+	}
+	s.head = l
+}
+
+// unlink takes the lease out of the list that it is in, if any.
+func (l *Lease) unlink() {
+	if l.place == nil {
+		return
+	}
+	if l.prev == nil {
+		l.place.head = l.next
+	} else {
+		l.prev.next = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	l.place, l.prev, l.next = nil, nil, nil
+}
+
+// move links the lease in s instead of where it is.
+func (l *Lease) move(s *list) {
+	l.unlink()
+	s.push(l)
+}
+
+const (
+	// slots of one width each make a calendar: 41 s ahead at a tick of 10 ms.
+	slots = 1 << 12
+	words = slots / 64
+)
+
+// calendar keeps leases by the time at which they are due. What is due beyond
+// its last slot waits there and is put again when the slot comes.
+//
+// It is not the timing wheel: a renewal needs no timer of its own, and the
+// calendar can tell what is due soon, which fills up a batch.
+type calendar struct {
+	width instant
+	// cursor is the number of the first slot that may hold leases; a slot's
+	// number is its time divided by width.
+	cursor int64
+	ring   *[slots]list
+	// occupied has the bit of every slot that is not empty, and of some that are.
+	occupied [words]uint64
+}
+
+// put has the lease wait for its due time. What is due already is taken next.
+func (c *calendar) put(l *Lease) (slot int64) {
+	slot = min(max(int64(l.due/c.width), c.cursor), c.cursor+slots-1)
+	l.move(&c.ring[slot%slots])
+	c.occupied[slot%slots/64] |= 1 << (slot % 64)
+	return slot
+}
+
+// first returns the number of the first slot from from on that is not empty.
+func (c *calendar) first(from int64) (slot int64, ok bool) {
+	for slot = from; slot < c.cursor+slots; {
+		at := slot % slots
+		rest := c.occupied[at/64] >> (at % 64)
+		if rest == 0 {
+			slot += 64 - at%64
+			continue
+		}
+		slot += int64(bits.TrailingZeros64(rest))
+		at = slot % slots
+		if c.ring[at].head != nil {
+			return slot, slot < c.cursor+slots
+		}
+		c.occupied[at/64] &^= 1 << (at % 64)
+	}
+	return 0, false
+}
+
+// empty takes all leases out, still linked in the lists that it returns.
+func (c *calendar) empty() (lists []*list) {
+	ring := c.ring
+	for i := range ring {
+		if ring[i].head != nil {
+			lists = append(lists, &ring[i])
+		}
+	}
+	c.ring, c.occupied = new([slots]list), [words]uint64{}
+	return lists
+}
+
+// next returns when the calendar is to be looked at again.
+func (c *calendar) next() instant {
+	if slot, ok := c.first(c.cursor); ok {
+		return instant(slot) * c.width
+	}
+	return never
+}
+
+// takeDue unlinks leases that are due at now, at most limit, and adds them to
+// out.
+func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
+	today := int64(now / c.width)
+	for len(out) < limit {
+		slot, ok := c.first(c.cursor)
+		if !ok || slot > today {
+			c.cursor = max(c.cursor, today)
+			return out
+		}
+		c.cursor = slot
+		l := c.ring[slot%slots].head
+		l.unlink()
+		if int64(l.due/c.width) > today {
+			c.put(l) // it was beyond the last slot
+			continue
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// takeEarly unlinks leases that are not due yet but within their slack of it,
+// nearest first, and adds them to out until that has limit. It looks at few more
+// than it takes.
+func (c *calendar) takeEarly(now instant, limit int, out []*Lease) []*Lease {
+	looks := 2 * (limit - len(out))
+	for from := c.cursor; len(out) < limit; from++ {
+		slot, ok := c.first(from)
+		if !ok {
+			break
+		}
+		from = slot
+		for l := c.ring[slot%slots].head; l != nil && len(out) < limit; {
+			next := l.next
+			if looks--; looks < 0 {
+				return out
+			}
+			if l.due.sub(now) <= slack(l.span) {
+				l.unlink()
+				out = append(out, l)
+			}
+			l = next
+		}
+	}
+	return out
+}
+
+// How a lease's time is divided.
+
+// interval is how long after a grant of span its renewal is due.
+func interval(span time.Duration) time.Duration { return span / 3 }
+
+// slack is by how much a renewal may be early to fill up a batch.
+func slack(span time.Duration) time.Duration { return interval(span) / 10 }

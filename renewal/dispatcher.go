@@ -1,0 +1,211 @@
+package renewal
+
+import (
+	"slices"
+	"time"
+)
+
+// kick makes the dispatcher have a look. It never blocks.
+func (w *Watchdog) kick() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the dispatcher: it takes the leases that are due from the calendar to
+// their groups. It sleeps on a timer of its own and not on the wheel, so that
+// nothing that others run there can delay a renewal.
+func (w *Watchdog) run() {
+	defer close(w.dispatcher)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		pause, quit := w.pass()
+		if quit {
+			return
+		}
+		timer.Reset(pause)
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// pass does what is to be done now and returns how long nothing else is.
+func (w *Watchdog) pass() (pause time.Duration, quit bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heed()
+	w.reassure()
+	w.summon()
+	now := w.clock.now()
+	w.forget(now)
+	w.send(w.dispatch(now))
+	w.wakeAt = w.nextLook(now)
+	return w.wakeAt.sub(now), w.quit
+}
+
+// unlocked calls f without mu. The caller holds mu and must expect that all has
+// changed afterwards.
+func (w *Watchdog) unlocked(f func()) {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	f()
+}
+
+// nextLook returns when the dispatcher must look again. The caller holds mu.
+func (w *Watchdog) nextLook(now instant) instant {
+	at := w.calendar.next()
+	for _, g := range w.ready {
+		if g.unanswered > 0 && g.inFlight == 0 && !w.paused {
+			at = min(at, g.rest)
+		}
+	}
+	if w.clock.offsets != nil && w.stats.Held > 0 {
+		at = min(at, now.add(lookout))
+	}
+	return max(at, now)
+}
+
+// summon takes the leases that are due to their groups, and with them those due
+// soon for which their batches have room. The caller holds mu.
+func (w *Watchdog) summon() {
+	taken := 0
+	for {
+		w.due = w.calendar.takeDue(w.clock.now(), stride, w.due[:0])
+		if len(w.due) == 0 {
+			break
+		}
+		taken += len(w.due)
+		w.usher()
+	}
+	for room := w.room(taken); room > 0; room -= len(w.due) {
+		w.due = w.calendar.takeEarly(w.clock.now(), min(room, stride), w.due[:0])
+		if len(w.due) == 0 {
+			break
+		}
+		w.usher()
+	}
+}
+
+// room returns how many leases would fill up the batches of those taken.
+func (w *Watchdog) room(taken int) int {
+	full := w.config.BatchSize * max(1, len(w.groups))
+	return (full - taken%full) % full
+}
+
+// usher queues the leases in w.due with their groups. The caller holds mu.
+func (w *Watchdog) usher() {
+	named := w.due[:0]
+	for _, l := range w.due {
+		w.stats.Due++
+		l.phase = called
+		w.parked.push(l)
+		if l.asksHolder() {
+			w.running++
+			go w.vouch(l)
+			continue
+		}
+		named = append(named, l)
+	}
+	w.unlocked(func() { w.nameGroups(named) })
+	for i, l := range named {
+		w.queue(l, w.names[i])
+	}
+}
+
+// nameGroups asks for the leases' groups.
+func (w *Watchdog) nameGroups(leases []*Lease) {
+	w.names = w.names[:0]
+	for _, l := range leases {
+		w.names = append(w.names, w.groupOf(l))
+	}
+}
+
+// groupOf asks the renewer for the lease's group.
+func (w *Watchdog) groupOf(l *Lease) (name string) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.panicked("Renewer.Group", p)
+		}
+	}()
+	return w.renewer.Group(l.key)
+}
+
+// queue puts a lease that was called in its group's queue. The caller holds mu.
+func (w *Watchdog) queue(l *Lease, name string) {
+	if l.ended.Load() != nil {
+		return
+	}
+	g := w.groups[name]
+	if g == nil {
+		g = &group{name: name, limit: w.config.BatchSize}
+		w.groups[name] = g
+	}
+	l.phase = queued
+	w.stats.Queued++
+	g.push(turn{instant(l.until.Load()), l})
+	w.wantTurn(g)
+}
+
+// wantTurn has the group looked at for batches. The caller holds mu.
+func (w *Watchdog) wantTurn(g *group) {
+	if !g.ready && len(g.queue) > 0 {
+		g.ready = true
+		w.ready = append(w.ready, g)
+	}
+}
+
+// dispatch makes the batches that may be sent now, group by group in turn, and
+// returns them linked. The caller holds mu.
+func (w *Watchdog) dispatch(now instant) (first *batch) {
+	if w.paused {
+		return nil
+	}
+	w.begin++ // another group each time, so that none has the first claim on what is left of Parallel
+	for i := range w.ready {
+		g := w.ready[(w.begin+i)%len(w.ready)]
+		for w.maySend(g, now) {
+			b := w.fill(g, now)
+			if b == nil {
+				break
+			}
+			b.next, first = first, b
+		}
+	}
+	w.ready = slices.DeleteFunc(w.ready, func(g *group) bool {
+		g.ready = len(g.queue) > 0
+		return !g.ready
+	})
+	return first
+}
+
+// maySend reports whether the group may have another request. Every group may
+// have one, whatever the others do; that is why a mute one delays nobody else.
+// The caller holds mu.
+func (w *Watchdog) maySend(g *group, now instant) bool {
+	switch {
+	case len(g.queue) == 0:
+		return false
+	case g.unanswered > 0:
+		return g.inFlight == 0 && now >= g.rest
+	case g.inFlight == 0:
+		return true
+	}
+	return g.inFlight < w.config.GroupParallel && w.inFlight < w.config.Parallel
+}
+
+// forget drops groups that have had no leases for a while. The caller holds mu.
+func (w *Watchdog) forget(now instant) {
+	if now < w.forgetAt {
+		return
+	}
+	w.forgetAt = now.add(groupIdle)
+	for name, g := range w.groups {
+		if len(g.queue) == 0 && g.inFlight == 0 && now.sub(g.used) > groupIdle {
+			delete(w.groups, name)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package renewal
+
+import "fmt"
+
+// The holder's functions run in goroutines of their own: they may block as long
+// as they like and cost nobody else anything.
+
+// spawn runs f in a goroutine that [Watchdog.Close] waits for.
+func (w *Watchdog) spawn(f func()) {
+	w.mu.Lock()
+	w.running++
+	w.mu.Unlock()
+	go func() {
+		defer w.returned()
+		f()
+	}()
+}
+
+// returned counts a goroutine out.
+func (w *Watchdog) returned() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running--; w.running == 0 && w.quiet != nil {
+		close(w.quiet)
+		w.quiet = nil
+	}
+}
+
+// vouch asks whether the lease's holder is alive, and queues the lease if so.
+func (w *Watchdog) vouch(l *Lease) {
+	defer w.returned()
+	if alive, err := w.askHolder(l); !alive {
+		w.drop(l, NotAlive, err)
+		return
+	}
+	name := w.groupOf(l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue(l, name)
+	w.send(w.dispatch(w.clock.now()))
+}
+
+// askHolder calls the lease's liveness function.
+func (w *Watchdog) askHolder(l *Lease) (alive bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.panicked("Spec.Alive", p)
+			alive, err = false, fmt.Errorf("renewal: Spec.Alive panicked: %v", p)
+		}
+	}()
+	return l.rules.Load().alive(), nil
+}
+
+// tellLoss calls the holder's OnLost.
+func (w *Watchdog) tellLoss(onLost func(error), lost *LostError) {
+	w.spawn(func() {
+		defer w.recovered("Spec.OnLost")
+		onLost(lost)
+	})
+}

@@ -1,0 +1,105 @@
+package renewal
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrLost is matched by every *[LostError].
+	ErrLost = errors.New("renewal: lease lost")
+
+	// ErrReleased is what [Lease.Err] returns, and the cause with which
+	// [Lease.Context] ends, after [Lease.Stop].
+	ErrReleased = errors.New("renewal: lease released")
+
+	// ErrClosed is returned by a [Watchdog] that takes no leases any more.
+	ErrClosed = errors.New("renewal: watchdog closed")
+)
+
+// Cause says why a lease was lost.
+type Cause uint8
+
+const (
+	// Expired: its time was over before a renewal could be sent. So end leases
+	// that are not renewed, and those of a process that was stopped too long.
+	Expired Cause = iota + 1
+	// TakenOver: the store says that it is another owner's.
+	TakenOver
+	// Deleted: the store knows no such lease; it was deleted or has expired
+	// there.
+	Deleted
+	// Unreachable: its time was over, and no renewal since the last one that
+	// succeeded was answered.
+	Unreachable
+	// MaxHold: it was held as long as [Spec.MaxHold] allows.
+	MaxHold
+	// NotAlive: [Spec.Alive] did not vouch for the holder.
+	NotAlive
+	// NoHeartbeat: [Lease.Beat] was not called in time.
+	NoHeartbeat
+	// ContextEnded: [Spec.Context] ended.
+	ContextEnded
+	// Closed: the watchdog, or the wheel that it runs on, was closed.
+	Closed
+
+	causes = iota + 1
+)
+
+var causeNames = [causes]string{
+	Expired:      "expired here",
+	TakenOver:    "taken over",
+	Deleted:      "deleted",
+	Unreachable:  "store unreachable",
+	MaxHold:      "held too long",
+	NotAlive:     "holder not alive",
+	NoHeartbeat:  "no heartbeat",
+	ContextEnded: "context ended",
+	Closed:       "watchdog closed",
+}
+
+func (c Cause) String() string {
+	if c == 0 || c >= causes {
+		return fmt.Sprintf("Cause(%d)", uint8(c))
+	}
+	return causeNames[c]
+}
+
+// A LostError tells which lease was lost, and why. It matches [ErrLost].
+type LostError struct {
+	Key   string
+	Cause Cause
+	// Err is what lies behind the cause where there is such an error: the last
+	// failed renewal, the end of a context, a panic of the liveness function.
+	Err error
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("renewal: lease %q lost: %v", e.Key, e.Cause)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes every LostError match [ErrLost].
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns Err.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// released stands in [Lease.ended] for an end that was no loss.
+var released = new(LostError)
+
+// loss is one that is to be told once mu is let go.
+type loss struct {
+	lease *Lease
+	err   *LostError
+}
+
+// tellAll tells the holders.
+func tellAll(losses []loss) {
+	for _, x := range losses {
+		x.lease.tell(x.err)
+	}
+}

@@ -1,0 +1,182 @@
+package renewal
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime/debug"
+	"time"
+)
+
+// Observer is told what a [Watchdog] does. Each of its functions may be nil. They
+// are called while no lock is held, from many goroutines at once; what they
+// cannot do quickly they must hand on, since a renewal may wait for them. A panic
+// in one is logged.
+type Observer struct {
+	// Batch is called after each request, with what became of its leases.
+	Batch func(Batch)
+	// Lost is called for every lease that is lost.
+	Lost func(*Lease, *LostError)
+	// Jump is called when the clocks have parted.
+	Jump func(Jump)
+}
+
+// Batch tells of one request.
+type Batch struct {
+	Group string
+	// Size is how many leases it had: those Renewed, those Retried later for want
+	// of an answer, those Lost by the store's word or because the answer came too
+	// late, and those that had Ended before it came.
+	Size, Renewed, Retried, Lost, Ended int
+	// Sent is when the request was sent, and Took how long it ran.
+	Sent time.Time
+	Took time.Duration
+	// Err is what became of the request as a whole: its timeout, a panic.
+	Err error
+
+	// Lag has for each lease how long after it was due the request was sent; zero
+	// for those taken along early.
+	Lag []time.Duration
+	// Remaining has for each lease that was renewed how much of its time was left
+	// when the answer came: the early warning of losses. Like Lag it must not be
+	// kept after the call.
+	Remaining []time.Duration
+}
+
+// Jump tells that clocks which should agree have parted.
+type Jump struct {
+	// Slept is for how long the machine was suspended.
+	Slept time.Duration
+	// Stepped is by how much the wall clock was set.
+	Stepped time.Duration
+	// Suspect is how many leases must be confirmed by the store.
+	Suspect int
+}
+
+// Losses counts losses by [Cause], which is its index.
+type Losses [causes]int64
+
+// Total returns the number of losses of all causes.
+func (l Losses) Total() int64 {
+	var n int64
+	for _, c := range l {
+		n += c
+	}
+	return n
+}
+
+// Stats is what a [Watchdog] does at present, and has done since it was made.
+type Stats struct {
+	Held     int // leases kept alive now
+	Queued   int // of them: due, and waiting for their turn; the backlog
+	Suspect  int // of them: not to be trusted until the store confirms them
+	InFlight int // requests under way now
+	Groups   int // groups with leases lately
+	Silent   int // of them: their last request was not answered
+
+	Watched  int64  // leases taken in
+	Released int64  // leases that were stopped
+	Lost     Losses // leases that were lost
+
+	Due     int64 // leases called for renewal
+	Sent    int64 // leases sent, more than once if need be
+	Batches int64 // requests that carried them
+	Renewed int64 // leases confirmed by the store
+	Retried int64 // leases sent without an answer
+
+	// Sizes counts requests by their number of leases: 1, up to 2, up to 4, and so
+	// on, doubling.
+	Sizes [17]int64
+	// Remaining counts renewals by how much of the lease's time was left when the
+	// answer came: less than a tenth of the TTL, less than two tenths, and so on.
+	// A renewal that comes when it should has six tenths left. What shows up in the
+	// first ones are losses to come.
+	Remaining [10]int64
+
+	LastLag  time.Duration // how late after it was due the last lease was sent
+	WorstLag time.Duration // the longest of these
+
+	Jumps  int64 // suspends, and steps of the wall clock
+	Panics int64 // in the renewer, in hooks, in the observer
+}
+
+// Late returns how many renewals came when less than half of the lease's time was
+// left.
+func (s *Stats) Late() int64 {
+	var n int64
+	for _, c := range s.Remaining[:len(s.Remaining)/2] {
+		n += c
+	}
+	return n
+}
+
+// batch counts a request that is sent.
+func (s *Stats) batch(size int) {
+	s.Batches++
+	s.Sent += int64(size)
+	s.Queued -= size
+	s.Sizes[bits.Len(uint(size-1))]++
+}
+
+// lag counts how late after its time a lease is sent.
+func (s *Stats) lag(d time.Duration) {
+	s.LastLag = max(0, d)
+	s.WorstLag = max(s.WorstLag, d)
+}
+
+// renewed counts a renewal that left so much of span.
+func (s *Stats) renewed(left, span time.Duration) {
+	s.Renewed++
+	s.Remaining[min(int(10*left/span), 9)]++
+}
+
+// Stats returns what the watchdog does and has done.
+func (w *Watchdog) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stats
+	s.InFlight, s.Groups = w.inFlight, len(w.groups)
+	for _, g := range w.groups {
+		if g.unanswered > 0 {
+			s.Silent++
+		}
+	}
+	return s
+}
+
+func (w *Watchdog) observeBatch(b Batch) {
+	defer w.recovered("Observer.Batch")
+	w.observer.Batch(b)
+}
+
+func (w *Watchdog) observeLost(l *Lease, lost *LostError) {
+	if w.observer.Lost == nil {
+		return
+	}
+	defer w.recovered("Observer.Lost")
+	w.observer.Lost(l, lost)
+}
+
+func (w *Watchdog) observeJump(j Jump) {
+	w.config.Logger.Warn("renewal: the clocks have parted; leases are distrusted until the store confirms them",
+		"slept", j.Slept, "stepped", j.Stepped, "leases", j.Suspect)
+	if w.observer.Jump == nil {
+		return
+	}
+	defer w.recovered("Observer.Jump")
+	w.observer.Jump(j)
+}
+
+// recovered is deferred around a user's function.
+func (w *Watchdog) recovered(what string) {
+	if p := recover(); p != nil {
+		w.panicked(what, p)
+	}
+}
+
+// panicked logs and counts a panic in a user's function.
+func (w *Watchdog) panicked(what string, p any) {
+	w.config.Logger.Error("renewal: panic in "+what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	w.mu.Lock()
+	w.stats.Panics++
+	w.mu.Unlock()
+}

@@ -1,0 +1,387 @@
+package renewal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// The defaults of [Config].
+const (
+	DefaultBatchSize      = 128
+	DefaultParallel       = 16
+	DefaultGroupParallel  = 4
+	DefaultRequestTimeout = 2 * time.Second
+)
+
+const (
+	// minTTL leaves some time after the 2 ms that every lease is shortened by.
+	minTTL = 10 * time.Millisecond
+	// maxTTL keeps the arithmetic far from its limits.
+	maxTTL = 10 * 365 * 24 * time.Hour
+	// stride is how many leases are handled before mu is let go for a moment.
+	stride = 256
+	// groupIdle is how long a group is remembered that has no leases due.
+	groupIdle = time.Minute
+)
+
+// Config says how a [Watchdog] works. Its zero value is ready to use.
+type Config struct {
+	// Wheel tells when a lease's time is over. Its tasks must be short, and it
+	// must not be stopped before the watchdog is closed. Default: a wheel of its
+	// own with a tick of 10 ms.
+	Wheel *wheel.Wheel
+
+	// BatchSize is the most leases that travel in one request. Default: 128,
+	// which a Redis server handles in about 0.2 ms.
+	BatchSize int
+	// GroupParallel is the most requests in flight to one group. Default: 4.
+	GroupParallel int
+	// Parallel is the most requests in flight to all groups together, apart from
+	// the one that each group may always have. Default: 16.
+	Parallel int
+	// RequestTimeout bounds one request. The sixth part of the shortest TTL in it
+	// bounds it too, so that it can be sent again in time. Default: 2 s.
+	RequestTimeout time.Duration
+
+	// Observer is told what happens. Default: nobody is.
+	Observer *Observer
+	// Logger hears of panics in users' functions and of suspends. Default: nothing
+	// is logged.
+	Logger *slog.Logger
+}
+
+// withDefaults returns c with its zero fields filled in, apart from Wheel.
+func (c Config) withDefaults() Config {
+	c.BatchSize = cmp.Or(c.BatchSize, DefaultBatchSize)
+	c.GroupParallel = cmp.Or(c.GroupParallel, DefaultGroupParallel)
+	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate says what is wrong with c, whose zero fields are filled in.
+func (c Config) validate() error {
+	switch {
+	case c.BatchSize < 1 || c.BatchSize > 1<<16:
+		return fmt.Errorf("renewal: BatchSize %d is outside 1 … 65536; 0 means %d", c.BatchSize, DefaultBatchSize)
+	case c.GroupParallel < 1:
+		return fmt.Errorf("renewal: GroupParallel %d is negative; 0 means %d", c.GroupParallel, DefaultGroupParallel)
+	case c.Parallel < 1:
+		return fmt.Errorf("renewal: Parallel %d is negative; 0 means %d", c.Parallel, DefaultParallel)
+	case c.RequestTimeout < 0:
+		return fmt.Errorf("renewal: RequestTimeout %v is negative; 0 means %v", c.RequestTimeout, DefaultRequestTimeout)
+	}
+	return nil
+}
+
+// Watchdog keeps leases alive. One serves a process and a store, for any number
+// of leases, with a fixed number of goroutines and one for each request in
+// flight. Its methods may be called at the same time.
+type Watchdog struct {
+	renewer  Renewer
+	config   Config
+	observer Observer
+	wheel    *wheel.Wheel
+	ownWheel bool
+	clock    clock
+
+	// era changes when the machine has slept or its clock was stepped. Written
+	// under mu, read anywhere.
+	era atomic.Uint32
+
+	// wake tells the dispatcher to have a look.
+	wake chan struct{}
+	// requests is what all requests' contexts are derived from.
+	requests context.Context
+	abandon  context.CancelFunc
+	// dispatcher is closed when the dispatcher has returned.
+	dispatcher chan struct{}
+
+	// due and names are the dispatcher's own: leases on their way from the
+	// calendar to their groups, and those groups' names.
+	due   []*Lease
+	names []string
+
+	// mu: see the package's ground rules.
+	mu sync.Mutex
+
+	// Leases are in the calendar while they wait for their due time, in parked
+	// while they are on their way or not to be renewed at all, and in doubted from
+	// a jump of the clocks until they have been looked at.
+	calendar calendar
+	parked   *list
+	doubted  []*list
+	jumps    []Jump // not yet told
+
+	groups map[string]*group
+	// ready has the groups with leases queued; begin is whose turn it is.
+	ready    []*group
+	begin    int
+	inFlight int // requests
+	stale    int // turns in groups' queues of leases that have ended
+	spare    *batch
+
+	// wakeAt is when the dispatcher will look without being told to.
+	wakeAt instant
+	// forgetAt is when idle groups are next forgotten.
+	forgetAt instant
+	rng      *rand.Rand
+
+	paused   bool
+	draining bool          // no leases are taken
+	quit     bool          // the dispatcher is to return
+	closed   chan struct{} // made by the first close, closed when it is done
+	// empty is made for whoever waits until no lease is held.
+	empty chan struct{}
+	// running counts the goroutines that carry requests and run hooks; quiet is
+	// made for whoever waits until there are none.
+	running int
+	quiet   chan struct{}
+
+	stats Stats
+}
+
+// New returns a watchdog that renews through r. Close it when done.
+func New(r Renewer, c Config) (*Watchdog, error) {
+	w, err := assemble(r, c, nil)
+	if err != nil {
+		return nil, err
+	}
+	go w.run()
+	return w, nil
+}
+
+// assemble makes a watchdog whose dispatcher does not run yet. offsets replaces
+// the comparison of the clocks unless it is nil.
+func assemble(r Renewer, c Config, offsets func() (wall, boot time.Duration, ok bool)) (*Watchdog, error) {
+	if r == nil {
+		return nil, errors.New("renewal: New needs a renewer, got nil")
+	}
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	w := &Watchdog{
+		renewer:    r,
+		config:     c,
+		wheel:      c.Wheel,
+		clock:      clock{offsets: offsets},
+		wake:       make(chan struct{}, 1),
+		dispatcher: make(chan struct{}),
+		due:        make([]*Lease, 0, stride),
+		names:      make([]string, 0, stride),
+		groups:     make(map[string]*group),
+		parked:     new(list),
+		rng:        rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	}
+	if w.wheel == nil {
+		own, err := wheel.New(wheel.Config{Logger: c.Logger})
+		if err != nil {
+			return nil, err
+		}
+		w.wheel, w.ownWheel = own, true
+	}
+	if c.Observer != nil {
+		w.observer = *c.Observer
+	}
+	w.clock.start()
+	w.calendar.ring = new([slots]list)
+	w.calendar.width = instant(w.wheel.Tick())
+	w.requests, w.abandon = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// random returns a number in [0, 1). The caller holds mu.
+func (w *Watchdog) random() float64 { return w.rng.Float64() }
+
+// Watch keeps the lease alive that s describes, until [Lease.Stop] or its loss.
+//
+// It refuses a spec that makes no sense, returns [ErrClosed] from a watchdog
+// that takes no leases any more, a *[LostError] for a lease whose time or whose
+// context is over already, and the wheel's error if that takes no timer.
+func (w *Watchdog) Watch(s Spec) (*Lease, error) {
+	if err := s.validate(w.wheel.Tick(), time.Now()); err != nil {
+		return nil, err
+	}
+	if s.Context != nil && s.Context.Err() != nil {
+		return nil, &LostError{Key: s.Key, Cause: ContextEnded, Err: context.Cause(s.Context)}
+	}
+	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.TTL, fixed: s.Fixed, parent: s.Context}
+	l.deadline.Init(w.wheel, l.expire)
+	if err := w.admit(l, &s); err != nil {
+		return nil, err
+	}
+	w.follow(l, s.Context)
+	return l, nil
+}
+
+// admit takes a lease in.
+func (w *Watchdog) admit(l *Lease, s *Spec) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.draining {
+		return ErrClosed
+	}
+	w.heed()
+	now, granted := w.clock.now(), w.clock.instant(s.Granted)
+	l.until.Store(int64(granted.add(validity(s.TTL))))
+	l.era.Store(w.era.Load())
+	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
+		r := &rules{heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
+		if s.MaxHold > 0 {
+			r.holdEnd = granted.add(s.MaxHold)
+		}
+		r.beat.Store(int64(now))
+		l.rules.Store(r)
+	}
+	at, cause := l.ends()
+	if at <= now {
+		return &LostError{Key: l.key, Cause: cause}
+	}
+	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
+		return fmt.Errorf("renewal: lease %q: %w", l.key, err)
+	}
+	w.held()
+	w.stats.Watched++
+	if l.fixed {
+		w.parked.push(l)
+		return nil
+	}
+	// Leases that were granted at the same time are spread from the first renewal
+	// on; those that are given back soon are not renewed before.
+	first := interval(s.TTL) / 4
+	first += time.Duration(w.random() * float64(interval(s.TTL)-first))
+	l.due = granted.add(first)
+	w.wait(l)
+	return nil
+}
+
+// held counts a lease that is taken in. The caller holds mu.
+func (w *Watchdog) held() {
+	if w.stats.Held++; w.stats.Held == 1 {
+		w.kick() // there is something to look out for now
+	}
+}
+
+// wait has the lease wait for its due time. The caller holds mu.
+func (w *Watchdog) wait(l *Lease) {
+	l.phase = waiting
+	if slot := w.calendar.put(l); instant(slot)*w.calendar.width < w.wakeAt {
+		w.kick()
+	}
+}
+
+// follow ends the lease when ctx ends.
+func (w *Watchdog) follow(l *Lease, ctx context.Context) {
+	if ctx == nil || ctx.Done() == nil {
+		return
+	}
+	unhook := context.AfterFunc(ctx, func() { w.drop(l, ContextEnded, context.Cause(ctx)) })
+	w.mu.Lock()
+	ended := l.ended.Load() != nil
+	if !ended {
+		l.ruled().unhook = unhook
+	}
+	w.mu.Unlock()
+	if ended {
+		unhook()
+	}
+}
+
+// drop ends a lease as lost and tells its holder.
+func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
+	w.mu.Lock()
+	lost := w.lose(l, cause, err)
+	w.mu.Unlock()
+	if lost != nil {
+		l.tell(lost)
+	}
+}
+
+// lose ends a lease as lost, and returns what is to be told; nil if it had ended
+// already. The caller holds mu.
+func (w *Watchdog) lose(l *Lease, cause Cause, err error) *LostError {
+	lost := &LostError{Key: l.key, Cause: cause, Err: err}
+	if !w.end(l, lost) {
+		return nil
+	}
+	w.stats.Lost[cause]++
+	return lost
+}
+
+// end ends a lease, and returns false if it had ended already. The caller holds
+// mu, and tells the holder when it does not any more.
+func (w *Watchdog) end(l *Lease, how *LostError) bool {
+	if l.ended.Load() != nil {
+		return false
+	}
+	l.ended.Store(how)
+	l.unlink()
+	l.deadline.Cancel()
+	if how == released {
+		w.stats.Released++
+	}
+	if l.era.Load() != w.era.Load() {
+		w.stats.Suspect--
+	}
+	if l.phase == queued {
+		w.stats.Queued--
+		w.leave()
+	}
+	if w.stats.Held--; w.stats.Held == 0 && w.empty != nil {
+		close(w.empty)
+		w.empty = nil
+	}
+	return true
+}
+
+// leave notes that a lease has ended whose turn is still in a queue. The caller
+// holds mu.
+func (w *Watchdog) leave() {
+	if w.stale++; w.stale < stride || w.stale < w.stats.Queued {
+		return
+	}
+	for _, g := range w.ready {
+		g.prune()
+	}
+	w.stale = 0
+}
+
+// expire is the task of a lease's timer: it runs on the wheel's worker.
+func (l *Lease) expire() {
+	w := l.dog
+	w.mu.Lock()
+	lost := w.judge(l, w.clock.now())
+	w.mu.Unlock()
+	if lost != nil {
+		l.tell(lost)
+	}
+}
+
+// judge ends the lease as lost if its time is over, and otherwise arms its timer
+// for when that will be. The caller holds mu.
+func (w *Watchdog) judge(l *Lease, now instant) *LostError {
+	if l.ended.Load() != nil {
+		return nil
+	}
+	at, cause := l.ends()
+	if now >= at {
+		return w.lose(l, cause, l.why(cause))
+	}
+	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
+		return w.lose(l, Closed, err) // nothing would tell when its time is over
+	}
+	return nil
+}
