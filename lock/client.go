@@ -1,0 +1,89 @@
+package lock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// A client's record at the store is written after its first grant and again every
+// announceEvery, and lives announceTTL without that.
+const (
+	announceEvery = 10 * time.Minute
+	announceTTL   = 3 * announceEvery
+)
+
+// newClient describes this process under a fresh id.
+func newClient() Client {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Client{
+		ID:      newUUID(),
+		Host:    host,
+		Process: filepath.Base(os.Args[0]),
+		PID:     os.Getpid(),
+		Since:   time.Now(),
+	}
+}
+
+// announcer keeps the record of a locker's client at the store. A failure costs
+// nobody a lock; it is logged.
+type announcer struct {
+	locker *Locker
+	once   sync.Once
+	timer  wheel.Timer
+
+	mu      sync.Mutex
+	stopped bool           // guarded by mu
+	work    sync.WaitGroup // added to under mu, while not stopped
+}
+
+func (a *announcer) init(l *Locker) {
+	a.locker = l
+	a.timer.Init(l.wheel, a.tell)
+}
+
+// begin is called with every grant; the first one has the client announced.
+func (a *announcer) begin() { a.once.Do(a.tell) }
+
+// tell writes the record in the background and sees to the next time.
+func (a *announcer) tell() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return
+	}
+	a.work.Go(a.send)
+	if err := a.timer.Arm(announceEvery); err != nil {
+		a.warn(err)
+	}
+}
+
+func (a *announcer) send() {
+	l := a.locker
+	ctx, cancel := context.WithTimeout(l.closed, l.config.RequestTimeout)
+	defer cancel()
+	if err := l.store.Announce(ctx, l.client, announceTTL); err != nil && ctx.Err() == nil {
+		a.warn(err)
+	}
+}
+
+func (a *announcer) warn(err error) {
+	a.locker.config.Logger.Warn("lock: the record of who this client is will be missing", "client", a.locker.client.ID, "err", err)
+}
+
+// stop ends the announcements and waits for the one that is on its way. The
+// record is left to its TTL: it may still be asked for.
+func (a *announcer) stop() {
+	a.mu.Lock()
+	a.stopped = true
+	a.mu.Unlock()
+	a.timer.Cancel()
+	a.work.Wait()
+}

@@ -1,0 +1,44 @@
+// Package lock gives distributed locks whose leases are kept alive by a
+// watchdog, whose loss is an event, and whose grants carry fencing tokens.
+//
+// # Meeting the package
+//
+// A [Locker] binds a [Store] (Redis, by package redisstore) to a watchdog. From
+// it come lock handles by name, which are cheap values; a granted lock is a
+// [Lease]:
+//
+//	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
+//	lease, err := locker.Mutex("orders:42").Lock(ctx)
+//	defer lease.Unlock(ctx)
+//
+// or, with the lease's life bound to a function:
+//
+//	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error { … })
+//
+// # What a lease promises
+//
+// A lease is valid until [Lease.Until], computed on this process's monotonic
+// clock from the instant before its request was sent. The watchdog renews it
+// long before. When the store says that the lease is gone, or when Until passes
+// without a renewal, the lease is lost: [Lease.Lost] is closed and
+// [Lease.Context] ends with cause [ErrLost]. A lost lease never comes back.
+//
+// Between a check of the lease and the write that follows it there is always a
+// gap in which the process may be paused. Where that matters, hand
+// [Lease.Token] to the resource and let the resource refuse smaller tokens: the
+// token grows with every grant.
+//
+// # Ownership and reentrancy
+//
+// Go has no thread ids to own a lock with. Here a context owns it: every context
+// derived from a lease's context carries the ownership, and locking the same
+// name with such a context counts up instead of waiting for itself. Whoever is
+// given that context acts as the owner.
+//
+// # Waiting
+//
+// Waiters of one name in one process form a queue; only its head asks the
+// store. It is woken by the store's message, by the end of the holder's
+// remaining lease, and by a slow poll in case that both fail. Waiting costs no
+// goroutine beyond the caller's own.
+package lock

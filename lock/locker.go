@@ -1,0 +1,204 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// The defaults of [Config], and the longest time to live that is accepted: a
+// lease is a short loan.
+const (
+	DefaultTTL            = 30 * time.Second
+	DefaultRequestTimeout = time.Second
+	DefaultRetryFor       = 5 * time.Second
+	DefaultPoll           = 5 * time.Second
+	MaxTTL                = 365 * 24 * time.Hour
+)
+
+// Config says how a [Locker] works. Its zero value is ready to use.
+type Config struct {
+	// TTL is how long the store keeps a lock without a renewal, so at most how
+	// long a dead holder blocks the others. At least three ticks of the wheel, at
+	// most MaxTTL. Default: 30 s.
+	TTL time.Duration
+
+	// RequestTimeout bounds one request to the store. A third of the lock's TTL
+	// bounds it too. Default: 1 s.
+	RequestTimeout time.Duration
+
+	// RetryFor is how long a request that fails for a reason that may pass is
+	// sent again before [ErrUnavailable] is returned. Default: 5 s. Negative:
+	// never sent again.
+	RetryFor time.Duration
+
+	// Poll is how often, at least, a waiting process asks the store although
+	// nothing was heard of a release. Default: 5 s.
+	Poll time.Duration
+
+	// Wheel runs the renewals and the waiting. Default: a wheel of its own, which
+	// Close stops.
+	Wheel *wheel.Wheel
+
+	// Renewal configures the watchdog. Its Wheel and Logger are set from here.
+	Renewal renewal.Config
+
+	// Logger hears what no caller can be told. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// withDefaults returns c with its zero fields filled in.
+func (c Config) withDefaults() Config {
+	if c.TTL == 0 {
+		c.TTL = DefaultTTL
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = DefaultRequestTimeout
+	}
+	if c.RetryFor == 0 {
+		c.RetryFor = DefaultRetryFor
+	}
+	if c.Poll == 0 {
+		c.Poll = DefaultPoll
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate reports what is wrong with c, whose zero fields are filled in. tick is
+// that of the wheel in use.
+func (c Config) validate(tick time.Duration) error {
+	if err := validateTTL(c.TTL, tick); err != nil {
+		return err
+	}
+	if c.RequestTimeout < 0 {
+		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, DefaultRequestTimeout)
+	}
+	if c.Poll < 0 {
+		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, DefaultPoll)
+	}
+	return nil
+}
+
+// validateTTL refuses a TTL that the watchdog cannot renew in time.
+func validateTTL(ttl, tick time.Duration) error {
+	least := max(3*tick, 10*time.Millisecond)
+	if ttl < least || ttl > MaxTTL {
+		return &TTLError{TTL: ttl, Min: least, Max: MaxTTL}
+	}
+	return nil
+}
+
+// Locker makes lock handles that share a store, a wheel and a watchdog. A process
+// needs one for each store. Its methods may be called at the same time.
+type Locker struct {
+	store    Store
+	config   Config
+	wheel    *wheel.Wheel
+	ownWheel bool
+	watchdog *renewal.Watchdog
+	client   Client
+	owners   atomic.Int64 // the number of the latest owner
+
+	// closed ends with Close; its Done stops every wait of this locker.
+	closed context.Context
+	close  context.CancelCauseFunc
+
+	orphans   orphans
+	announcer announcer
+
+	mu     sync.Mutex
+	queues map[queueKey]*queue // guarded by mu; holds the queues with waiters
+}
+
+// New returns a locker on store. It sends nothing yet. Close it when done.
+func New(store Store, c Config) (*Locker, error) {
+	if store == nil {
+		return nil, errors.New("lock: New needs a store, got nil")
+	}
+	c = c.withDefaults()
+	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue)}
+	if l.wheel == nil {
+		w, err := wheel.New(wheel.Config{Logger: c.Logger})
+		if err != nil {
+			return nil, err
+		}
+		l.wheel, l.ownWheel = w, true
+	}
+	if err := l.start(); err != nil {
+		if l.ownWheel {
+			l.wheel.Stop()
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// start finishes a locker whose wheel runs.
+func (l *Locker) start() error {
+	if err := l.config.validate(l.wheel.Tick()); err != nil {
+		return err
+	}
+	r := l.config.Renewal
+	r.Wheel, r.Logger = l.wheel, l.config.Logger
+	watchdog, err := renewal.New(l.store, r)
+	if err != nil {
+		return err
+	}
+	l.watchdog = watchdog
+	l.client = newClient()
+	l.closed, l.close = context.WithCancelCause(context.Background())
+	l.orphans.init(l)
+	l.announcer.init(l)
+	return nil
+}
+
+// ClientID returns the part before the colon of every owner that this locker
+// makes: a random UUID.
+func (l *Locker) ClientID() string { return l.client.ID }
+
+// Close ends every wait with [ErrClosed] and every lease as lost; it does not
+// unlock them, since their holders may still be at work: the store frees them
+// after their TTL. Unlock first what shall be free at once. Close waits, as long
+// as ctx allows, until nothing of this locker runs any more. The store stays open.
+func (l *Locker) Close(ctx context.Context) error {
+	l.close(ErrClosed)
+	l.announcer.stop()
+	err := l.watchdog.Close(ctx)
+	err = errors.Join(err, l.orphans.stop(ctx))
+	if l.ownWheel {
+		l.wheel.Stop()
+	}
+	return err
+}
+
+// newHold returns a hold with an owner that nobody else has.
+func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) Hold {
+	return Hold{
+		Kind:  kind,
+		Name:  name,
+		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
+		Count: 1,
+		TTL:   ttl,
+	}
+}
+
+// newUUID returns a random (version 4) UUID.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read never returns an error
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,127 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Options says how one lock is held. Its zero value takes everything from the
+// [Locker] and keeps the lease alive until it is unlocked.
+type Options struct {
+	// TTL replaces [Config.TTL] for this lock. Zero: the locker's.
+	TTL time.Duration
+	// Fixed turns renewal off: the lease ends after TTL.
+	Fixed bool
+	// MaxHold ends renewal after so long a hold, so that a holder that hangs does
+	// not keep the lock for ever. Zero: no limit.
+	MaxHold time.Duration
+	// Alive is asked before each renewal; when it returns false the lease is left
+	// to end. It must return at once. Nil: always alive.
+	Alive func() bool
+	// Heartbeat demands a [Lease.Beat] at least so often, or the lease is left to
+	// end. Zero: none is demanded.
+	Heartbeat time.Duration
+	// OnLost is called once if the lease is lost, with its *[LostError]. It must
+	// not block.
+	OnLost func(error)
+}
+
+// Mutex is a handle on one reentrant lock by name. It is cheap: make one where it
+// is needed. Any number of handles of one name are the same lock. Its methods may
+// be called at the same time.
+//
+// Every method that acquires takes a context. If that context carries the
+// ownership of this very lock (see [Lease.Context]), the lock is taken once more
+// without waiting, and must be unlocked once more.
+type Mutex struct {
+	locker  *Locker
+	name    string
+	options Options
+}
+
+// Mutex returns a handle on the lock called name. A name that [ValidateName]
+// refuses is reported by the methods that acquire.
+func (l *Locker) Mutex(name string) *Mutex {
+	return &Mutex{locker: l, name: name}
+}
+
+// With returns a handle on the same lock with these options instead.
+func (m *Mutex) With(o Options) *Mutex {
+	return &Mutex{locker: m.locker, name: m.name, options: o}
+}
+
+// Name returns the lock's name.
+func (m *Mutex) Name() string { return m.name }
+
+// Lock acquires the lock and waits for it as long as ctx lives. If ctx ends
+// first, the error matches [ErrNotAcquired] as well as the context's cause. ctx
+// bounds the waiting only: the lease outlives it.
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	return m.acquire(ctx, true)
+}
+
+// TryLock acquires the lock if it is free, and otherwise returns a
+// *[NotAcquiredError] at once.
+func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
+	return m.acquire(ctx, false)
+}
+
+// errWaited is the cause with which a wait that had its own limit ends.
+var errWaited = errors.New("lock: waited as long as asked")
+
+// LockWithin acquires the lock and waits for it at most wait, and no longer than
+// ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero or
+// negative it is TryLock.
+func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
+	if wait <= 0 {
+		return m.acquire(ctx, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+	defer cancel()
+	return m.acquire(ctx, true)
+}
+
+// Do calls f while it holds the lock, for which it waits like Lock, and unlocks
+// afterwards, also if f panics. The context that f gets ends with ctx, and with
+// cause [ErrLost] if the lease is lost; it carries the ownership. Do returns f's
+// error, joined with the *[LostError] if the lease was lost before f returned:
+// then another holder may have been at work beside f.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Unlock(ctx)) }()
+	held, cancel := lease.within(ctx)
+	defer cancel()
+	return f(held)
+}
+
+// acquire takes the lock, once more if ctx owns it already.
+func (m *Mutex) acquire(ctx context.Context, wait bool) (*Lease, error) {
+	l := m.locker
+	if err := ValidateName(m.name); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("lock: %q was not asked for: %w", m.name, err)
+	}
+	if o := ownershipIn(ctx, l, KindMutex, m.name); o != nil {
+		if lease, err := o.again(ctx); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	ttl := m.options.TTL
+	if ttl == 0 {
+		ttl = l.config.TTL
+	} else if err := validateTTL(ttl, l.wheel.Tick()); err != nil {
+		return nil, err
+	}
+	h := l.newHold(KindMutex, m.name, ttl)
+	return l.acquire(ctx, &h, m.options, wait)
+}

@@ -1,0 +1,68 @@
+package lock
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxName is the length of the longest accepted name, in bytes.
+const MaxName = 512
+
+// ValidateName returns nil if name can name a lock, and otherwise a *[NameError].
+//
+// Accepted are 1 to [MaxName] bytes of UTF-8 without control characters. Braces
+// are accepted where they form a hash tag that Redis Cluster reads: the first
+// "{" must be followed by a "}" with something between, as in "{user:7}:cart";
+// any other brace would put the keys of one lock on several servers.
+// [EscapeName] makes any text acceptable.
+func ValidateName(name string) error {
+	reason := ""
+	switch {
+	case name == "":
+		reason = fmt.Sprintf("empty; accepted are 1 to %d bytes", MaxName)
+	case len(name) > MaxName:
+		reason = fmt.Sprintf("too long; accepted are 1 to %d bytes", MaxName)
+	case !utf8.ValidString(name):
+		reason = "not UTF-8; escape it with EscapeName"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		reason = "holds a control character; escape it with EscapeName"
+	case !bracesFormTag(name):
+		reason = `a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName`
+	default:
+		return nil
+	}
+	return &NameError{Name: name, Reason: reason}
+}
+
+// bracesFormTag reports whether a cluster hashes name and the keys derived from
+// it ("prefix:{name}", or "prefix:name" where name holds a "{") to one slot.
+func bracesFormTag(name string) bool {
+	open := strings.IndexByte(name, '{')
+	if open < 0 {
+		return !strings.Contains(name, "}")
+	}
+	return strings.IndexByte(name[open+1:], '}') > 0
+}
+
+// EscapeName turns any text into one that [ValidateName] accepts, unless it is
+// empty or too long: braces, "%", control characters and bytes that are not
+// UTF-8 become "%XX". Different texts become different names, and a text without
+// such bytes stays as it is.
+func EscapeName(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		bad := r == utf8.RuneError && size == 1
+		if bad || r == '{' || r == '}' || r == '%' || unicode.IsControl(r) {
+			for _, c := range []byte(text[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(text[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}

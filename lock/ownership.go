@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// ownership is one owner's possession of one lock. Every lease that was taken
+// under it shares it; it ends when the last of them is unlocked.
+type ownership struct {
+	locker *Locker
+	hold   Hold // never changed; the watchdog's Ref points at it
+	lease  *renewal.Lease
+	token  int64
+
+	// doubtful: a request of the acquisition may yet arrive after the release.
+	doubtful bool
+
+	// mu makes one change of count at a time, its request to the store included:
+	// the store is told absolute counts, which must arrive in order.
+	mu    sync.Mutex
+	count int64 // leases not yet unlocked; 0 once the ownership has ended
+
+	first Lease // the lease of the grant, here to save an allocation
+}
+
+// ownershipKey finds an ownership in a context.
+type ownershipKey struct {
+	locker *Locker
+	kind   Kind
+	name   string
+}
+
+// ownershipIn returns the ownership of the lock that ctx carries, or nil.
+func ownershipIn(ctx context.Context, l *Locker, kind Kind, name string) *ownership {
+	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
+	return o
+}
+
+// with returns a context derived from ctx that carries the ownership.
+func (o *ownership) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownershipKey{o.locker, o.hold.Kind, o.hold.Name}, o)
+}
+
+// again takes the lock once more. It returns nil and no error if the ownership
+// has ended by an Unlock. The store is asked, so that its count is right for
+// whoever looks, and so that a lock that is lost is not taken for held.
+func (o *ownership) again(ctx context.Context) (*Lease, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.count == 0 {
+		return nil, nil
+	}
+	if err := o.lease.Err(); err != nil {
+		return nil, err
+	}
+	h := o.hold
+	h.Count = o.count + 1
+	g, err := o.locker.ask(ctx, &h)
+	if err != nil {
+		return nil, err
+	}
+	if g.Verdict != Granted {
+		return nil, &LostError{Key: h.Name, Cause: renewal.Deleted}
+	}
+	o.count = h.Count
+	return &Lease{own: o}, nil
+}
+
+// drop gives one hold back, the last one for good.
+func (o *ownership) drop(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count--
+	h := o.hold
+	h.Count = o.count
+	if h.Count > 0 {
+		if err := o.lease.Err(); err != nil {
+			return err
+		}
+		return o.tell(ctx, &h)
+	}
+	lost := o.stop(ctx)
+	if lost != nil {
+		o.locker.orphans.take(&h, true)
+		return lost
+	}
+	if o.doubtful {
+		defer o.locker.orphans.take(&h, true)
+	}
+	return o.tell(ctx, &h)
+}
+
+// stop ends renewal. It returns the loss if the lease was lost before. It waits
+// for a renewal in flight, but not for ever: one that comes after the release
+// finds nothing to renew.
+func (o *ownership) stop(ctx context.Context) error {
+	bounded, cancel := o.locker.bound(context.WithoutCancel(ctx), o.hold.TTL)
+	defer cancel()
+	_ = o.lease.Stop(bounded)
+	if err := o.lease.Err(); errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// tell lowers the owner's holds at the store to h.Count.
+func (o *ownership) tell(ctx context.Context, h *Hold) error {
+	held, err := o.locker.release(ctx, h)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; the store frees %q by itself within its TTL of %v", err, h.Name, h.TTL)
+	case !held:
+		return &LostError{Key: h.Name, Cause: renewal.Deleted}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// queueKey names a queue: waiters for different kinds of lock on one name are
+// woken by different things.
+type queueKey struct {
+	kind Kind
+	name string
+}
+
+// queue is the line of this process's waiters for one lock. Only its head asks
+// the store, so that a release does not set off as many requests as there are
+// waiters. The goroutines that run it are the waiters' own.
+type queue struct {
+	locker *Locker
+	key    queueKey
+
+	waiters list.List // of *waiter; guarded by locker.mu
+
+	// woken holds a wake on which no head has acted yet. It outlives the head, so
+	// that a wake which comes between two heads is not lost.
+	woken chan struct{}
+
+	// backstop wakes when nothing is heard. Only the head touches it.
+	backstop wheel.Timer
+
+	// subscription is the store's promise to wake; nil until a head has got it.
+	// Only the head touches it.
+	subscription Subscription
+}
+
+// waiter is one place in a queue.
+type waiter struct {
+	// turn tells the waiter that it is the head now, and whether it should ask at
+	// once. Its capacity of 1 lets the predecessor go without waiting.
+	turn  chan baton
+	place *list.Element
+}
+
+// baton is what one head of a queue leaves to the next.
+type baton struct {
+	// known is the latest refusal. After a grant it tells of the predecessor's
+	// lease, so that the next head need not ask to learn that the lock is held.
+	known Answer
+	// ask says that the lock may be free as far as is known.
+	ask bool
+}
+
+// waitedFor reports whether this process has waiters for the lock. A newcomer
+// lines up behind them instead of asking.
+func (l *Locker) waitedFor(h *Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queues[queueKey{h.Kind, h.Name}] != nil
+}
+
+// join puts a waiter at the end of the lock's queue.
+func (l *Locker) join(h *Hold) (*queue, *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := queueKey{h.Kind, h.Name}
+	q := l.queues[key]
+	if q == nil {
+		q = &queue{locker: l, key: key, woken: make(chan struct{}, 1)}
+		q.backstop.Init(l.wheel, q.wake)
+		l.queues[key] = q
+	}
+	w := &waiter{turn: make(chan baton, 1)}
+	w.place = q.waiters.PushBack(w)
+	if q.waiters.Len() == 1 {
+		w.turn <- baton{ask: true}
+	}
+	return q, w
+}
+
+// leave takes the waiter out of the queue. If it was the head, the next one gets
+// the baton; a queue without waiters ends.
+func (q *queue) leave(w *waiter, b baton) {
+	l := q.locker
+	l.mu.Lock()
+	wasHead := q.waiters.Front() == w.place
+	q.waiters.Remove(w.place)
+	next := q.waiters.Front()
+	if next == nil {
+		delete(l.queues, q.key)
+	} else if wasHead {
+		next.Value.(*waiter).turn <- b
+	}
+	l.mu.Unlock()
+	if next == nil {
+		q.backstop.Cancel()
+		if q.subscription != nil {
+			q.subscription.Close()
+		}
+	}
+}
+
+// wake has the head ask again. It never blocks: the wheel and the store call it.
+func (q *queue) wake() {
+	select {
+	case q.woken <- struct{}{}:
+	default:
+	}
+}
+
+// wait lines up for the lock until it is granted or ctx ends.
+func (l *Locker) wait(ctx context.Context, h *Hold, known Answer) (grant, error) {
+	q, w := l.join(h)
+	var b baton
+	select {
+	case b = <-w.turn:
+	case <-ctx.Done():
+		// The turn may have come in the same instant: leave passes it on.
+		q.leave(w, baton{known: known, ask: true})
+		return grant{}, refusal(h, known, context.Cause(ctx))
+	case <-l.closed.Done():
+		q.leave(w, baton{known: known, ask: true})
+		return grant{}, ErrClosed
+	}
+	if b.ask {
+		b.known = known
+	}
+	return q.lead(ctx, w, h, b)
+}
+
+// lead is the life of a queue's head: ask, wait for a wake, ask again.
+func (q *queue) lead(ctx context.Context, w *waiter, h *Hold, b baton) (grant, error) {
+	l := q.locker
+	next := baton{known: b.known, ask: true}
+	defer func() { q.leave(w, next) }()
+	for {
+		q.subscribe(ctx, h)
+		if b.ask {
+			g, err := l.ask(ctx, h)
+			if err != nil {
+				return grant{}, err
+			}
+			if g.Verdict != Refused {
+				next = baton{known: Answer{TTL: h.TTL}}
+				return g, nil
+			}
+			b.known = g.Answer
+			next.known = g.Answer
+		}
+		b.ask = true
+		if err := q.backstop.Arm(q.patience(b.known)); err != nil {
+			return grant{}, err
+		}
+		select {
+		case <-q.woken:
+		case <-ctx.Done():
+			return grant{}, refusal(h, b.known, context.Cause(ctx))
+		case <-l.closed.Done():
+			return grant{}, ErrClosed
+		}
+	}
+}
+
+// patience returns how long the head waits to be woken before it asks anyway: to
+// the end of the holder's lease, of which nobody would tell it, and no longer
+// than the slow poll that makes up for a lost message.
+func (q *queue) patience(known Answer) time.Duration {
+	poll := q.locker.config.Poll
+	if known.TTL <= 0 {
+		return poll
+	}
+	return min(known.TTL, poll)
+}
+
+// subscribe gets the store's promise to wake, once. A failure is made up for by
+// the poll, and tried again whenever the head asks.
+func (q *queue) subscribe(ctx context.Context, h *Hold) {
+	if q.subscription != nil {
+		return
+	}
+	l := q.locker
+	bounded, cancel := l.bound(ctx, h.TTL)
+	defer cancel()
+	s, err := l.store.Subscribe(bounded, h, q.wake)
+	if err != nil {
+		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", h.Name, "poll", l.config.Poll, "err", err)
+		return
+	}
+	q.subscription = s
+}

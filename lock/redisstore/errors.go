@@ -1,0 +1,145 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// The faults that a server reports. Each is the Fault of a [ServerError], which
+// matches it in errors.Is. Those marked "may pass" match [lock.ErrUnavailable]
+// too, and are retried for a while.
+var (
+	// ErrReadOnly is READONLY; may pass: a failover may be under way.
+	ErrReadOnly = errors.New("the server is a read-only replica")
+	// ErrLoading is LOADING; may pass.
+	ErrLoading = errors.New("the server is still loading its data")
+	// ErrBusy is BUSY; may pass.
+	ErrBusy = errors.New("the server is busy with a slow script")
+	// ErrNoReplicas is NOREPLICAS; may pass.
+	ErrNoReplicas = errors.New("the server has too few replicas to accept writes")
+	// ErrCluster is CLUSTERDOWN, MASTERDOWN, TRYAGAIN, MOVED or ASK; may pass.
+	ErrCluster = errors.New("the cluster cannot serve the slot just now")
+	// ErrMaxClients is the refusal of a connection; may pass.
+	ErrMaxClients = errors.New("the server accepts no more connections")
+	// ErrOutOfMemory is OOM.
+	ErrOutOfMemory = errors.New("the server is out of memory")
+	// ErrMisconfigured is MISCONF.
+	ErrMisconfigured = errors.New("the server cannot save its data and refuses writes")
+	// ErrAuth is NOAUTH or WRONGPASS.
+	ErrAuth = errors.New("the server does not accept the credentials")
+	// ErrNoPermission is NOPERM, also from within a script.
+	ErrNoPermission = errors.New("the user lacks a permission")
+	// ErrWrongType is WRONGTYPE.
+	ErrWrongType = errors.New("a key holds another kind of value")
+	// ErrCrossSlot is CROSSSLOT.
+	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
+)
+
+// fault is what is known of a class of refusals.
+type fault struct {
+	err     error
+	passing bool // may pass by itself
+	midway  bool // a script may have done a part of its work before
+	advice  string
+}
+
+// faults by the first word of the refusal.
+var faults = map[string]fault{
+	"READONLY":    {err: ErrReadOnly, passing: true, advice: "a failover may be under way; otherwise connect to the master, by sentinel or cluster"},
+	"LOADING":     {err: ErrLoading, passing: true, advice: "wait until it is ready"},
+	"BUSY":        {err: ErrBusy, passing: true, advice: "SCRIPT KILL ends the script if it has written nothing"},
+	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
+	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
+	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
+	"TRYAGAIN":    {err: ErrCluster, passing: true, advice: "the slot is on the move"},
+	"MOVED":       {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"ASK":         {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
+	"MISCONF":     {err: ErrMisconfigured, advice: "see in its log why saving failed; often the disk is full"},
+	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
+	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
+	"NOPERM":      {err: ErrNoPermission, midway: true, advice: "give the user the commands, keys and channels that locks need"},
+	"WRONGTYPE":   {err: ErrWrongType, midway: true, advice: "another program, or another family of locks, uses the key"},
+	"CROSSSLOT":   {err: ErrCrossSlot, advice: "choose a name without lone braces"},
+}
+
+// ServerError is a server's refusal, or the lack of an answer.
+type ServerError struct {
+	// Fault is the class of the refusal, one of this package's errors. It is nil
+	// if there was no answer, or one of no known class.
+	Fault error
+	// Err is what go-redis reported.
+	Err error
+
+	passing bool
+	done    bool // the request may have been carried out, at least in part
+	advice  string
+}
+
+func (e *ServerError) Error() string {
+	switch {
+	case e.Fault != nil:
+		return fmt.Sprintf("redis: %v (%v): %s", e.Fault, e.Err, e.advice)
+	case e.passing:
+		return fmt.Sprintf("redis: no answer from the server: %v", e.Err)
+	default:
+		return fmt.Sprintf("redis: %v", e.Err)
+	}
+}
+
+// Is matches the fault, and those errors of package lock that tell it what to do.
+func (e *ServerError) Is(target error) bool {
+	switch target {
+	case nil:
+		return false
+	case lock.ErrUnavailable:
+		return e.passing
+	case lock.ErrNotDone:
+		return !e.done
+	}
+	return target == e.Fault
+}
+
+// Unwrap returns what go-redis reported.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// classify makes a *ServerError of what go-redis reports.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var refusal redis.Error
+	if errors.As(err, &refusal) {
+		f := faultOf(refusal.Error())
+		return &ServerError{Fault: f.err, Err: err, passing: f.passing, done: f.err == nil || f.midway, advice: f.advice}
+	}
+	closed := errors.Is(err, redis.ErrClosed)
+	var op *net.OpError
+	unsent := closed || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
+	return &ServerError{Err: err, passing: !closed, done: !unsent}
+}
+
+// faultOf finds the class of a refusal. Some come without a first word of their
+// own: ACL failures within a script, a full server, wrong credentials of old
+// servers.
+func faultOf(text string) fault {
+	word, rest, _ := strings.Cut(text, " ")
+	if f, known := faults[word]; known {
+		return f
+	}
+	switch {
+	case strings.HasPrefix(rest, "max number of clients"):
+		return fault{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
+	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
+		return faults["NOPERM"]
+	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
+		return faults["WRONGPASS"]
+	}
+	return fault{}
+}

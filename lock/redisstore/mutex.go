@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Acquire asks for the hold, in one round trip.
+func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	reply, err := s.run(ctx, acquire,
+		[]string{h.Name, tokenKey(h.Name)},
+		h.TTL.Milliseconds(), h.Owner, h.Count, max(s.config.FenceTTL, 0).Milliseconds())
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	code, value, err := pair(reply)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	left := time.Duration(value) * time.Millisecond
+	switch code {
+	case 1:
+		return lock.Answer{Verdict: lock.Granted, Token: value}, nil
+	case 0:
+		return lock.Answer{TTL: left}, nil
+	case 2:
+		return lock.Answer{TTL: left, Foreign: true}, nil
+	case 3:
+		return lock.Answer{Verdict: lock.NotHeld}, nil
+	}
+	return lock.Answer{}, unexpected(reply)
+}
+
+// Release lowers the owner's holds, in one round trip.
+func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.run(ctx, release,
+		[]string{h.Name, channelKey(h.Name)},
+		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
+	if err != nil {
+		return false, err
+	}
+	code, ok := reply.(int64)
+	if !ok {
+		return false, unexpected(reply)
+	}
+	return code >= 0, nil
+}
+
+// pair takes a script's reply of two integers apart.
+func pair(reply any) (first, second int64, err error) {
+	list, ok := reply.([]any)
+	if !ok || len(list) != 2 {
+		return 0, 0, unexpected(reply)
+	}
+	first, ok1 := list[0].(int64)
+	second, ok2 := list[1].(int64)
+	if !ok1 || !ok2 {
+		return 0, 0, unexpected(reply)
+	}
+	return first, second, nil
+}
+
+// unexpected is the error for a reply that no script of ours gives. The reply
+// itself is left out: nobody knows what is in it.
+func unexpected(reply any) error {
+	return fmt.Errorf("redisstore: a script replied with %T where something else was expected: is there a proxy that alters replies?", reply)
+}

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// DefaultFenceTTL is how long a fencing counter outlives its last grant.
+const DefaultFenceTTL = time.Hour
+
+// Config says how a [Store] works. Its zero value is ready to use.
+type Config struct {
+	// FenceTTL is how long a fencing counter outlives its last grant. Tokens go on
+	// growing after that, by the server's clock, unless that clock was set back
+	// by more. A counter that was found without a TTL, as Redisson makes them,
+	// keeps none. Set it negative where Redisson's fenced locks are used on the
+	// same names: their tokens would start again at 1 when a counter expires.
+	// Default: 1 h. Negative: counters never expire.
+	FenceTTL time.Duration
+
+	// Logger hears what no caller can be told. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Store is a [lock.Store] on Redis. Its methods may be called at the same time.
+type Store struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // the client, if it is of a cluster; else nil
+	config  Config
+	owned   bool // Close closes the client too
+	bell    *bell
+	publish atomic.Pointer[string] // what releases are published with, once known
+}
+
+var _ lock.Store = (*Store)(nil)
+
+// New returns a store on client, which stays the caller's to close, after the
+// store. It sends nothing. It refuses a client with options that break promises
+// and says how to set them; [Open] makes a client that is right.
+func New(client redis.UniversalClient, c Config) (*Store, error) {
+	if err := inspect(client); err != nil {
+		return nil, err
+	}
+	if c.FenceTTL == 0 {
+		c.FenceTTL = DefaultFenceTTL
+	}
+	if c.FenceTTL > 0 && c.FenceTTL < time.Millisecond {
+		return nil, fmt.Errorf("redisstore: FenceTTL %v is too short; accepted are 1ms and more, 0 for %v, negative for no end", c.FenceTTL, DefaultFenceTTL)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{client: client, config: c}
+	s.cluster, _ = client.(*redis.ClusterClient)
+	s.bell = newBell(s)
+	return s, nil
+}
+
+// Ping asks the server whether it is there and lets this client in.
+func (s *Store) Ping(ctx context.Context) error {
+	return classify(s.client.Ping(ctx).Err())
+}
+
+// Supports says which kinds of lock the store keeps.
+func (s *Store) Supports(kind lock.Kind) error {
+	if kind == lock.KindMutex {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", lock.ErrUnsupported, kind)
+}
+
+// Close ends the store's subscriptions, and the client if [Open] made it.
+func (s *Store) Close() error {
+	s.bell.close()
+	if s.owned {
+		return s.client.Close()
+	}
+	return nil
+}
+
+// Announce records who c is, for people who look at the server.
+func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
+	key := clientKey(c.ID)
+	_, err := s.run(ctx, announce, []string{key},
+		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339))
+	return err
+}

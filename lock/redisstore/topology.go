@@ -1,0 +1,95 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Group names the node that a lock lives on.
+func (s *Store) Group(key string) string {
+	if s.cluster == nil {
+		return ""
+	}
+	// The topology that is known will do: Group must not wait for a fresh one.
+	master, err := s.cluster.MasterForKey(offline, key)
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
+}
+
+// node is where a channel is subscribed to.
+type node struct {
+	id      string
+	sharded bool
+	client  interface {
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	}
+}
+
+// node returns where to subscribe to a channel: in a cluster with sharded pub/sub
+// on the master of its slot, else anywhere.
+func (s *Store) node(ctx context.Context, channel string) (node, error) {
+	publish, err := s.publishing(ctx)
+	if err != nil || publish == plain {
+		return node{client: s.client}, err
+	}
+	master, err := s.cluster.MasterForKey(ctx, channel)
+	if err != nil {
+		return node{}, classify(err)
+	}
+	return node{id: master.Options().Addr, sharded: true, client: master}, nil
+}
+
+// The commands that releases are published with. A subscriber hears only the kind
+// that it has subscribed to, so every client of a lock must use the same:
+// Redisson uses sharded pub/sub in a cluster whose servers have it.
+const (
+	plain   = "publish"
+	sharded = "spublish"
+)
+
+// publishing returns the command that releases are published with. In a cluster
+// it asks a server once.
+func (s *Store) publishing(ctx context.Context) (string, error) {
+	if s.cluster == nil || s.cluster.Options().ClusterSlots != nil {
+		return plain, nil
+	}
+	if known := s.publish.Load(); known != nil {
+		return *known, nil
+	}
+	master, err := s.cluster.MasterForKey(ctx, "")
+	if err != nil {
+		return "", classify(err)
+	}
+	publish := sharded
+	if err := master.PubSubShardNumSub(ctx).Err(); err != nil {
+		// An old server does not know the subcommand; one that forbids it will
+		// hardly allow the rest.
+		text := strings.ToLower(err.Error())
+		if !strings.Contains(text, "unknown") && !strings.HasPrefix(text, "noperm") {
+			return "", classify(err)
+		}
+		publish = plain
+	}
+	s.publish.Store(&publish)
+	return publish, nil
+}
+
+// reload has the client ask the cluster for its topology.
+func (s *Store) reload() {
+	if s.cluster != nil {
+		s.cluster.ReloadState(context.Background())
+	}
+}
+
+// hashTag returns the part of a key that a cluster hashes.
+func hashTag(key string) string {
+	_, rest, _ := strings.Cut(key, "{")
+	if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+		return tag
+	}
+	return key
+}

@@ -1,0 +1,138 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Kind is a kind of lock. A [Store] says which kinds it keeps.
+type Kind uint8
+
+const (
+	// KindMutex is the reentrant lock: one owner, counted.
+	KindMutex Kind = iota
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindMutex:
+		return "mutex"
+	}
+	return "unknown"
+}
+
+// Hold is one ownership of one lock: what an acquisition asks for, what a
+// renewal keeps alive (as [renewal.Lease.Ref]) and what a release ends. A store
+// reads it and never changes it.
+type Hold struct {
+	Kind Kind
+	// Name is the lock's name as the user gave it; it has passed [ValidateName].
+	Name string
+	// Owner identifies the ownership among all clients: "<uuid>:<int64>". It is
+	// fresh for every acquisition and the same in every attempt of one.
+	Owner string
+	// Count is the number of holds that the owner has once the request is done.
+	// It is absolute, so that a request whose reply was lost may be sent again.
+	Count int64
+	// TTL is how long the store keeps the hold without a renewal.
+	TTL time.Duration
+	// Wait is how long the owner is ready to wait; zero if it does not. A store
+	// that keeps a queue holds the owner's place that long.
+	Wait time.Duration
+}
+
+// Verdict is a store's answer to an acquisition.
+type Verdict uint8
+
+const (
+	// Refused: somebody else holds the lock.
+	Refused Verdict = iota
+	// Granted: the owner holds it, as often as asked.
+	Granted
+	// NotHeld: the owner asked for a further hold but has none left.
+	NotHeld
+)
+
+// Answer is what a store says to an acquisition.
+type Answer struct {
+	Verdict Verdict
+	// Token is the fencing token of a grant: larger than that of every earlier
+	// grant of the same name, and kept by the owner's further holds.
+	Token int64
+	// TTL is, with Granted, the time to live that the store chose (zero: as
+	// asked); with Refused, how long the present holder's lease runs on unless
+	// it is renewed (zero or less: unknown).
+	TTL time.Duration
+	// Foreign says, with Refused, that something other than a lock of this
+	// format has the name. Nobody will tell of its release.
+	Foreign bool
+}
+
+// ErrNotDone is matched by those errors of a [Store] that come with the assurance
+// that the request has changed nothing and will not. After any other error the
+// store may have done what was asked, or may yet do it.
+var ErrNotDone = errors.New("lock: the store has done nothing")
+
+// Store keeps holds. Its methods may be called at the same time.
+//
+// A store tries every request once and never again by itself: the lock package
+// decides what is sent again, since it alone knows what is then ambiguous. An
+// error that may pass by itself matches [ErrUnavailable], one that certainly had no
+// effect [ErrNotDone]. Requests are bounded by their context, whose values they
+// may use.
+//
+// A kind of lock is a value of [Kind] and its own fields in [Hold], not a method
+// of Store, so that a store made of other stores, or a new kind, is an addition.
+type Store interface {
+	// Renewer renews holds for the watchdog. Each lease's Ref is its *[Hold].
+	renewal.Renewer
+
+	// Supports returns nil if the store keeps locks of this kind, and otherwise
+	// an error that matches [ErrUnsupported] and gives the reason.
+	Supports(Kind) error
+
+	// Acquire asks for the hold. It grants as well what the owner already has,
+	// with a fresh TTL, so an acquisition whose reply was lost may be sent again.
+	// With Count > 1 the owner must hold the lock already.
+	Acquire(ctx context.Context, h *Hold) (Answer, error)
+
+	// Release lowers the owner's holds to h.Count. With zero it gives the lock
+	// back, wakes a waiter, and takes the owner out of a queue that the store
+	// keeps. held is false if the store knew no hold of this owner.
+	Release(ctx context.Context, h *Hold) (held bool, err error)
+
+	// Subscribe has wake called whenever an acquisition of the hold is worth
+	// another attempt: after a release, and after every gap in which a release
+	// may have been missed. It returns once the store has confirmed that it will,
+	// so that an attempt made afterwards misses nothing. wake must not block.
+	Subscribe(ctx context.Context, h *Hold, wake func()) (Subscription, error)
+
+	// Announce records who the client is whose id begins its owners' names, for
+	// people who ask who holds a lock. The record lives at least ttl.
+	Announce(ctx context.Context, c Client, ttl time.Duration) error
+
+	// Close gives back what the store opened itself.
+	Close() error
+}
+
+// Subscription is an interest in the releases of a lock.
+type Subscription interface {
+	// Close ends it. No wake begins after Close returned.
+	Close()
+}
+
+// Client says who a locker is, for people who ask who holds a lock.
+type Client struct {
+	// ID is the part of an owner before the colon.
+	ID string
+	// Host, Process and PID say where it runs; Process is a file name without
+	// its directory.
+	Host    string
+	Process string
+	PID     int
+	// Since is when the locker was made.
+	Since time.Time
+}
