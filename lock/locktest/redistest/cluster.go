@@ -166,13 +166,19 @@ func (c *Cluster) AwaitFailover(t TB, key string, old *Server) *Server {
 func (c *Cluster) owner(ctx context.Context, node *Server, slot int) (*Server, error) {
 	client := redis.NewClient(node.Options())
 	defer client.Close()
-	ranges, err := client.ClusterSlots(ctx).Result()
+	shards, err := client.ClusterShards(ctx).Result()
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range ranges {
-		if r.Start <= slot && slot <= r.End {
-			return byAddress(c.Nodes, r.Nodes[0].Addr)
+	for _, shard := range shards {
+		serves := func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }
+		if !slices.ContainsFunc(shard.Slots, serves) {
+			continue
+		}
+		for _, member := range shard.Nodes {
+			if member.Role == "master" {
+				return byAddress(c.Nodes, loopback(int(member.Port)))
+			}
 		}
 	}
 	return nil, fmt.Errorf("slot %d is served by nobody", slot)

@@ -81,16 +81,14 @@ func StartProxy(t TB, s *Server) *Proxy {
 }
 
 func (p *Proxy) listen() (err error) {
-	network, address := p.server.Addr()
-	if network == "tcp" {
-		address = "127.0.0.1:0"
-	} else {
-		if p.dir, err = shortTempDir(); err != nil {
-			return err
-		}
-		address = filepath.Join(p.dir, "socket")
+	if network, _ := p.server.Addr(); network == "tcp" {
+		p.listener, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
 	}
-	p.listener, err = net.Listen(network, address)
+	if p.dir, err = shortTempDir(); err != nil {
+		return err
+	}
+	p.listener, err = net.Listen("unix", filepath.Join(p.dir, "socket"))
 	return err
 }
 

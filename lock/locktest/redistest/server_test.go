@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -137,7 +138,7 @@ func TestCrashFailsTheTest(t *testing.T) {
 	fake := &fakeTB{}
 	fake.run(func() {
 		s := Start(fake, Config{})
-		require.NoError(t, s.process.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, s.process.Signal(syscall.SIGTERM))
 		<-s.process.exited
 	})
 	require.Len(t, fake.errors, 1)
@@ -184,7 +185,7 @@ func startOrphan() {
 	if err != nil {
 		panic(err)
 	}
-	os.Stdout.WriteString(strconv.Itoa(s.PID()) + " " + s.dir + "\n")
+	fmt.Fprintln(os.Stdout, s.PID(), s.dir)
 	select {} // until killed
 }
 

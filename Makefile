@@ -1,0 +1,89 @@
+# Everything that a developer runs. `make help` lists it.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/.cache/bin
+LINT := $(BIN)/golangci-lint
+
+# Modules beside the main one: what they require must never enter its go.mod.
+# The tools are pinned in one too, but hold no code of ours.
+NESTED := $(filter-out .ci/tools,$(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod')))
+
+# A cached result is as good as a new one, but for CI, which shares its cache
+# with earlier runs and is there to find out.
+TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
+
+# With a server, and none of the tests that need one may be left out.
+WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
+
+FUZZTIME ?= 1m
+BENCH ?= .
+BENCHCOUNT ?= 6
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## Run every test under the race detector, on real servers; installs redis-server where it is missing
+	@set -eu; $(WITH_REDIS); set -x; \
+	for module in . $(NESTED); do \
+		go -C $$module vet ./...; \
+		go -C $$module test -race $(TESTFLAGS) ./...; \
+	done
+
+.PHONY: lint
+lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
+	@set -eux; \
+	for module in . $(NESTED); do \
+		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
+		go -C $$module mod tidy -diff; \
+		go -C $$module fix -diff ./...; \
+	done
+
+.PHONY: cover
+cover: ## Measure which code the tests reach; the report is .cache/cover.html
+	@set -eu; $(WITH_REDIS); set -x; \
+	mkdir -p .cache; \
+	go test -coverprofile=.cache/cover.out -coverpkg=./... ./...
+	go tool cover -html=.cache/cover.out -o .cache/cover.html
+	@go tool cover -func=.cache/cover.out | tail -n 1
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (1m)
+	@set -eu; \
+	for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | sed -n '/^Fuzz/p'); do \
+			(set -x; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package); \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run the benchmarks that match BENCH, BENCHCOUNT times each
+	@set -euo pipefail; mkdir -p .cache; set -x; \
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) ./... | tee .cache/bench.txt
+
+.PHONY: vuln
+vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
+	$(BIN)/govulncheck ./...
+
+.PHONY: demo
+demo: ## Watch processes contend for one lock while holders freeze and die
+	go run ./cmd/leasewheel demo
+
+.PHONY: tools
+tools: $(LINT) ## Build the pinned development tools into .cache/bin
+
+# One build for all of them: go install knows what is pinned there.
+$(LINT): .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && GOBIN=$(BIN) go install tool
+	@touch $@
+
+.PHONY: redis
+redis: ## Print the path of a redis-server; installs one where it is missing
+	@.ci/redis
+
+.PHONY: clean
+clean: ## Remove .cache: tools, the unpacked redis-server, reports
+	rm -rf .cache
