@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/leasewheel/leasewheel"
+
+// fence says what a package may be built from, beside the standard library.
+// Whatever a package imports is compiled into the program of whoever imports
+// it, so a new name in a list is a decision, not a detail.
+type fence struct {
+	own    []string // packages of this module
+	others []string // prefixes of other modules' packages
+	tests  bool     // its tests stay within the fence too
+}
+
+// Dependencies run one way:
+//
+//	timeout ← bucket ← wheel ← renewal ← lock ← lock/redisstore, lock/quorum
+//
+// The timer and what it stands on use the standard library alone, tests
+// included, so that whoever imports just the timer gets an empty go.sum.
+var fences = map[string]fence{
+	"timeout": {tests: true},
+	"bucket":  {own: []string{"timeout"}, tests: true},
+	"wheel":   {own: []string{"timeout", "bucket"}, tests: true},
+
+	// The watchdog renews any lease: no Redis.
+	"renewal": {own: []string{"timeout", "bucket", "wheel"}, others: []string{"golang.org/x/"}},
+
+	// A lock means the same on every store: no go-redis.
+	"lock": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
+
+	"lock/redisstore": {
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock"},
+		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
+	},
+
+	// A quorum is made of any stores.
+	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock"}, others: []string{"golang.org/x/"}},
+}
+
+// unfenced reports whether a package may use anything: it is a program, or
+// serves tests.
+func unfenced(pkg string) bool {
+	return slices.ContainsFunc([]string{"bench", "cmd", "lock/locktest"}, func(folder string) bool {
+		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
+	})
+}
+
+// listed is what go list says of a package: Deps names everything that it is
+// built from.
+type listed struct {
+	ImportPath string
+	Deps       []string
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		pkg, isTest := strings.CutSuffix(name, ".test")
+		// "wheel [wheel.test]" is a part of a test binary, which is listed itself.
+		if strings.Contains(name, " ") || unfenced(pkg) {
+			continue
+		}
+		f, ok := fences[pkg]
+		assert.True(t, ok, "%s: say in fences what it may import", pkg)
+		if !isTest || f.tests {
+			assert.Empty(t, f.breaches(pkg, p.Deps), "%s must not be built from these", name)
+		}
+	}
+}
+
+// breaches returns the dependencies that the fence of pkg shuts out.
+func (f fence) breaches(pkg string, deps []string) []string {
+	return slices.DeleteFunc(slices.Clone(deps), func(dep string) bool {
+		dep, _, _ = strings.Cut(dep, " ") // "wheel [wheel.test]"
+		dep = strings.TrimSuffix(dep, "_test")
+		if own, ok := strings.CutPrefix(dep, module+"/"); ok {
+			return own == pkg || slices.Contains(f.own, own)
+		}
+		domain, _, _ := strings.Cut(dep, "/")
+		return !strings.Contains(domain, ".") || // the standard library
+			slices.ContainsFunc(f.others, func(prefix string) bool { return strings.HasPrefix(dep, prefix) })
+	})
+}
+
+func TestFences(t *testing.T) {
+	deps := []string{"time", "vendor/golang.org/x/net/idna", module + "/bucket", module + "/wheel [" + module + "/wheel.test]",
+		module + "/wheel_test [" + module + "/wheel.test]", module + "/lock", "github.com/stretchr/testify/require", "golang.org/x/sync/errgroup"}
+	f := fence{own: []string{"bucket"}, others: []string{"golang.org/x/"}}
+	assert.Equal(t, []string{module + "/lock", "github.com/stretchr/testify/require"}, f.breaches("wheel", deps))
+}
+
+// The folders at the root are the map of the project, and are fixed.
+func TestTopLevelFolders(t *testing.T) {
+	allowed := []string{
+		"bench", "bucket", "cmd", "docs", "lock", "renewal", "timeout", "wheel",
+		".cache", ".ci", ".git", ".github",
+	}
+	entries, err := os.ReadDir(moduleDir(t))
+	require.NoError(t, err)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			assert.Contains(t, allowed, entry.Name())
+		}
+	}
+}
+
+// list returns every package of the module, and beside each one that has tests
+// its test binary, "….test".
+func list(t *testing.T) []listed {
+	t.Helper()
+	command := exec.Command("go", "list", "-test", "-json=ImportPath,Deps", "./...")
+	command.Dir = moduleDir(t)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	require.NoError(t, err)
+	var packages []listed
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); decoder.More(); {
+		var p listed
+		require.NoError(t, decoder.Decode(&p))
+		packages = append(packages, p)
+	}
+	require.Greater(t, len(packages), len(fences))
+	return packages
+}
+
+func moduleDir(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	require.NoError(t, err)
+	gomod := strings.TrimSpace(string(out))
+	require.Equal(t, "go.mod", path.Base(filepath.ToSlash(gomod)))
+	return filepath.Dir(gomod)
+}
