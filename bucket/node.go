@@ -39,8 +39,12 @@ func (n *Node) List() int { return int(n.list) }
 type hold uint32
 
 const (
-	// arriving: linked among the inbox's arrivals.
+	// arriving: linked among the arrivals of the inbox, or of those that the
+	// worker has detached to take them in one by one. The inbox's round tells
+	// the two apart.
 	arriving hold = 1 << iota
+	// odd: it arrived in a round with an odd number.
+	odd
 	// queued: named in the inbox's list of changes.
 	queued
 	// held: arriving or with the worker.

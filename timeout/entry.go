@@ -141,7 +141,8 @@ func (e *Entry) Postpone(life uint64, tick Tick) bool {
 		if w.phase() != pending || tick < w.tick() || e.life.Load() != life {
 			return false
 		}
-		if e.swap(w, w.withTick(tick)) {
+		// Many resets ask for the tick that the last one has set.
+		if tick == w.tick() || e.swap(w, w.withTick(tick)) {
 			return true
 		}
 	}

@@ -22,10 +22,11 @@ type shard struct {
 	pooled, timers timeout.Owner
 }
 
-// newShards makes two shards for each processor, rounded up to a power of two.
+// newShards makes eight shards for each processor, rounded up to a power of two
+// and 64 at the most.
 func newShards(w *Wheel) []shard {
-	procs := min(runtime.GOMAXPROCS(0), 128)
-	shards := make([]shard, 2<<bits.Len(uint(procs-1)))
+	procs := min(runtime.GOMAXPROCS(0), 8)
+	shards := make([]shard, 8<<bits.Len(uint(procs-1)))
 	for i := range shards {
 		s := &shards[i]
 		s.wheel = w

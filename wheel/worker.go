@@ -60,11 +60,12 @@ func (w *Wheel) gather() {
 	var buf [batchSize]*bucket.Node
 	for i := range w.shards {
 		in := &w.shards[i].inbox
-		for in.Earliest() != bucket.Never {
+		for more := in.Earliest() != bucket.Never; more; {
 			k := in.Take(buf[:])
 			for _, n := range buf[:k] {
 				w.ring.link(n)
 			}
+			more = k == len(buf)
 		}
 		for k := in.TakeChanged(buf[:]); k > 0; k = in.TakeChanged(buf[:]) {
 			w.settle(in, buf[:k])
