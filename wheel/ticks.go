@@ -17,8 +17,8 @@ import (
 type ticks struct {
 	start time.Time
 	tick  uint64 // nanoseconds
-	// inverse is ⌊2⁶⁴/tick⌋: multiplying by it is several times faster than
-	// dividing by tick.
+	// inverse is ⌊2⁶⁴/tick⌋: multiplying by it, instead of dividing by tick,
+	// takes 1.5 ns off the 31 ns of a reset, and more on older processors.
 	inverse uint64
 }
 
