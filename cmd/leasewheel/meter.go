@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -15,23 +14,36 @@ import (
 // alive, seldom enough to cost nothing.
 const meterInterval = 100 * time.Millisecond
 
+// clearLine has a terminal empty the line that the cursor is on.
+const clearLine = "\r\x1b[K"
+
 // meter shows one line of progress on a terminal and repaints it in place. On
 // anything that is not a terminal it prints nothing, so that logs stay clean.
 type meter struct {
-	out  io.Writer
-	line func() string
-	done chan struct{}
-	wait sync.WaitGroup
+	out   *os.File
+	line  func() string
+	shown bool
+	notes chan string
+	done  chan struct{}
+	wait  sync.WaitGroup
 }
 
 // startMeter repaints what line returns, on out, until stop. line is called
-// from another goroutine, one call at a time.
+// from another goroutine, one call at a time; it returns one line, which a narrow
+// terminal cuts off.
 func startMeter(out *os.File, line func() string) *meter {
-	m := &meter{out: out, line: line, done: make(chan struct{})}
-	if isTerminal(out) {
+	m := &meter{out: out, line: line, shown: isTerminal(out), notes: make(chan string), done: make(chan struct{})}
+	if m.shown {
 		m.wait.Go(m.paint)
 	}
 	return m
+}
+
+// note prints a line that stays, above the one that is repainted.
+func (m *meter) note(format string, args ...any) {
+	if m.shown {
+		m.notes <- fmt.Sprintf(format, args...)
+	}
 }
 
 // stop clears the line and returns when nothing more will be printed. It may be
@@ -47,12 +59,24 @@ func (m *meter) paint() {
 	for {
 		select {
 		case <-m.done:
-			fmt.Fprint(m.out, "\r\x1b[K")
+			fmt.Fprint(m.out, clearLine)
 			return
+		case note := <-m.notes:
+			fmt.Fprint(m.out, clearLine, note, "\n", m.fitting())
 		case <-ticker.C:
-			fmt.Fprint(m.out, "\r\x1b[K"+m.line())
+			fmt.Fprint(m.out, clearLine, m.fitting())
 		}
 	}
+}
+
+// fitting is the line, cut to the terminal's width: one that wrapped could not be
+// repainted in place.
+func (m *meter) fitting() string {
+	line := []rune(m.line())
+	if width, _, err := term.GetSize(int(m.out.Fd())); err == nil && width > 0 {
+		line = line[:min(len(line), width-1)]
+	}
+	return string(line)
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

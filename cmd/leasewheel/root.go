@@ -28,6 +28,7 @@ the library beneath behaves: its locks, its leases and its timer.`,
 		newAccuracyCommand(),
 		newVersionCommand(),
 	)
+	root.AddCommand(processCommands()...)
 	return root
 }
 

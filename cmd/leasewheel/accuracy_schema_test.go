@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A schema is as much of JSON Schema as docs/accuracy.schema.json uses. A
+// library for all of it would be the largest dependency of the module.
+type schema struct {
+	Type       any               `json:"type"` // a name or a list of names
+	Required   []string          `json:"required"`
+	Properties map[string]schema `json:"properties"`
+	Items      *schema           `json:"items"`
+	MinItems   int               `json:"minItems"`
+	Minimum    *float64          `json:"minimum"`
+	Enum       []any             `json:"enum"`
+
+	// Said, not checked.
+	Dialect     string `json:"$schema"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Format      string `json:"format"`
+}
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	f, err := os.Open("../../docs/accuracy.schema.json")
+	require.NoError(t, err)
+	defer f.Close()
+	var s schema
+	decoder := json.NewDecoder(f)
+	// A keyword that is not known here would not be checked.
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&s))
+	return s
+}
+
+// faults returns what does not fit in the value at path.
+func (s schema) faults(path string, value any) []string {
+	var found []string
+	if !s.typeFits(value) {
+		return []string{path + " is not of type " + fmt.Sprint(s.Type)}
+	}
+	if s.Enum != nil && !slices.Contains(s.Enum, value) {
+		found = append(found, fmt.Sprintf("%s is not among %v", path, s.Enum))
+	}
+	switch v := value.(type) {
+	case float64:
+		if s.Minimum != nil && v < *s.Minimum {
+			found = append(found, fmt.Sprintf("%s is below %v", path, *s.Minimum))
+		}
+	case []any:
+		if len(v) < s.MinItems {
+			found = append(found, fmt.Sprintf("%s has fewer than %d items", path, s.MinItems))
+		}
+		for i, item := range v {
+			found = append(found, s.Items.faults(fmt.Sprintf("%s[%d]", path, i), item)...)
+		}
+	case map[string]any:
+		for _, name := range s.Required {
+			if _, ok := v[name]; !ok {
+				found = append(found, member(path, name)+" is missing")
+			}
+		}
+		for name, property := range s.Properties {
+			if inner, ok := v[name]; ok {
+				found = append(found, property.faults(member(path, name), inner)...)
+			}
+		}
+	}
+	return found
+}
+
+// unnamed returns the properties in the value that the schema does not name.
+func (s schema) unnamed(path string, value any) []string {
+	var found []string
+	switch v := value.(type) {
+	case []any:
+		for i, item := range v {
+			found = append(found, s.Items.unnamed(fmt.Sprintf("%s[%d]", path, i), item)...)
+		}
+	case map[string]any:
+		for name, inner := range v {
+			property, ok := s.Properties[name]
+			if !ok {
+				found = append(found, member(path, name))
+				continue
+			}
+			found = append(found, property.unnamed(member(path, name), inner)...)
+		}
+	}
+	return found
+}
+
+func member(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+
+func (s schema) typeFits(value any) bool {
+	switch names := s.Type.(type) {
+	case nil:
+		return true
+	case string:
+		return typeOf(value, names)
+	case []any:
+		return slices.ContainsFunc(names, func(name any) bool { return typeOf(value, name.(string)) })
+	}
+	return false
+}
+
+func typeOf(value any, name string) bool {
+	switch v := value.(type) {
+	case nil:
+		return name == "null"
+	case bool:
+		return name == "boolean"
+	case string:
+		return name == "string"
+	case float64:
+		return name == "number" || name == "integer" && v == math.Trunc(v)
+	case []any:
+		return name == "array"
+	case map[string]any:
+		return name == "object"
+	}
+	return false
+}

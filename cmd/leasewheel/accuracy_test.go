@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// lateTimers run the runtime's timers later than asked, by what the delay
+// decides, and so the same every time.
+type lateTimers struct {
+	bench.Timers
+	by func(delay time.Duration) time.Duration
+}
+
+func (l *lateTimers) later(d time.Duration) time.Duration { return d + l.by(d) }
+
+func (l *lateTimers) Schedule(d time.Duration, task func()) error {
+	return l.Timers.Schedule(l.later(d), task)
+}
+
+func (l *lateTimers) Reusable(task func()) func(time.Duration) error {
+	arm := l.Timers.Reusable(task)
+	return func(d time.Duration) error { return arm(l.later(d)) }
+}
+
+func lateColumn(name string, tick time.Duration, precise bool, by func(time.Duration) time.Duration) bench.Column {
+	return bench.Column{Name: name, Tick: tick, Precise: precise, Open: func() (bench.Timers, error) {
+		floor, err := bench.Runtime().Open()
+		return &lateTimers{Timers: floor, by: by}, err
+	}}
+}
+
+// evenly spreads over a range.
+func evenly(from, to time.Duration) func(time.Duration) time.Duration {
+	return func(d time.Duration) time.Duration { return from + (to-from)*(d%1000)/1000 }
+}
+
+// exampleReport is measured in virtual time, so that its figures are the same
+// on every machine.
+func exampleReport(t *testing.T, mode bench.Mode, columns ...bench.Column) *accuracyReport {
+	t.Helper()
+	plan := bench.Plan{
+		Mode: mode, Timeouts: 1000, MinDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
+		Duration: 200 * time.Millisecond, Load: bench.GC, Seed: 1,
+	}
+	virtual := plan
+	virtual.Load = bench.Idle
+	var results []*bench.Result
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range columns {
+			r, err := bench.Measure(t.Context(), c, virtual, nil)
+			require.NoError(t, err)
+			r.Usage, r.UsageKnown = bench.Usage{CPU: 12345678, Switches: 4321}, true
+			results = append(results, r)
+		}
+	})
+	r := newAccuracyReport(plan, results, "leasewheel accuracy --timeouts 1000")
+	r.Time = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r.Version = "leasewheel v0.0.0"
+	r.Machine = bench.Machine{OS: "linux", Arch: "amd64", CPU: "A <Processor> & Co.", Cores: 2, Procs: 2, Go: "go1.26"}
+	return r
+}
+
+func exampleColumns() []bench.Column {
+	return []bench.Column{
+		lateColumn("runtime", 0, false, evenly(30*time.Microsecond, 1100*time.Microsecond)),
+		lateColumn("wheel 1ms", time.Millisecond, false, evenly(100*time.Microsecond, 2*time.Millisecond)),
+		lateColumn("wheel 1ms precise", time.Millisecond, true, evenly(50*time.Microsecond, 1100*time.Microsecond)),
+		lateColumn("wheel 10ms", 10*time.Millisecond, false, evenly(200*time.Microsecond, 11*time.Millisecond)),
+	}
+}
+
+// golden compares with a file in testdata; UPDATE_GOLDEN=1 writes it instead.
+func golden(t *testing.T, name string, write func(io.Writer) error) {
+	t.Helper()
+	var got bytes.Buffer
+	require.NoError(t, write(&got))
+	path := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.WriteFile(path, got.Bytes(), 0o666))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got.String(), "%s differs; UPDATE_GOLDEN=1 writes it anew", path)
+}
+
+func TestAccuracyOutputs(t *testing.T) {
+	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
+		r := exampleReport(t, mode, exampleColumns()...)
+		assert.Empty(t, r.broken())
+		name := "accuracy-" + mode.String()
+		golden(t, name+".txt", r.writeTable)
+		golden(t, name+".json", func(w io.Writer) error { return writeJSON(w, r) })
+		golden(t, name+".csv", r.writeCSV)
+		golden(t, name+".bench", r.writeGoBench)
+		golden(t, name+".html", r.writeHTML)
+	}
+}
+
+func TestUnknownUsageIsSaidToBeUnknown(t *testing.T) {
+	r := exampleReport(t, bench.OneShot, exampleColumns()[0])
+	r.Columns[0].CPU, r.Columns[0].Wakeups = nil, nil
+	var table, document, lines strings.Builder
+	require.NoError(t, r.writeTable(&table))
+	require.NoError(t, writeJSON(&document, r))
+	require.NoError(t, r.writeGoBench(&lines))
+	assert.Contains(t, table.String(), "unknown")
+	assert.Contains(t, document.String(), `"cpu_ns": null`)
+	assert.NotContains(t, lines.String(), "cpu-ns/op")
+	checkSchema(t, document.String())
+}
+
+func TestBrokenPromisesAreNamed(t *testing.T) {
+	early := exampleReport(t, bench.OneShot, lateColumn("hasty", time.Millisecond, false,
+		func(time.Duration) time.Duration { return -time.Microsecond }))
+	assert.Equal(t, "hasty: 1,000 of 1,000 runs came early, by up to 1µs", early.broken())
+	assert.EqualValues(t, 1000, early.Early)
+	var page strings.Builder
+	require.NoError(t, early.writeHTML(&page))
+	assert.Contains(t, page.String(), `class="verdict broken"`)
+
+	lost := exampleReport(t, bench.OneShot, lateColumn("never", time.Millisecond, false,
+		func(time.Duration) time.Duration { return 1000 * time.Hour }))
+	assert.Equal(t, "never: 1,000 runs never came", lost.broken())
+	var figures strings.Builder
+	require.NoError(t, lost.writeHTML(&figures), "a report without a single run must be written, too")
+	require.NoError(t, lost.writeSVG(io.Discard))
+}
+
+func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
+	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
+		var document strings.Builder
+		require.NoError(t, writeJSON(&document, exampleReport(t, mode, exampleColumns()...)))
+		checkSchema(t, document.String())
+	}
+}
+
+func checkSchema(t *testing.T, document string) {
+	t.Helper()
+	schema := readSchema(t)
+	var value any
+	require.NoError(t, json.Unmarshal([]byte(document), &value))
+	assert.Empty(t, schema.faults("", value))
+	assert.Empty(t, schema.unnamed("", value), "the schema must describe every property")
+}
+
+func TestSchemaFindsFaults(t *testing.T) {
+	schema := readSchema(t)
+	var good strings.Builder
+	require.NoError(t, writeJSON(&good, exampleReport(t, bench.OneShot, exampleColumns()...)))
+	for _, tt := range []struct{ old, new, fault string }{
+		{`"early": 0`, `"late": 0`, "early is missing"},
+		{`"tick_ns": 1000000`, `"tick_ns": -1`, "columns[1].tick_ns is below 0"},
+		{`"mode": "one-shot"`, `"mode": "sometimes"`, "plan.mode is not among"},
+		{`"precise": true`, `"precise": 1`, "columns[2].precise is not of type"},
+		{`"p50_ns": `, `"p50_ns": 0.5e0, "was": `, "columns[0].p50_ns is not of type"},
+	} {
+		bad := strings.Replace(good.String(), tt.old, tt.new, 1)
+		require.NotEqual(t, good.String(), bad, tt.old)
+		var value any
+		require.NoError(t, json.Unmarshal([]byte(bad), &value))
+		assert.Contains(t, strings.Join(schema.faults("", value), "\n"), tt.fault)
+	}
+}
+
+// The page must not ask any other place for anything: no address in an
+// attribute or a style, no script.
+func TestAccuracyPageLoadsNothing(t *testing.T) {
+	var page strings.Builder
+	require.NoError(t, exampleReport(t, bench.Rearmed, exampleColumns()...).writeHTML(&page))
+	text := strings.ReplaceAll(page.String(), `xmlns="http://www.w3.org/2000/svg"`, "")
+	assert.NotRegexp(t, `(?i)\b(src|href|srcset|action|data|poster)\s*=`, text)
+	assert.NotRegexp(t, `(?i)url\(|@import|@font-face|https?:|//[a-z]`, text)
+	assert.NotRegexp(t, `(?i)<(script|link|iframe|object|embed|img|base|meta http-equiv)\b`, text)
+	assert.Contains(t, text, "A &lt;Processor&gt; &amp; Co.", "what the machine says is text, not markup")
+	assert.Contains(t, text, "prefers-color-scheme:dark")
+}
+
+func TestChartsAreWellFormed(t *testing.T) {
+	r := exampleReport(t, bench.Rearmed, exampleColumns()...)
+	var page, picture strings.Builder
+	require.NoError(t, r.writeHTML(&page))
+	require.NoError(t, r.writeSVG(&picture))
+	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page.String(), -1)
+	require.Len(t, svgs, 3)
+	for _, svg := range append(svgs, picture.String()) {
+		assert.NotContains(t, svg, "NaN")
+		assert.NotContains(t, svg, "Inf")
+		decoder := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			_, err := decoder.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+		}
+	}
+	assert.Contains(t, picture.String(), "<style>", "a picture on its own has its colours with it")
+}
+
+// However close the ends of the lines are, their labels do not cover each
+// other, and stay in order and within the plot.
+func TestLabelsNeverOverlap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var labels []label
+		for _, y := range rapid.SliceOfN(rapid.Float64Range(plotTop, plotBottom), 1, 2*maxAccuracyTicks+1).Draw(t, "ends") {
+			labels = append(labels, label{y: y})
+		}
+		var c canvas
+		c.endLabels(labels) // sorts them
+		places := spread(labels)
+		for i, place := range places {
+			if place < 0 || place > plotBottom {
+				t.Fatalf("label %d at %v is outside of the plot", i, place)
+			}
+			if i > 0 && place-places[i-1] < labelHeight-1e-9 {
+				t.Fatalf("labels at %v and %v overlap", places[i-1], place)
+			}
+		}
+	})
+}
+
+func TestAxes(t *testing.T) {
+	assert.InDelta(t, 3, ceilTick(3), 1e-12)
+	assert.InDelta(t, 3+math.Log10(2), ceilTick(3.1), 1e-12)
+	assert.InDelta(t, 3+math.Log10(5), ceilTick(3.5), 1e-12)
+	assert.InDelta(t, 4, ceilTick(3.8), 1e-12)
+	assert.Equal(t, []float64{0, 50, 90, 99}, shares(2))
+	assert.Equal(t, "100 µs", spaced(100*time.Microsecond))
+	assert.Equal(t, "2 s", spaced(2*time.Second))
+	assert.Equal(t, "5 ns", spaced(5))
+	a := axis{low: 1, high: 3, from: 100, to: 300}
+	assert.InDelta(t, 200, a.at(2), 1e-12)
+	assert.InDelta(t, 300, a.at(9), 1e-12, "what is beyond the axis stands at its end")
+	assert.InDelta(t, 2, a.value(200), 1e-12)
+}
+
+func TestFiguresKeepThreeDigits(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 7: 7, 999: 999, 1234: 1230, 1235999: 1240000, 99999: 100000, -5: -5,
+	} {
+		assert.Equal(t, want, round3(d))
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		assert.Equal(t, want, grouped(n))
+	}
+}
+
+// leasewheel runs the command and returns its exit code and what it printed.
+func leasewheel(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	root := newRootCommand()
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = execute(root, args, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		says string
+	}{
+		{"--tick 0", "tick must not be zero"},
+		{"--tick -1ms", "must be 100µs to 1h"},
+		{"--tick 99µs", "must be 100µs to 1h"},
+		{"--tick 9999h", "must be 100µs to 1h"},
+		{"--tick soon", "soon"},
+		{"--tick 1ms,2ms,3ms,4ms,5ms,6ms,7ms,8ms,9ms", "at most 8 tick sizes"},
+		{"--timeouts 0", "timeouts must be 1 to 10000000, got 0"},
+		{"--timeouts -5", "got -5"},
+		{"--timeouts 99999999999999999999", "out of range"},
+		{"--delay -1s", "within 0s to 24h"},
+		{"--delay 2s..1s", "got 2s to 1s"},
+		{"--delay 5", `got "5"`},
+		{"--delay 1ms..", `got "1ms.."`},
+		{"--delay 9999999h", "delay must be a duration"},
+		{"--mode never", `got "never"`},
+		{"--mode periodic --delay 1ms --timeouts 10", "must not be shorter than a tick"},
+		{"--mode periodic --duration 0s", "duration must be"},
+		{"--mode re-armed --delay 0s", "periods must be at least 1µs"},
+		{"--mode re-armed --delay 1µs --timeouts 10000000 --duration 24h", "at most 20000000 runs"},
+		{"--load heavy", `got "heavy"`},
+		{"--seed -1", "seed"},
+		{"--html no/such/folder/report.html", "cannot write the report"},
+		{"surplus", "takes no arguments"},
+		{"stress --tick 0", "tick must not be zero"},
+		{"stress --tick 1ns", "must be 100µs to 1h"},
+		{"stress --expiries 0", "expiries must be"},
+		{"stress --producers 0", "producers must be"},
+		{"stress --pending -1", "pending timeouts must be"},
+		{"stress --delay 1000h", "delay must be"},
+		{"stress --load heavy", `got "heavy"`},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			code, stdout, stderr := leasewheel(t, append([]string{"accuracy"}, strings.Fields(tt.args)...)...)
+			assert.Equal(t, exitUsage, code)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, tt.says)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}
+
+// With the real clock, as a user runs it: every form of the report at once.
+func TestAccuracyMeasuresForReal(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	args := []string{
+		"accuracy", "--timeouts", "50", "--delay", "1ms..30ms", "--tick", "10ms,1ms", "--json",
+		"--csv", at("r.csv"), "--hgrm", at("r.hgrm"), "--gobench", at("r.bench"), "--html", at("r.html"), "--svg", at("r.svg"),
+	}
+	for range 2 {
+		code, stdout, stderr := leasewheel(t, args...)
+		require.Equal(t, exitOK, code, stderr)
+		assert.Contains(t, stdout, `"early": 0`)
+		checkSchema(t, stdout)
+		var r accuracyReport
+		require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+		require.Len(t, r.Columns, 3)
+		assert.Equal(t, []string{"runtime", "wheel 1ms", "wheel 10ms"},
+			[]string{r.Columns[0].Name, r.Columns[1].Name, r.Columns[2].Name})
+		for _, c := range r.Columns {
+			assert.EqualValues(t, 50, c.Count)
+		}
+		assert.Equal(t, "leasewheel accuracy --timeouts 50 --delay 1ms..30ms --tick 10ms,1ms", r.Repeat)
+	}
+	for name, want := range map[string]string{
+		"r.csv": "name,tick_ns", "r-runtime.hgrm": "Percentile", "r-wheel-10ms.hgrm": "Percentile",
+		"r.html": "<!DOCTYPE html>", "r.svg": "<svg",
+	} {
+		text, err := os.ReadFile(at(name))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), want, name)
+	}
+	lines, err := os.ReadFile(at("r.bench"))
+	require.NoError(t, err)
+	assert.Equal(t, 2*3, strings.Count(string(lines), "\nBenchmarkAccuracy/"), "each run adds its samples")
+}
+
+func TestStressReportsForReal(t *testing.T) {
+	code, stdout, stderr := leasewheel(t, "accuracy", "stress",
+		"--expiries", "5000", "--pending", "500", "--delay", "5ms", "--load", "idle", "--json")
+	require.Equal(t, exitOK, code, stderr)
+	var r stressReport
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+	assert.GreaterOrEqual(t, r.Expired, int64(5000))
+	for _, zero := range []string{`"early": 0`, `"lost": 0`, `"doubled": 0`, `"goroutines_left": 0`} {
+		assert.Contains(t, stdout, zero)
+	}
+	code, stdout, _ = leasewheel(t, "accuracy", "stress", "--expiries", "100", "--pending", "10", "--delay", "1ms", "--load", "idle")
+	assert.Equal(t, exitOK, code)
+	assert.Contains(t, stdout, "0 early, 0 lost, 0 doubled, 0 goroutines left after Stop")
+}

@@ -1,0 +1,211 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+const demoLong = `Demo shows the library at work and checks what it promises, in less than a
+minute. It needs nothing: it brings a server of its own, inside this process, or
+uses a real one with --redis.
+
+Several processes contend for one lock and add to one counter while they hold it.
+One of them is frozen (SIGSTOP) for longer than its lease and writes as soon as it
+goes on; one is killed (SIGKILL) while it holds the lock. Meanwhile this process
+keeps some thousand leases alive on one timer wheel, has a few of them deleted
+behind its back, and measures how exactly the wheel runs.
+
+The report says what was seen. Exit code 1 says that a promise was broken.`
+
+// demoLimit ends a demo that hangs.
+const demoLimit = 60 * time.Second
+
+// noticeLimit is how long after it could know, beyond one tick, a holder may be
+// left in the belief that it has its lease.
+const noticeLimit = 50 * time.Millisecond
+
+// demoFlags say how large the demo is.
+type demoFlags struct {
+	server    serverFlags
+	processes int
+	leases    int
+	ttl       durationFlag
+	duration  durationFlag
+	json      bool
+}
+
+func newDemoCommand() *cobra.Command {
+	f := demoFlags{ttl: durationFlag(2 * time.Second), duration: durationFlag(12 * time.Second)}
+	cmd := &cobra.Command{
+		Use:     "demo",
+		Short:   "Show and check the library with contending, frozen and killed processes",
+		Long:    demoLong,
+		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return usageError(cmd, err)
+			}
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&f.processes, "processes", 6, "processes that contend for the lock, 3 to 64")
+	flags.IntVar(&f.leases, "leases", 3000, "leases kept alive meanwhile, 10 to 100000")
+	flags.Var(&f.ttl, "ttl", "time to live of every lease, 500ms to 10s")
+	flags.Var(&f.duration, "duration", "how long to contend, at least; up to 40s")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	f.server.register(flags)
+	flags.Lookup("redis").Usage = "URL of a server to use instead of the embedded one"
+	return cmd
+}
+
+func (f *demoFlags) validate() error {
+	ttl, duration := time.Duration(f.ttl), time.Duration(f.duration)
+	switch {
+	case f.processes < 3 || f.processes > 64:
+		return fmt.Errorf("--processes %d: accepted are 3 to 64; one is frozen, one killed", f.processes)
+	case f.leases < 10 || f.leases > 100_000:
+		return fmt.Errorf("--leases %d: accepted are 10 to 100000", f.leases)
+	case ttl < 500*time.Millisecond || ttl > 10*time.Second:
+		return fmt.Errorf("--ttl %v: accepted are 500ms to 10s", ttl)
+	case duration > 40*time.Second:
+		return fmt.Errorf("--duration %v: accepted are 0 to 40s", duration)
+	}
+	return nil
+}
+
+func (f *demoFlags) run(cmd *cobra.Command) error {
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoLimit, fmt.Errorf("the demo did not end within %v", demoLimit))
+	defer cancel()
+	ctx, stop := withInterrupt(ctx)
+	defer stop()
+
+	report, err := f.show(ctx)
+	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
+		return &exitError{code: exitSignal + int(interrupt)}
+	}
+	if err != nil {
+		return exitf(demoExitCode(err), "demo: %w", err)
+	}
+	return f.print(report)
+}
+
+// print writes the report to standard output. A broken promise is the exit code.
+func (f *demoFlags) print(r *demoReport) error {
+	var err error
+	if f.json {
+		err = writeJSON(os.Stdout, r)
+	} else {
+		err = r.writeText(os.Stdout, isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "")
+	}
+	if err != nil {
+		return exitf(exitInternal, "demo: %w", err)
+	}
+	if len(r.Broken) > 0 {
+		return &exitError{code: exitBroken}
+	}
+	return nil
+}
+
+// show runs the demo on the server that the flags name, or on one of its own.
+func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
+	url, err := f.server.resolve("")
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	name := ""
+	if url == "" {
+		name = "embedded server"
+		embedded, err := startEmbeddedServer()
+		if err != nil {
+			return nil, err
+		}
+		defer embedded.close()
+		url = embedded.url()
+	}
+	id := "leasewheel:demo:" + rand.Text()[:8]
+	job := workerJob{
+		Redis: url, CA: f.server.ca, Cert: f.server.cert, Key: f.server.key,
+		Lock: id + ":lock", Counter: id + ":counter", TTL: time.Duration(f.ttl),
+	}
+	server, err := job.open()
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	defer server.Close() //nolint:errcheck // everything was answered before
+	if err := server.store.Ping(ctx); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = server.name(ctx)
+	}
+	keeper, err := newKeeper(server, id+":lease", job.TTL)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDemo(f, job, server, keeper)
+	if err != nil {
+		return nil, err
+	}
+	d.report.Server = name
+	return d.run(ctx)
+}
+
+// expected is about how long the demo takes: a freeze and a death, and at least
+// the time to contend.
+func (f *demoFlags) expected() time.Duration {
+	return max(time.Duration(f.duration), 3*time.Duration(f.ttl))
+}
+
+// demoExitCode is the exit code for a demo that could not be shown.
+func demoExitCode(err error) int {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	if errors.Is(err, lock.ErrUnavailable) {
+		return exitUnavailable
+	}
+	if _, ok := errors.AsType[*redisstore.ServerError](err); ok {
+		return exitUnavailable
+	}
+	return exitBroken
+}
+
+// interruptError is the cause of a context that a signal has ended.
+type interruptError syscall.Signal
+
+func (e interruptError) Error() string { return syscall.Signal(e).String() }
+
+// withInterrupt returns a context that ends when this process is asked to.
+func withInterrupt(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	go func() {
+		select {
+		case sig := <-signals:
+			cancel(interruptError(sig.(syscall.Signal)))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}

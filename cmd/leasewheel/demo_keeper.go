@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+const (
+	// keeperRequests is how many leases are taken, and given back, at a time.
+	keeperRequests = 16
+	// keeperDeletes is how many leases are deleted behind the keeper's back.
+	keeperDeletes = 5
+	// keeperProbes is how many timeouts run at any time to measure the timer, with
+	// delays up to keeperProbeDelay.
+	keeperProbes     = 50
+	keeperProbeDelay = 500 * time.Millisecond
+)
+
+// countingStore counts the renewals that pass through it.
+type countingStore struct {
+	lock.Store
+	batches, renewals atomic.Int64
+}
+
+func (s *countingStore) Renew(ctx context.Context, items []renewal.Item) {
+	s.Store.Renew(ctx, items)
+	renewed := int64(0)
+	for i := range items {
+		if items[i].Outcome == renewal.Renewed {
+			renewed++
+		}
+	}
+	s.batches.Add(1)
+	s.renewals.Add(renewed)
+}
+
+// keeper holds very many leases in one process, on one wheel, and measures how
+// exactly that wheel runs meanwhile.
+type keeper struct {
+	server *server
+	store  *countingStore
+	wheel  *wheel.Wheel
+	locker *lock.Locker
+	prefix string
+
+	leases    []*lock.Lease
+	taken     atomic.Int64 // of leases
+	tenth     int          // goroutines of the process with a tenth of the leases
+	all       int          // and with all of them
+	releasing atomic.Bool
+
+	mu       sync.Mutex
+	losses   map[string]time.Time // name of a lost lease to when its loss was told
+	lateness []time.Duration
+
+	lossTold chan struct{} // has room for one; something was added to losses
+}
+
+// newKeeper makes a keeper whose locks are named prefix and a number.
+func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
+	k := &keeper{
+		server: s, store: &countingStore{Store: s.store}, prefix: prefix,
+		losses: make(map[string]time.Time), lossTold: make(chan struct{}, 1),
+	}
+	var err error
+	if k.wheel, err = wheel.New(wheel.Config{}); err != nil {
+		return nil, err
+	}
+	if k.locker, err = lock.New(k.store, lock.Config{TTL: ttl, Wheel: k.wheel}); err != nil {
+		k.wheel.Stop()
+		return nil, err
+	}
+	return k, nil
+}
+
+// take takes n leases. The watchdog renews them from then on.
+func (k *keeper) take(ctx context.Context, n int) error {
+	k.leases = make([]*lock.Lease, n)
+	tenth := n / 10
+	if err := k.takeRange(ctx, 0, tenth); err != nil {
+		return err
+	}
+	k.tenth = runtime.NumGoroutine()
+	err := k.takeRange(ctx, tenth, n)
+	k.all = runtime.NumGoroutine()
+	return err
+}
+
+func (k *keeper) takeRange(ctx context.Context, from, to int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(keeperRequests)
+	for i := from; i < to; i++ {
+		group.Go(func() (err error) {
+			name := k.name(i)
+			options := lock.Options{OnLost: func(error) { k.noteLoss(name) }}
+			if k.leases[i], err = k.locker.Mutex(name).With(options).TryLock(ctx); err == nil {
+				k.taken.Add(1)
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+func (k *keeper) name(i int) string { return fmt.Sprintf("%s:%d", k.prefix, i) }
+
+func (k *keeper) noteLoss(name string) {
+	at := time.Now()
+	k.mu.Lock()
+	k.losses[name] = at
+	k.mu.Unlock()
+	select {
+	case k.lossTold <- struct{}{}:
+	default:
+	}
+}
+
+// deleteSome deletes a few locks on the server and waits, at most for limit, until
+// their losses were told. It returns how many were and how long the last one took.
+func (k *keeper) deleteSome(ctx context.Context, limit time.Duration) (deleted, told int, slowest time.Duration, err error) {
+	names := make([]string, min(keeperDeletes, len(k.leases)))
+	for i := range names {
+		names[i] = k.name(i * len(k.leases) / len(names))
+	}
+	begin := time.Now()
+	for _, name := range names { // one by one: they may be on different nodes
+		if err := k.server.client.Del(ctx, name).Err(); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for {
+		if told, slowest = k.toldSince(names, begin); told == len(names) {
+			return len(names), told, slowest, nil
+		}
+		select {
+		case <-k.lossTold:
+		case <-timeout.C:
+			return len(names), told, slowest, nil
+		case <-ctx.Done():
+			return len(names), told, slowest, context.Cause(ctx)
+		}
+	}
+}
+
+func (k *keeper) toldSince(names []string, begin time.Time) (told int, slowest time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range names {
+		if at, lost := k.losses[name]; lost {
+			told++
+			slowest = max(slowest, at.Sub(begin))
+		}
+	}
+	return told, slowest
+}
+
+// lossCount is how many losses were told in all.
+func (k *keeper) lossCount() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.losses)
+}
+
+// probe measures the wheel until it stops: each of a few timeouts schedules the
+// next one as it runs.
+func (k *keeper) probe() error {
+	for range keeperProbes {
+		if err := k.probeOnce(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *keeper) probeOnce() error {
+	delay := rand.N(keeperProbeDelay)
+	planned := time.Now().Add(delay)
+	_, err := k.wheel.Schedule(delay, func() {
+		late := time.Since(planned)
+		k.mu.Lock()
+		k.lateness = append(k.lateness, late)
+		k.mu.Unlock()
+		k.probeOnce() //nolint:errcheck // the wheel has stopped: so does the probing
+	})
+	return err
+}
+
+// measured returns the lateness of every probe so far.
+func (k *keeper) measured() []time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]time.Duration(nil), k.lateness...)
+}
+
+// release gives all leases back and ends the keeper. It may be called again.
+func (k *keeper) release(ctx context.Context) error {
+	if k.releasing.Swap(true) {
+		return nil
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(keeperRequests)
+	for _, lease := range k.leases {
+		if lease == nil {
+			continue
+		}
+		group.Go(func() error {
+			if err := lease.Unlock(groupCtx); err != nil && !errors.Is(err, lock.ErrLost) {
+				return err
+			}
+			return nil
+		})
+	}
+	err := errors.Join(group.Wait(), k.locker.Close(ctx))
+	k.wheel.Stop()
+	return err
+}

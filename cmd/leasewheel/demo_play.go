@@ -1,0 +1,361 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// demo is one run: the processes that contend, the keeper of many leases beside
+// them, and what was seen of both. One goroutine directs it.
+type demo struct {
+	flags  *demoFlags
+	job    workerJob
+	server *server
+	keeper *keeper
+
+	clock  instantClock
+	begin  time.Time
+	events chan actorEvent
+	actors map[*actor]struct{} // those that run
+	cast   int                 // how many were started
+
+	holds  []hold
+	told   map[int64]bool // tokens of leases whose loss was told
+	report demoReport
+
+	scene atomic.Pointer[string] // what is going on, for the meter
+	tally atomic.Int64           // acquisitions, for the meter
+	meter *meter
+}
+
+func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
+	clock, err := newInstantClock()
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{
+		flags: f, job: job, server: s, keeper: k,
+		clock: clock, begin: time.Now(),
+		events: make(chan actorEvent, 64), actors: make(map[*actor]struct{}),
+		told: make(map[int64]bool),
+	}
+	d.report = demoReport{Processes: f.processes, TTL: job.TTL, Failures: []string{}}
+	d.announce("starting")
+	return d, nil
+}
+
+// run plays the demo and returns what was seen.
+func (d *demo) run(ctx context.Context) (*demoReport, error) {
+	d.meter = startMeter(os.Stderr, d.progress)
+	err := d.play(ctx)
+	d.meter.stop()
+	if err = errors.Join(err, d.cleanUp(context.WithoutCancel(ctx))); err != nil {
+		return nil, err
+	}
+	d.conclude()
+	return &d.report, nil
+}
+
+// play is the plot.
+func (d *demo) play(ctx context.Context) error {
+	if err := d.keeper.probe(); err != nil {
+		return err
+	}
+	d.announce("%d processes contend, %d leases are taken", d.flags.processes, d.flags.leases)
+	for range d.flags.processes {
+		if err := d.start(); err != nil {
+			return err
+		}
+	}
+	var taking errgroup.Group
+	taking.Go(func() error { return d.keeper.take(ctx, d.flags.leases) })
+	contended := time.NewTimer(time.Duration(d.flags.duration))
+	defer contended.Stop()
+	if err := d.awaitHolds(ctx, 3*d.flags.processes, 0); err != nil {
+		return err
+	}
+	if err := taking.Wait(); err != nil {
+		return fmt.Errorf("taking leases: %w", err)
+	}
+	for _, scene := range []func(context.Context) error{d.freeze, d.deleteLeases, d.kill} {
+		if err := scene(ctx); err != nil {
+			return err
+		}
+	}
+	d.announce("%d processes contend", d.flags.processes)
+	if _, err := d.await(ctx, contended.C, func(actorEvent) bool { return false }); err != nil {
+		return err
+	}
+	return d.curtain(ctx)
+}
+
+// freeze stops a holder for longer than its lease. Meanwhile others get the lock
+// and write; then it goes on, and writes.
+func (d *demo) freeze(ctx context.Context) error {
+	holding, err := d.pickHolder(ctx)
+	if err != nil {
+		return err
+	}
+	victim := holding.actor
+	if err := victim.signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	frozen := time.Now()
+	d.announce("process %d is frozen while it holds the lock", victim.id)
+	if err := d.awaitHolds(ctx, d.flags.processes, holding.Token); err != nil {
+		return err
+	}
+	expired := time.NewTimer(time.Until(frozen.Add(d.job.TTL + d.job.TTL/4)))
+	defer expired.Stop()
+	if _, err := d.await(ctx, expired.C, func(actorEvent) bool { return false }); err != nil {
+		return err
+	}
+
+	victim.order(orderWrite) // it reads this when it goes on
+	thawed := d.clock.now()
+	if err := victim.signal(unix.SIGCONT); err != nil {
+		return err
+	}
+	f := &d.report.Frozen
+	f.For, f.ToldLimit = time.Since(frozen), d.keeper.wheel.Tick()+noticeLimit
+	d.announce("process %d goes on, and writes", victim.id)
+	for wrote := false; !wrote || f.Cause == ""; {
+		e, err := d.await(ctx, nil, func(e actorEvent) bool { return e.actor == victim })
+		switch {
+		case err != nil:
+			return err
+		case e.over:
+			return nil // noted as a failure; it was told nothing
+		case e.Kind == eventLost && e.Token == holding.Token:
+			f.Cause, f.Told = e.Cause, e.At.after(thawed)
+		case e.Kind == eventStale:
+			wrote = true
+			f.StaleWrites++
+			if !e.Accepted {
+				f.StaleRefused++
+			}
+		}
+	}
+	d.meter.note("frozen holder: told after %v, %d of %d stale writes refused", round3(f.Told), f.StaleRefused, f.StaleWrites)
+	return nil
+}
+
+// kill kills a holder and waits for the next one, and casts a substitute.
+func (d *demo) kill(ctx context.Context) error {
+	holding, err := d.pickHolder(ctx)
+	if err != nil {
+		return err
+	}
+	victim := holding.actor
+	d.announce("process %d is killed while it holds the lock", victim.id)
+	victim.doomed = true
+	if err := victim.signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	killed := d.clock.now()
+	d.holds = append(d.holds, hold{holding.From, killed, holding.Token})
+	k := &d.report.Killed
+	k.FreeLimit = d.job.TTL + time.Second
+	next, err := d.await(ctx, nil, func(e actorEvent) bool {
+		return e.Kind == eventHeld && e.Token > holding.Token
+	})
+	if err != nil {
+		return err
+	}
+	k.Free = next.From.after(killed)
+	d.meter.note("killed holder: its lock was free after %v", round3(k.Free))
+	return d.start()
+}
+
+// deleteLeases deletes a few of the keeper's leases on the server.
+func (d *demo) deleteLeases(ctx context.Context) error {
+	d.announce("%d leases are deleted on the server", keeperDeletes)
+	l := &d.report.Leases
+	l.ToldLimit = d.job.TTL / 2
+	var scene errgroup.Group
+	done := make(chan struct{})
+	scene.Go(func() (err error) {
+		defer close(done)
+		l.Deleted, l.Told, l.ToldIn, err = d.keeper.deleteSome(ctx, d.job.TTL)
+		return err
+	})
+	for {
+		select { // the processes go on meanwhile
+		case e := <-d.events:
+			d.note(e)
+			continue
+		case <-done:
+		}
+		break
+	}
+	if err := scene.Wait(); err != nil {
+		return fmt.Errorf("deleting leases: %w", err)
+	}
+	d.meter.note("deleted leases: %d of %d losses told, the last after %v", l.Told, l.Deleted, round3(l.ToldIn))
+	return nil
+}
+
+// pickHolder has a process keep the lock when it gets it next, and returns the
+// event that tells of it.
+func (d *demo) pickHolder(ctx context.Context) (actorEvent, error) {
+	var chosen *actor // the one that has been at it for longest
+	for a := range d.actors {
+		if chosen == nil || a.id < chosen.id {
+			chosen = a
+		}
+	}
+	chosen.order(orderHold)
+	e, err := d.await(ctx, nil, func(e actorEvent) bool {
+		return e.actor == chosen && (e.Kind == eventHolding || e.over)
+	})
+	if err == nil && e.over {
+		err = fmt.Errorf("process %d ended: %w", chosen.id, e.err)
+	}
+	return e, err
+}
+
+// start starts one more process.
+func (d *demo) start() error {
+	d.cast++
+	a, err := startActor(d.cast, d.job, d.events)
+	if a != nil {
+		d.actors[a] = struct{}{}
+	}
+	return err
+}
+
+// curtain asks every process to stop and waits until all have.
+func (d *demo) curtain(ctx context.Context) error {
+	d.announce("stopping")
+	for a := range d.actors {
+		a.order(orderStop)
+	}
+	for len(d.actors) > 0 {
+		if _, err := d.await(ctx, nil, func(e actorEvent) bool { return e.over }); err != nil {
+			return err
+		}
+	}
+	value, err := d.server.client.HGet(ctx, d.job.Counter, "value").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("reading the counter: %w", err)
+	}
+	d.report.Exclusion.Counter = value
+	return nil
+}
+
+// awaitHolds waits until n more acquisitions with a token above this one were seen.
+func (d *demo) awaitHolds(ctx context.Context, n int, token int64) error {
+	_, err := d.await(ctx, nil, func(e actorEvent) bool {
+		if e.Kind == eventHeld && e.Token > token {
+			n--
+		}
+		return n <= 0
+	})
+	return err
+}
+
+// await notes events until one of them is as wanted, or until timeout, when it
+// returns none.
+func (d *demo) await(ctx context.Context, timeout <-chan time.Time, wanted func(actorEvent) bool) (actorEvent, error) {
+	for {
+		select {
+		case e := <-d.events:
+			d.note(e)
+			if wanted(e) {
+				return e, nil
+			}
+			if len(d.actors) == 0 {
+				return e, errors.New("no process is left")
+			}
+		case <-timeout:
+			return actorEvent{}, nil
+		case <-ctx.Done():
+			return actorEvent{}, context.Cause(ctx)
+		}
+	}
+}
+
+// note adds what an event says to what was seen.
+func (d *demo) note(e actorEvent) {
+	x := &d.report.Exclusion
+	switch {
+	case e.over:
+		delete(d.actors, e.actor)
+		if e.err != nil && !e.actor.doomed {
+			d.report.Failures = append(d.report.Failures, fmt.Sprintf("process %d: %v", e.actor.id, e.err))
+		}
+	case e.Kind == eventLost:
+		d.told[e.Token] = true
+	case e.Kind == eventHeld, e.Kind == eventStale:
+		x.Acquisitions++
+		d.tally.Store(int64(x.Acquisitions))
+		d.holds = append(d.holds, hold{e.From, e.Until, e.Token})
+		lost := d.told[e.Token]
+		switch {
+		case e.Accepted:
+			x.Writes++
+		case e.Kind == eventHeld && !lost:
+			x.Refused++
+		}
+		if e.Kind == eventHeld && lost {
+			x.Lost++
+		}
+	}
+}
+
+// announce says what is going on now.
+func (d *demo) announce(format string, args ...any) {
+	scene := fmt.Sprintf(format, args...)
+	d.scene.Store(&scene)
+}
+
+// progress is the meter's line.
+func (d *demo) progress() string {
+	elapsed := time.Since(d.begin)
+	return fmt.Sprintf("%5.1fs %s  %s acquisitions · %s leases, %s renewals · %s",
+		elapsed.Seconds(), bar(elapsed.Seconds(), d.flags.expected().Seconds(), 12),
+		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()),
+		*d.scene.Load())
+}
+
+// cleanUp ends what still runs and leaves nothing on the server.
+func (d *demo) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	d.report.Elapsed = time.Since(d.begin)
+	for a := range d.actors {
+		a.doomed = true
+		a.signal(unix.SIGKILL) //nolint:errcheck // it may be gone
+	}
+	for len(d.actors) > 0 {
+		d.note(<-d.events)
+	}
+	losses := d.keeper.lossCount() // closing may end leases that could not be given back
+	d.report.Leases.Lost = losses - d.report.Leases.Told
+	return errors.Join(
+		d.keeper.release(ctx),
+		d.server.client.Del(ctx, d.job.Counter).Err(),
+	)
+}
+
+// conclude turns what was seen into the report.
+func (d *demo) conclude() {
+	r := &d.report
+	r.Exclusion.Overlaps, r.Exclusion.Disorder = judgeHolds(d.holds)
+	r.Leases.Count = len(d.keeper.leases)
+	r.Leases.Renewals, r.Leases.Batches = d.keeper.store.renewals.Load(), d.keeper.store.batches.Load()
+	r.Leases.Goroutines, r.Leases.GoroutinesTenth = d.keeper.all, d.keeper.tenth
+	r.Timer = timerReportOf(d.keeper.wheel.Tick(), d.keeper.measured())
+	r.judge()
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// demoReport is what a run of the demo saw, and what it was promised. Durations
+// are nanoseconds in JSON. Every figure comes from the run.
+type demoReport struct {
+	Server    string        `json:"server"` // "embedded", or the server's own name and version
+	Processes int           `json:"processes"`
+	TTL       time.Duration `json:"ttl_ns"`
+	Elapsed   time.Duration `json:"elapsed_ns"`
+
+	Exclusion exclusionReport `json:"exclusion"`
+	Frozen    frozenReport    `json:"frozen"`
+	Killed    killedReport    `json:"killed"`
+	Leases    leasesReport    `json:"leases"`
+	Timer     timerReport     `json:"timer"`
+
+	// Failures are processes and requests that failed and should not have.
+	Failures []string `json:"failures"`
+	// Broken are the promises that were broken; empty after a good run.
+	Broken []string `json:"broken"`
+}
+
+// exclusionReport: several processes contend for one lock and one counter.
+type exclusionReport struct {
+	Acquisitions int `json:"acquisitions"`
+	// Overlaps counts holders whose time with the lock began before an earlier
+	// holder's had ended, on the host's monotonic clock.
+	Overlaps int `json:"overlaps"`
+	// Disorder counts grants whose fencing token is not above the one before.
+	Disorder int `json:"tokens_out_of_order"`
+	// Writes were accepted, and Counter is what they have counted up to.
+	Writes  int64 `json:"writes"`
+	Counter int64 `json:"counter"`
+	// Refused writes came from holders that believed in their leases.
+	Refused int `json:"writes_refused"`
+	// Lost leases were lost although their holders were alive and well.
+	Lost int `json:"lost"`
+}
+
+// frozenReport: a holder is stopped for longer than its lease, and goes on.
+type frozenReport struct {
+	For          time.Duration `json:"for_ns"`
+	Cause        string        `json:"cause"` // of the loss, as it was told
+	Told         time.Duration `json:"told_ns"`
+	ToldLimit    time.Duration `json:"told_limit_ns"`
+	StaleWrites  int           `json:"stale_writes"`
+	StaleRefused int           `json:"stale_writes_refused"`
+}
+
+// killedReport: a holder dies without a word.
+type killedReport struct {
+	Free      time.Duration `json:"free_ns"` // from its death to the next holder
+	FreeLimit time.Duration `json:"free_limit_ns"`
+}
+
+// leasesReport: very many leases in one process.
+type leasesReport struct {
+	Count    int   `json:"count"`
+	Renewals int64 `json:"renewals"`
+	Batches  int64 `json:"batches"`
+	// Lost were lost although nobody touched them.
+	Lost int `json:"lost"`
+	// Deleted were deleted on the server behind the holder's back, Told of them
+	// came to be known, the last one ToldIn after the deletion.
+	Deleted   int           `json:"deleted"`
+	Told      int           `json:"told"`
+	ToldIn    time.Duration `json:"told_ns"`
+	ToldLimit time.Duration `json:"told_limit_ns"`
+	// Goroutines of the process with all leases, and with a tenth of them.
+	Goroutines      int `json:"goroutines"`
+	GoroutinesTenth int `json:"goroutines_with_a_tenth"`
+}
+
+// timerReport: how late timeouts ran on the wheel that carries the leases.
+type timerReport struct {
+	Tick  time.Duration `json:"tick_ns"`
+	Fired int           `json:"fired"`
+	Early int           `json:"early"`
+	P50   time.Duration `json:"p50_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+// promise is one line of what was promised.
+type promise struct {
+	kept   bool
+	broken string // what to say if it was not kept
+}
+
+func promised(kept bool, format string, args ...any) promise {
+	return promise{kept, fmt.Sprintf(format, args...)}
+}
+
+// judge fills in Broken.
+func (r *demoReport) judge() {
+	r.Broken = []string{}
+	for _, p := range r.promises() {
+		if !p.kept {
+			r.Broken = append(r.Broken, p.broken)
+		}
+	}
+}
+
+func (r *demoReport) promises() []promise {
+	x, f, k, l, t := r.Exclusion, r.Frozen, r.Killed, r.Leases, r.Timer
+	return []promise{
+		promised(x.Acquisitions > 0, "nobody ever acquired the lock"),
+		promised(x.Overlaps == 0, "%d holders overlapped with another one", x.Overlaps),
+		promised(x.Disorder == 0, "%d fencing tokens were not above the one before", x.Disorder),
+		promised(x.Counter == x.Writes, "the counter reads %d after %d accepted writes", x.Counter, x.Writes),
+		promised(x.Refused == 0, "%d writes of holders with a good lease were refused", x.Refused),
+		promised(x.Lost == 0, "%d leases of living holders were lost", x.Lost),
+
+		promised(f.Cause != "", "the frozen holder was never told of its loss"),
+		promised(f.Told <= f.ToldLimit, "the frozen holder was told of its loss only after %v (promised: %v)", f.Told, f.ToldLimit),
+		promised(f.StaleWrites > 0, "the frozen holder did not write"),
+		promised(f.StaleRefused == f.StaleWrites, "%d of %d stale writes were accepted", f.StaleWrites-f.StaleRefused, f.StaleWrites),
+
+		promised(k.Free > 0, "the lock of the killed holder was never free again"),
+		promised(k.Free <= k.FreeLimit, "the lock of the killed holder was free only after %v (promised: %v)", k.Free, k.FreeLimit),
+
+		promised(l.Renewals > 0, "no lease was renewed"),
+		promised(l.Lost == 0, "%d leases that nobody touched were lost", l.Lost),
+		promised(l.Told == l.Deleted, "of %d deleted leases only %d losses were told", l.Deleted, l.Told),
+		promised(l.ToldIn <= l.ToldLimit, "the loss of a deleted lease was told only after %v (promised: %v)", l.ToldIn, l.ToldLimit),
+		promised(l.Goroutines-l.GoroutinesTenth <= l.Count/20, "goroutines grew from %d to %d with the number of leases", l.GoroutinesTenth, l.Goroutines),
+
+		promised(t.Fired > 0, "no timeout was measured"),
+		promised(t.Early == 0, "%d of %d timeouts fired early", t.Early, t.Fired),
+
+		promised(len(r.Failures) == 0, "failures: %q", r.Failures),
+	}
+}
+
+// hold is the time in which a process could believe to have the lock alone.
+type hold struct {
+	from, until instant
+	token       int64
+}
+
+// judgeHolds counts the holds that began before an earlier one had ended, and the
+// tokens that are not above those before them.
+func judgeHolds(holds []hold) (overlaps, disorder int) {
+	holds = slices.Clone(holds)
+	slices.SortFunc(holds, func(a, b hold) int { return cmp.Compare(a.from, b.from) })
+	for i := 1; i < len(holds); i++ {
+		if holds[i].token <= holds[i-1].token {
+			disorder++
+		}
+	}
+	var end instant
+	for i, h := range holds {
+		if i > 0 && h.from < end {
+			overlaps++
+		}
+		end = max(end, h.until)
+	}
+	return overlaps, disorder
+}
+
+// timerReportOf sorts the lateness of each timeout that fired.
+func timerReportOf(tick time.Duration, lateness []time.Duration) timerReport {
+	r := timerReport{Tick: tick, Fired: len(lateness)}
+	if r.Fired == 0 {
+		return r
+	}
+	slices.Sort(lateness)
+	for _, late := range lateness {
+		if late < 0 {
+			r.Early++
+		}
+	}
+	percentile := func(p int) time.Duration { return lateness[(len(lateness)-1)*p/100] }
+	r.P50, r.P99, r.Max = percentile(50), percentile(99), lateness[len(lateness)-1]
+	return r
+}

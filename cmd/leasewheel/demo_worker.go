@@ -1,0 +1,267 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// workerCommand is the hidden subcommand under which the demo starts itself.
+const workerCommand = "demo-worker"
+
+// workerJob is the first line of a worker's standard input: where nobody else
+// can read the server's password.
+type workerJob struct {
+	Redis   string        `json:"redis"`
+	CA      string        `json:"ca,omitempty"`
+	Cert    string        `json:"cert,omitempty"`
+	Key     string        `json:"key,omitempty"`
+	Lock    string        `json:"lock"`
+	Counter string        `json:"counter"`
+	TTL     time.Duration `json:"ttl"`
+}
+
+// open connects to the job's server. The demo leaves nothing there for long.
+func (j *workerJob) open() (*server, error) {
+	flags := serverFlags{url: j.Redis, ca: j.CA, cert: j.Cert, key: j.Key}
+	return flags.open("", redisstore.Config{FenceTTL: time.Minute})
+}
+
+// The orders that a worker takes, a line each, on its standard input. Its end is
+// an order to stop.
+const (
+	orderHold  = "hold"  // keep the lock once you have it
+	orderWrite = "write" // write now, without a look at the lease
+	orderStop  = "stop"
+)
+
+// The kinds of workerEvent.
+const (
+	eventHeld    = "held"    // had the lock from From to Until and added one to the counter
+	eventHolding = "holding" // has the lock as ordered
+	eventLost    = "lost"    // was told at At of the loss, for Cause
+	eventStale   = "stale"   // wrote as ordered, with an old token
+)
+
+// workerEvent is a line of a worker's standard output.
+type workerEvent struct {
+	Kind     string  `json:"kind"`
+	Token    int64   `json:"token,omitempty"`
+	From     instant `json:"from,omitempty"`
+	Until    instant `json:"until,omitempty"`
+	At       instant `json:"at,omitempty"`
+	Accepted bool    `json:"accepted,omitempty"`
+	Cause    string  `json:"cause,omitempty"`
+}
+
+func newDemoWorkerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    workerCommand,
+		Short:  "One process of the demo",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Ctrl-C reaches the whole demo; who started us sees to our end.
+			signal.Ignore(syscall.SIGINT)
+			if err := work(cmd.Context(), os.Stdin, os.Stdout); err != nil {
+				return exitf(exitInternal, "demo worker: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// worker takes the lock over and over, and adds one to the counter each time.
+type worker struct {
+	job    workerJob
+	client redis.UniversalClient
+	mutex  *lock.Mutex
+	clock  instantClock
+
+	holds  chan struct{} // an order to hold waits here
+	writes chan struct{} // an order to write waits here
+
+	printing sync.Mutex // serializes out
+	out      *json.Encoder
+}
+
+// work is the life of a worker: a job and orders from in, events to out.
+func work(ctx context.Context, in io.Reader, out io.Writer) error {
+	clock, err := newInstantClock()
+	if err != nil {
+		return err
+	}
+	w := &worker{
+		clock:  clock,
+		holds:  make(chan struct{}, 1),
+		writes: make(chan struct{}, 1),
+		out:    json.NewEncoder(out),
+	}
+	lines := bufio.NewScanner(in)
+	if !lines.Scan() {
+		return errors.New("no job on standard input; this command is for leasewheel demo")
+	}
+	if err := json.Unmarshal(lines.Bytes(), &w.job); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.listen(lines, stop)
+	return w.serve(ctx)
+}
+
+// listen takes orders until the last one.
+func (w *worker) listen(lines *bufio.Scanner, stop func()) {
+	defer stop()
+	for lines.Scan() {
+		switch lines.Text() {
+		case orderHold:
+			w.holds <- struct{}{}
+		case orderWrite:
+			w.writes <- struct{}{}
+		case orderStop:
+			return
+		}
+	}
+}
+
+// serve works until ctx ends.
+func (w *worker) serve(ctx context.Context) error {
+	server, err := w.job.open()
+	if err != nil {
+		return err
+	}
+	defer server.Close() //nolint:errcheck // the process ends
+	w.client = server.client
+	locker, err := lock.New(server.store, lock.Config{TTL: w.job.TTL})
+	if err != nil {
+		return err
+	}
+	defer locker.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the process ends
+	w.mutex = locker.Mutex(w.job.Lock)
+
+	for ctx.Err() == nil {
+		lease, err := w.mutex.Lock(ctx)
+		from := w.clock.now()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-w.holds:
+			err = w.holdOn(ctx, lease, from)
+		default:
+			err = w.increment(context.WithoutCancel(ctx), lease, from)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// increment reads the counter, thinks, and writes it: without the lock, or with
+// two holders of it, increments would be lost.
+func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant) error {
+	value, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	time.Sleep(rand.N(2 * time.Millisecond)) // thinking
+	accepted, err := w.write(ctx, lease.Token(), value+1)
+	if err != nil {
+		return err
+	}
+	until := min(w.clock.now(), w.clock.of(lease.Until()))
+	err = lease.Unlock(ctx)
+	if lost, ok := errors.AsType[*lock.LostError](err); ok {
+		w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.now(), Cause: lost.Cause.String()})
+		err = nil
+	}
+	w.tell(workerEvent{Kind: eventHeld, Token: lease.Token(), From: from, Until: until, Accepted: accepted})
+	return err
+}
+
+// holdOn keeps the lock until it is lost. The process is about to be frozen, and
+// will write without a look at the lease when it goes on: a stale holder, as any
+// pause makes one.
+func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) error {
+	var told sync.WaitGroup
+	told.Go(func() {
+		select {
+		case <-lease.Lost():
+			at := w.clock.now()
+			lost, _ := errors.AsType[*lock.LostError](lease.Err())
+			w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Cause: lost.Cause.String()})
+		case <-ctx.Done():
+		}
+	})
+	defer told.Wait()
+	w.tell(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until())})
+	select {
+	case <-w.writes:
+	case <-ctx.Done():
+		return lease.Unlock(ctx)
+	}
+	value, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	accepted, err := w.write(ctx, lease.Token(), value+1)
+	if err != nil {
+		return err
+	}
+	w.tell(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until()), Accepted: accepted})
+	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
+	}
+	return nil
+}
+
+func (w *worker) read(ctx context.Context) (int64, error) {
+	value, err := w.client.HGet(ctx, w.job.Counter, "value").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	return value, err
+}
+
+//go:embed demo_write.lua
+var demoWriteSource string
+
+var demoWrite = redis.NewScript(demoWriteSource)
+
+// write writes the counter unless a newer token than ours has written it.
+func (w *worker) write(ctx context.Context, token, value int64) (accepted bool, err error) {
+	return demoWrite.Run(ctx, w.client, []string{w.job.Counter}, token, value).Bool()
+}
+
+// tell prints an event. If nobody listens any more, standard input has ended too.
+func (w *worker) tell(e workerEvent) {
+	w.printing.Lock()
+	defer w.printing.Unlock()
+	if err := w.out.Encode(e); err != nil {
+		slog.Debug("demo worker: event lost", "err", err)
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	redisserver "github.com/alicebob/miniredis/v2/server"
+)
+
+// clockStep is how far the embedded server's clock may lag behind. It ages every
+// key at each step, so its cost grows with the keys; and since a key's life begins
+// at a clock that lags, a key may end by a step too early. Leases allow for more:
+// drift is 2 ms and a hundredth of the TTL.
+const clockStep = 5 * time.Millisecond
+
+// embeddedServer is a Redis server inside this process. It listens on a loopback
+// port, for child processes, and demands a password, against everybody else.
+type embeddedServer struct {
+	redis    *miniredis.Miniredis
+	password string
+
+	mu    sync.Mutex
+	clock time.Time // guarded by mu; the server's
+}
+
+func startEmbeddedServer() (*embeddedServer, error) {
+	e := &embeddedServer{redis: miniredis.NewMiniRedis(), password: rand.Text(), clock: time.Now()}
+	e.redis.RequireAuth(e.password)
+	if err := e.redis.Start(); err != nil {
+		return nil, fmt.Errorf("the embedded server cannot listen on loopback: %w", err)
+	}
+	e.redis.SetTime(e.clock)
+	e.redis.ClockTTL(true)
+	e.redis.Server().SetPreHook(func(_ *redisserver.Peer, command string, _ ...string) bool {
+		// Everything with a life is written by scripts. The commands within a
+		// script pass here too, while it holds the server's lock.
+		if command == "EVALSHA" || command == "EVAL" {
+			e.tick()
+		}
+		return false
+	})
+	return e, nil
+}
+
+// tick brings the server's clock up to date before a script. As on a real server,
+// time stands still while one runs.
+func (e *embeddedServer) tick() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now := time.Now(); now.Sub(e.clock) >= clockStep {
+		e.clock = now
+		e.redis.SetTime(now)
+	}
+}
+
+// url is secret: it holds the password.
+func (e *embeddedServer) url() string {
+	return fmt.Sprintf("redis://:%s@%s/0", e.password, e.redis.Addr())
+}
+
+func (e *embeddedServer) close() { e.redis.Close() }

@@ -1,0 +1,28 @@
+//go:build !unix
+
+package main
+
+import (
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// processCommands are the commands that start, signal and freeze processes. A
+// system without process groups and signals has them by name only.
+func processCommands() []*cobra.Command {
+	refuse := func(use, short string) *cobra.Command {
+		return &cobra.Command{
+			Use:                use,
+			Short:              short + " (not on " + runtime.GOOS + ")",
+			DisableFlagParsing: true,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return exitf(exitUnavailable, "%s needs process groups and signals, which %s does not have", cmd.CommandPath(), runtime.GOOS)
+			},
+		}
+	}
+	return []*cobra.Command{
+		refuse("run", "Run a command while holding a lock"),
+		refuse("demo", "Show and check the library with contending, frozen and killed processes"),
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleDir(t), "README.md"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// The Go code in the README is that of examples, which are run as tests.
+func TestReadmeCodeIsTested(t *testing.T) {
+	examples := []string{
+		body(t, "wheel/example_readme_test.go", "Example_readme"),
+		body(t, "lock/redisstore/example_readme_test.go", "readmeLock"),
+	}
+	var blocks []string
+	for _, match := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme(t), -1) {
+		blocks = append(blocks, match[1])
+	}
+	assert.Equal(t, examples, blocks)
+}
+
+// body returns what stands between the braces of a function, without its
+// indentation and without the comment on its output.
+func body(t *testing.T, file, function string) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(moduleDir(t), file))
+	require.NoError(t, err)
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	for _, declaration := range parsed.Decls {
+		f, ok := declaration.(*ast.FuncDecl)
+		if !ok || f.Name.Name != function {
+			continue
+		}
+		inside := string(source[files.Position(f.Body.Lbrace).Offset+1 : files.Position(f.Body.Rbrace).Offset])
+		inside, _, _ = strings.Cut(inside, "\t// Output:")
+		return strings.TrimPrefix(regexp.MustCompile(`(?m)^\t`).ReplaceAllString(inside, ""), "\n")
+	}
+	t.Fatalf("%s: no function %s", file, function)
+	return ""
+}
+
+// Every command stands in the README, and every exit code of run.
+func TestReadmeNamesTheCommands(t *testing.T) {
+	text := readme(t)
+	for _, command := range newRootCommand().Commands() {
+		if !command.Hidden {
+			assert.True(t, strings.Contains(text, "\nleasewheel "+command.Name()), "%s is missing", command.Name())
+		}
+	}
+	for _, code := range []int{exitUsage, exitUnavailable, exitNotAcquired, exitLost, exitCannotExec, exitNotFound} {
+		assert.Regexp(t, fmt.Sprintf(`(?m)^\| ([0-9, ]*, )?%d(, [0-9, ]*)? \|`, code), strings.Join(tableRows(text), "\n"))
+	}
+}
+
+func tableRows(text string) []string {
+	return regexp.MustCompile(`(?m)^\|.*$`).FindAllString(text, -1)
+}
+
+// Links within the repository lead somewhere.
+func TestDocumentLinks(t *testing.T) {
+	root := moduleDir(t)
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	atRoot, err := filepath.Glob(filepath.Join(root, "*.md"))
+	require.NoError(t, err)
+	link := regexp.MustCompile(`\]\(([^):#]+)[^):]*\)`)
+	for _, document := range append(documents, atRoot...) {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+			target := filepath.Join(filepath.Dir(document), match[1])
+			_, err := os.Stat(target)
+			assert.NoError(t, err, "%s links to %s", filepath.Base(document), match[1])
+		}
+	}
+}

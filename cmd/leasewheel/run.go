@@ -1,0 +1,438 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+const runLong = `Run waits for the lock NAME, runs COMMAND while it holds and renews it, gives it
+back, and exits with COMMAND's exit code.
+
+COMMAND runs directly, without a shell, in a process group of its own; standard
+input, output and error are passed to it. HUP, INT, QUIT, TERM, USR1 and USR2 are
+passed on to the group. While leasewheel waits for the lock, HUP, INT, QUIT and
+TERM end it.
+
+If the lock is lost, or cannot be renewed and is about to run out, the group gets
+SIGTERM and, --grace later, SIGKILL (see --on-lost). That begins early enough for
+the group to be gone before anybody else can have the lock, unless leasewheel
+itself was stopped meanwhile; then it happens as soon as it goes on.
+
+The server is a Redis server, named by --redis, by --redis-file, which keeps the
+password out of the process list, or by REDIS_URL:
+redis://[[user]:password@]host[:port][/db], rediss:// with TLS, unix:///path.
+
+Exit codes:
+  0-255    COMMAND's own; 128+N if signal N ended it
+  64       the arguments make no sense
+  69       the server cannot be reached, or refused
+  75       somebody else holds the lock (-n, -w); -E sets another code
+  76       the lock was lost while COMMAND ran, or --max-hold was over
+  126      COMMAND cannot be executed
+  127      COMMAND was not found
+  128+N    signal N came while leasewheel waited for the lock
+
+Environment of COMMAND:
+  LEASEWHEEL_LOCK_NAME      the lock's name
+  LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant
+  LEASEWHEEL_LOCK_OWNER     the owner, as the server knows it
+  LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
+  LEASEWHEEL_LOCK_DEADLINE  with --max-hold: when it is over, in Unix milliseconds
+  REDIS_URL is taken away unless --keep-redis-url is given.`
+
+const runExample = `  leasewheel run nightly -- backup --all
+  leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another one does it: fine
+  leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
+  leasewheel run --redis-file /run/secrets/redis job -- ./job`
+
+// runCommand is one execution of `leasewheel run`.
+type runCommand struct {
+	server       serverFlags
+	nonblock     bool
+	wait         durationFlag
+	conflictCode int
+	ttl          durationFlag
+	onLost       string
+	grace        durationFlag
+	maxHold      durationFlag
+	shell        string
+	keepRedisURL bool
+	verbose      bool
+
+	name string
+	argv []string
+	path string // of the executable
+}
+
+func newRunCommand() *cobra.Command {
+	r := &runCommand{ttl: durationFlag(lock.DefaultTTL)}
+	cmd := &cobra.Command{
+		Use:     "run [flags] NAME -- COMMAND [ARG...]",
+		Short:   "Run a command while holding a lock",
+		Long:    runLong,
+		Example: runExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.run(cmd, args)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // what follows NAME is COMMAND's
+	flags.SortFlags = false
+	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if somebody else holds the lock")
+	flags.VarP(&r.wait, "wait", "w", "wait at most so long for the lock; 0 is -n (default: for ever)")
+	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exitNotAcquired, "exit code if the lock was not acquired")
+	flags.Var(&r.ttl, "ttl", "how long the lock outlives a dead holder; it is renewed long before")
+	flags.StringVar(&r.onLost, "on-lost", string(lossTerm), "what to do to COMMAND when the lock is lost: term, kill or ignore")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL (default: a tenth of --ttl, at most 5s)")
+	flags.Var(&r.maxHold, "max-hold", "end COMMAND after it has held the lock for so long (default: no limit)")
+	flags.StringVarP(&r.shell, "command", "c", "", "run this line with /bin/sh instead of COMMAND")
+	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
+	flags.BoolVar(&r.verbose, "verbose", false, "tell on standard error what happens")
+	r.server.register(flags)
+	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
+	return cmd
+}
+
+func (r *runCommand) run(cmd *cobra.Command, args []string) error {
+	policy, err := r.parse(cmd, args)
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	// A command that cannot run must not make anybody wait for its lock.
+	if r.path, err = findExecutable(r.argv[0]); err != nil {
+		return err
+	}
+	locker, closeLocker, err := r.openLocker(cmd)
+	if err != nil {
+		return err
+	}
+	defer closeLocker()
+	signals, release := catchSignals()
+	defer release()
+
+	lease, err := r.acquire(cmd.Context(), locker, signals)
+	if err != nil {
+		return err
+	}
+	return r.runUnder(lease, signals, policy)
+}
+
+// parse takes NAME and COMMAND from args and checks the flags with each other.
+func (r *runCommand) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
+	if err := r.parseCommand(args); err != nil {
+		return lossPolicy{}, err
+	}
+	flags := cmd.Flags()
+	switch waitSet := flags.Changed("wait"); {
+	case r.nonblock && waitSet && r.wait > 0:
+		return lossPolicy{}, errors.New("--nonblock and --wait exclude each other")
+	case waitSet && r.wait == 0:
+		r.nonblock = true
+	}
+	if r.conflictCode < 0 || r.conflictCode > 255 {
+		return lossPolicy{}, fmt.Errorf("--conflict-exit-code %d: accepted are 0 to 255", r.conflictCode)
+	}
+	return r.parsePolicy(flags.Changed("grace"))
+}
+
+// parseCommand takes NAME, an optional "--", and COMMAND or -c LINE from args.
+func (r *runCommand) parseCommand(args []string) error {
+	if len(args) == 0 {
+		return errors.New("NAME is missing")
+	}
+	r.name, args = args[0], args[1:]
+	if err := lock.ValidateName(r.name); err != nil {
+		return err
+	}
+	dashed := len(args) > 0 && args[0] == "--"
+	switch {
+	case dashed:
+		args = args[1:]
+	case len(args) == 2 && args[0] == "-c": // flock(1) has it behind the name
+		r.shell, args = args[1], nil
+	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
+		return fmt.Errorf("%s: flags stand before NAME, COMMAND behind --", args[0])
+	}
+	switch {
+	case r.shell != "" && len(args) > 0:
+		return errors.New("-c and COMMAND exclude each other")
+	case r.shell != "":
+		r.argv = []string{"/bin/sh", "-c", r.shell}
+	case len(args) == 0 || args[0] == "":
+		return errors.New("COMMAND is missing")
+	default:
+		r.argv = args
+	}
+	return nil
+}
+
+// parsePolicy divides the lease's time. The command must be told while there is
+// still time to renew: a renewal is sent at a third of the TTL, and a good part of
+// the rest belongs to trying it again.
+func (r *runCommand) parsePolicy(graceSet bool) (lossPolicy, error) {
+	ttl, grace := time.Duration(r.ttl), time.Duration(r.grace)
+	policy := lossPolicy{
+		action: lossAction(r.onLost),
+		grace:  grace,
+		margin: min(100*time.Millisecond, ttl/20),
+	}
+	if !graceSet {
+		policy.grace = min(5*time.Second, ttl/10)
+	}
+	switch policy.action {
+	case lossTerm, lossKill, lossIgnore:
+	default:
+		return policy, fmt.Errorf("--on-lost %q: accepted are term, kill and ignore", r.onLost)
+	}
+	if ttl == 0 {
+		return policy, errors.New("--ttl 0s: a lease needs time to be renewed in")
+	}
+	if most := ttl/2 - policy.margin; policy.grace > most {
+		return policy, fmt.Errorf("--grace %v is too long for --ttl %v: accepted are up to %v, so that a failed renewal can be tried again first",
+			policy.grace, ttl, most.Round(time.Millisecond))
+	}
+	return policy, nil
+}
+
+// findExecutable finds the command like a shell does.
+func findExecutable(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", exitf(exitNotFound, "command %q was not found; the lock was not taken", name)
+	default:
+		return "", exitf(exitCannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
+	}
+}
+
+// withoutName strips the file's name that package exec repeats in its errors.
+func withoutName(err error) error {
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return err
+}
+
+// openLocker connects to the server that the flags name. Nothing is sent yet.
+func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
+	logger := slog.New(slog.DiscardHandler)
+	if r.verbose {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	server, err := r.server.open(os.Getenv(redisURLVariable), redisstore.Config{Logger: logger})
+	if err != nil {
+		return nil, nil, usageError(cmd, err)
+	}
+	config := lock.Config{TTL: time.Duration(r.ttl), Logger: logger}
+	if r.nonblock {
+		config.RetryFor = time.Second
+	}
+	locker, err := lock.New(server.store, config)
+	if err != nil {
+		server.Close() //nolint:errcheck // nothing was sent
+		return nil, nil, usageError(cmd, err)
+	}
+	return locker, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := errors.Join(locker.Close(ctx), server.Close()); err != nil {
+			r.say("closing: %v", err)
+		}
+	}, nil
+}
+
+// acquire takes the lock, as long as the flags allow and no signal comes.
+func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <-chan os.Signal) (*lock.Lease, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		lease *lock.Lease
+		err   error
+	}
+	done := make(chan result, 1)
+	begin := time.Now()
+	go func() {
+		lease, err := r.request(ctx, locker.Mutex(r.name))
+		done <- result{lease, err}
+	}()
+
+	var interrupt os.Signal
+	for {
+		select {
+		case sig := <-signals:
+			switch {
+			case endsWaiting(sig):
+				interrupt = sig
+				cancel()
+			case sig == unix.SIGTSTP:
+				unix.Kill(unix.Getpid(), unix.SIGSTOP) //nolint:errcheck // then it is not suspended
+			}
+		case got := <-done:
+			switch {
+			case interrupt == nil && got.err == nil:
+				r.say("acquired lock %q after %v, fencing token %d", r.name, time.Since(begin).Round(time.Millisecond), got.lease.Token())
+				return got.lease, nil
+			case interrupt == nil:
+				return nil, r.refused(got.err)
+			case got.err == nil:
+				r.unlock(got.lease)
+			}
+			r.say("%v came while waiting for lock %q", interrupt, r.name)
+			return nil, &exitError{code: exitSignal + int(interrupt.(syscall.Signal))}
+		}
+	}
+}
+
+// request asks once, and then waits as the flags say.
+func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Lease, error) {
+	begin := time.Now()
+	lease, err := mutex.TryLock(ctx)
+	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
+	switch {
+	case !ok || r.nonblock || ctx.Err() != nil:
+		return lease, err
+	case taken.Foreign && taken.TTL <= 0:
+		return nil, err // it is no lock and will never expire
+	}
+	r.say("waiting for lock %q", r.name)
+	if r.wait == 0 {
+		return mutex.Lock(ctx)
+	}
+	return mutex.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
+}
+
+// refused translates why the lock was not acquired into an exit code.
+func (r *runCommand) refused(err error) error {
+	var (
+		taken *lock.NotAcquiredError
+		name  *lock.NameError
+		ttl   *lock.TTLError
+	)
+	code := exitUnavailable
+	switch {
+	case errors.As(err, &name), errors.As(err, &ttl):
+		code = exitUsage
+	case errors.As(err, &taken) && !(taken.Foreign && taken.TTL <= 0):
+		code = r.conflictCode
+	}
+	return exitf(code, "%w", err)
+}
+
+// runUnder runs the command under the lease and unlocks it.
+func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy lossPolicy) error {
+	terminal := openTerminal()
+	defer terminal.close()
+	command, err := startChild(childSpec{
+		path:     r.path,
+		argv:     r.argv,
+		env:      r.environment(lease),
+		orphaned: policy.action.orphaned(),
+	})
+	if err != nil {
+		r.unlock(lease)
+		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
+	}
+	// Taking the foreground back is done from the background. Only now, so that
+	// the command does not inherit this.
+	signal.Ignore(unix.SIGTTOU)
+	s := &supervisor{
+		child: command, lease: lease, signals: signals, terminal: terminal,
+		policy: policy, maxHold: time.Duration(r.maxHold), say: r.say,
+	}
+	status, ending := s.supervise()
+	held := lease.Valid()
+	gone := errors.Is(r.unlock(lease), lock.ErrLost)
+	r.say("the command ended with exit code %d", exitCode(status))
+	switch {
+	case ending != nil:
+		return &exitError{code: exitLost} // said already
+	case !held || gone:
+		return exitf(exitLost, "lock %q was lost while the command ran", r.name)
+	case exitCode(status) != exitOK:
+		return &exitError{code: exitCode(status)}
+	}
+	return nil
+}
+
+// orphaned is the signal that the kernel sends to the command if leasewheel is
+// killed and can neither renew the lock nor end the command any more.
+func (a lossAction) orphaned() syscall.Signal {
+	switch a {
+	case lossKill:
+		return unix.SIGKILL
+	case lossTerm:
+		return unix.SIGTERM
+	default:
+		return 0
+	}
+}
+
+// unlock gives the lock back. A store that does not answer is told about, but the
+// command's exit code stands: its lease held while it ran.
+func (r *runCommand) unlock(lease *lock.Lease) error {
+	err := lease.Unlock(context.Background())
+	switch {
+	case err == nil:
+		r.say("released lock %q", r.name)
+	case !errors.Is(err, lock.ErrLost):
+		fmt.Fprintf(os.Stderr, "leasewheel: lock %q was not released and ends by itself after %v: %v\n", r.name, time.Duration(r.ttl), err)
+	}
+	return err
+}
+
+// lockVariable begins the name of every variable that describes the lock.
+const lockVariable = "LEASEWHEEL_LOCK_"
+
+// environment is ours, without what an outer leasewheel or a secret left in it,
+// and with what describes the lock.
+func (r *runCommand) environment(lease *lock.Lease) []string {
+	var env []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, lockVariable) || name == redisURLVariable && !r.keepRedisURL {
+			continue
+		}
+		env = append(env, variable)
+	}
+	env = append(env,
+		lockVariable+"NAME="+lease.Name(),
+		fmt.Sprintf("%sFENCE=%d", lockVariable, lease.Token()),
+		lockVariable+"OWNER="+lease.Owner(),
+		fmt.Sprintf("%sTTL=%d", lockVariable, time.Duration(r.ttl).Milliseconds()),
+	)
+	if r.maxHold > 0 {
+		over := time.Now().Add(time.Duration(r.maxHold))
+		env = append(env, fmt.Sprintf("%sDEADLINE=%d", lockVariable, over.UnixMilli()))
+	}
+	return env
+}
+
+// say tells what happens, with --verbose.
+func (r *runCommand) say(format string, args ...any) {
+	if r.verbose {
+		fmt.Fprintf(os.Stderr, "leasewheel: "+format+"\n", args...)
+	}
+}

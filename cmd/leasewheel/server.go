@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// redisURLVariable is the environment variable that names the server where no
+// flag does.
+const redisURLVariable = "REDIS_URL"
+
+// errNoServer is the answer to a command line that names no server.
+var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + redisURLVariable)
+
+// serverFlags name the Redis server and say how to talk to it.
+type serverFlags struct {
+	url  string // its password shows in the process list; file and the environment hide it
+	file string // holds the URL
+	ca   string // PEM files for TLS
+	cert string
+	key  string
+}
+
+func (s *serverFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.url, "redis", "", "URL of the server (default: $"+redisURLVariable+")")
+	flags.StringVar(&s.file, "redis-file", "", "read the URL from this file, which others need not be able to read")
+	flags.StringVar(&s.ca, "redis-ca", "", "trust the certificate authorities in this PEM file (rediss://)")
+	flags.StringVar(&s.cert, "redis-cert", "", "present the client certificate in this PEM file (rediss://)")
+	flags.StringVar(&s.key, "redis-key", "", "key of the client certificate, a PEM file")
+}
+
+// resolve returns the URL: the flags', or else fallback, the environment's. It is
+// empty where none of them names a server.
+func (s *serverFlags) resolve(fallback string) (string, error) {
+	switch {
+	case s.url != "" && s.file != "":
+		return "", errors.New("--redis and --redis-file exclude each other")
+	case s.file != "":
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			return "", fmt.Errorf("--redis-file: %w", err)
+		}
+		url := strings.TrimSpace(string(text))
+		if url == "" {
+			return "", fmt.Errorf("--redis-file %s is empty; it holds the server's URL", s.file)
+		}
+		return url, nil
+	case s.url != "":
+		return s.url, nil
+	}
+	return fallback, nil
+}
+
+// server is a connection to the Redis server and the store of locks upon it.
+type server struct {
+	client redis.UniversalClient
+	store  *redisstore.Store
+}
+
+// open returns the server that the flags or fallback name. It sends nothing yet.
+// No error shows a password.
+func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error) {
+	url, err := s.resolve(fallback)
+	if err != nil {
+		return nil, err
+	}
+	if url == "" {
+		return nil, errNoServer
+	}
+	redisstore.LogTo(c.Logger)
+	// Open knows what is wrong with a URL and says it without its password.
+	trial, err := redisstore.Open(url, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := trial.Close(); err != nil {
+		return nil, err
+	}
+	client, err := s.dial(url)
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(client, c)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &server{client: client, store: store}, nil
+}
+
+// name is the server's own, as far as it tells.
+func (s *server) name(ctx context.Context) string {
+	info, err := s.client.Info(ctx, "server").Result()
+	if err != nil {
+		return "redis"
+	}
+	for line := range strings.Lines(info) {
+		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return "redis " + strings.TrimSpace(version)
+		}
+	}
+	return "redis"
+}
+
+func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
+
+// dial makes the client for a URL that redisstore.Open has accepted, with the TLS
+// that the flags ask for.
+func (s *serverFlags) dial(url string) (redis.UniversalClient, error) {
+	scheme, rest, _ := strings.Cut(url, "://")
+	base, kind, _ := strings.Cut(scheme, "-")
+	url = base + "://" + rest
+	switch kind {
+	case "sentinel":
+		o, err := redis.ParseFailoverURL(url)
+		if err == nil {
+			err = s.secure(o.TLSConfig)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewFailoverClient(o), nil
+	case "cluster":
+		o, err := redis.ParseClusterURL(url)
+		if err == nil {
+			err = s.secure(o.TLSConfig)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClusterClient(o), nil
+	default:
+		o, err := redis.ParseURL(url)
+		if err == nil {
+			err = s.secure(o.TLSConfig)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClient(o), nil
+	}
+}
+
+// secure adds the certificates of the flags to config, which is nil for a
+// connection without TLS.
+func (s *serverFlags) secure(config *tls.Config) error {
+	if config == nil {
+		if s.ca+s.cert+s.key != "" {
+			return errors.New("--redis-ca, --redis-cert and --redis-key need a rediss:// URL")
+		}
+		return nil
+	}
+	if config.InsecureSkipVerify {
+		fmt.Fprintln(os.Stderr, "leasewheel: warning: skip_verify: whoever answers is taken for the server")
+	}
+	if s.ca != "" {
+		pem, err := os.ReadFile(s.ca)
+		if err != nil {
+			return fmt.Errorf("--redis-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--redis-ca %s: it holds no PEM certificate", s.ca)
+		}
+	}
+	if (s.cert == "") != (s.key == "") {
+		return errors.New("--redis-cert and --redis-key belong together")
+	}
+	if s.cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return fmt.Errorf("--redis-cert: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// groupPoll is how often a group that outlives its command is looked at, while
+// it is being ended. Nothing announces the end of processes that are not ours.
+const groupPoll = 10 * time.Millisecond
+
+// errHeldTooLong ends a command that used up --max-hold.
+var errHeldTooLong = errors.New("the time of --max-hold is over")
+
+// errRunsOut ends a command whose lease nobody has renewed: what time it has left
+// is the command's to finish in.
+var errRunsOut = errors.New("not renewed, and about to run out")
+
+// supervisor keeps a command and the lease that it runs under together: it
+// passes signals on, and ends the command when the lease ends.
+//
+// The lease's time is divided from behind: a command that is not renewed is asked
+// to end (SIGTERM) early enough that grace passes, and the rest of its group is
+// killed, before the lease runs out and somebody else may hold the lock.
+type supervisor struct {
+	child    *child
+	lease    *lock.Lease
+	signals  <-chan os.Signal
+	terminal *terminal
+	policy   lossPolicy
+	maxHold  time.Duration // zero: no limit
+	say      func(format string, args ...any)
+
+	ending    error      // why the command is being ended; nil: it is not
+	action    lossAction // how, once ending is set
+	lent      bool       // the command has the terminal's foreground, or had it when we were suspended
+	suspended bool       // we stopped the command and ourselves
+}
+
+// lossPolicy says what becomes of the command when its lease ends before it.
+type lossPolicy struct {
+	action lossAction
+	grace  time.Duration // between SIGTERM and SIGKILL
+	margin time.Duration // between SIGKILL and the end of the lease
+}
+
+// lossAction is how a command is told that its lock is lost.
+type lossAction string
+
+const (
+	lossTerm   lossAction = "term"   // SIGTERM, then SIGKILL after a grace
+	lossKill   lossAction = "kill"   // SIGKILL at once
+	lossIgnore lossAction = "ignore" // not at all
+)
+
+// lead is how long before the end of its lease a command must be told.
+func (p lossPolicy) lead() time.Duration {
+	if p.action == lossTerm {
+		return p.grace + p.margin
+	}
+	return p.margin
+}
+
+// supervise returns when the command is gone, and if it was being ended, its
+// whole group. ending tells why it was ended, or is nil if it ended by itself.
+func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
+	lost := s.lease.Lost()
+	expiring := time.NewTimer(s.timeToTell())
+	defer expiring.Stop()
+	tooLong := newStoppedTimer()
+	defer tooLong.Stop()
+	if s.maxHold > 0 {
+		tooLong.Reset(s.maxHold)
+	}
+	kill := newStoppedTimer()
+	defer kill.Stop()
+
+	for {
+		select {
+		case event := <-s.child.events:
+			if !event.status.Stopped() {
+				s.terminal.reclaim(s.child.pid)
+				s.awaitGroup(kill)
+				return event.status, s.ending
+			}
+			s.stopped(event.status.StopSignal())
+
+		case sig := <-s.signals:
+			s.pass(sig.(syscall.Signal))
+
+		case <-lost:
+			lost = nil
+			s.end(s.lease.Err(), kill)
+
+		case <-expiring.C:
+			if rest := s.timeToTell(); rest > 0 { // renewed meanwhile
+				expiring.Reset(rest)
+			} else if s.policy.action != lossIgnore {
+				s.end(errRunsOut, kill)
+			}
+
+		case <-tooLong.C:
+			s.end(errHeldTooLong, kill)
+
+		case <-kill.C:
+			s.say("sending SIGKILL")
+			s.send(unix.SIGKILL)
+		}
+	}
+}
+
+// timeToTell is how long the command may yet go on if nothing is heard of the
+// store.
+func (s *supervisor) timeToTell() time.Duration {
+	return time.Until(s.lease.Until()) - s.policy.lead()
+}
+
+// end begins to end the command, once, because of reason.
+func (s *supervisor) end(reason error, kill *time.Timer) {
+	if s.ending != nil {
+		return
+	}
+	s.ending, s.action = reason, s.policy.action
+	if reason == errHeldTooLong && s.action == lossIgnore {
+		s.action = lossTerm // this limit was asked for: it is no loss to be ignored
+	}
+	why := reason.Error()
+	if lost, ok := errors.AsType[*lock.LostError](reason); ok {
+		why = "lost, " + lost.Cause.String()
+	}
+	switch s.action {
+	case lossTerm:
+		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
+		s.send(unix.SIGTERM)
+		s.send(unix.SIGCONT) // a stopped process takes no SIGTERM
+		kill.Reset(s.policy.grace)
+	case lossKill:
+		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
+		s.send(unix.SIGKILL)
+	case lossIgnore:
+		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; the command runs on without it\n", s.lease.Name(), why)
+	}
+}
+
+// awaitGroup waits, if the command was being ended, until nothing is left of its
+// group, and kills what is left when kill fires. A command that ended by itself
+// may leave processes behind, as under a shell.
+func (s *supervisor) awaitGroup(kill *time.Timer) {
+	if s.ending == nil || s.action == lossIgnore {
+		return
+	}
+	poll := time.NewTicker(groupPoll)
+	defer poll.Stop()
+	for !s.child.groupGone() {
+		select {
+		case <-poll.C:
+		case <-kill.C:
+			s.say("sending SIGKILL to what the command left behind")
+			s.send(unix.SIGKILL)
+		}
+	}
+}
+
+// pass hands a signal on to the command. SIGTSTP, which a terminal sends for
+// Ctrl-Z, suspends command and leasewheel together: a shell wants its whole job
+// stopped. SIGCONT undoes that.
+func (s *supervisor) pass(sig syscall.Signal) {
+	switch sig {
+	case unix.SIGTSTP:
+		s.send(unix.SIGTSTP)
+		s.suspend()
+	case unix.SIGCONT:
+		s.resume()
+	default:
+		s.say("passing on %v", unix.SignalName(sig))
+		s.send(sig)
+	}
+}
+
+// stopped answers a stop of the command that the terminal has caused. Any other
+// stop is somebody's intention and stays.
+func (s *supervisor) stopped(by syscall.Signal) {
+	switch by {
+	case unix.SIGTTIN, unix.SIGTTOU:
+		// It wants the terminal. In the background, wait like any other job
+		// until the shell brings us to the foreground.
+		if s.lent = s.terminal.lend(s.child.pid); s.lent {
+			s.send(unix.SIGCONT)
+		} else if s.terminal != nil {
+			s.lent = true
+			s.suspend()
+		}
+	case unix.SIGTSTP:
+		if s.lent = s.terminal.reclaim(s.child.pid); s.lent {
+			s.suspend()
+		}
+	}
+}
+
+// suspend stops this process, and with it the renewals: a job that stays
+// suspended for longer than its lease loses its lock. SIGCONT resumes it.
+func (s *supervisor) suspend() {
+	s.suspended = true
+	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
+		s.say("cannot suspend: %v", err)
+	}
+}
+
+// resume lets a suspended command go on.
+func (s *supervisor) resume() {
+	if !s.suspended {
+		return
+	}
+	s.suspended = false
+	if s.lent {
+		s.terminal.lend(s.child.pid)
+	}
+	s.send(unix.SIGCONT)
+}
+
+func (s *supervisor) send(sig syscall.Signal) {
+	if err := s.child.signal(sig); err != nil {
+		fmt.Fprintf(os.Stderr, "leasewheel: cannot send %s to the command: %v\n", unix.SignalName(sig), err)
+	}
+}
+
+// newStoppedTimer returns a timer that does not run until it is reset.
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// catchSignals returns the channel on which the signals arrive that run passes
+// on or acts upon, and a function that ends that. A signal that this process was
+// started with ignored, as nohup(1) does, stays ignored, by the command too.
+func catchSignals() (signals <-chan os.Signal, release func()) {
+	c := make(chan os.Signal, 16)
+	for _, sig := range []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP, unix.SIGCONT,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	return c, func() { signal.Stop(c) }
+}
+
+// endsWaiting reports whether sig, which finds no command yet to be passed to,
+// ends the waiting for the lock.
+func endsWaiting(sig os.Signal) bool {
+	switch sig {
+	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,55 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the controlling terminal, which only one process group at a time
+// may read: the foreground group. A command in a group of its own is stopped when
+// it reads; then it is lent the foreground, and only then, since a pager beside
+// us in the pipeline may be reading keys. A nil terminal lends nothing.
+type terminal struct {
+	tty   *os.File
+	group int // ours
+}
+
+// openTerminal returns the controlling terminal, or nil if there is none.
+func openTerminal() *terminal {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	return &terminal{tty: tty, group: unix.Getpgrp()}
+}
+
+// heldBy reports whether group is the foreground group.
+func (t *terminal) heldBy(group int) bool {
+	foreground, err := unix.IoctlGetInt(int(t.tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == group
+}
+
+// lend gives the foreground to group if it is ours to give, and reports whether
+// it did.
+func (t *terminal) lend(group int) bool {
+	return t != nil && t.heldBy(t.group) && t.give(group)
+}
+
+// reclaim takes the foreground back if group has it, and reports whether it did.
+// The caller ignores SIGTTOU, which a background group is sent for this.
+func (t *terminal) reclaim(group int) bool {
+	return t != nil && t.heldBy(group) && t.give(t.group)
+}
+
+func (t *terminal) give(group int) bool {
+	return unix.IoctlSetPointerInt(int(t.tty.Fd()), unix.TIOCSPGRP, group) == nil
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		t.tty.Close() //nolint:errcheck // nothing was written
+	}
+}
