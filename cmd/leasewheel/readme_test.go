@@ -1,13 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,18 +60,19 @@ func body(t *testing.T, file, function string) string {
 // Every command stands in the README, and every exit code of run.
 func TestReadmeNamesTheCommands(t *testing.T) {
 	text := readme(t)
+	overview := regexp.MustCompile(`(?m)^leasewheel [a-z]+`).FindAllString(text, -1)
 	for _, command := range newRootCommand().Commands() {
 		if !command.Hidden {
-			assert.True(t, strings.Contains(text, "\nleasewheel "+command.Name()), "%s is missing", command.Name())
+			assert.Contains(t, overview, "leasewheel "+command.Name())
 		}
 	}
-	for _, code := range []int{exitUsage, exitUnavailable, exitNotAcquired, exitLost, exitCannotExec, exitNotFound} {
-		assert.Regexp(t, fmt.Sprintf(`(?m)^\| ([0-9, ]*, )?%d(, [0-9, ]*)? \|`, code), strings.Join(tableRows(text), "\n"))
+	var codes []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9, ]+) \|`).FindAllStringSubmatch(text, -1) {
+		codes = append(codes, strings.Split(row[1], ", ")...)
 	}
-}
-
-func tableRows(text string) []string {
-	return regexp.MustCompile(`(?m)^\|.*$`).FindAllString(text, -1)
+	for _, code := range []int{exitUsage, exitUnavailable, exitNotAcquired, exitLost, exitCannotExec, exitNotFound} {
+		assert.Contains(t, codes, strconv.Itoa(code))
+	}
 }
 
 // Links within the repository lead somewhere.
