@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// batch is a request with leases of one group. It is used again once settled.
+// batch is a request with leases of one lane. It is used again once settled.
 type batch struct {
-	group *group
+	lane  *lane
 	items []Item
 	// sent is read before the request leaves.
 	sent instant
@@ -36,13 +36,13 @@ func (b *batch) wait() <-chan struct{} {
 	return b.returned
 }
 
-// fill makes a batch of the leases whose turn it is in g, or nil if none is
-// left. The caller holds mu.
-func (w *Watchdog) fill(g *group, now instant) *batch {
+// fill makes a batch of the leases whose turn it is, or nil if none is left. The
+// caller holds mu.
+func (w *Watchdog) fill(n *lane, now instant) *batch {
 	b := w.blank()
-	b.group, b.era, b.span = g, w.era.Load(), maxTTL
-	for len(g.queue) > 0 && len(b.items) < g.limit {
-		t := g.pop()
+	b.lane, b.era, b.span = n, w.era.Load(), maxTTL
+	for len(n.queue) > 0 && len(b.items) < n.limit {
+		t := n.pop()
 		if !t.live() {
 			w.stale--
 			continue
@@ -62,7 +62,8 @@ func (w *Watchdog) fill(g *group, now instant) *batch {
 		return nil
 	}
 	w.stats.batch(len(b.items))
-	g.inFlight++
+	n.inFlight++
+	n.group.inFlight++
 	w.inFlight++
 	return b
 }
@@ -125,9 +126,9 @@ func (w *Watchdog) ask(b *batch) (err error) {
 func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	now := w.clock.now()
 	w.mu.Lock()
-	report := Batch{Group: b.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
+	report := Batch{Group: b.lane.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
 	losses := w.apply(b, now, &report)
-	w.free(b.group, b, now)
+	w.free(b, now, err)
 	if next = w.dispatch(now); next != nil {
 		w.send(next.next)
 		next.next = nil
@@ -152,22 +153,24 @@ func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	return next
 }
 
-// free takes note of how b, a batch of g, ended, and gives its place to another.
-// The caller holds mu.
-func (w *Watchdog) free(g *group, b *batch, now instant) {
-	g.inFlight--
+// free gives the place of b to another, and takes note of whether the store has
+// answered. The caller holds mu.
+func (w *Watchdog) free(b *batch, now instant, err error) {
+	n := b.lane
+	n.inFlight--
+	n.group.inFlight--
 	w.inFlight--
-	g.used = now
-	answered := false
+	n.group.used = now
 	for i := range b.items {
-		answered = answered || b.items[i].Outcome != Unknown
+		item := &b.items[i]
+		if item.Outcome != Unknown {
+			n.answered(now, w.config.BatchSize)
+			return
+		}
+		err = cmp.Or(err, item.Err)
 	}
-	if answered {
-		g.answered(w.config.BatchSize)
-	} else {
-		g.silent(b, now, w.random())
-		w.kick() // to look again after the rest
-	}
+	n.silent(b, now, cmp.Or(err, errNoAnswer), w.random())
+	w.kick() // to look again after the rest
 }
 
 // apply acts on each lease's answer. The caller holds mu.

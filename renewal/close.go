@@ -141,6 +141,7 @@ func (w *Watchdog) halt(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	err := cmp.Or(await(ctx, w.dispatcher), await(ctx, quiet))
+	w.canary.Cancel()
 	if w.ownWheel {
 		w.wheel.Stop()
 	}

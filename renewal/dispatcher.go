@@ -25,6 +25,9 @@ func (w *Watchdog) run() {
 		if quit {
 			return
 		}
+		if pause <= 0 {
+			continue
+		}
 		timer.Reset(pause)
 		select {
 		case <-w.wake:
@@ -38,6 +41,7 @@ func (w *Watchdog) pass() (pause time.Duration, quit bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heed()
+	w.mind()
 	w.reassure()
 	w.summon()
 	now := w.clock.now()
@@ -58,9 +62,9 @@ func (w *Watchdog) unlocked(f func()) {
 // nextLook returns when the dispatcher must look again. The caller holds mu.
 func (w *Watchdog) nextLook(now instant) instant {
 	at := w.calendar.next()
-	for _, g := range w.ready {
-		if g.unanswered > 0 && g.inFlight == 0 && !w.paused {
-			at = min(at, g.rest)
+	for _, n := range w.ready {
+		if n.unanswered > 0 && n.inFlight == 0 && !w.paused {
+			at = min(at, n.rest)
 		}
 	}
 	if w.clock.offsets != nil && w.stats.Held > 0 {
@@ -141,60 +145,59 @@ func (w *Watchdog) queue(l *Lease, name string) {
 	}
 	g := w.groups[name]
 	if g == nil {
-		g = &group{name: name, limit: w.config.BatchSize}
+		g = newGroup(name, w.config.BatchSize)
 		w.groups[name] = g
 	}
-	l.phase = queued
+	n := &g.first
+	if l.fault != nil {
+		n = &g.again
+	}
+	l.phase, l.lane = queued, n
 	w.stats.Queued++
-	g.push(turn{instant(l.until.Load()), l})
-	w.wantTurn(g)
-}
-
-// wantTurn has the group looked at for batches. The caller holds mu.
-func (w *Watchdog) wantTurn(g *group) {
-	if !g.ready && len(g.queue) > 0 {
-		g.ready = true
-		w.ready = append(w.ready, g)
+	n.push(turn{instant(l.until.Load()), l})
+	if !n.ready {
+		n.ready = true
+		w.ready = append(w.ready, n)
 	}
 }
 
-// dispatch makes the batches that may be sent now, group by group in turn, and
+// dispatch makes the batches that may be sent now, lane by lane in turn, and
 // returns them linked. The caller holds mu.
-func (w *Watchdog) dispatch(now instant) (first *batch) {
+func (w *Watchdog) dispatch(now instant) (all *batch) {
 	if w.paused {
 		return nil
 	}
-	w.begin++ // another group each time, so that none has the first claim on what is left of Parallel
+	w.begin++ // another lane each time, so that none has the first claim on what is left of Parallel
 	for i := range w.ready {
-		g := w.ready[(w.begin+i)%len(w.ready)]
-		for w.maySend(g, now) {
-			b := w.fill(g, now)
+		n := w.ready[(w.begin+i)%len(w.ready)]
+		for w.maySend(n, now) {
+			b := w.fill(n, now)
 			if b == nil {
 				break
 			}
-			b.next, first = first, b
+			b.next, all = all, b
 		}
 	}
-	w.ready = slices.DeleteFunc(w.ready, func(g *group) bool {
-		g.ready = len(g.queue) > 0
-		return !g.ready
+	w.ready = slices.DeleteFunc(w.ready, func(n *lane) bool {
+		n.ready = len(n.queue) > 0
+		return !n.ready
 	})
-	return first
+	return all
 }
 
-// maySend reports whether the group may have another request. Every group may
-// have one, whatever the others do; that is why a mute one delays nobody else.
-// The caller holds mu.
-func (w *Watchdog) maySend(g *group, now instant) bool {
+// maySend reports whether the lane may have another request. Every lane may have
+// one, whatever the others do; that is why a mute group delays nobody else. The
+// caller holds mu.
+func (w *Watchdog) maySend(n *lane, now instant) bool {
 	switch {
-	case len(g.queue) == 0:
+	case len(n.queue) == 0:
 		return false
-	case g.unanswered > 0:
-		return g.inFlight == 0 && now >= g.rest
-	case g.inFlight == 0:
+	case n.unanswered > 0:
+		return n.inFlight == 0 && now >= n.rest
+	case n.inFlight == 0:
 		return true
 	}
-	return g.inFlight < w.config.GroupParallel && w.inFlight < w.config.Parallel
+	return n.group.inFlight < w.config.GroupParallel && w.inFlight < w.config.Parallel
 }
 
 // forget drops groups that have had no leases for a while. The caller holds mu.
@@ -204,7 +207,7 @@ func (w *Watchdog) forget(now instant) {
 	}
 	w.forgetAt = now.add(groupIdle)
 	for name, g := range w.groups {
-		if len(g.queue) == 0 && g.inFlight == 0 && now.sub(g.used) > groupIdle {
+		if g.idle() && now.sub(g.used) > groupIdle {
 			delete(w.groups, name)
 		}
 	}

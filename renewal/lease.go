@@ -90,6 +90,8 @@ type Lease struct {
 	// place is where the lease is linked; nil once it has ended.
 	place      *list
 	prev, next *Lease
+	// lane is the one that the lease was last queued in.
+	lane *lane
 	// batch is set while the lease is in one.
 	batch *batch
 	// fault is the last unanswered renewal since the last success.
@@ -311,10 +313,19 @@ func (l *Lease) ends() (instant, Cause) {
 
 // overdue returns why the lease's time is over, if it is. The caller holds mu.
 func (l *Lease) overdue() Cause {
-	switch {
-	case l.phase == called && l.asksHolder():
-		return NotAlive
-	case l.fault != nil || l.phase == inFlight:
+	switch l.phase {
+	case called:
+		if l.asksHolder() {
+			return NotAlive
+		}
+	case queued:
+		if l.lane.deaf(l.due) {
+			return Unreachable
+		}
+	case inFlight:
+		return Unreachable
+	}
+	if l.fault != nil {
 		return Unreachable
 	}
 	return Expired
@@ -331,10 +342,12 @@ func (l *Lease) why(cause Cause) error {
 	switch {
 	case cause == NotAlive:
 		return errAliveHangs
-	case cause == Unreachable && l.fault != nil:
+	case cause != Unreachable:
+		return nil
+	case l.fault != nil:
 		return l.fault.err
 	}
-	return nil
+	return l.lane.fault
 }
 
 var errAliveHangs = errors.New("Spec.Alive has not returned")

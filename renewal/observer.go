@@ -101,7 +101,7 @@ type Stats struct {
 
 // Late returns how many renewals came when less than half of the lease's time was
 // left.
-func (s *Stats) Late() int64 {
+func (s Stats) Late() int64 {
 	var n int64
 	for _, c := range s.Remaining[:len(s.Remaining)/2] {
 		n += c
@@ -136,7 +136,7 @@ func (w *Watchdog) Stats() Stats {
 	s := w.stats
 	s.InFlight, s.Groups = w.inFlight, len(w.groups)
 	for _, g := range w.groups {
-		if g.unanswered > 0 {
+		if g.silent() {
 			s.Silent++
 		}
 	}

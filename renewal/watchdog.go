@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -43,10 +44,12 @@ type Config struct {
 	// BatchSize is the most leases that travel in one request. Default: 128,
 	// which a Redis server handles in about 0.2 ms.
 	BatchSize int
-	// GroupParallel is the most requests in flight to one group. Default: 4.
+	// GroupParallel is the most requests in flight to one group, apart from one
+	// with leases whose last renewal was not answered. Default: 4.
 	GroupParallel int
 	// Parallel is the most requests in flight to all groups together, apart from
-	// the one that each group may always have. Default: 16.
+	// those that each group may always have: one, and one with leases whose last
+	// renewal was not answered. Default: 16.
 	Parallel int
 	// RequestTimeout bounds one request. The sixth part of the shortest TTL in it
 	// bounds it too, so that it can be sent again in time. Default: 2 s.
@@ -126,11 +129,11 @@ type Watchdog struct {
 	jumps    []Jump // not yet told
 
 	groups map[string]*group
-	// ready has the groups with leases queued; begin is whose turn it is.
-	ready    []*group
+	// ready has the lanes with leases queued; begin is whose turn it is.
+	ready    []*lane
 	begin    int
 	inFlight int // requests
-	stale    int // turns in groups' queues of leases that have ended
+	stale    int // turns in queues of leases that have ended
 	spare    *batch
 
 	// wakeAt is when the dispatcher will look without being told to.
@@ -138,6 +141,11 @@ type Watchdog struct {
 	// forgetAt is when idle groups are next forgotten.
 	forgetAt instant
 	rng      *rand.Rand
+
+	// canary is pending as long as the wheel runs; deserted is set when it is found
+	// not to be.
+	canary   wheel.Timer
+	deserted bool
 
 	paused   bool
 	draining bool          // no leases are taken
@@ -199,6 +207,10 @@ func assemble(r Renewer, c Config, offsets func() (wall, boot time.Duration, ok 
 	w.clock.start()
 	w.calendar.ring = new([slots]list)
 	w.calendar.width = instant(w.wheel.Tick())
+	w.canary.Init(w.wheel, func() {})
+	if err := w.canary.Arm(math.MaxInt64); err != nil {
+		return nil, fmt.Errorf("renewal: New needs a wheel that runs: %w", err)
+	}
 	w.requests, w.abandon = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -353,8 +365,8 @@ func (w *Watchdog) leave() {
 	if w.stale++; w.stale < stride || w.stale < w.stats.Queued {
 		return
 	}
-	for _, g := range w.ready {
-		g.prune()
+	for _, n := range w.ready {
+		n.prune()
 	}
 	w.stale = 0
 }

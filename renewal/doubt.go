@@ -1,7 +1,9 @@
 package renewal
 
+import "github.com/leasewheel/leasewheel/timeout"
+
 // heed compares the clocks. When the machine has slept or its clock was stepped,
-// every lease is distrusted, and handed to reassure. The caller holds mu.
+// every lease is distrusted, and looked at by the dispatcher. The caller holds mu.
 func (w *Watchdog) heed() {
 	j := w.clock.heed()
 	if !j.happened() {
@@ -10,11 +12,16 @@ func (w *Watchdog) heed() {
 	w.era.Add(1)
 	w.stats.Jumps++
 	w.stats.Suspect = w.stats.Held
+	w.doubtAll()
+	w.jumps = append(w.jumps, Jump{Slept: j.slept, Stepped: j.stepped, Suspect: w.stats.Held})
+	w.kick()
+}
+
+// doubtAll has every lease looked at anew. The caller holds mu.
+func (w *Watchdog) doubtAll() {
 	w.doubted = append(w.doubted, w.calendar.empty()...)
 	w.doubted = append(w.doubted, w.parked)
 	w.parked = new(list)
-	w.jumps = append(w.jumps, Jump{Slept: j.slept, Stepped: j.stepped, Suspect: w.stats.Held})
-	w.kick()
 }
 
 // reassure ends the doubted leases whose time is over, now that what was slept is
@@ -70,5 +77,14 @@ func (w *Watchdog) confirm(l *Lease) {
 	if era := w.era.Load(); l.era.Load() != era {
 		l.era.Store(era)
 		w.stats.Suspect--
+	}
+}
+
+// mind the wheel: once somebody has stopped it, no lease could be told that its
+// time is over, so all are ended while they still have some. The caller holds mu.
+func (w *Watchdog) mind() {
+	if !w.deserted && w.canary.State() != timeout.Pending {
+		w.deserted = true
+		w.doubtAll() // their timers cannot be armed any more
 	}
 }

@@ -1,0 +1,168 @@
+package renewal
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// check follows the links of every list of the calendar and counts the leases.
+func (c *calendar) check(t require.TestingT) (n int) {
+	for i := range c.ring {
+		s := &c.ring[i]
+		var prev *Lease
+		for l := s.head; l != nil; l = l.next {
+			require.True(t, l.place == s && l.prev == prev, "broken link in slot %d", i)
+			prev = l
+			n++
+		}
+		if s.head != nil {
+			require.NotZero(t, c.occupied[i/64]&(1<<(i%64)), "slot %d is not marked", i)
+		}
+	}
+	return n
+}
+
+// The calendar against a plain set of leases: what is due is taken, when it is due
+// and not a slot earlier; what is taken early is within its slack.
+func TestCalendarModel(t *testing.T) {
+	const width = 10 * time.Millisecond
+	rapid.Check(t, func(t *rapid.T) {
+		c := &calendar{width: instant(width), ring: new([slots]list)}
+		now := instant(0)
+		waiting := map[*Lease]bool{}
+		put := func(l *Lease) {
+			l.due = now.add(time.Duration(rapid.Int64Range(-int64(time.Second), int64(3*slots*width)).Draw(t, "due")))
+			waiting[l] = true
+			c.put(l)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				put(&Lease{span: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "span"))})
+			},
+			"put again": func(t *rapid.T) {
+				for l := range waiting {
+					put(l)
+					return
+				}
+			},
+			"unlink": func(t *rapid.T) {
+				for l := range waiting {
+					l.unlink()
+					l.unlink() // twice does no harm
+					delete(waiting, l)
+					return
+				}
+			},
+			"take what is due": func(t *rapid.T) {
+				limit := rapid.IntRange(1, 4).Draw(t, "limit")
+				taken := c.takeDue(now, limit, nil)
+				due := 0
+				for l := range waiting {
+					if l.due <= now {
+						due++
+					}
+				}
+				if len(taken) > limit || len(taken) < min(due, limit) {
+					t.Fatalf("%d leases are due, limit %d, taken %d", due, limit, len(taken))
+				}
+				for _, l := range taken {
+					if !waiting[l] || l.due.sub(now) >= width {
+						t.Fatalf("taken %v early", l.due.sub(now))
+					}
+					delete(waiting, l)
+				}
+			},
+			"take early": func(t *rapid.T) {
+				for _, l := range c.takeEarly(now, rapid.IntRange(1, 4).Draw(t, "limit"), nil) {
+					if !waiting[l] || l.due.sub(now) > slack(l.span) {
+						t.Fatalf("taken %v early, slack %v", l.due.sub(now), slack(l.span))
+					}
+					delete(waiting, l)
+				}
+			},
+			"go on": func(t *rapid.T) {
+				now = now.add(time.Duration(rapid.Int64Range(0, int64(slots*width)).Draw(t, "pause")))
+			},
+			"empty": func(t *rapid.T) {
+				n := 0
+				for _, s := range c.empty() {
+					for s.head != nil {
+						s.head.unlink()
+						n++
+					}
+				}
+				if n != len(waiting) {
+					t.Fatalf("%d of %d leases come out", n, len(waiting))
+				}
+				clear(waiting)
+			},
+			"": func(t *rapid.T) {
+				if n := c.check(t); n != len(waiting) {
+					t.Fatalf("%d leases in the calendar, %d are waiting", n, len(waiting))
+				}
+				next := c.next()
+				for l := range waiting {
+					if next > max(l.due, now) {
+						t.Fatalf("the next look, in %v, is too late for a lease due in %v", next.sub(now), l.due.sub(now))
+					}
+				}
+				if len(waiting) == 0 && next != never {
+					t.Fatal("an empty calendar wants to be looked at")
+				}
+			},
+		})
+	})
+}
+
+// A lane against sorting, with leases that end while they are queued.
+func TestLaneModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g, parked := &lane{}, &list{}
+		var queue []turn
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				l := &Lease{phase: queued}
+				parked.push(l)
+				x := turn{instant(rapid.Int64Range(0, 100).Draw(t, "until")), l}
+				queue = append(queue, x)
+				g.push(x)
+			},
+			"end": func(t *rapid.T) {
+				if len(queue) > 0 {
+					i := rapid.IntRange(0, len(queue)-1).Draw(t, "which")
+					queue[i].lease.unlink()
+					queue = slices.Delete(queue, i, i+1)
+				}
+			},
+			"prune": func(t *rapid.T) {
+				g.prune()
+				if len(g.queue) != len(queue) {
+					t.Fatalf("%d turns are left of %d", len(g.queue), len(queue))
+				}
+			},
+			"pop": func(t *rapid.T) {
+				for len(g.queue) > 0 {
+					x := g.pop()
+					if !x.live() {
+						continue
+					}
+					least := slices.MinFunc(queue, func(a, b turn) int { return int(a.until - b.until) })
+					if x.until != least.until {
+						t.Fatalf("popped %d before %d", x.until, least.until)
+					}
+					queue = slices.DeleteFunc(queue, func(y turn) bool { return y.lease == x.lease })
+					x.lease.unlink()
+					return
+				}
+				if len(queue) > 0 {
+					t.Fatalf("%d leases have vanished", len(queue))
+				}
+			},
+			"": func(*rapid.T) {},
+		})
+	})
+}

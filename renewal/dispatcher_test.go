@@ -1,0 +1,533 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grantMany grants n leases of 30 s, one after each pause.
+func (b *bench) grantMany(n int, name string, pause func() time.Duration) []*Lease {
+	leases := make([]*Lease, n)
+	for i := range leases {
+		leases[i] = b.grant(Spec{Key: fmt.Sprint(name, i)})
+		time.Sleep(pause())
+	}
+	return leases
+}
+
+func atOnce() time.Duration { return 0 }
+
+func (b *bench) allHeld(leases []*Lease) {
+	b.Helper()
+	for _, l := range leases {
+		require.NoError(b, l.Err())
+	}
+}
+
+func size(r request) int { return len(r.keys) }
+
+func sizes(requests []request) (n int) {
+	for _, r := range requests {
+		n += size(r)
+	}
+	return n
+}
+
+func TestLeasesGrantedTogetherSpread(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		const n = 5000
+		leases := b.grantMany(n, "k", atOnce)
+		start := time.Now()
+		time.Sleep(10 * time.Second)
+		second := make(map[time.Duration]int)
+		for _, r := range b.take() {
+			second[r.at.Sub(start)/time.Second] += size(r)
+		}
+		require.Zero(b, second[0]+second[1], "those that are given back soon are not renewed before")
+		for s, sent := range second {
+			require.Less(b, sent, n/6, "second %d", s)
+		}
+		time.Sleep(5 * time.Minute)
+		b.allHeld(leases)
+	})
+}
+
+// Leases taken at random times soon travel together, at hardly more renewals than
+// the interval demands, and none later than it.
+func TestLeasesGather(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		const n = 1000
+		leases := b.grantMany(n, "k", func() time.Duration { return rand.N(20 * time.Millisecond) })
+		time.Sleep(5 * time.Minute)
+		b.take()
+		time.Sleep(10 * time.Minute)
+		requests := b.take()
+		b.allHeld(leases)
+		require.Greater(b, sizes(requests)/len(requests), 64, "leases in a request")
+		require.Less(b, sizes(requests), n*60*115/100, "renewals")
+		require.Equal(b, 128, size(slices.MaxFunc(requests, func(a, b request) int { return size(a) - size(b) })))
+		stats := b.dog.Stats()
+		require.Zero(b, stats.Late())
+		require.Zero(b, slices.Max(stats.Remaining[:6]))
+		require.Less(b, stats.WorstLag, tick)
+	})
+}
+
+func TestTransientErrorIsNoLoss(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		for range 100 {
+			b.node("", func(n *node) { n.refuse = errRefused })
+			b.awaitRequest0()
+			time.Sleep(18 * time.Second)
+			b.node("", func(n *node) { n.refuse = nil })
+			requests := b.take()
+			require.Greater(b, len(requests), 3, "sent again")
+			require.Less(b, len(requests), 100, "but not all the time")
+			time.Sleep(2 * time.Second)
+			require.True(b, l.Valid(), "and it works again soon after the store does")
+			require.Greater(b, time.Until(l.Until()), 20*time.Second)
+		}
+	})
+}
+
+// awaitRequest0 waits for a request that may not take any time.
+func (b *bench) awaitRequest0() {
+	b.take()
+	for {
+		time.Sleep(tick)
+		b.mu.Lock()
+		n := len(b.requests)
+		b.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+}
+
+// A lease that gets no answer costs its neighbours nothing.
+func TestBadItem(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		wrong := errors.New("wrong type")
+		b.node("", func(n *node) { n.bad = map[string]error{"k7": wrong, "k77": nil} })
+		leases := b.grantMany(300, "k", atOnce)
+		until := leases[7].Until()
+		require.ErrorIs(b, b.lost(leases[7], Unreachable), wrong)
+		b.inTime(until)
+		b.lost(leases[77], Unreachable)
+		time.Sleep(time.Hour)
+		b.allHeld(slices.Concat(leases[:7], leases[8:77], leases[78:]))
+		require.Zero(b, b.dog.Stats().Late())
+	})
+}
+
+// Leases that bring every batch to fall that they are in do not bring down their
+// neighbours.
+func TestPoisonedBatch(t *testing.T) {
+	for _, n := range []int{10, 1000} {
+		t.Run(fmt.Sprint(n, " leases"), func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				b.node("", func(n *node) { n.poison = map[string]bool{"k3": true, "k5": true} })
+				leases := b.grantMany(n, "k", atOnce)
+				until := leases[3].Until()
+				b.lost(leases[3], Unreachable)
+				b.inTime(until)
+				time.Sleep(time.Minute)
+				b.isLost(leases[5], Unreachable)
+				b.allHeld(slices.Concat(leases[:3], leases[4:5], leases[6:]))
+				late := b.dog.Stats().Late()
+				time.Sleep(time.Hour)
+				b.allHeld(slices.Concat(leases[:3], leases[4:5], leases[6:]))
+				require.Equal(b, late, b.dog.Stats().Late())
+			})
+		})
+	}
+}
+
+// panicky panics for some keys, in Renew or in Group.
+type panicky struct{ *store }
+
+func (p panicky) Group(key string) string {
+	if key == "group" {
+		panic("in Group")
+	}
+	return ""
+}
+
+func (p panicky) Renew(ctx context.Context, items []Item) {
+	for _, item := range items {
+		if item.Lease.Key() == "renew" {
+			panic("in Renew")
+		}
+	}
+	p.store.Renew(ctx, items)
+}
+
+func TestRenewerThatPanics(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		dog, err := New(panicky{b.store}, Config{})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		leases := own.grantMany(100, "k", atOnce)
+		inGroup := own.grant(Spec{Key: "group"})
+		l := own.grant(Spec{Key: "renew"})
+		require.ErrorContains(b, own.lost(l, Unreachable), "in Renew")
+		time.Sleep(time.Hour)
+		own.allHeld(leases)
+		require.NoError(b, inGroup.Err())
+		require.Greater(b, dog.Stats().Panics, int64(100))
+		own.close()
+	})
+}
+
+// One of three nodes is mute for longer than the TTL: its leases are lost, each in
+// time; of the others none is late. Whether its requests end when they should makes
+// no difference to the others.
+func TestMuteGroupAmongThree(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
+			inBubble(t, Config{Parallel: 1}, func(b *bench) {
+				var mute, others []*Lease
+				for i := range 1000 {
+					mute = append(mute, b.grant(Spec{Key: fmt.Sprint("a/", i)}))
+					others = append(others, b.grant(Spec{Key: fmt.Sprint("b/", i)}), b.grant(Spec{Key: fmt.Sprint("c/", i)}))
+					time.Sleep(rand.N(20 * time.Millisecond))
+				}
+				for _, n := range []string{"a", "b", "c"} {
+					b.node(n, func(n *node) { n.before, n.after = time.Millisecond, time.Millisecond })
+				}
+				time.Sleep(time.Minute)
+				require.Zero(b, b.dog.Stats().Late())
+
+				b.node("a", func(n *node) { n.before, n.deaf = time.Minute, deaf })
+				var told sync.WaitGroup
+				for _, l := range mute {
+					until := l.Until()
+					told.Go(func() {
+						<-l.Lost()
+						if until == l.Until() { // else it was renewed once more
+							b.inTime(until)
+						}
+						b.isLost(l, Unreachable)
+					})
+				}
+				time.Sleep(time.Minute)
+				told.Wait()
+				require.EqualValues(b, len(mute), b.dog.Stats().Lost.Total())
+				b.allHeld(others)
+				require.Zero(b, b.dog.Stats().Late())
+				require.Less(b, b.dog.Stats().WorstLag, 30*time.Second)
+				if !deaf {
+					require.Equal(b, 1, b.dog.Stats().Silent)
+				}
+				b.node("a", func(n *node) { *n = node{} })
+			})
+		})
+	}
+}
+
+// However many groups are mute, the others have their request.
+func TestManyMuteGroups(t *testing.T) {
+	inBubble(t, Config{Parallel: 2, GroupParallel: 2}, func(b *bench) {
+		for i := range 50 {
+			b.node(fmt.Sprint("mute", i), func(n *node) { n.before, n.deaf = time.Hour, true })
+			for j := range 10 {
+				b.grant(Spec{Key: fmt.Sprint("mute", i, "/", j)})
+			}
+		}
+		leases := b.grantMany(100, "well/", atOnce)
+		time.Sleep(10 * time.Minute)
+		b.allHeld(leases)
+		stats := b.dog.Stats()
+		require.EqualValues(b, 500, stats.Lost[Unreachable])
+		require.Zero(b, stats.Late())
+		require.LessOrEqual(b, stats.InFlight, 50+2)
+		time.Sleep(time.Hour)
+		require.Equal(b, 1, b.dog.Stats().Groups, "what has no leases is forgotten")
+	})
+}
+
+// A store that is slower than what is due serves first what has least time left.
+func TestBackpressure(t *testing.T) {
+	// 13 leases a second, with 6 leases of 3 s and 200 of 60 s: about 6 and 10
+	// renewals a second are due.
+	inBubble(t, Config{BatchSize: 4, GroupParallel: 1}, func(b *bench) {
+		b.node("", func(n *node) { n.before = 300 * time.Millisecond })
+		var short []*Lease
+		b.grantMany(200, "long", atOnce)
+		for i := range 6 {
+			short = append(short, b.grant(Spec{Key: fmt.Sprint("short", i), TTL: 3 * time.Second}))
+		}
+		time.Sleep(50 * time.Second)
+		queued := b.dog.Stats().Queued
+		require.Greater(b, queued, 10, "there is a backlog")
+		require.Greater(b, b.dog.Stats().WorstLag, time.Second, "and it can be seen")
+		b.allHeld(short)
+		require.Zero(b, b.dog.Stats().Lost.Total())
+	})
+}
+
+// The order in which a backlog is served is that of the leases' until.
+func TestNearestToUntilFirst(t *testing.T) {
+	inBubble(t, Config{BatchSize: 10, GroupParallel: 1}, func(b *bench) {
+		until := map[string]time.Time{}
+		for i := range 1000 {
+			l := b.grant(Spec{Key: fmt.Sprint(i), TTL: time.Duration(rand.IntN(3000)+6000) * time.Millisecond})
+			until[l.Key()] = l.Until()
+		}
+		b.dog.Pause()
+		time.Sleep(5 * time.Second) // all are due
+		b.take()
+		require.Equal(b, 1000, b.dog.Stats().Queued)
+		b.node("", func(n *node) { n.before = time.Millisecond })
+		b.dog.Resume()
+		time.Sleep(100 * time.Millisecond)
+		var last time.Time
+		requests := b.take()
+		require.Len(b, requests, 100)
+		for _, r := range requests {
+			for _, key := range r.keys {
+				require.False(b, until[key].Before(last), "%s is nearer to its until", key)
+				last = until[key]
+			}
+		}
+	})
+}
+
+// counting counts the requests that are under way at once.
+type counting struct {
+	*store
+	mu        sync.Mutex
+	now, most map[string]int
+}
+
+func (c *counting) Renew(ctx context.Context, items []Item) {
+	group := c.Group(items[0].Lease.Key())
+	c.count(group, 1)
+	c.count("", 1)
+	c.store.Renew(ctx, items)
+	c.count("", -1)
+	c.count(group, -1)
+}
+
+func (c *counting) mostOf(group string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most[group]
+}
+
+func (c *counting) count(group string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now[group] += n
+	c.most[group] = max(c.most[group], c.now[group])
+}
+
+func TestRequestsInFlightAreBounded(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		c := &counting{store: b.store, now: map[string]int{}, most: map[string]int{}}
+		dog, err := New(c, Config{BatchSize: 2, GroupParallel: 3, Parallel: 5})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		var leases []*Lease
+		for _, group := range []string{"a", "b", "c"} {
+			b.node(group, func(n *node) { n.before = time.Second / 10 })
+			leases = append(leases, own.grantMany(200, group+"/", atOnce)...)
+		}
+		time.Sleep(time.Minute)
+		own.allHeld(leases)
+		require.Equal(b, 3, c.mostOf("a"))
+		require.LessOrEqual(b, c.mostOf(""), 5+3)
+		require.GreaterOrEqual(b, c.mostOf(""), 5)
+		for range 3 {
+			dog.Pause()
+			time.Sleep(11 * time.Second)
+			dog.Resume()
+			time.Sleep(9 * time.Second)
+		}
+		require.LessOrEqual(b, c.mostOf(""), 5+3)
+		own.allHeld(leases)
+		own.close()
+	})
+}
+
+// A request is given up early enough to be sent again.
+func TestRequestIsGivenUpInTime(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.mute = true })
+		for _, test := range []struct{ ttl, timeout time.Duration }{
+			{3 * time.Second, time.Second / 2},
+			{60 * time.Second, 2 * time.Second},
+		} {
+			l := b.grant(Spec{Key: "k", TTL: test.ttl})
+			b.awaitRequest()
+			sent := b.take()
+			require.Len(b, sent, 1)
+			for b.dog.Stats().InFlight > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			require.InDelta(b, test.timeout, time.Since(sent[0].at), float64(time.Millisecond))
+			b.stop(l)
+			b.remove("k")
+			b.gone = map[string]bool{}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// The store may give another TTL than was asked for.
+func TestServerChosenTTL(t *testing.T) {
+	for _, gives := range []time.Duration{3 * time.Second, 10 * time.Minute} {
+		t.Run(gives.String(), func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				b.node("", func(n *node) { n.gives = gives })
+				l := b.grant(Spec{Key: "k"})
+				b.awaitRequest0()
+				sent := b.take()
+				synctest.Wait()
+				require.Equal(b, 30*time.Second, l.TTL(), "what is asked for stays")
+				require.Equal(b, Until(sent[0].at, gives), l.Until())
+				time.Sleep(100 * gives)
+				require.NoError(b, l.Err())
+				require.InDelta(b, 300, len(b.take()), 30, "the interval is a third of what is given")
+
+				b.node("", func(n *node) { n.mute = true })
+				until := l.Until()
+				b.lost(l, Unreachable)
+				b.inTime(until)
+			})
+		})
+	}
+}
+
+// A store that gives less time than its answer takes gives nothing.
+func TestServerChosenTTLThatIsOver(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.gives, n.after = 50*time.Millisecond, 100*time.Millisecond })
+		l := b.grant(Spec{Key: "k"})
+		b.lost(l, Unreachable)
+		require.Len(b, b.take(), 1)
+	})
+}
+
+func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		count := func(leases []*Lease) (most int) {
+			b.node("", func(n *node) { n.before = time.Millisecond })
+			for range 3000 {
+				time.Sleep(tick)
+				most = max(most, runtime.NumGoroutine())
+			}
+			b.allHeld(leases)
+			return most
+		}
+		few := b.grantMany(10, "few", atOnce)
+		before := count(few)
+		after := count(b.grantMany(10000, "many", atOnce))
+		require.LessOrEqual(b, after, before+DefaultGroupParallel)
+	})
+}
+
+func TestObserverAndStatsAgree(t *testing.T) {
+	var mu sync.Mutex
+	var batches, size, renewed, retried, lost, ended, lags, remaining int
+	told := map[Cause]int{}
+	o := &Observer{
+		Batch: func(x Batch) {
+			mu.Lock()
+			defer mu.Unlock()
+			batches++
+			size += x.Size
+			renewed += x.Renewed
+			retried += x.Retried
+			lost += x.Lost
+			ended += x.Ended
+			lags += len(x.Lag)
+			remaining += len(x.Remaining)
+			require.Equal(t, x.Size, x.Renewed+x.Retried+x.Lost+x.Ended)
+			require.False(t, x.Sent.IsZero())
+			require.GreaterOrEqual(t, x.Took, time.Millisecond)
+			for _, left := range x.Remaining {
+				require.Greater(t, left, time.Duration(0))
+				require.Less(t, left, 30*time.Second)
+			}
+			if x.Retried == x.Size {
+				require.Error(t, x.Err)
+				panic("an observer's panic is its own affair")
+			}
+		},
+		Lost: func(l *Lease, err *LostError) {
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, error(err), l.Err())
+			told[err.Cause]++
+		},
+	}
+	inBubble(t, Config{Observer: o}, func(b *bench) {
+		b.node("", func(n *node) { n.before = time.Millisecond })
+		leases := b.grantMany(1000, "k", atOnce)
+		for i := range 10 {
+			b.remove(leases[i].Key())
+		}
+		b.grant(Spec{Key: "fixed", Fixed: true})
+		for _, l := range leases[10:60] {
+			time.Sleep(time.Second)
+			b.stop(l)
+		}
+		b.node("", func(n *node) { n.mute = true })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		s := b.dog.Stats()
+		require.EqualValues(b, 1001, s.Watched)
+		require.EqualValues(b, 50, s.Released)
+		require.EqualValues(b, 10, s.Lost[Deleted])
+		require.EqualValues(b, 1, s.Lost[Expired])
+		require.EqualValues(b, 940, s.Lost[Unreachable])
+		require.EqualValues(b, 951, s.Lost.Total())
+		require.EqualValues(b, s.Batches, batches)
+		require.EqualValues(b, s.Sent, size)
+		require.EqualValues(b, s.Renewed, renewed)
+		require.EqualValues(b, s.Retried, retried)
+		require.Equal(b, lags, size)
+		require.Equal(b, remaining, renewed)
+		require.EqualValues(b, map[Cause]int{Deleted: 10, Expired: 1, Unreachable: 940}, told)
+		require.GreaterOrEqual(b, s.Due, s.Sent)
+		require.Greater(b, s.Panics, int64(0))
+		require.EqualValues(b, s.Batches, sum(s.Sizes[:]))
+		require.EqualValues(b, s.Renewed, sum(s.Remaining[:]))
+	})
+}
+
+func sum(counts []int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	s := newStore()
+	for name, c := range map[string]Config{
+		"BatchSize":      {BatchSize: -1},
+		"GroupParallel":  {GroupParallel: -1},
+		"Parallel":       {Parallel: -1},
+		"RequestTimeout": {RequestTimeout: -1},
+	} {
+		_, err := New(s, c)
+		require.ErrorContains(t, err, name)
+	}
+	_, err := New(nil, Config{})
+	require.ErrorContains(t, err, "renewer")
+}

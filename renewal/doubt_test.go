@@ -1,0 +1,282 @@
+package renewal
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clocks are what a machine's clocks show beside the monotonic one.
+type clocks struct {
+	wall, boot atomic.Int64
+	noBoot     atomic.Bool
+}
+
+func (c *clocks) offsets() (wall, boot time.Duration, ok bool) {
+	return time.Duration(c.wall.Load()), time.Duration(c.boot.Load()), !c.noBoot.Load()
+}
+
+// sleep is a suspend of the machine.
+func (c *clocks) sleep(d time.Duration) {
+	c.wall.Add(int64(d))
+	c.boot.Add(int64(d))
+}
+
+// step sets the wall clock.
+func (c *clocks) step(d time.Duration) { c.wall.Add(int64(d)) }
+
+// inClocks is inBubble on a machine whose clocks can part.
+func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStore(), new(clocks)
+		dog, err := assemble(s, c, k.offsets)
+		require.NoError(t, err)
+		go dog.run()
+		b := &bench{t, s, dog}
+		defer b.close()
+		f(b, k)
+	})
+}
+
+// pass is the time on the store's clock that no other shows.
+func (s *store) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, g := range s.leases {
+		g.expires = g.expires.Add(-d)
+		s.leases[key] = g
+	}
+}
+
+func TestSuspendBeyondUntil(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l, fixed := b.grant(Spec{Key: "k"}), b.grant(Spec{Key: "fixed", Fixed: true})
+		time.Sleep(2 * time.Second)
+		b.pass(28 * time.Second)
+		k.sleep(28 * time.Second)
+		require.False(b, l.Valid(), "at once, before anybody has noticed")
+		require.NoError(b, l.Err())
+		woken := time.Now()
+		b.lost(l, Expired)
+		b.lost(fixed, Expired)
+		require.LessOrEqual(b, time.Since(woken), lookout)
+		require.False(b, time.Now().Before(l.Until()))
+		require.Empty(b, b.take(), "there was nothing to ask for any more")
+	})
+}
+
+func TestSuspendWithinUntil(t *testing.T) {
+	var told []Jump
+	var mu sync.Mutex
+	o := &Observer{Jump: func(j Jump) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, j)
+	}}
+	inClocks(t, Config{Observer: o}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.before = time.Second })
+		l, fixed := b.grant(Spec{Key: "k"}), b.grant(Spec{Key: "fixed", Fixed: true})
+		end := fixed.Until().Add(-20 * time.Second)
+		time.Sleep(2 * time.Second)
+		require.True(b, l.Valid())
+		b.pass(20 * time.Second)
+		k.sleep(20 * time.Second)
+		require.False(b, l.Valid())
+		require.False(b, fixed.Valid())
+		synctest.Wait()
+		require.False(b, l.Valid(), "noticed, but not confirmed")
+		require.True(b, fixed.Valid(), "nobody can confirm it: the reckoning must do")
+		require.NoError(b, l.Err())
+		require.Equal(b, 1, b.dog.Stats().Suspect)
+		require.Len(b, b.take(), 1, "the store is asked at once")
+		time.Sleep(time.Second + 1)
+		require.True(b, l.Valid(), "confirmed")
+		require.Zero(b, b.dog.Stats().Suspect)
+
+		b.lost(fixed, Expired)
+		b.inTime(end)
+		time.Sleep(time.Hour)
+		require.True(b, l.Valid())
+	})
+	require.Equal(t, []Jump{{Slept: 20 * time.Second, Suspect: 2}}, told)
+}
+
+// What the store no longer has after a suspend is lost, though its time was not
+// over here.
+func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(time.Second)
+		b.remove("k")
+		require.True(b, b.acquire("k", "another", time.Minute))
+		k.sleep(5 * time.Second)
+		woken := time.Now()
+		b.lost(l, TakenOver)
+		require.LessOrEqual(b, time.Since(woken), lookout)
+	})
+}
+
+// A renewal that was in flight when the machine fell asleep says nothing about the
+// time after; what it has confirmed still counts from when it was sent.
+func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
+	inClocks(t, Config{RequestTimeout: time.Minute}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.after, n.deaf = 3*time.Second, true })
+		l := b.grant(Spec{Key: "k"})
+		b.awaitRequest()
+		sent := b.take()[0].at
+		b.pass(10 * time.Second)
+		k.sleep(10 * time.Second)
+		time.Sleep(3*time.Second - 1)
+		require.False(b, l.Valid())
+		require.NoError(b, l.Err())
+		b.node("", func(n *node) { *n = node{before: time.Second} })
+		time.Sleep(time.Second / 2)
+		require.Equal(b, Until(sent, 30*time.Second).Add(-10*time.Second), l.Until(), "10 s of it were slept away")
+		require.False(b, l.Valid(), "answered, but asked too early")
+		require.Len(b, b.take(), 1, "so it is asked again at once")
+		time.Sleep(time.Second)
+		require.True(b, l.Valid())
+	})
+}
+
+func TestWallClockIsStepped(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour, leastStep, -leastStep} {
+		t.Run(step.String(), func(t *testing.T) {
+			inClocks(t, Config{}, func(b *bench, k *clocks) {
+				l := b.grant(Spec{Key: "k"})
+				until := l.Until()
+				time.Sleep(time.Second)
+				k.step(step)
+				require.False(b, l.Valid())
+				time.Sleep(lookout)
+				synctest.Wait()
+				require.True(b, l.Valid())
+				require.Len(b, b.take(), 1)
+				require.True(b, l.Until().After(until))
+				require.EqualValues(b, 1, b.dog.Stats().Jumps)
+				time.Sleep(time.Minute)
+				require.EqualValues(b, 1, b.dog.Stats().Jumps)
+			})
+		})
+	}
+}
+
+// A wall clock that is steered, however far in the end, is no step.
+func TestWallClockIsSteered(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l := b.grant(Spec{Key: "k"})
+		for range 1000 {
+			time.Sleep(lookout)
+			k.step(lookout / 10)
+			require.True(b, l.Valid())
+		}
+		require.Zero(b, b.dog.Stats().Jumps)
+	})
+}
+
+// Without a clock that runs on in suspend, a wall clock that leaps ahead is taken
+// for the worse of the two: a suspend.
+func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		k.noBoot.Store(true)
+		time.Sleep(time.Second)
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(time.Second)
+		k.step(-time.Hour)
+		time.Sleep(lookout)
+		synctest.Wait()
+		require.True(b, l.Valid())
+		k.step(time.Hour)
+		b.lost(l, Expired)
+	})
+}
+
+// Two looks that were interrupted between two clocks do not make a suspend.
+func TestLookThatWasInterrupted(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l := b.grant(Spec{Key: "k"})
+		k.boot.Add(-int64(3 * time.Second))
+		time.Sleep(2 * lookout)
+		k.boot.Add(int64(3 * time.Second))
+		time.Sleep(2 * lookout)
+		require.True(b, l.Valid())
+		require.Zero(b, b.dog.Stats().Jumps)
+	})
+}
+
+// A lease that was asked for before the suspend and is watched after it has slept
+// part of its time away.
+func TestGrantedBeforeASuspend(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		time.Sleep(time.Hour)
+		for _, noticed := range []bool{false, true} {
+			granted := time.Now()
+			time.Sleep(time.Second)
+			k.sleep(20 * time.Second)
+			if noticed {
+				time.Sleep(2 * lookout)
+				b.dog.kick()
+				synctest.Wait()
+			}
+			require.True(b, b.acquire("k", "o", 30*time.Second))
+			l, err := b.dog.Watch(Spec{Key: "k", Owner: "o", TTL: 30 * time.Second, Granted: granted})
+			require.NoError(b, err)
+			require.Equal(b, Until(granted, 30*time.Second).Add(-20*time.Second), l.Until())
+			require.True(b, l.Valid(), "its grant has been reckoned with")
+			b.stop(l)
+			b.remove("k")
+			b.gone = map[string]bool{}
+		}
+	})
+}
+
+// However many leases there are, all are asked about at once after a jump, and
+// another jump meanwhile does no harm.
+func TestManyLeasesAreDoubted(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.before = 10 * time.Millisecond })
+		leases := b.grantMany(3000, "k", atOnce)
+		for i := range 100 {
+			leases = append(leases, b.grant(Spec{Key: fmt.Sprint("vouched", i), Alive: func() bool { return true }}))
+		}
+		time.Sleep(5 * time.Second)
+		b.remove("k7")
+		for range 3 {
+			k.sleep(time.Second)
+			time.Sleep(lookout)
+		}
+		time.Sleep(5 * time.Second)
+		b.isLost(leases[7], Deleted)
+		for i, l := range leases {
+			require.Equal(b, i != 7, l.Valid())
+		}
+		stats := b.dog.Stats()
+		require.Zero(b, stats.Suspect)
+		require.EqualValues(b, 3, stats.Jumps)
+		time.Sleep(time.Minute)
+		require.EqualValues(b, 1, b.dog.Stats().Lost.Total())
+	})
+}
+
+// The real clocks agree while the machine is awake, and a watchdog that nobody has
+// shown another clock compares them.
+func TestRealClocksAgree(t *testing.T) {
+	w, err := New(newStore(), Config{})
+	require.NoError(t, err)
+	l, err := w.Watch(Spec{Key: "k", TTL: time.Hour, Granted: time.Now()})
+	require.NoError(t, err)
+	require.NotNil(t, w.clock.offsets)
+	for range 1000 {
+		require.True(t, l.Valid())
+	}
+	require.NoError(t, l.Stop(context.Background()))
+	require.NoError(t, w.Close(context.Background()))
+	require.Zero(t, w.Stats().Jumps)
+}

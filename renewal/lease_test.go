@@ -1,0 +1,226 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
+	t0 := time.Now()
+	require.Equal(t, t0.Add(29698*time.Millisecond), Until(t0, 30*time.Second))
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := time.Duration(rapid.Int64Range(int64(minTTL), int64(maxTTL)).Draw(t, "ttl"))
+		valid := validity(ttl)
+		if valid <= 0 || valid > ttl-2*time.Millisecond {
+			t.Fatalf("a lease of %v would be trusted for %v", ttl, valid)
+		}
+		// A store's clock may be fast by 1 %.
+		if float64(valid)*1.01 > float64(ttl) {
+			t.Fatalf("a store whose clock is fast ends a lease of %v before its %v are over", ttl, valid)
+		}
+	})
+}
+
+func TestLeaseIsKept(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", Ref: 7})
+		require.Equal(b, "k", l.Key())
+		require.Equal(b, "owner of k", l.Owner())
+		require.Equal(b, 7, l.Ref())
+		require.Equal(b, 30*time.Second, l.TTL())
+		for range 1000 {
+			time.Sleep(7 * time.Second)
+			require.NoError(b, l.Err())
+			require.NoError(b, l.Context().Err())
+			require.True(b, l.Valid())
+			require.Greater(b, time.Until(l.Until()), 19*time.Second)
+		}
+		b.stop(l)
+		require.Equal(b, ErrReleased, l.Err())
+		require.False(b, l.Valid())
+		require.ErrorIs(b, context.Cause(l.Context()), ErrReleased)
+		time.Sleep(time.Hour)
+		require.NoError(b, b.broken)
+	})
+}
+
+// The renewal moves until from the instant before it was sent, not from that of
+// its reply.
+func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second })
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(12 * time.Second)
+		sent := b.take()
+		require.Len(b, sent, 1)
+		require.Equal(b, Until(sent[0].at, 30*time.Second), l.Until())
+	})
+}
+
+func TestUntilStandsWhileNothingIsConfirmed(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.noReply = true })
+		l := b.grant(Spec{Key: "k"})
+		until := l.Until()
+		require.Equal(b, Until(time.Now(), 30*time.Second), until)
+		time.Sleep(29 * time.Second)
+		require.NotEmpty(b, b.take())
+		require.Equal(b, until, l.Until())
+	})
+}
+
+func TestLoneLeaseIsRenewedInATripOfItsOwn(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		granted := time.Now()
+		b.grant(Spec{Key: "k"})
+		time.Sleep(time.Hour)
+		last := granted
+		requests := b.take()
+		require.Greater(b, len(requests), 300)
+		for i, r := range requests {
+			wait := r.at.Sub(last)
+			last = r.at
+			require.LessOrEqual(b, wait, 10*time.Second)
+			if i > 0 {
+				require.Greater(b, wait, 9*time.Second-tick)
+			} else {
+				require.Greater(b, wait, 10*time.Second/4-tick)
+			}
+		}
+	})
+}
+
+func TestContextAndLostAreTheSameEveryTime(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		require.Equal(b, l.Context(), l.Context())
+		require.Equal(b, l.Lost(), l.Lost())
+		b.stop(l)
+		require.ErrorIs(b, l.Context().Err(), context.Canceled)
+		select {
+		case <-l.Lost():
+			b.Fatal("a released lease is not lost")
+		default:
+		}
+	})
+}
+
+func TestContextCarriesTheValuesOfItsParent(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		type key struct{}
+		l := b.grant(Spec{Key: "k", Context: context.WithValue(context.Background(), key{}, 7)})
+		require.Equal(b, 7, l.Context().Value(key{}))
+	})
+}
+
+func TestContextMadeAfterTheEnd(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		released := b.grant(Spec{Key: "a"})
+		b.stop(released)
+		require.ErrorIs(b, context.Cause(released.Context()), ErrReleased)
+		lost := b.grant(Spec{Key: "b", Fixed: true})
+		time.Sleep(time.Minute)
+		require.ErrorIs(b, context.Cause(lost.Context()), ErrLost)
+		<-lost.Lost()
+	})
+}
+
+func TestWatchRefuses(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		time.Sleep(time.Hour)
+		now := time.Now()
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("enough"))
+		for name, test := range map[string]struct {
+			spec Spec
+			want string
+		}{
+			"no TTL":             {Spec{Granted: now}, "TTL 0s"},
+			"TTL of two ticks":   {Spec{Granted: now, TTL: 2 * tick}, "TTL 20ms"},
+			"TTL of ages":        {Spec{Granted: now, TTL: 1 << 62}, "TTL 1281023h53m38.427387904s"},
+			"never granted":      {Spec{TTL: time.Minute}, "has no Granted"},
+			"granted tomorrow":   {Spec{TTL: time.Minute, Granted: now.Add(24 * time.Hour)}, "in the future"},
+			"negative MaxHold":   {Spec{TTL: time.Minute, Granted: now, MaxHold: -1}, "MaxHold"},
+			"negative Heartbeat": {Spec{TTL: time.Minute, Granted: now, Heartbeat: -1}, "Heartbeat"},
+			"over already":       {Spec{TTL: time.Minute, Granted: now.Add(-time.Minute)}, "expired here"},
+			"MaxHold over":       {Spec{TTL: time.Minute, Granted: now.Add(-time.Second), MaxHold: time.Second}, "held too long"},
+			"context over":       {Spec{TTL: time.Minute, Granted: now, Context: ended}, "context ended: enough"},
+		} {
+			test.spec.Key = "the key"
+			test.spec.Owner = "the owner"
+			_, err := b.dog.Watch(test.spec)
+			require.ErrorContains(b, err, test.want, name)
+			require.ErrorContains(b, err, `"the key"`, name)
+			require.NotContains(b, err.Error(), "the owner", name)
+		}
+		require.Zero(b, b.dog.Stats().Watched)
+	})
+}
+
+func TestStopWaitsForTheRenewalInFlight(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second/2 })
+		l := b.grant(Spec{Key: "k"})
+		b.awaitRequest()
+		sent := b.take()[0].at
+		b.stop(l)
+		require.Equal(b, 1500*time.Millisecond, time.Since(sent))
+		require.Zero(b, b.dog.Stats().InFlight)
+		b.stop(l) // again
+	})
+}
+
+func TestStopIsBoundedByItsContext(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.before, n.deaf = time.Minute, true })
+		l := b.grant(Spec{Key: "k", OnLost: func(error) { b.Error("a stopped lease is not lost") }})
+		b.awaitRequest()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(b, l.Stop(ctx), context.DeadlineExceeded)
+		require.Equal(b, time.Second, time.Since(start))
+		require.Equal(b, ErrReleased, l.Err())
+		b.stop(l)
+		require.Greater(b, time.Since(start), 50*time.Second)
+		time.Sleep(time.Hour)
+		require.Len(b, b.take(), 1)
+	})
+}
+
+// Stops at any moment of a renewal's life leave nothing behind: not in the
+// store, not in the watchdog, not in a later request.
+func TestStopRacingRenewal(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.before, n.after = 7*time.Millisecond, 7*time.Millisecond })
+		const ttl = time.Second
+		done := make(chan *Lease)
+		for i := range 2000 {
+			go func() {
+				l := b.grant(Spec{Key: fmt.Sprint("k", i), TTL: ttl})
+				time.Sleep(time.Duration(i) * time.Millisecond / 4)
+				require.NoError(b, l.Stop(b.Context()))
+				b.remove(l.Key()) // what the holder's own release does
+				b.forbid(l.Owner())
+				done <- l
+			}()
+		}
+		for range 2000 {
+			require.Equal(b, ErrReleased, (<-done).Err())
+		}
+		require.Empty(b, b.leases)
+		require.Zero(b, b.dog.Stats().Held)
+		require.EqualValues(b, 2000, b.dog.Stats().Released)
+		require.EqualValues(b, 1, b.dog.wheel.Stats().Pending, "only the canary has a timer")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(b, b.leases, "a renewal has brought back a lease")
+	})
+}

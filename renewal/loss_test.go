@@ -1,0 +1,333 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+var errRefused = errors.New("connection refused")
+
+func TestLossIsToldAtUntil(t *testing.T) {
+	for name, trouble := range map[string]func(*node){
+		"the store is mute":                      func(n *node) { n.mute = true },
+		"its replies are lost":                   func(n *node) { n.noReply = true },
+		"it refuses":                             func(n *node) { n.refuse = errRefused },
+		"a renewal is in flight":                 func(n *node) { n.before, n.deaf = time.Minute, true },
+		"a renewal is in flight, and has worked": func(n *node) { n.after, n.deaf = time.Minute, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				b.node("", trouble)
+				told := make(chan error, 2)
+				l := b.grant(Spec{Key: "k", OnLost: func(err error) { told <- err }})
+				ctx := l.Context()
+				until := l.Until()
+				time.Sleep(time.Until(until) - 1)
+				require.True(b, l.Valid())
+				require.NoError(b, l.Err())
+				time.Sleep(1)
+				require.False(b, l.Valid(), "from until on, told or not")
+
+				lost := b.lost(l, Unreachable)
+				b.inTime(until)
+				<-ctx.Done()
+				b.inTime(until)
+				require.Equal(b, error(lost), context.Cause(ctx))
+				require.Equal(b, error(lost), <-told)
+				b.inTime(until)
+				require.NoError(b, l.Stop(context.WithoutCancel(b.Context())))
+				b.forbid(l.Owner())
+
+				time.Sleep(time.Hour)
+				require.Equal(b, error(lost), l.Err(), "a lost lease never comes back")
+				require.Equal(b, until, l.Until())
+				require.Empty(b, told, "told twice")
+				require.EqualValues(b, 1, b.dog.Stats().Lost[Unreachable])
+			})
+		})
+	}
+}
+
+// The error behind the loss is that of the last renewal.
+func TestLossTellsWhatTheStoreSaid(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.refuse = errRefused })
+		l := b.grant(Spec{Key: "k"})
+		lost := b.lost(l, Unreachable)
+		require.ErrorIs(b, lost, errRefused)
+		require.Equal(b, `renewal: lease "k" lost: store unreachable: connection refused`, lost.Error())
+
+		b.node("", func(n *node) { *n = node{mute: true} })
+		lost = b.lost(b.grant(Spec{Key: "l"}), Unreachable)
+		require.ErrorIs(b, lost, context.DeadlineExceeded)
+	})
+}
+
+// Between until and the wheel's next tick a reply may come that says the store has
+// renewed. The lease is lost all the same.
+func TestReplyJustAfterUntil(t *testing.T) {
+	inBubble(t, Config{RequestTimeout: time.Minute}, func(b *bench) {
+		const ttl = 10 * time.Second
+		b.node("", func(n *node) { n.refuse = errRefused })
+		l := b.grant(Spec{Key: "k", TTL: ttl})
+		until := l.Until()
+		time.Sleep(time.Until(until) - time.Second)
+		b.node("", func(n *node) { *n = node{deaf: true, after: time.Until(until) + 1} })
+		b.take()
+		for len(b.take()) == 0 {
+			time.Sleep(time.Millisecond)
+			b.node("", func(n *node) { n.after = time.Until(until) + 1 })
+		}
+		b.lost(l, Unreachable)
+		b.inTime(until)
+		require.EqualValues(b, 0, b.dog.Stats().Renewed)
+	})
+}
+
+func TestStoreSaysThatTheLeaseIsGone(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.after = time.Second })
+		gone, taken, kept := b.grant(Spec{Key: "gone"}), b.grant(Spec{Key: "taken"}), b.grant(Spec{Key: "kept"})
+		b.remove("gone")
+		b.remove("taken")
+		require.True(b, b.acquire("taken", "another", time.Minute))
+		_, err := lostIn(gone, 11*time.Second+tick)
+		require.NoError(b, err, "told when the answer comes")
+		_, err = lostIn(taken, 11*time.Second+tick)
+		require.NoError(b, err)
+		b.isLost(gone, Deleted)
+		b.isLost(taken, TakenOver)
+		requests := b.take()
+		require.NotEmpty(b, requests)
+		time.Sleep(time.Hour)
+		require.NoError(b, kept.Err())
+		for _, r := range b.take() {
+			require.Equal(b, []string{"kept"}, r.keys)
+		}
+	})
+}
+
+func TestFixedLeaseIsNotRenewed(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", Fixed: true})
+		until := l.Until()
+		b.lost(l, Expired)
+		b.inTime(until)
+		require.Empty(b, b.take())
+	})
+}
+
+func TestMaxHold(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", MaxHold: time.Hour})
+		end := time.Now().Add(time.Hour)
+		b.lost(l, MaxHold)
+		b.inTime(end)
+		b.forbid(l.Owner())
+		time.Sleep(time.Hour)
+
+		l = b.grant(Spec{Key: "short", MaxHold: time.Second})
+		end = time.Now().Add(time.Second)
+		b.lost(l, MaxHold)
+		b.inTime(end)
+	})
+}
+
+func TestHeartbeat(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", Heartbeat: 4 * time.Second})
+		for range 1000 {
+			time.Sleep(4*time.Second - 1)
+			l.Beat()
+		}
+		end := time.Now().Add(4 * time.Second)
+		require.NoError(b, l.Err())
+		b.lost(l, NoHeartbeat)
+		b.inTime(end)
+		b.forbid(l.Owner())
+		l.Beat()
+		time.Sleep(time.Hour)
+		require.ErrorIs(b, l.Err(), ErrLost)
+
+		b.grant(Spec{Key: "without"}).Beat() // does nothing
+	})
+}
+
+func TestHolderThatIsNotAlive(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		var mu sync.Mutex
+		alive := true
+		l := b.grant(Spec{Key: "k", Alive: func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return alive
+		}})
+		time.Sleep(time.Hour)
+		require.NoError(b, l.Err())
+		mu.Lock()
+		alive = false
+		mu.Unlock()
+		b.take()
+		_, err := lostIn(l, 10*time.Second)
+		require.NoError(b, err, "told when a renewal would have been due")
+		b.isLost(l, NotAlive)
+		require.Empty(b, b.take())
+	})
+}
+
+func TestAliveThatPanics(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", Alive: func() bool { panic("boom") }})
+		lost := b.lost(l, NotAlive)
+		require.ErrorContains(b, lost, "boom")
+		require.EqualValues(b, 1, b.dog.Stats().Panics)
+	})
+}
+
+// A liveness function that does not return costs its own lease, and no other.
+func TestAliveThatHangs(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		hang := make(chan bool)
+		other := b.grant(Spec{Key: "other", Alive: func() bool { return true }})
+		l := b.grant(Spec{Key: "k", Alive: func() bool { return <-hang }})
+		until := l.Until()
+		lost := b.lost(l, NotAlive)
+		b.inTime(until)
+		require.ErrorContains(b, lost, "has not returned")
+		b.forbid(l.Owner())
+		hang <- true
+		time.Sleep(time.Hour)
+		require.NoError(b, other.Err())
+		b.isLost(l, NotAlive)
+	})
+}
+
+func TestContextEndsTheLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		enough := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l := b.grant(Spec{Key: "k", Context: ctx})
+		held := l.Context()
+		time.Sleep(time.Minute)
+		require.NoError(b, l.Err())
+		cancel(enough)
+		synctest.Wait()
+		b.forbid(l.Owner())
+		var lost *LostError
+		require.ErrorAs(b, l.Err(), &lost)
+		require.Equal(b, ContextEnded, lost.Cause)
+		require.ErrorIs(b, lost, enough)
+		require.Equal(b, enough, context.Cause(held), "a derived context has its parent's cause")
+		time.Sleep(time.Hour)
+	})
+}
+
+// A context that outlives the lease is not left with a hook in it.
+func TestContextOutlivesTheLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		ctx := &hooked{Context: context.Background(), done: make(chan struct{})}
+		l := b.grant(Spec{Key: "k", Context: ctx})
+		require.Equal(b, 1, ctx.hooks)
+		b.stop(l)
+		require.Zero(b, ctx.hooks)
+		b.lost(b.grant(Spec{Key: "l", Fixed: true, Context: ctx}), Expired)
+		require.Zero(b, ctx.hooks)
+	})
+}
+
+// hooked is a context that counts what waits for it.
+type hooked struct {
+	context.Context
+	done  chan struct{}
+	hooks int
+}
+
+func (c *hooked) Done() <-chan struct{} { return c.done }
+func (c *hooked) AfterFunc(func()) func() bool {
+	c.hooks++
+	return func() bool { c.hooks--; return true }
+}
+
+func TestOnLostThatPanicsOrHangs(t *testing.T) {
+	var log strings.Builder
+	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(b *bench) {
+		hang := make(chan bool)
+		b.grant(Spec{Key: "panics", Owner: "secret", Fixed: true, OnLost: func(error) { panic("boom") }})
+		b.grant(Spec{Key: "hangs", Fixed: true, OnLost: func(error) { <-hang }})
+		told := make(chan error, 1)
+		l := b.grant(Spec{Key: "k", Fixed: true, OnLost: func(err error) { told <- err }})
+		until := l.Until()
+		require.ErrorIs(b, <-told, ErrLost)
+		b.inTime(until)
+		synctest.Wait()
+		require.EqualValues(b, 1, b.dog.Stats().Panics)
+		close(hang)
+	})
+	require.Contains(t, log.String(), "boom")
+	require.NotContains(t, log.String(), "secret")
+}
+
+// Somebody stops the wheel that the leases depend on: nothing could tell of their
+// loss later, so it is told now.
+func TestWheelIsStoppedTooEarly(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		shared := b.newWheel(wheel.Config{})
+		dog, err := New(b.store, Config{Wheel: shared})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		l := own.grant(Spec{Key: "k"})
+		fixed := own.grant(Spec{Key: "fixed", Fixed: true})
+		time.Sleep(time.Minute / 4)
+		shared.Stop()
+		dog.kick() // in real time it looks by itself, see lookout
+		synctest.Wait()
+		own.isLost(l, Closed)
+		require.ErrorIs(b, own.isLost(fixed, Closed), wheel.ErrStopped)
+		_, err = dog.Watch(Spec{Key: "late", TTL: time.Minute, Granted: time.Now()})
+		require.ErrorIs(b, err, wheel.ErrStopped)
+		own.close()
+
+		_, err = New(b.store, Config{Wheel: shared})
+		require.ErrorIs(b, err, wheel.ErrStopped)
+	})
+}
+
+func TestFullWheelRefusesTheLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		shared := b.newWheel(wheel.Config{MaxPending: 2})
+		defer shared.Stop()
+		dog, err := New(b.store, Config{Wheel: shared})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		l := own.grant(Spec{Key: "k"})
+		_, err = dog.Watch(Spec{Key: "one too many", TTL: time.Minute, Granted: time.Now()})
+		require.ErrorIs(b, err, wheel.ErrFull)
+		time.Sleep(time.Hour)
+		require.NoError(b, l.Err())
+		own.close()
+		require.Zero(b, shared.Stats().Pending)
+	})
+}
+
+func TestCauseAndOutcomeHaveNames(t *testing.T) {
+	for c := range Cause(causes) {
+		if c > 0 {
+			require.NotEmpty(t, c.String())
+			require.NotContains(t, c.String(), "Cause")
+		}
+	}
+	require.Equal(t, "Cause(0)", Cause(0).String())
+	require.Equal(t, "Cause(77)", Cause(77).String())
+	require.Equal(t, "renewed", Renewed.String())
+	require.Equal(t, "Outcome(77)", Outcome(77).String())
+}
