@@ -19,55 +19,94 @@ type grant struct {
 	doubtful bool
 }
 
-// acquire gets h granted and puts the lease under the watchdog.
-func (l *Locker) acquire(ctx context.Context, h *Hold, o Options, wait bool) (*Lease, error) {
-	g, err := l.obtain(ctx, h, wait)
+// acquisition is one caller's wish for one hold.
+type acquisition struct {
+	hold    *Hold
+	options Options
+
+	// ctx is the caller's. It bounds the requests, too.
+	ctx context.Context
+	// patience ends with ctx, or earlier if the caller does not want to wait
+	// longer. It bounds the waiting alone: a request that was sent is worth its
+	// answer.
+	patience context.Context
+	// wait is false if the caller does not want to wait at all.
+	wait bool
+}
+
+// errWaited is the cause with which a wait that had its own limit ends.
+var errWaited = errors.New("lock: waited as long as asked")
+
+// gaveUp returns why the caller gave up waiting: nil if it is only that its own
+// limit is over.
+func (a *acquisition) gaveUp() error {
+	if cause := context.Cause(a.patience); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
+		return cause
+	}
+	return nil
+}
+
+// refused is the error for the store's refusal.
+func (a *acquisition) refused(by Answer, cause error) error {
+	return &NotAcquiredError{Name: a.hold.Name, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+}
+
+// acquire gets the hold granted and puts the lease under the watchdog.
+func (l *Locker) acquire(a *acquisition) (*Lease, error) {
+	g, err := l.obtain(a)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.watch(ctx, h, o, g)
+	lease, err := l.watch(a, g)
 	if err != nil {
-		l.orphans.take(h, false)
+		l.orphans.take(a.hold, false)
 		return nil, err
 	}
 	l.announcer.begin()
 	return lease, nil
 }
 
-// obtain asks the store for h, and again whenever that is worth it while wait
-// allows. Whatever ends it without a grant, the store is left without a trace of
-// h: at once where the store has said so, else by the orphans' sweep.
-func (l *Locker) obtain(ctx context.Context, h *Hold, wait bool) (grant, error) {
-	var g grant
-	var err error
-	if !wait || !l.waitedFor(h) {
-		g, err = l.ask(ctx, h)
-		if err == nil && g.Verdict == Refused && !wait {
-			return grant{}, refusal(h, g.Answer, nil)
-		}
-	}
-	if err == nil && g.Verdict == Refused {
-		g, err = l.wait(ctx, h, g.Answer)
-	}
+// obtain asks the store for the hold, and again whenever that is worth it while
+// patience lasts. Whatever ends it without a grant, the store is left without a
+// trace of the hold: at once where the store has said so, else by the orphans'
+// sweep.
+func (l *Locker) obtain(a *acquisition) (grant, error) {
+	g, err := l.contend(a)
 	if err != nil {
 		return grant{}, err
 	}
-	if cause := ended(ctx, l.closed); cause != nil {
-		l.orphans.take(h, false)
-		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", h.Name, cause)
+	if cause := ended(a.ctx, l.closed); cause != nil {
+		l.orphans.take(a.hold, false)
+		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
 	}
 	return g, nil
+}
+
+// contend gets the hold granted, or an error.
+func (l *Locker) contend(a *acquisition) (grant, error) {
+	var refusal Answer
+	if !a.wait || !l.waitedFor(a.hold) {
+		g, err := l.ask(a)
+		if err != nil || g.Verdict != Refused {
+			return g, err
+		}
+		if !a.wait {
+			return grant{}, a.refused(g.Answer, nil)
+		}
+		refusal = g.Answer
+	}
+	return l.wait(a, refusal)
 }
 
 // ask sends the acquisition until the store has answered it, or has not for
 // [Config.RetryFor]. Sending it again is safe: a store grants an owner what it
 // has. Where an error leaves open what the store has done, the orphans' sweep sees
 // to it.
-func (l *Locker) ask(ctx context.Context, h *Hold) (grant, error) {
+func (l *Locker) ask(a *acquisition) (grant, error) {
 	var failing time.Time
 	doubtful := false
 	for try := 0; ; try++ {
-		g, err := l.send(ctx, h)
+		g, err := l.send(a.ctx, a.hold)
 		if err == nil {
 			g.doubtful = doubtful
 			return g, nil
@@ -79,14 +118,14 @@ func (l *Locker) ask(ctx context.Context, h *Hold) (grant, error) {
 		pause := backoff(try)
 		over := !errors.Is(err, ErrUnavailable) || time.Since(failing)+pause > l.config.RetryFor
 		if !over {
-			if cause := l.sleep(ctx, pause); cause != nil {
+			if cause := l.sleep(a.patience, pause); cause != nil {
 				err = fmt.Errorf("%w (last error: %w)", cause, err)
 				over = true
 			}
 		}
 		if over {
-			if doubtful && h.Count == 1 { // a further hold is put right by the owner's next request
-				l.orphans.take(h, true)
+			if doubtful && a.hold.Count == 1 { // a further hold is put right by the owner's next request
+				l.orphans.take(a.hold, true)
 			}
 			return grant{}, err
 		}
@@ -119,36 +158,31 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 }
 
 // watch makes the lease of a grant and has the watchdog keep it.
-func (l *Locker) watch(ctx context.Context, h *Hold, o Options, g grant) (*Lease, error) {
-	own := &ownership{locker: l, hold: *h, token: g.Token, doubtful: g.doubtful, count: 1}
+func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
+	own := &ownership{locker: l, hold: *a.hold, token: g.Token, doubtful: g.doubtful, count: 1}
 	own.first.own = own
-	ttl := h.TTL
+	ttl := a.hold.TTL
 	if g.TTL > 0 {
 		ttl = g.TTL
 	}
 	lease, err := l.watchdog.Watch(renewal.Spec{
-		Key:       h.Name,
-		Owner:     h.Owner,
+		Key:       a.hold.Name,
+		Owner:     a.hold.Owner,
 		Ref:       &own.hold,
 		TTL:       ttl,
 		Granted:   g.asked,
-		Fixed:     o.Fixed,
-		MaxHold:   o.MaxHold,
-		Alive:     o.Alive,
-		Heartbeat: o.Heartbeat,
-		Context:   context.WithoutCancel(ctx),
-		OnLost:    o.OnLost,
+		Fixed:     a.options.Fixed,
+		MaxHold:   a.options.MaxHold,
+		Alive:     a.options.Alive,
+		Heartbeat: a.options.Heartbeat,
+		Context:   context.WithoutCancel(a.ctx),
+		OnLost:    a.options.OnLost,
 	})
 	if err != nil {
 		return nil, err
 	}
 	own.lease = lease
 	return &own.first, nil
-}
-
-// refusal is the error for an answer that did not grant h.
-func refusal(h *Hold, a Answer, cause error) error {
-	return &NotAcquiredError{Name: h.Name, TTL: max(a.TTL, 0), Foreign: a.Foreign, Cause: cause}
 }
 
 // ended returns the cause of the first of the contexts that has ended.

@@ -184,8 +184,8 @@ func (l *Locker) Close(ctx context.Context) error {
 }
 
 // newHold returns a hold with an owner that nobody else has.
-func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) Hold {
-	return Hold{
+func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
+	return &Hold{
 		Kind:  kind,
 		Name:  name,
 		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),

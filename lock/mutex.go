@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -59,28 +60,20 @@ func (m *Mutex) Name() string { return m.name }
 // first, the error matches [ErrNotAcquired] as well as the context's cause. ctx
 // bounds the waiting only: the lease outlives it.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, true)
+	return m.acquire(ctx, forever)
 }
 
 // TryLock acquires the lock if it is free, and otherwise returns a
 // *[NotAcquiredError] at once.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, false)
+	return m.acquire(ctx, 0)
 }
-
-// errWaited is the cause with which a wait that had its own limit ends.
-var errWaited = errors.New("lock: waited as long as asked")
 
 // LockWithin acquires the lock and waits for it at most wait, and no longer than
 // ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero or
 // negative it is TryLock.
 func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
-	if wait <= 0 {
-		return m.acquire(ctx, false)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
-	defer cancel()
-	return m.acquire(ctx, true)
+	return m.acquire(ctx, max(wait, 0))
 }
 
 // Do calls f while it holds the lock, for which it waits like Lock, and unlocks
@@ -99,8 +92,11 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(held)
 }
 
+// forever is a wait without a limit of its own.
+const forever = time.Duration(math.MaxInt64)
+
 // acquire takes the lock, once more if ctx owns it already.
-func (m *Mutex) acquire(ctx context.Context, wait bool) (*Lease, error) {
+func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	l := m.locker
 	if err := ValidateName(m.name); err != nil {
 		return nil, err
@@ -111,8 +107,14 @@ func (m *Mutex) acquire(ctx context.Context, wait bool) (*Lease, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("lock: %q was not asked for: %w", m.name, err)
 	}
+	a := acquisition{options: m.options, ctx: ctx, patience: ctx, wait: wait > 0}
+	if wait > 0 && wait < forever {
+		patience, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+		defer cancel()
+		a.patience = patience
+	}
 	if o := ownershipIn(ctx, l, KindMutex, m.name); o != nil {
-		if lease, err := o.again(ctx); lease != nil || err != nil {
+		if lease, err := o.again(a); lease != nil || err != nil {
 			return lease, err
 		}
 	}
@@ -122,6 +124,6 @@ func (m *Mutex) acquire(ctx context.Context, wait bool) (*Lease, error) {
 	} else if err := validateTTL(ttl, l.wheel.Tick()); err != nil {
 		return nil, err
 	}
-	h := l.newHold(KindMutex, m.name, ttl)
-	return l.acquire(ctx, &h, m.options, wait)
+	a.hold = l.newHold(KindMutex, m.name, ttl)
+	return l.acquire(&a)
 }

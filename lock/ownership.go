@@ -49,7 +49,7 @@ func (o *ownership) with(ctx context.Context) context.Context {
 // again takes the lock once more. It returns nil and no error if the ownership
 // has ended by an Unlock. The store is asked, so that its count is right for
 // whoever looks, and so that a lock that is lost is not taken for held.
-func (o *ownership) again(ctx context.Context) (*Lease, error) {
+func (o *ownership) again(a acquisition) (*Lease, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count == 0 {
@@ -60,7 +60,8 @@ func (o *ownership) again(ctx context.Context) (*Lease, error) {
 	}
 	h := o.hold
 	h.Count = o.count + 1
-	g, err := o.locker.ask(ctx, &h)
+	a.hold = &h
+	g, err := o.locker.ask(&a)
 	if err != nil {
 		return nil, err
 	}

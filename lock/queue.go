@@ -2,7 +2,6 @@ package lock
 
 import (
 	"container/list"
-	"context"
 	"time"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -110,63 +109,63 @@ func (q *queue) wake() {
 	}
 }
 
-// wait lines up for the lock until it is granted or ctx ends.
-func (l *Locker) wait(ctx context.Context, h *Hold, known Answer) (grant, error) {
-	q, w := l.join(h)
-	var b baton
+// wait lines up for the lock until it is granted or patience is over. known is
+// the store's latest refusal, if it was asked.
+func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
+	q, w := l.join(a.hold)
 	select {
-	case b = <-w.turn:
-	case <-ctx.Done():
+	case b := <-w.turn:
+		if known != (Answer{}) {
+			b.known = known
+		}
+		return q.lead(a, w, b)
+	case <-a.patience.Done():
 		// The turn may have come in the same instant: leave passes it on.
 		q.leave(w, baton{known: known, ask: true})
-		return grant{}, refusal(h, known, context.Cause(ctx))
+		return grant{}, a.refused(known, a.gaveUp())
 	case <-l.closed.Done():
 		q.leave(w, baton{known: known, ask: true})
 		return grant{}, ErrClosed
 	}
-	if b.ask {
-		b.known = known
-	}
-	return q.lead(ctx, w, h, b)
 }
 
 // lead is the life of a queue's head: ask, wait for a wake, ask again.
-func (q *queue) lead(ctx context.Context, w *waiter, h *Hold, b baton) (grant, error) {
+func (q *queue) lead(a *acquisition, w *waiter, b baton) (grant, error) {
 	l := q.locker
 	next := baton{known: b.known, ask: true}
 	defer func() { q.leave(w, next) }()
 	for {
-		q.subscribe(ctx, h)
+		q.subscribe(a)
 		if b.ask {
-			g, err := l.ask(ctx, h)
+			g, err := l.ask(a)
 			if err != nil {
 				return grant{}, err
 			}
 			if g.Verdict != Refused {
-				next = baton{known: Answer{TTL: h.TTL}}
+				next = baton{known: Answer{TTL: a.hold.TTL}}
 				return g, nil
 			}
 			b.known = g.Answer
 			next.known = g.Answer
 		}
 		b.ask = true
-		if err := q.backstop.Arm(q.patience(b.known)); err != nil {
+		if err := q.backstop.Arm(q.delay(b.known)); err != nil {
 			return grant{}, err
 		}
 		select {
 		case <-q.woken:
-		case <-ctx.Done():
-			return grant{}, refusal(h, b.known, context.Cause(ctx))
+		case <-a.patience.Done():
+			return grant{}, a.refused(b.known, a.gaveUp())
 		case <-l.closed.Done():
 			return grant{}, ErrClosed
 		}
 	}
 }
 
-// patience returns how long the head waits to be woken before it asks anyway: to
-// the end of the holder's lease, of which nobody would tell it, and no longer
-// than the slow poll that makes up for a lost message.
-func (q *queue) patience(known Answer) time.Duration {
+// delay is how long the head waits to be woken before it asks anyway: to the end
+// of the holder's lease, of which nobody would tell it, and no longer than the
+// slow poll that makes up for a lost message.
+func (q *queue) delay(known Answer) time.Duration {
 	poll := q.locker.config.Poll
 	if known.TTL <= 0 {
 		return poll
@@ -176,16 +175,16 @@ func (q *queue) patience(known Answer) time.Duration {
 
 // subscribe gets the store's promise to wake, once. A failure is made up for by
 // the poll, and tried again whenever the head asks.
-func (q *queue) subscribe(ctx context.Context, h *Hold) {
+func (q *queue) subscribe(a *acquisition) {
 	if q.subscription != nil {
 		return
 	}
 	l := q.locker
-	bounded, cancel := l.bound(ctx, h.TTL)
+	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	s, err := l.store.Subscribe(bounded, h, q.wake)
+	s, err := l.store.Subscribe(bounded, a.hold, q.wake)
 	if err != nil {
-		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", h.Name, "poll", l.config.Poll, "err", err)
+		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
 		return
 	}
 	q.subscription = s

@@ -1,0 +1,29 @@
+// Package locktest helps to test with locks.
+//
+// # Your own tests
+//
+// [New] gives a test a working locker, on a server inside the test's own process:
+//
+//	func TestReport(t *testing.T) {
+//		locker := locktest.New(t, lock.Config{})
+//		…
+//	}
+//
+// The server is a real one in all that concerns locks: the same client, scripts
+// and messages as in production. It also works inside a testing/synctest bubble,
+// where a lease of an hour expires at once and a test of what happens on loss
+// takes no time:
+//
+//	func TestReportStopsOnLoss(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			server := locktest.Start(t)
+//			locker := server.Locker(t, lock.Config{TTL: time.Minute})
+//			…
+//			server.Delete("report") // now the lease is lost at its next renewal
+//		})
+//	}
+//
+// # Stores
+//
+// [Run] is the conformance suite of [lock.Store]: whoever writes a store runs it.
+package locktest

@@ -1,0 +1,74 @@
+package locktest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// history records what clients asked of one lock and heard, and is checked for a
+// mutex that explains it: each operation takes effect at one instant between its
+// call and its return.
+type history struct {
+	begin time.Time
+
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+func newHistory() *history { return &history{begin: time.Now()} }
+
+// try is an operation of a client: an acquisition or, if not, a release.
+type try struct {
+	client  int
+	acquire bool
+}
+
+// record runs an operation that reports whether it succeeded.
+func (h *history) record(client int, acquire bool, op func() bool) bool {
+	call := time.Since(h.begin)
+	ok := op()
+	end := time.Since(h.begin)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{
+		ClientId: client, Input: try{client, acquire}, Call: int64(call), Output: ok, Return: int64(end),
+	})
+	return ok
+}
+
+// mutexModel is a mutex whose state is the client that has it, 0 for none. An
+// acquisition may fail only while another client has the mutex.
+var mutexModel = porcupine.Model{
+	Init: func() any { return 0 },
+	Step: func(state, input, output any) (bool, any) {
+		owner, t, ok := state.(int), input.(try), output.(bool)
+		switch {
+		case t.acquire && ok:
+			return owner == 0, t.client
+		case t.acquire:
+			return owner != 0, owner
+		default:
+			return ok && owner == t.client, 0
+		}
+	},
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%+v: %v", input, output)
+	},
+}
+
+// check fails t unless a mutex explains the history.
+func (h *history) check(t testing.TB) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch porcupine.CheckOperationsTimeout(mutexModel, h.ops, time.Minute) {
+	case porcupine.Illegal:
+		t.Errorf("no mutex explains these %d operations", len(h.ops))
+	case porcupine.Unknown:
+		t.Errorf("could not check %d operations within a minute", len(h.ops))
+	}
+}

@@ -1,0 +1,690 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// mutexTests check a locker's mutex on the store.
+var mutexTests = []test{
+	{"ExcludesOthers", excludesOthers},
+	{"IsLinearizable", isLinearizable},
+	{"LosesNoUpdate", losesNoUpdate},
+	{"WakesAWaiter", wakesAWaiter},
+	{"TakesOverFromADeadHolder", takesOverFromADeadHolder},
+	{"PollsWhereNothingIsSaid", pollsWhereNothingIsSaid},
+	{"WaitsNoLongerThanAsked", waitsNoLongerThanAsked},
+	{"ServesItsOwnWaitersInOrder", servesItsOwnWaitersInOrder},
+	{"DoesNotStampede", doesNotStampede},
+	{"PassesOnWhatAWaiterLeaves", passesOnWhatAWaiterLeaves},
+	{"IsReentrantByContext", isReentrantByContext},
+	{"IsReentrantAtTheSameTime", isReentrantAtTheSameTime},
+	{"IsNotReentrantAfterLoss", isNotReentrantAfterLoss},
+	{"KeepsALeaseAlive", keepsALeaseAlive},
+	{"LetsAFixedLeaseEnd", letsAFixedLeaseEnd},
+	{"EndsAHoldAtItsLimit", endsAHoldAtItsLimit},
+	{"TellsOfDeletion", tellsOfDeletion},
+	{"TellsOfTakeover", tellsOfTakeover},
+	{"EndsDoOnLoss", endsDoOnLoss},
+	{"UnlocksAfterDo", unlocksAfterDo},
+	{"UnlocksWithAnEndedContext", unlocksWithAnEndedContext},
+	{"UnlocksOnce", unlocksOnce},
+	{"LeavesNothingWhenCancelled", leavesNothingWhenCancelled},
+	{"Closes", closes},
+}
+
+func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	defer cancel()
+	lease, err := l.Mutex(name).Lock(ctx)
+	if err != nil {
+		b.Fatalf("lock %q: %v", name, err)
+	}
+	return lease
+}
+
+func (b *bench) unlock(lease *lock.Lease) {
+	b.Helper()
+	if err := lease.Unlock(b.Context()); err != nil {
+		b.Fatalf("unlock: %v", err)
+	}
+}
+
+func (b *bench) isTaken(l *lock.Locker, name string) {
+	b.Helper()
+	lease, err := l.Mutex(name).TryLock(b.Context())
+	if err == nil {
+		_ = lease.Unlock(b.Context())
+		b.Fatalf("%q was free", name)
+	}
+	if !errors.Is(err, lock.ErrNotAcquired) {
+		b.Fatalf("try %q: %v", name, err)
+	}
+}
+
+func (b *bench) isFree(l *lock.Locker, name string) {
+	b.Helper()
+	lease, err := l.Mutex(name).TryLock(b.Context())
+	if err != nil {
+		b.Fatalf("%q was not free: %v", name, err)
+	}
+	b.unlock(lease)
+}
+
+// lost waits until the lease is lost and returns the loss.
+func (b *bench) lost(lease *lock.Lease, within time.Duration) *lock.LostError {
+	b.Helper()
+	select {
+	case <-lease.Lost():
+	case <-time.After(within):
+		b.Fatalf("not told of the loss within %v", within)
+	}
+	var loss *lock.LostError
+	if !errors.As(lease.Err(), &loss) || !errors.Is(lease.Err(), lock.ErrLost) {
+		b.Fatalf("a lost lease's Err is %v", lease.Err())
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+		b.Errorf("a lost lease's context ended with %v", cause)
+	}
+	return loss
+}
+
+func excludesOthers(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
+	lease := b.lock(mine, "a")
+	for _, l := range []*lock.Locker{mine, theirs} {
+		_, err := l.Mutex("a").TryLock(b.Context())
+		var refused *lock.NotAcquiredError
+		if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) {
+			b.Fatalf("a second TryLock: %v", err)
+		}
+		if refused.Name != "a" || refused.TTL <= 0 || refused.TTL > ttl || refused.Foreign || refused.Cause != nil {
+			b.Errorf("a second TryLock: %#v", refused)
+		}
+	}
+	b.isFree(theirs, "b")
+	if !lease.Valid() || lease.Err() != nil || lease.Token() <= 0 || lease.Name() != "a" {
+		b.Errorf("the lease is valid: %v, with error %v, token %d, name %q", lease.Valid(), lease.Err(), lease.Token(), lease.Name())
+	}
+	if left := time.Until(lease.Until()); left <= 0 || left >= ttl {
+		b.Errorf("a fresh lease is valid for %v, its TTL being %v", left, ttl)
+	}
+	b.unlock(lease)
+	if err := lease.Err(); !errors.Is(err, lock.ErrReleased) {
+		b.Errorf("after Unlock the lease's error is %v", err)
+	}
+	b.isFree(theirs, "a")
+}
+
+func isLinearizable(b *bench) {
+	const lockers, clients, rounds = 3, 9, 12
+	h := newHistory()
+	var shared []*lock.Locker
+	for range lockers {
+		shared = append(shared, b.locker(lock.Config{}))
+	}
+	var work sync.WaitGroup
+	for client := 1; client <= clients; client++ {
+		m := shared[client%lockers].Mutex("a")
+		work.Go(func() {
+			for range rounds {
+				var lease *lock.Lease
+				var err error
+				got := h.record(client, true, func() bool {
+					switch rand.N(3) {
+					case 0:
+						lease, err = m.TryLock(b.Context())
+					case 1:
+						lease, err = m.LockWithin(b.Context(), 5*time.Millisecond)
+					default:
+						lease, err = m.Lock(b.Context())
+					}
+					return err == nil
+				})
+				if !got {
+					if !errors.Is(err, lock.ErrNotAcquired) {
+						b.Errorf("acquire: %v", err)
+					}
+					continue
+				}
+				time.Sleep(rand.N(time.Millisecond))
+				h.record(client, false, func() bool { return lease.Unlock(b.Context()) == nil })
+			}
+		})
+	}
+	work.Wait()
+	h.check(b)
+}
+
+// losesNoUpdate has clients change what only the lock protects.
+func losesNoUpdate(b *bench) {
+	const lockers, clients, rounds = 3, 6, 20
+	var counter, last int64 // not atomic: the lock makes it safe, and -race looks
+	var work sync.WaitGroup
+	for range lockers {
+		l := b.locker(lock.Config{})
+		for range clients / lockers {
+			work.Go(func() {
+				for range rounds {
+					err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
+						counter++
+						return nil
+					})
+					if err != nil {
+						b.Errorf("do: %v", err)
+					}
+				}
+			})
+			work.Go(func() {
+				for range rounds {
+					lease := b.lock(l, "a")
+					if lease.Token() <= last {
+						b.Errorf("token %d came after %d", lease.Token(), last)
+					}
+					last = lease.Token()
+					b.unlock(lease)
+				}
+			})
+		}
+	}
+	work.Wait()
+	if want := int64(clients * rounds); counter != want {
+		b.Errorf("%d updates made %d", want, counter)
+	}
+}
+
+// hour is a time within which no poll and no TTL helps a waiter.
+const hour = time.Hour
+
+func wakesAWaiter(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	for range 5 {
+		lease := b.lock(mine, "a")
+		got := make(chan *lock.Lease)
+		go func() { got <- b.lock(theirs, "a") }()
+		time.Sleep(50 * time.Millisecond)
+		b.unlock(lease)
+		b.unlock(<-got)
+	}
+}
+
+func takesOverFromADeadHolder(b *bench) {
+	b.granted(b.store(), hold("a", "dead:1"))
+	begin := time.Now()
+	lease := b.lock(b.locker(lock.Config{Poll: hour}), "a")
+	if waited := time.Since(begin); waited < ttl/2 || waited > ttl+time.Second {
+		b.Errorf("waited %v for the end of a TTL of %v", waited, ttl)
+	}
+	b.unlock(lease)
+}
+
+// A lock that vanishes without a message and long before its TTL is noticed by
+// the slow poll.
+func pollsWhereNothingIsSaid(b *bench) {
+	dead := hold("a", "dead:1")
+	dead.TTL = hour
+	b.granted(b.store(), dead)
+	l := b.locker(lock.Config{TTL: hour, Poll: ttl})
+	got := make(chan *lock.Lease)
+	go func() { got <- b.lock(l, "a") }()
+	time.Sleep(ttl / 4)
+	b.Delete("a")
+	begin := time.Now()
+	b.unlock(<-got)
+	if waited := time.Since(begin); waited > ttl+time.Second {
+		b.Errorf("noticed after %v, polling every %v", waited, ttl)
+	}
+}
+
+func waitsNoLongerThanAsked(b *bench) {
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{})
+	lease := b.lock(mine, "a")
+	const wait = 200 * time.Millisecond
+	for _, test := range []struct {
+		name string
+		wait func(context.Context) error
+		also error
+	}{
+		{"LockWithin", func(ctx context.Context) error {
+			_, err := theirs.Mutex("a").LockWithin(ctx, wait)
+			return err
+		}, nil},
+		{"Lock with a deadline", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, wait)
+			defer cancel()
+			_, err := theirs.Mutex("a").Lock(ctx)
+			return err
+		}, context.DeadlineExceeded},
+		{"Lock cancelled", func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer time.AfterFunc(wait, cancel).Stop()
+			_, err := theirs.Mutex("a").Lock(ctx)
+			return err
+		}, context.Canceled},
+	} {
+		begin := time.Now()
+		err := test.wait(b.Context())
+		if !errors.Is(err, lock.ErrNotAcquired) {
+			b.Errorf("%s: %v", test.name, err)
+		}
+		if timedOut := errors.Is(err, context.DeadlineExceeded); test.also == nil && timedOut || test.also != nil && !errors.Is(err, test.also) {
+			b.Errorf("%s: the error %v should match %v", test.name, err, test.also)
+		}
+		if waited := time.Since(begin); waited < wait || waited > wait+time.Second {
+			b.Errorf("%s: waited %v instead of %v", test.name, waited, wait)
+		}
+	}
+	b.unlock(lease)
+	b.isFree(mine, "a") // none of them has left anything
+}
+
+func servesItsOwnWaitersInOrder(b *bench) {
+	const waiters = 10
+	l := b.locker(lock.Config{})
+	lease := b.lock(l, "a")
+	var mu sync.Mutex
+	var order []int
+	var work sync.WaitGroup
+	for i := range waiters {
+		work.Go(func() {
+			mine := b.lock(l, "a")
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			b.unlock(mine)
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.unlock(lease)
+	work.Wait()
+	if !slices.IsSorted(order) {
+		b.Errorf("waiters were served in the order %v", order)
+	}
+}
+
+// counting is a store that counts acquisitions.
+type counting struct {
+	lock.Store
+	acquisitions atomic.Int64
+}
+
+func (c *counting) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	c.acquisitions.Add(1)
+	return c.Store.Acquire(ctx, h)
+}
+
+// N waiters of one process take N hand-overs, each with one acquisition, however
+// large N is.
+func doesNotStampede(b *bench) {
+	const waiters = 50
+	store := &counting{Store: b.store()}
+	l, err := lock.New(store, lock.Config{Poll: hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	lease := b.lock(l, "a")
+	var work sync.WaitGroup
+	for range waiters {
+		work.Go(func() { b.unlock(b.lock(l, "a")) })
+	}
+	time.Sleep(200 * time.Millisecond)
+	// While they wait: the holder's own, one to learn that the lock is held, for
+	// those who came before there was a queue, and one after the subscription.
+	before := store.acquisitions.Load()
+	b.unlock(lease)
+	work.Wait()
+	if n := store.acquisitions.Load() - before; n < waiters || n > waiters+waiters/5 {
+		b.Errorf("%d waiters took %d acquisitions to be served", waiters, n)
+	}
+}
+
+// A waiter that gives up must not take the wake with it that was meant for
+// whoever is next.
+func passesOnWhatAWaiterLeaves(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	for range 20 {
+		lease := b.lock(mine, "a")
+		ctx, cancel := context.WithCancel(b.Context())
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			if l, err := theirs.Mutex("a").Lock(ctx); err == nil {
+				b.unlock(l)
+			}
+		}()
+		time.Sleep(10 * time.Millisecond)
+		second := make(chan *lock.Lease)
+		go func() { second <- b.lock(theirs, "a") }()
+		time.Sleep(10 * time.Millisecond)
+		var both sync.WaitGroup
+		both.Go(cancel)
+		both.Go(func() { b.unlock(lease) })
+		both.Wait()
+		b.unlock(<-second)
+		<-first
+	}
+}
+
+func isReentrantByContext(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
+	first := b.lock(mine, "a")
+	b.isTaken(mine, "a") // without the context there is no ownership
+	ctx, cancel := context.WithTimeout(first.Context(), soon)
+	defer cancel()
+	second, err := mine.Mutex("a").TryLock(ctx)
+	if err != nil {
+		b.Fatalf("the owner's second TryLock: %v", err)
+	}
+	third, err := mine.Mutex("a").Lock(second.Context())
+	if err != nil {
+		b.Fatalf("the owner's third Lock: %v", err)
+	}
+	if second.Token() != first.Token() || third.Owner() != first.Owner() {
+		b.Errorf("further holds came with tokens %d, %d and owners %s, %s", first.Token(), second.Token(), first.Owner(), third.Owner())
+	}
+	if _, err := theirs.Mutex("a").TryLock(first.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("another client's TryLock with the owner's context: %v", err)
+	}
+	other, err := mine.Mutex("b").TryLock(first.Context())
+	if err != nil || other.Owner() == first.Owner() {
+		b.Errorf("another lock by the owner's context: %v", err)
+	}
+	b.unlock(first)
+	b.isTaken(theirs, "a")
+	b.unlock(third)
+	time.Sleep(ttl * 2)
+	if err := second.Err(); err != nil {
+		b.Errorf("the last hold is no longer kept alive: %v", err)
+	}
+	b.isTaken(theirs, "a")
+	b.unlock(second)
+	b.isFree(theirs, "a")
+	late, err := mine.Mutex("a").TryLock(context.WithoutCancel(first.Context()))
+	if err != nil || late.Owner() == first.Owner() {
+		b.Fatalf("lock with the context of an ownership that has ended: %v", err)
+	}
+	b.unlock(late)
+	b.unlock(other)
+}
+
+func isReentrantAtTheSameTime(b *bench) {
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{})
+	first := b.lock(mine, "a")
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 10 {
+				further, err := mine.Mutex("a").Lock(first.Context())
+				if err != nil {
+					b.Errorf("a further hold: %v", err)
+					return
+				}
+				b.unlock(further)
+			}
+		})
+	}
+	work.Wait()
+	b.isTaken(theirs, "a")
+	b.unlock(first)
+	b.isFree(theirs, "a")
+}
+
+func isNotReentrantAfterLoss(b *bench) {
+	l := b.locker(lock.Config{TTL: hour})
+	lease := b.lock(l, "a")
+	b.Delete("a")
+	if _, err := l.Mutex("a").Lock(lease.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("a further hold of a deleted lock: %v", err)
+	}
+	b.isFree(l, "a")
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of a deleted lock: %v", err)
+	}
+}
+
+func keepsALeaseAlive(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
+	lease := b.lock(mine, "a")
+	for end := time.Now().Add(5 * ttl); time.Now().Before(end); time.Sleep(ttl / 7) {
+		b.isTaken(theirs, "a")
+		if !lease.Valid() {
+			b.Fatalf("the lease is no longer valid: %v", lease.Err())
+		}
+	}
+	b.unlock(lease)
+	b.isFree(theirs, "a")
+}
+
+func letsAFixedLeaseEnd(b *bench) {
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
+	lease, err := mine.Mutex("a").With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	begin := time.Now()
+	next := b.lock(theirs, "a")
+	if waited := time.Since(begin); waited > ttl+time.Second {
+		b.Errorf("a lease of %v was over after %v", ttl, waited)
+	}
+	if lease.Valid() {
+		b.Error("a lease is valid though another client has the lock")
+	}
+	if loss := b.lost(lease, soon); loss.Cause != renewal.Expired {
+		b.Errorf("a fixed lease was lost by %v", loss.Cause)
+	}
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of an expired lease: %v", err)
+	}
+	b.isTaken(mine, "a") // and did not touch the next holder's
+	b.unlock(next)
+}
+
+func endsAHoldAtItsLimit(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
+	heard := make(chan error, 1)
+	lease, err := mine.Mutex("a").With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(2 * ttl)
+	b.isTaken(theirs, "a")
+	if loss := b.lost(lease, soon); loss.Cause != renewal.MaxHold {
+		b.Errorf("lost by %v", loss.Cause)
+	}
+	if err := <-heard; !errors.Is(err, lock.ErrLost) {
+		b.Errorf("OnLost heard %v", err)
+	}
+	b.unlock(b.lock(theirs, "a"))
+}
+
+// interval is the longest time between two renewals of a lease, with room for a
+// busy machine.
+const interval = ttl/3 + 500*time.Millisecond
+
+func tellsOfDeletion(b *bench) {
+	l := b.locker(lock.Config{TTL: ttl})
+	lease := b.lock(l, "a")
+	b.Delete("a")
+	if loss := b.lost(lease, interval); loss.Cause != renewal.Deleted || loss.Key != "a" {
+		b.Errorf("lost by %v of %q", loss.Cause, loss.Key)
+	}
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of a deleted lock: %v", err)
+	}
+}
+
+func tellsOfTakeover(b *bench) {
+	s := b.store()
+	l := b.locker(lock.Config{TTL: ttl})
+	lease := b.lock(l, "a")
+	b.Delete("a")
+	b.granted(s, hold("a", "you:1"))
+	if loss := b.lost(lease, interval); loss.Cause != renewal.TakenOver {
+		b.Errorf("lost by %v", loss.Cause)
+	}
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of a lock that was taken over: %v", err)
+	}
+	b.release(s, holding("a", "you:1", 0), true) // it was left alone
+}
+
+func endsDoOnLoss(b *bench) {
+	l := b.locker(lock.Config{TTL: ttl})
+	err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
+		b.Delete("a")
+		select {
+		case <-ctx.Done():
+		case <-time.After(soon):
+			b.Error("Do's context outlives the lease")
+		}
+		if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {
+			b.Errorf("Do's context ended with %v", cause)
+		}
+		return nil
+	})
+	if !errors.Is(err, lock.ErrLost) {
+		b.Errorf("Do returned %v although the lease was lost", err)
+	}
+}
+
+func unlocksAfterDo(b *bench) {
+	l := b.locker(lock.Config{})
+	oops := errors.New("oops")
+	err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
+		b.isTaken(l, "a")
+		return l.Mutex("a").Do(ctx, func(context.Context) error { return oops })
+	})
+	if !errors.Is(err, oops) || errors.Is(err, lock.ErrLost) {
+		b.Errorf("Do returned %v", err)
+	}
+	b.isFree(l, "a")
+	func() {
+		defer func() {
+			if p := recover(); p != "oops" {
+				b.Errorf("Do recovered a panic, or replaced it by %v", p)
+			}
+		}()
+		_ = l.Mutex("a").Do(b.Context(), func(context.Context) error { panic("oops") })
+	}()
+	b.isFree(l, "a")
+	ctx, cancel := context.WithCancel(b.Context())
+	err = l.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		cancel()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrLost) {
+		b.Errorf("Do returned %v after its context was cancelled", err)
+	}
+	b.isFree(l, "a")
+}
+
+func unlocksWithAnEndedContext(b *bench) {
+	l := b.locker(lock.Config{})
+	ctx, cancel := context.WithCancel(b.Context())
+	lease, err := l.Mutex("a").Lock(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cancel()
+	if lease.Err() != nil {
+		b.Errorf("the context of Lock has ended the lease: %v", lease.Err())
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		b.Errorf("unlock with an ended context: %v", err)
+	}
+	b.isFree(l, "a")
+	if _, err := l.Mutex("a").Lock(ctx); !errors.Is(err, context.Canceled) {
+		b.Errorf("lock with an ended context: %v", err)
+	}
+	b.isFree(l, "a")
+}
+
+func unlocksOnce(b *bench) {
+	l := b.locker(lock.Config{})
+	lease := b.lock(l, "a")
+	var unlocked, notHeld atomic.Int64
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			switch err := lease.Unlock(b.Context()); {
+			case err == nil:
+				unlocked.Add(1)
+			case errors.Is(err, lock.ErrNotHeld):
+				notHeld.Add(1)
+			default:
+				b.Errorf("unlock: %v", err)
+			}
+		})
+	}
+	work.Wait()
+	if unlocked.Load() != 1 || notHeld.Load() != 7 {
+		b.Errorf("of 8 unlocks %d succeeded and %d said that there was nothing to unlock", unlocked.Load(), notHeld.Load())
+	}
+	next := b.lock(l, "a")
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrNotHeld) {
+		b.Errorf("unlock of an earlier lease: %v", err)
+	}
+	b.isTaken(l, "a")
+	b.unlock(next)
+}
+
+// Acquisitions that are cancelled at any instant, granted or not, leave nothing
+// behind that blocks others for a TTL.
+func leavesNothingWhenCancelled(b *bench) {
+	l, other := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	var work sync.WaitGroup
+	for i := range 60 {
+		work.Go(func() {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer time.AfterFunc(rand.N(3*time.Millisecond), cancel).Stop()
+			lease, err := l.Mutex("a").Lock(ctx)
+			if err == nil {
+				b.unlock(lease)
+			} else if !errors.Is(err, context.Canceled) {
+				b.Errorf("acquisition %d: %v", i, err)
+			}
+		})
+	}
+	work.Wait()
+	b.unlock(b.lock(other, "a"))
+}
+
+func closes(b *bench) {
+	l, other := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
+	lease := b.lock(l, "mine")
+	theirs := b.lock(other, "theirs")
+	waited := make(chan error)
+	go func() {
+		_, err := l.Mutex("theirs").Lock(b.Context())
+		waited <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if err := l.Close(b.Context()); err != nil {
+		b.Errorf("close: %v", err)
+	}
+	if err := <-waited; !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("a wait ended with %v when the locker was closed", err)
+	}
+	if loss := b.lost(lease, soon); loss.Cause != renewal.Closed {
+		b.Errorf("a lease was lost by %v when the locker was closed", loss.Cause)
+	}
+	if _, err := l.Mutex("b").Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("lock on a closed locker: %v", err)
+	}
+	if err := l.Close(b.Context()); err != nil {
+		b.Errorf("a second close: %v", err)
+	}
+	b.unlock(theirs)
+	b.unlock(b.lock(other, "mine")) // after its TTL
+}

@@ -1,0 +1,97 @@
+package locktest
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// New returns a locker on a server of its own, both of which end with t. A config
+// that [lock.New] refuses fails t.
+func New(t testing.TB, c lock.Config) *lock.Locker {
+	t.Helper()
+	return Start(t).Locker(t, c)
+}
+
+// Server is a Redis server inside the test's process. It listens nowhere. Its
+// clock is the test's, so inside a synctest bubble it is the bubble's. Its methods
+// may be called at the same time.
+type Server struct {
+	redis *miniredis.Miniredis
+}
+
+// Start returns a server that ends with t.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{miniredis.NewMiniRedis()}
+	s.redis.ClockTTL(true)
+	t.Cleanup(s.redis.Close)
+	return s
+}
+
+// Locker returns a locker on the server that ends with t. Each is a client of its
+// own, as if in another process.
+func (s *Server) Locker(t testing.TB, c lock.Config) *lock.Locker {
+	t.Helper()
+	locker, err := lock.New(s.Store(t), c)
+	if err != nil {
+		t.Fatalf("locktest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := locker.Close(context.Background()); err != nil {
+			t.Errorf("locktest: %v", err)
+		}
+	})
+	return locker
+}
+
+// Store returns a store on the server that ends with t.
+func (s *Server) Store(t testing.TB) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(s.Client(t), redisstore.Config{})
+	if err != nil {
+		t.Fatalf("locktest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("locktest: %v", err)
+		}
+	})
+	return store
+}
+
+// Client returns a client of the server that ends with t.
+func (s *Server) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Dialer:                   s.dial,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = client.Close() }) // the test may have closed it
+	return client
+}
+
+func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
+	pipe, err := s.redis.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return newWire(pipe), nil
+}
+
+// Delete takes the lock called name away from whoever holds it, as an
+// administrator or a loss of data would. Nobody is told; the holder's next renewal
+// finds out.
+func (s *Server) Delete(name string) { s.redis.Del(name) }
+
+// DeleteAll takes every lock away, and all else that the server has.
+func (s *Server) DeleteAll() { s.redis.FlushAll() }

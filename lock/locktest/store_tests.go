@@ -1,0 +1,414 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// storeTests check the contract of lock.Store by itself.
+var storeTests = []test{
+	{"GrantsWhatIsFree", grantsWhatIsFree},
+	{"GrantsAgainWhatIsTheOwners", grantsAgainWhatIsTheOwners},
+	{"CountsFurtherHolds", countsFurtherHolds},
+	{"RefusesFurtherHoldsOfNone", refusesFurtherHoldsOfNone},
+	{"ReleasesTheOwnersOnly", releasesTheOwnersOnly},
+	{"ReleasesOnce", releasesOnce},
+	{"ForgetsAfterTheTTL", forgetsAfterTheTTL},
+	{"TokensGrow", tokensGrow},
+	{"RenewsEachLeaseByItself", renewsEachLeaseByItself},
+	{"NeverRevivesByRenewal", neverRevivesByRenewal},
+	{"WakesOnRelease", wakesOnRelease},
+	{"WakesNobodyAfterClose", wakesNobodyAfterClose},
+	{"WakesEachListener", wakesEachListener},
+	{"SubscribesManyLocks", subscribesManyLocks},
+	{"SubscribesAgainAndAgain", subscribesAgainAndAgain},
+	{"KeepsNamesApart", keepsNamesApart},
+	{"NamesItsKinds", namesItsKinds},
+	{"HeedsTheContext", heedsTheContext},
+	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
+}
+
+// hold returns the request of an owner for one hold of a mutex.
+func hold(name, owner string) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindMutex, Name: name, Owner: owner, Count: 1, TTL: ttl}
+}
+
+// holding returns the request that brings an owner's holds to count.
+func holding(name, owner string, count int64) *lock.Hold {
+	h := hold(name, owner)
+	h.Count = count
+	return h
+}
+
+func (b *bench) acquire(s lock.Store, h *lock.Hold) lock.Answer {
+	b.Helper()
+	answer, err := s.Acquire(b.Context(), h)
+	if err != nil {
+		b.Fatalf("acquire %q for %s: %v", h.Name, h.Owner, err)
+	}
+	return answer
+}
+
+func (b *bench) granted(s lock.Store, h *lock.Hold) lock.Answer {
+	b.Helper()
+	answer := b.acquire(s, h)
+	if answer.Verdict != lock.Granted {
+		b.Fatalf("acquire %q for %s: got %+v, want a grant", h.Name, h.Owner, answer)
+	}
+	return answer
+}
+
+func (b *bench) refused(s lock.Store, h *lock.Hold) lock.Answer {
+	b.Helper()
+	answer := b.acquire(s, h)
+	if answer.Verdict != lock.Refused {
+		b.Fatalf("acquire %q for %s: got %+v, want a refusal", h.Name, h.Owner, answer)
+	}
+	return answer
+}
+
+func (b *bench) release(s lock.Store, h *lock.Hold, want bool) {
+	b.Helper()
+	held, err := s.Release(b.Context(), h)
+	if err != nil || held != want {
+		b.Fatalf("release %q of %s to %d: got %v, %v, want %v", h.Name, h.Owner, h.Count, held, err, want)
+	}
+}
+
+func grantsWhatIsFree(b *bench) {
+	mine, theirs := b.store(), b.store()
+	if answer := b.granted(mine, hold("a", "me:1")); answer.Token <= 0 {
+		b.Errorf("a grant came with token %d", answer.Token)
+	}
+	answer := b.refused(theirs, hold("a", "you:1"))
+	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, ttl)
+	}
+	b.release(mine, holding("a", "me:1", 0), true)
+	b.granted(theirs, hold("a", "you:1"))
+}
+
+// An acquisition whose reply was lost is sent again, and must not count twice.
+func grantsAgainWhatIsTheOwners(b *bench) {
+	s := b.store()
+	first := b.granted(s, hold("a", "me:1"))
+	time.Sleep(ttl / 2)
+	again := b.granted(s, hold("a", "me:1"))
+	if again.Token != first.Token {
+		b.Errorf("the same grant came with token %d and then %d", first.Token, again.Token)
+	}
+	time.Sleep(ttl * 3 / 4)
+	b.refused(s, hold("a", "you:1")) // the second answer began a fresh TTL
+	b.release(s, holding("a", "me:1", 0), true)
+	b.granted(s, hold("a", "you:1"))
+}
+
+func countsFurtherHolds(b *bench) {
+	s := b.store()
+	first := b.granted(s, hold("a", "me:1"))
+	for range 2 { // sent twice, counted once
+		if further := b.granted(s, holding("a", "me:1", 2)); further.Token != first.Token {
+			b.Errorf("a further hold came with token %d instead of %d", further.Token, first.Token)
+		}
+	}
+	for range 2 {
+		b.release(s, holding("a", "me:1", 1), true)
+	}
+	b.refused(s, hold("a", "you:1"))
+	b.release(s, holding("a", "me:1", 0), true)
+	b.granted(s, hold("a", "you:1"))
+}
+
+// A holder that has lost its lock must not get it anew without noticing.
+func refusesFurtherHoldsOfNone(b *bench) {
+	s := b.store()
+	if answer := b.acquire(s, holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+		b.Errorf("a further hold of a free lock: got %+v, want NotHeld", answer)
+	}
+	b.granted(s, hold("a", "you:1"))
+	if answer := b.acquire(s, holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+		b.Errorf("a further hold of another's lock: got %+v, want NotHeld", answer)
+	}
+}
+
+func releasesTheOwnersOnly(b *bench) {
+	s := b.store()
+	b.granted(s, hold("a", "me:1"))
+	b.release(s, holding("a", "you:1", 0), false)
+	b.release(s, holding("a", "me:2", 0), false)
+	b.release(s, holding("a", "you:1", 1), false)
+	b.refused(s, hold("a", "you:1"))
+}
+
+func releasesOnce(b *bench) {
+	s := b.store()
+	b.release(s, holding("a", "me:1", 0), false)
+	b.granted(s, hold("a", "me:1"))
+	b.release(s, holding("a", "me:1", 0), true)
+	b.release(s, holding("a", "me:1", 0), false)
+	b.release(s, holding("a", "me:1", 1), false)
+	b.granted(s, hold("a", "you:1"))
+}
+
+func forgetsAfterTheTTL(b *bench) {
+	s := b.store()
+	b.granted(s, hold("a", "me:1"))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, hold("a", "you:1"))
+	b.release(s, holding("a", "me:1", 0), false)
+	b.refused(s, hold("a", "me:2"))
+}
+
+func tokensGrow(b *bench) {
+	mine, theirs := b.store(), b.store()
+	var last int64
+	check := func(token int64) {
+		b.Helper()
+		if token <= last {
+			b.Fatalf("token %d came after %d", token, last)
+		}
+		last = token
+	}
+	for i := range 20 {
+		s, owner := mine, fmt.Sprintf("me:%d", i)
+		if i%2 == 1 {
+			s = theirs
+		}
+		check(b.granted(s, hold("a", owner)).Token)
+		b.release(s, holding("a", owner, 0), true)
+	}
+	b.granted(mine, hold("a", "dead:1"))
+	time.Sleep(ttl + 50*time.Millisecond)
+	check(b.granted(mine, hold("a", "next:1")).Token)
+	b.Delete("a")
+	check(b.granted(mine, hold("a", "next:2")).Token)
+}
+
+// leases returns leases for a renewer's use, one for each hold. The watchdog that
+// keeps them asks nobody.
+func (b *bench) leases(holds ...*lock.Hold) []renewal.Item {
+	b.Helper()
+	dog, err := renewal.New(mute{}, renewal.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = dog.Close(context.Background()) })
+	items := make([]renewal.Item, len(holds))
+	for i, h := range holds {
+		lease, err := dog.Watch(renewal.Spec{
+			Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true,
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		items[i].Lease = lease
+	}
+	return items
+}
+
+// mute is a renewer that never answers.
+type mute struct{}
+
+func (mute) Group(string) string                   { return "" }
+func (mute) Renew(context.Context, []renewal.Item) {}
+
+func (b *bench) renew(s lock.Store, items []renewal.Item, want ...renewal.Outcome) {
+	b.Helper()
+	s.Renew(b.Context(), items)
+	for i, item := range items {
+		if item.Outcome != want[i] {
+			b.Errorf("renewal of %q by %s: got %v (%v), want %v", item.Lease.Key(), item.Lease.Owner(), item.Outcome, item.Err, want[i])
+		}
+	}
+}
+
+func renewsEachLeaseByItself(b *bench) {
+	s := b.store()
+	b.granted(s, hold("mine", "me:1"))
+	b.granted(s, hold("theirs", "you:1"))
+	b.granted(s, hold("mine too", "me:2"))
+	time.Sleep(ttl * 3 / 4)
+	b.renew(s, b.leases(hold("mine", "me:1"), hold("theirs", "me:3"), hold("nobody's", "me:4"), hold("mine too", "me:2")),
+		renewal.Renewed, renewal.Taken, renewal.Gone, renewal.Renewed)
+	time.Sleep(ttl / 2)
+	b.refused(s, hold("mine", "you:2"))
+	b.refused(s, hold("mine too", "you:2"))
+	b.granted(s, hold("theirs", "you:2")) // a refused renewal prolongs nothing
+}
+
+func neverRevivesByRenewal(b *bench) {
+	s := b.store()
+	items := b.leases(hold("a", "me:1"))
+	b.granted(s, hold("a", "me:1"))
+	b.release(s, holding("a", "me:1", 0), true)
+	b.renew(s, items, renewal.Gone)
+	b.granted(s, hold("a", "you:1"))
+}
+
+// listen subscribes and returns what the wakes are sent to.
+func (b *bench) listen(s lock.Store, name string) (<-chan struct{}, lock.Subscription) {
+	b.Helper()
+	woken := make(chan struct{}, 100)
+	sub, err := s.Subscribe(b.Context(), hold(name, "waiter:1"), func() { woken <- struct{}{} })
+	if err != nil {
+		b.Fatalf("subscribe to %q: %v", name, err)
+	}
+	return woken, sub
+}
+
+func (b *bench) wakes(woken <-chan struct{}, what string) {
+	b.Helper()
+	select {
+	case <-woken:
+	case <-time.After(soon):
+		b.Fatalf("%s: nobody was woken", what)
+	}
+}
+
+func (b *bench) sleeps(woken <-chan struct{}, what string) {
+	b.Helper()
+	select {
+	case <-woken:
+		b.Errorf("%s: somebody was woken", what)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+func wakesOnRelease(b *bench) {
+	mine, theirs := b.store(), b.store()
+	b.granted(mine, holding("a", "me:1", 1))
+	b.granted(mine, holding("a", "me:1", 2))
+	woken, sub := b.listen(theirs, "a")
+	defer sub.Close()
+	b.release(mine, holding("a", "me:1", 1), true)
+	b.sleeps(woken, "a release that leaves a hold")
+	b.release(mine, holding("a", "you:1", 0), false)
+	b.sleeps(woken, "a release of what is not held")
+	b.release(mine, holding("a", "me:1", 0), true)
+	b.wakes(woken, "a release")
+}
+
+func wakesNobodyAfterClose(b *bench) {
+	s := b.store()
+	woken, sub := b.listen(s, "a")
+	still, other := b.listen(s, "a")
+	defer other.Close()
+	sub.Close()
+	b.granted(s, hold("a", "me:1"))
+	b.release(s, holding("a", "me:1", 0), true)
+	b.wakes(still, "a release beside a closed subscription")
+	b.sleeps(woken, "a release after the subscription was closed")
+}
+
+func wakesEachListener(b *bench) {
+	s, other := b.store(), b.store()
+	first, sub := b.listen(s, "a")
+	defer sub.Close()
+	second, sub := b.listen(s, "a")
+	defer sub.Close()
+	third, sub := b.listen(other, "a")
+	defer sub.Close()
+	unrelated, sub := b.listen(s, "b")
+	defer sub.Close()
+	b.granted(s, hold("a", "me:1"))
+	b.release(s, holding("a", "me:1", 0), true)
+	b.wakes(first, "the first listener")
+	b.wakes(second, "the second listener")
+	b.wakes(third, "the listener of another store")
+	b.sleeps(unrelated, "a listener of another lock")
+}
+
+func subscribesManyLocks(b *bench) {
+	const locks = 50
+	s, other := b.store(), b.store()
+	woken := make([]<-chan struct{}, locks)
+	for i := range woken {
+		var sub lock.Subscription
+		woken[i], sub = b.listen(s, fmt.Sprintf("lock %d", i))
+		defer sub.Close()
+	}
+	for i := range woken {
+		name := fmt.Sprintf("lock %d", i)
+		b.granted(other, hold(name, "me:1"))
+		b.release(other, holding(name, "me:1", 0), true)
+	}
+	for i := range woken {
+		b.wakes(woken[i], fmt.Sprintf("lock %d", i))
+	}
+}
+
+// A confirmation of an earlier subscription must not be taken for that of a later
+// one.
+func subscribesAgainAndAgain(b *bench) {
+	s, other := b.store(), b.store()
+	for i := range 50 {
+		woken, sub := b.listen(s, "a")
+		owner := fmt.Sprintf("me:%d", i)
+		b.granted(other, hold("a", owner))
+		b.release(other, holding("a", owner, 0), true)
+		b.wakes(woken, fmt.Sprintf("round %d", i))
+		sub.Close()
+	}
+}
+
+func keepsNamesApart(b *bench) {
+	s := b.store()
+	names := []string{
+		"a", "A", "a b", "a:b", "a/b", `a\b`, "a*", "a?", "[a]", "'a'", `"a"`, "a%7Bb",
+		"{a}", "{a}:b", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
+		strings.Repeat("x", lock.MaxName),
+		lock.EscapeName("lone { brace"), lock.EscapeName("}"), lock.EscapeName("new\nline"), lock.EscapeName("\xff\xfe"),
+	}
+	for i, name := range names {
+		if err := lock.ValidateName(name); err != nil {
+			b.Fatal(err)
+		}
+		b.granted(s, hold(name, fmt.Sprintf("me:%d", i)))
+	}
+	for i, name := range names {
+		b.refused(s, hold(name, "you:1"))
+		b.release(s, holding(name, fmt.Sprintf("me:%d", i), 0), true)
+	}
+}
+
+func namesItsKinds(b *bench) {
+	s := b.store()
+	if err := s.Supports(lock.KindMutex); err != nil {
+		b.Errorf("every store keeps mutexes, but: %v", err)
+	}
+	if err := s.Supports(lock.Kind(255)); !errors.Is(err, lock.ErrUnsupported) {
+		b.Errorf("Supports of no kind at all: got %v, want ErrUnsupported", err)
+	}
+}
+
+func heedsTheContext(b *bench) {
+	s := b.store()
+	b.granted(s, hold("warm up", "me:1"))
+	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if _, err := s.Acquire(ctx, hold("a", "me:1")); err == nil {
+		b.Error("acquired although the deadline was over")
+	}
+	if _, err := s.Release(ctx, holding("a", "me:1", 0)); err == nil {
+		b.Error("released although the deadline was over")
+	}
+	if sub, err := s.Subscribe(ctx, hold("a", "me:1"), func() {}); err == nil {
+		sub.Close()
+		b.Error("subscribed although the deadline was over")
+	}
+}
+
+func acceptsAnAnnouncement(b *bench) {
+	client := lock.Client{ID: "5e632d6f-aaed-4246-99f8-63ced21e0dcd", Host: "host", Process: "process", PID: 1, Since: time.Now()}
+	for range 2 {
+		if err := b.store().Announce(b.Context(), client, time.Hour); err != nil {
+			b.Error(err)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package locktest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Backend is one place where locks are kept, for one test.
+type Backend struct {
+	// Open returns a store on the backend, independent of those that it returned
+	// before, as if for another process. It ends with t.
+	Open func(t testing.TB) lock.Store
+
+	// Delete takes the lock called name away from its holder without telling
+	// anybody.
+	Delete func(name string)
+}
+
+// Suite says how the conformance suite is run.
+type Suite struct {
+	// Backend returns an empty backend for one test, which ends with t.
+	Backend func(t testing.TB) Backend
+
+	// Bubble runs each test in a testing/synctest bubble: for a backend that lives
+	// in the test's process and sees the bubble's time.
+	Bubble bool
+}
+
+// Run checks that a store keeps what [lock.Store] promises, and that a locker on
+// it keeps what package lock promises.
+func Run(t *testing.T, s Suite) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Store", storeTests},
+		{"Mutex", mutexTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) { s.run(t, test.run) })
+			}
+		})
+	}
+}
+
+// test is one test of the suite.
+type test struct {
+	name string
+	run  func(*bench)
+}
+
+func (s Suite) run(t *testing.T, test func(*bench)) {
+	if !s.Bubble {
+		t.Parallel() // most of the time is spent waiting for leases to end
+		test(&bench{T: t, Backend: s.Backend(t)})
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		test(&bench{T: t, Backend: s.Backend(t)})
+	})
+}
+
+// bench is what a test works with.
+type bench struct {
+	*testing.T
+	Backend
+}
+
+// ttl is short enough to be waited for where time is real, and long enough for a
+// busy machine.
+const ttl = 600 * time.Millisecond
+
+// soon bounds what happens without a wait.
+const soon = 10 * time.Second
+
+// store returns a new store on the backend.
+func (b *bench) store() lock.Store {
+	b.Helper()
+	return b.Open(b.T)
+}
+
+// locker returns a new locker on a new store.
+func (b *bench) locker(c lock.Config) *lock.Locker {
+	b.Helper()
+	l, err := lock.New(b.store(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			b.Errorf("closing a locker: %v", err)
+		}
+	})
+	return l
+}

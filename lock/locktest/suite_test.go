@@ -1,0 +1,29 @@
+package locktest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inProcess is the backend of this package's own server.
+func inProcess(t testing.TB) locktest.Backend {
+	server := locktest.Start(t)
+	return locktest.Backend{
+		Open:   func(t testing.TB) lock.Store { return server.Store(t) },
+		Delete: server.Delete,
+	}
+}
+
+func TestInProcess(t *testing.T) {
+	locktest.Run(t, locktest.Suite{Backend: inProcess})
+}
+
+func TestInBubble(t *testing.T) {
+	locktest.Run(t, locktest.Suite{Backend: inProcess, Bubble: true})
+}

@@ -1,0 +1,70 @@
+package locktest
+
+import (
+	"net"
+	"sync"
+)
+
+// wire is a connection whose writes never wait for the other end to read, as those
+// of a socket with a large buffer. The pipe below it has no buffer at all: there,
+// a client that sends while the server sends would wait for ever.
+type wire struct {
+	net.Conn
+
+	mu     sync.Mutex
+	unsent []byte // guarded by mu
+	closed bool   // guarded by mu
+
+	more chan struct{} // there is something unsent, or the wire is closed
+}
+
+func newWire(pipe net.Conn) *wire {
+	w := &wire{Conn: pipe, more: make(chan struct{}, 1)}
+	go w.send()
+	return w
+}
+
+// Write takes p for sending.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, net.ErrClosed
+	}
+	w.unsent = append(w.unsent, p...)
+	w.signal()
+	return len(p), nil
+}
+
+// Close drops what is unsent.
+func (w *wire) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.signal()
+	w.mu.Unlock()
+	return w.Conn.Close()
+}
+
+func (w *wire) signal() {
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// send delivers until the wire is closed.
+func (w *wire) send() {
+	for range w.more {
+		w.mu.Lock()
+		p, closed := w.unsent, w.closed
+		w.unsent = nil
+		w.mu.Unlock()
+		if closed {
+			return
+		}
+		if _, err := w.Conn.Write(p); err != nil {
+			_ = w.Close()
+			return
+		}
+	}
+}

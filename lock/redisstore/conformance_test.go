@@ -1,0 +1,37 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// open returns a store on a new client, which end with t.
+func open(t testing.TB, client redis.UniversalClient) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return store
+}
+
+func TestSingleServer(t *testing.T) {
+	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
+		server := redistest.Start(t, redistest.Config{})
+		return locktest.Backend{
+			Open:   func(t testing.TB) lock.Store { return open(t, server.Client(t)) },
+			Delete: func(name string) { server.Client(t).Del(t.Context(), name) },
+		}
+	}})
+}
