@@ -1,0 +1,29 @@
+module github.com/leasewheel/leasewheel/bench/peers
+
+go 1.26.0
+
+require (
+	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108
+	github.com/antlabs/timer v0.1.4
+	github.com/leasewheel/leasewheel v0.0.0
+	github.com/ouqiang/timewheel v1.0.1
+	github.com/rfyiamcool/go-timewheel v1.1.0
+	github.com/singchia/go-timer/v2 v2.2.1
+	github.com/zeromicro/go-zero v1.10.3
+)
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/antlabs/stl v0.0.2 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/fatih/color v1.18.0 // indirect
+	github.com/mattn/go-colorable v0.1.13 // indirect
+	github.com/mattn/go-isatty v0.0.20 // indirect
+	github.com/spaolacci/murmur3 v1.1.0 // indirect
+	go.opentelemetry.io/otel v1.40.0 // indirect
+	go.opentelemetry.io/otel/trace v1.40.0 // indirect
+	go.uber.org/automaxprocs v1.6.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/leasewheel/leasewheel => ../..

@@ -1,0 +1,149 @@
+package peers
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench"
+)
+
+// defaultTick is what most peers recommend, and all but one can do.
+const defaultTick = 10 * time.Millisecond
+
+// buckets is the size of every wheel that has one.
+const buckets = 512
+
+// timers is an implementation at work. H is what a timeout is cancelled by: the
+// type that the implementation itself returns, so that no wrapper costs
+// anything.
+type timers[H any] interface {
+	schedule(d time.Duration, task func()) H
+	cancel(h H)
+	close()
+}
+
+// A resetter can move a pending timeout.
+type resetter[H any] interface {
+	reset(h H, d time.Duration)
+}
+
+// An impl is an implementation that can do every workload. Each is an of with a
+// different type of handle.
+type impl interface {
+	name() string
+	// tick is the nearest that the implementation has to the one asked for.
+	tick(wanted time.Duration) time.Duration
+	// most is how many timeouts may be pending where some are cancelled.
+	most() int
+	column(tick time.Duration) bench.Column
+
+	schedule(b *testing.B, pending int)
+	scheduleCancel(b *testing.B, pending int)
+	scheduleCancelParallel(b *testing.B)
+	churn(b *testing.B, pending int)
+	canReset() bool
+	reset(b *testing.B)
+	memory(b *testing.B, pending int)
+	collect(b *testing.B, pending int)
+	burst(b *testing.B, count int, spread time.Duration)
+	selfRearm(b *testing.B, count int, period time.Duration)
+	// idle and start are for children of benchmarks.
+	idle(pending int, tick time.Duration) (stop func())
+	start(tick time.Duration) (schedule func(time.Duration, func()), stop func())
+}
+
+// of is an implementation whose handles are of type H.
+type of[H any] struct {
+	label string
+	// ticks that the implementation can do, or nil for any.
+	ticks []time.Duration
+	// maxPending is set where cancelling takes time in proportion to what is
+	// pending, which would take hours with a million.
+	maxPending int
+	open       func(tick time.Duration) timers[H]
+	// rearm begins a timeout that arms itself for as long as again says; nil
+	// means by schedule.
+	rearm func(t timers[H], first, period time.Duration, again func() bool)
+}
+
+func (o of[H]) name() string { return o.label }
+
+func (o of[H]) tick(wanted time.Duration) time.Duration {
+	if o.ticks == nil {
+		return wanted
+	}
+	nearest := o.ticks[0]
+	for _, tick := range o.ticks {
+		if (tick - wanted).Abs() < (nearest - wanted).Abs() {
+			nearest = tick
+		}
+	}
+	return nearest
+}
+
+func (o of[H]) most() int {
+	if o.maxPending > 0 {
+		return o.maxPending
+	}
+	return 1 << 30
+}
+
+// column makes the implementation measurable for lateness and early runs.
+func (o of[H]) column(tick time.Duration) bench.Column {
+	tick = o.tick(tick)
+	return bench.Column{Name: o.label, Tick: tick, Open: func() (bench.Timers, error) {
+		t := o.open(tick)
+		return oneShots[H]{t, sync.OnceFunc(t.close)}, nil
+	}}
+}
+
+// oneShots are the timers of a column: peers are compared by what all of them
+// can do.
+type oneShots[H any] struct {
+	timers    timers[H]
+	closeOnce func() // some peers panic, or hang, when they are stopped twice
+}
+
+func (o oneShots[H]) Schedule(d time.Duration, task func()) error {
+	o.timers.schedule(d, task)
+	return nil
+}
+
+func (o oneShots[H]) Close() { o.closeOnce() }
+
+func (oneShots[H]) Repeat(time.Duration, func()) error {
+	return errors.ErrUnsupported
+}
+
+func (oneShots[H]) Reusable(func()) func(time.Duration) error {
+	return func(time.Duration) error { return errors.ErrUnsupported }
+}
+
+func (o of[H]) start(tick time.Duration) (schedule func(time.Duration, func()), stop func()) {
+	t := o.open(tick)
+	return func(d time.Duration, task func()) { t.schedule(d, task) }, t.close
+}
+
+// each runs a benchmark for every implementation.
+func each(b *testing.B, run func(b *testing.B, i impl)) {
+	for _, i := range impls {
+		b.Run("impl="+i.name(), func(b *testing.B) { run(b, i) })
+	}
+}
+
+// sizes runs a benchmark for every implementation and number of pending
+// timeouts.
+func sizes(b *testing.B, run func(b *testing.B, i impl, pending int)) {
+	each(b, func(b *testing.B, i impl) {
+		for _, size := range []struct {
+			name    string
+			pending int
+		}{{"1k", 1_000}, {"100k", 100_000}, {"1M", 1_000_000}} {
+			if size.pending <= i.most() {
+				b.Run("pending="+size.name, func(b *testing.B) { run(b, i, size.pending) })
+			}
+		}
+	})
+}
