@@ -35,7 +35,10 @@ func startProcess(command *exec.Cmd) (*process, error) {
 		p.state = command.ProcessState
 		close(p.exited)
 	}()
-	return p, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // kill ends the process, also one that is stopped, and waits until it is gone.

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +31,11 @@ type Config struct {
 	// clients use it. Processes in other network namespaces, proxies,
 	// replication and clusters need it.
 	TCP bool
+
+	// TLS makes that port speak TLS only, with a certificate by an authority that
+	// nobody trusts: see [Server.CertificateFiles]. It implies TCP. Clients need
+	// no certificate; "tls-auth-clients yes" in Directives demands one.
+	TLS bool
 
 	// Password is the default user's; "" leaves the server open.
 	Password string
@@ -54,8 +61,9 @@ type Server struct {
 	config Config
 	dir    string // holds everything of this server, and goes with it
 
-	port    int // 0 without TCP
-	busPort int // 0 outside a cluster
+	port    int            // 0 without TCP
+	busPort int            // 0 outside a cluster
+	trust   *x509.CertPool // nil without TLS
 
 	process *process // the running one, or the last one that ran
 }
@@ -81,6 +89,7 @@ func Launch(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
+	config.TCP = config.TCP || config.TLS
 	s := &Server{config: config, dir: dir}
 	for attempt := 1; ; attempt++ {
 		err := s.configure()
@@ -129,6 +138,11 @@ func (s *Server) configure() error {
 			return err
 		}
 	}
+	if s.config.TLS {
+		if err := s.writeCertificates(); err != nil {
+			return fmt.Errorf("redistest: certificates: %w", err)
+		}
+	}
 	if err := os.WriteFile(s.path("redis.conf"), []byte(s.redisConf()), 0o600); err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
@@ -136,15 +150,25 @@ func (s *Server) configure() error {
 }
 
 func (s *Server) redisConf() string {
+	port, tlsPort := s.port, 0
+	if s.config.TLS {
+		port, tlsPort = 0, s.port
+	}
 	lines := []string{
-		fmt.Sprintf("port %d", s.port),
+		fmt.Sprintf("port %d", port),
 		"bind 127.0.0.1",
 		"unixsocket " + s.path("socket"),
 		"unixsocketperm 700",
 		"dir " + s.dir,
 	}
+	if s.config.TLS {
+		authority, certificate, key := s.CertificateFiles()
+		lines = append(lines, fmt.Sprintf("tls-port %d", tlsPort), "tls-auth-clients optional",
+			"tls-ca-cert-file "+authority, "tls-cert-file "+certificate, "tls-key-file "+key)
+	}
 	if s.config.Password != "" {
-		lines = append(lines, "requirepass "+s.config.Password, "masterauth "+s.config.Password)
+		password := strconv.Quote(s.config.Password)
+		lines = append(lines, "requirepass "+password, "masterauth "+password)
 	}
 	if s.config.cluster {
 		lines = append(lines, fmt.Sprintf("cluster-port %d", s.busPort))
@@ -179,9 +203,11 @@ func (s *Server) start() error {
 	defer log.Close()
 	command := exec.Command(binary, args...)
 	command.Stdout, command.Stderr = log, log
-	if s.process, err = startProcess(command); err != nil {
+	p, err := startProcess(command)
+	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
+	s.process = p
 	if err := s.waitUntilReady(); err != nil {
 		s.process.kill()
 		return err
@@ -199,10 +225,10 @@ func (s *Server) waitUntilReady() error {
 }
 
 // answers asks in Redis's inline form, without logging in: a refusal is an
-// answer too, but that of a server that still reads its data is not.
+// answer too, but that of a server that still reads its data is not. The socket
+// is ours alone; on the port, another process might answer.
 func (s *Server) answers() error {
-	network, address := s.Addr()
-	conn, err := net.DialTimeout(network, address, time.Second)
+	conn, err := net.DialTimeout("unix", s.path("socket"), time.Second)
 	if err != nil {
 		return err
 	}
@@ -239,8 +265,11 @@ func (s *Server) URL() string {
 // urlAt is URL for a server that is reached by another address.
 func (s *Server) urlAt(network, address string) string {
 	u := url.URL{Scheme: "redis", Host: address}
-	if network == "unix" {
+	switch {
+	case network == "unix":
 		u = url.URL{Scheme: "unix", Path: address}
+	case s.config.TLS:
+		u.Scheme = "rediss"
 	}
 	if s.config.Password != "" {
 		u.User = url.UserPassword("", s.config.Password)
@@ -256,6 +285,7 @@ func (s *Server) Options() *redis.Options {
 		Network:               network,
 		Addr:                  address,
 		Password:              s.config.Password,
+		TLSConfig:             s.tlsConfig(),
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
 	}
@@ -271,8 +301,7 @@ func newClient(t TB, options *redis.Options) *redis.Client {
 }
 
 // Pause stops the process (SIGSTOP): connections stay open and the kernel goes
-// on accepting bytes, but nobody answers. It returns once the process is
-// stopped.
+// on accepting bytes, but nobody answers.
 func (s *Server) Pause() { s.process.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused process go on.

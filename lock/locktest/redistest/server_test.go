@@ -3,6 +3,8 @@ package redistest
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -33,6 +35,7 @@ func TestStart(t *testing.T) {
 		"tcp":             {TCP: true},
 		"password":        {Password: "p@ss:word/%"},
 		"password on tcp": {TCP: true, Password: "p@ss:word/%"},
+		"odd password":    {Password: `a "quoted" \\ one #`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Start(t, config)
@@ -44,6 +47,30 @@ func TestStart(t *testing.T) {
 			require.Equal(t, "value", newClient(t, options).Get(t.Context(), "key").Val(), "the URL leads to the same server")
 		})
 	}
+}
+
+func TestTLS(t *testing.T) {
+	s := Start(t, Config{TLS: true})
+	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
+	require.NoError(t, StartProxy(t, s).Client(t).Ping(t.Context()).Err(), "through a proxy too")
+
+	options, err := redis.ParseURL(s.URL())
+	require.NoError(t, err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](newClient(t, options).Ping(t.Context()).Err())
+	require.True(t, unknown, "nobody trusts the authority")
+	options.TLSConfig = nil
+	require.Error(t, newClient(t, options).Ping(t.Context()).Err(), "nothing but TLS is spoken")
+}
+
+func TestTLSWithClientCertificate(t *testing.T) {
+	s := Start(t, Config{TLS: true, Directives: []string{"tls-auth-clients yes"}})
+	require.Error(t, s.Client(t).Ping(t.Context()).Err())
+	options := s.Options()
+	_, certificate, key := s.CertificateFiles()
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	require.NoError(t, err)
+	options.TLSConfig.Certificates = []tls.Certificate{pair}
+	require.NoError(t, newClient(t, options).Ping(t.Context()).Err())
 }
 
 func TestPasswordIsNeeded(t *testing.T) {
