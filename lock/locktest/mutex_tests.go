@@ -45,7 +45,7 @@ func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
-	lease, err := l.Mutex(name).Lock(ctx)
+	lease, err := l.Mutex(b.name(name)).Lock(ctx)
 	if err != nil {
 		b.Fatalf("lock %q: %v", name, err)
 	}
@@ -61,7 +61,7 @@ func (b *bench) unlock(lease *lock.Lease) {
 
 func (b *bench) isTaken(l *lock.Locker, name string) {
 	b.Helper()
-	lease, err := l.Mutex(name).TryLock(b.Context())
+	lease, err := l.Mutex(b.name(name)).TryLock(b.Context())
 	if err == nil {
 		_ = lease.Unlock(b.Context())
 		b.Fatalf("%q was free", name)
@@ -73,7 +73,7 @@ func (b *bench) isTaken(l *lock.Locker, name string) {
 
 func (b *bench) isFree(l *lock.Locker, name string) {
 	b.Helper()
-	lease, err := l.Mutex(name).TryLock(b.Context())
+	lease, err := l.Mutex(b.name(name)).TryLock(b.Context())
 	if err != nil {
 		b.Fatalf("%q was not free: %v", name, err)
 	}
@@ -102,17 +102,17 @@ func excludesOthers(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(mine, "a")
 	for _, l := range []*lock.Locker{mine, theirs} {
-		_, err := l.Mutex("a").TryLock(b.Context())
+		_, err := l.Mutex(b.name("a")).TryLock(b.Context())
 		var refused *lock.NotAcquiredError
 		if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) {
 			b.Fatalf("a second TryLock: %v", err)
 		}
-		if refused.Name != "a" || refused.TTL <= 0 || refused.TTL > ttl || refused.Foreign || refused.Cause != nil {
+		if refused.Name != b.name("a") || refused.TTL <= 0 || refused.TTL > ttl || refused.Foreign || refused.Cause != nil {
 			b.Errorf("a second TryLock: %#v", refused)
 		}
 	}
 	b.isFree(theirs, "b")
-	if !lease.Valid() || lease.Err() != nil || lease.Token() <= 0 || lease.Name() != "a" {
+	if !lease.Valid() || lease.Err() != nil || lease.Token() <= 0 || lease.Name() != b.name("a") {
 		b.Errorf("the lease is valid: %v, with error %v, token %d, name %q", lease.Valid(), lease.Err(), lease.Token(), lease.Name())
 	}
 	if left := time.Until(lease.Until()); left <= 0 || left >= ttl {
@@ -134,7 +134,7 @@ func isLinearizable(b *bench) {
 	}
 	var work sync.WaitGroup
 	for client := 1; client <= clients; client++ {
-		m := shared[client%lockers].Mutex("a")
+		m := shared[client%lockers].Mutex(b.name("a"))
 		work.Go(func() {
 			for range rounds {
 				var lease *lock.Lease
@@ -175,7 +175,7 @@ func losesNoUpdate(b *bench) {
 		for range clients / lockers {
 			work.Go(func() {
 				for range rounds {
-					err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
+					err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
 						counter++
 						return nil
 					})
@@ -218,7 +218,7 @@ func wakesAWaiter(b *bench) {
 }
 
 func takesOverFromADeadHolder(b *bench) {
-	b.granted(b.store(), hold("a", "dead:1"))
+	b.granted(b.store(), b.hold("a", "dead:1"))
 	begin := time.Now()
 	lease := b.lock(b.locker(lock.Config{Poll: hour}), "a")
 	if waited := time.Since(begin); waited < ttl/2 || waited > ttl+time.Second {
@@ -230,14 +230,14 @@ func takesOverFromADeadHolder(b *bench) {
 // A lock that vanishes without a message and long before its TTL is noticed by
 // the slow poll.
 func pollsWhereNothingIsSaid(b *bench) {
-	dead := hold("a", "dead:1")
+	dead := b.hold("a", "dead:1")
 	dead.TTL = hour
 	b.granted(b.store(), dead)
 	l := b.locker(lock.Config{TTL: hour, Poll: ttl})
 	got := make(chan *lock.Lease)
 	go func() { got <- b.lock(l, "a") }()
 	time.Sleep(ttl / 4)
-	b.Delete("a")
+	b.delete("a")
 	begin := time.Now()
 	b.unlock(<-got)
 	if waited := time.Since(begin); waited > ttl+time.Second {
@@ -255,19 +255,19 @@ func waitsNoLongerThanAsked(b *bench) {
 		also error
 	}{
 		{"LockWithin", func(ctx context.Context) error {
-			_, err := theirs.Mutex("a").LockWithin(ctx, wait)
+			_, err := theirs.Mutex(b.name("a")).LockWithin(ctx, wait)
 			return err
 		}, nil},
 		{"Lock with a deadline", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
-			_, err := theirs.Mutex("a").Lock(ctx)
+			_, err := theirs.Mutex(b.name("a")).Lock(ctx)
 			return err
 		}, context.DeadlineExceeded},
 		{"Lock cancelled", func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer time.AfterFunc(wait, cancel).Stop()
-			_, err := theirs.Mutex("a").Lock(ctx)
+			_, err := theirs.Mutex(b.name("a")).Lock(ctx)
 			return err
 		}, context.Canceled},
 	} {
@@ -358,7 +358,7 @@ func passesOnWhatAWaiterLeaves(b *bench) {
 		first := make(chan struct{})
 		go func() {
 			defer close(first)
-			if l, err := theirs.Mutex("a").Lock(ctx); err == nil {
+			if l, err := theirs.Mutex(b.name("a")).Lock(ctx); err == nil {
 				b.unlock(l)
 			}
 		}()
@@ -381,21 +381,21 @@ func isReentrantByContext(b *bench) {
 	b.isTaken(mine, "a") // without the context there is no ownership
 	ctx, cancel := context.WithTimeout(first.Context(), soon)
 	defer cancel()
-	second, err := mine.Mutex("a").TryLock(ctx)
+	second, err := mine.Mutex(b.name("a")).TryLock(ctx)
 	if err != nil {
 		b.Fatalf("the owner's second TryLock: %v", err)
 	}
-	third, err := mine.Mutex("a").Lock(second.Context())
+	third, err := mine.Mutex(b.name("a")).Lock(second.Context())
 	if err != nil {
 		b.Fatalf("the owner's third Lock: %v", err)
 	}
 	if second.Token() != first.Token() || third.Owner() != first.Owner() {
 		b.Errorf("further holds came with tokens %d, %d and owners %s, %s", first.Token(), second.Token(), first.Owner(), third.Owner())
 	}
-	if _, err := theirs.Mutex("a").TryLock(first.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := theirs.Mutex(b.name("a")).TryLock(first.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Errorf("another client's TryLock with the owner's context: %v", err)
 	}
-	other, err := mine.Mutex("b").TryLock(first.Context())
+	other, err := mine.Mutex(b.name("b")).TryLock(first.Context())
 	if err != nil || other.Owner() == first.Owner() {
 		b.Errorf("another lock by the owner's context: %v", err)
 	}
@@ -409,7 +409,7 @@ func isReentrantByContext(b *bench) {
 	b.isTaken(theirs, "a")
 	b.unlock(second)
 	b.isFree(theirs, "a")
-	late, err := mine.Mutex("a").TryLock(context.WithoutCancel(first.Context()))
+	late, err := mine.Mutex(b.name("a")).TryLock(context.WithoutCancel(first.Context()))
 	if err != nil || late.Owner() == first.Owner() {
 		b.Fatalf("lock with the context of an ownership that has ended: %v", err)
 	}
@@ -424,7 +424,7 @@ func isReentrantAtTheSameTime(b *bench) {
 	for range 8 {
 		work.Go(func() {
 			for range 10 {
-				further, err := mine.Mutex("a").Lock(first.Context())
+				further, err := mine.Mutex(b.name("a")).Lock(first.Context())
 				if err != nil {
 					b.Errorf("a further hold: %v", err)
 					return
@@ -442,8 +442,8 @@ func isReentrantAtTheSameTime(b *bench) {
 func isNotReentrantAfterLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: hour})
 	lease := b.lock(l, "a")
-	b.Delete("a")
-	if _, err := l.Mutex("a").Lock(lease.Context()); !errors.Is(err, lock.ErrLost) {
+	b.delete("a")
+	if _, err := l.Mutex(b.name("a")).Lock(lease.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("a further hold of a deleted lock: %v", err)
 	}
 	b.isFree(l, "a")
@@ -467,7 +467,7 @@ func keepsALeaseAlive(b *bench) {
 
 func letsAFixedLeaseEnd(b *bench) {
 	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
-	lease, err := mine.Mutex("a").With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
+	lease, err := mine.Mutex(b.name("a")).With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -492,7 +492,7 @@ func letsAFixedLeaseEnd(b *bench) {
 func endsAHoldAtItsLimit(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	heard := make(chan error, 1)
-	lease, err := mine.Mutex("a").With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
+	lease, err := mine.Mutex(b.name("a")).With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -514,8 +514,8 @@ const interval = ttl/3 + 500*time.Millisecond
 func tellsOfDeletion(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(l, "a")
-	b.Delete("a")
-	if loss := b.lost(lease, interval); loss.Cause != renewal.Deleted || loss.Key != "a" {
+	b.delete("a")
+	if loss := b.lost(lease, interval); loss.Cause != renewal.Deleted || loss.Key != b.name("a") {
 		b.Errorf("lost by %v of %q", loss.Cause, loss.Key)
 	}
 	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
@@ -527,21 +527,21 @@ func tellsOfTakeover(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(l, "a")
-	b.Delete("a")
-	b.granted(s, hold("a", "you:1"))
+	b.delete("a")
+	b.granted(s, b.hold("a", "you:1"))
 	if loss := b.lost(lease, interval); loss.Cause != renewal.TakenOver {
 		b.Errorf("lost by %v", loss.Cause)
 	}
 	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of a lock that was taken over: %v", err)
 	}
-	b.release(s, holding("a", "you:1", 0), true) // it was left alone
+	b.release(s, b.holding("a", "you:1", 0), true) // it was left alone
 }
 
 func endsDoOnLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
-	err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
-		b.Delete("a")
+	err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
+		b.delete("a")
 		select {
 		case <-ctx.Done():
 		case <-time.After(soon):
@@ -560,9 +560,9 @@ func endsDoOnLoss(b *bench) {
 func unlocksAfterDo(b *bench) {
 	l := b.locker(lock.Config{})
 	oops := errors.New("oops")
-	err := l.Mutex("a").Do(b.Context(), func(ctx context.Context) error {
+	err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
 		b.isTaken(l, "a")
-		return l.Mutex("a").Do(ctx, func(context.Context) error { return oops })
+		return l.Mutex(b.name("a")).Do(ctx, func(context.Context) error { return oops })
 	})
 	if !errors.Is(err, oops) || errors.Is(err, lock.ErrLost) {
 		b.Errorf("Do returned %v", err)
@@ -574,11 +574,11 @@ func unlocksAfterDo(b *bench) {
 				b.Errorf("Do recovered a panic, or replaced it by %v", p)
 			}
 		}()
-		_ = l.Mutex("a").Do(b.Context(), func(context.Context) error { panic("oops") })
+		_ = l.Mutex(b.name("a")).Do(b.Context(), func(context.Context) error { panic("oops") })
 	}()
 	b.isFree(l, "a")
 	ctx, cancel := context.WithCancel(b.Context())
-	err = l.Mutex("a").Do(ctx, func(ctx context.Context) error {
+	err = l.Mutex(b.name("a")).Do(ctx, func(ctx context.Context) error {
 		cancel()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -592,7 +592,7 @@ func unlocksAfterDo(b *bench) {
 func unlocksWithAnEndedContext(b *bench) {
 	l := b.locker(lock.Config{})
 	ctx, cancel := context.WithCancel(b.Context())
-	lease, err := l.Mutex("a").Lock(ctx)
+	lease, err := l.Mutex(b.name("a")).Lock(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -604,7 +604,7 @@ func unlocksWithAnEndedContext(b *bench) {
 		b.Errorf("unlock with an ended context: %v", err)
 	}
 	b.isFree(l, "a")
-	if _, err := l.Mutex("a").Lock(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := l.Mutex(b.name("a")).Lock(ctx); !errors.Is(err, context.Canceled) {
 		b.Errorf("lock with an ended context: %v", err)
 	}
 	b.isFree(l, "a")
@@ -648,7 +648,7 @@ func leavesNothingWhenCancelled(b *bench) {
 		work.Go(func() {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer time.AfterFunc(rand.N(3*time.Millisecond), cancel).Stop()
-			lease, err := l.Mutex("a").Lock(ctx)
+			lease, err := l.Mutex(b.name("a")).Lock(ctx)
 			if err == nil {
 				b.unlock(lease)
 			} else if !errors.Is(err, context.Canceled) {
@@ -666,7 +666,7 @@ func closes(b *bench) {
 	theirs := b.lock(other, "theirs")
 	waited := make(chan error)
 	go func() {
-		_, err := l.Mutex("theirs").Lock(b.Context())
+		_, err := l.Mutex(b.name("theirs")).Lock(b.Context())
 		waited <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
@@ -679,7 +679,7 @@ func closes(b *bench) {
 	if loss := b.lost(lease, soon); loss.Cause != renewal.Closed {
 		b.Errorf("a lease was lost by %v when the locker was closed", loss.Cause)
 	}
-	if _, err := l.Mutex("b").Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
+	if _, err := l.Mutex(b.name("b")).Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
 		b.Errorf("lock on a closed locker: %v", err)
 	}
 	if err := l.Close(b.Context()); err != nil {

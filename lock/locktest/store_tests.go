@@ -35,13 +35,13 @@ var storeTests = []test{
 }
 
 // hold returns the request of an owner for one hold of a mutex.
-func hold(name, owner string) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindMutex, Name: name, Owner: owner, Count: 1, TTL: ttl}
+func (b *bench) hold(name, owner string) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindMutex, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl}
 }
 
 // holding returns the request that brings an owner's holds to count.
-func holding(name, owner string, count int64) *lock.Hold {
-	h := hold(name, owner)
+func (b *bench) holding(name, owner string, count int64) *lock.Hold {
+	h := b.hold(name, owner)
 	h.Count = count
 	return h
 }
@@ -83,86 +83,86 @@ func (b *bench) release(s lock.Store, h *lock.Hold, want bool) {
 
 func grantsWhatIsFree(b *bench) {
 	mine, theirs := b.store(), b.store()
-	if answer := b.granted(mine, hold("a", "me:1")); answer.Token <= 0 {
+	if answer := b.granted(mine, b.hold("a", "me:1")); answer.Token <= 0 {
 		b.Errorf("a grant came with token %d", answer.Token)
 	}
-	answer := b.refused(theirs, hold("a", "you:1"))
+	answer := b.refused(theirs, b.hold("a", "you:1"))
 	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
 		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, ttl)
 	}
-	b.release(mine, holding("a", "me:1", 0), true)
-	b.granted(theirs, hold("a", "you:1"))
+	b.release(mine, b.holding("a", "me:1", 0), true)
+	b.granted(theirs, b.hold("a", "you:1"))
 }
 
 // An acquisition whose reply was lost is sent again, and must not count twice.
 func grantsAgainWhatIsTheOwners(b *bench) {
 	s := b.store()
-	first := b.granted(s, hold("a", "me:1"))
+	first := b.granted(s, b.hold("a", "me:1"))
 	time.Sleep(ttl / 2)
-	again := b.granted(s, hold("a", "me:1"))
+	again := b.granted(s, b.hold("a", "me:1"))
 	if again.Token != first.Token {
 		b.Errorf("the same grant came with token %d and then %d", first.Token, again.Token)
 	}
 	time.Sleep(ttl * 3 / 4)
-	b.refused(s, hold("a", "you:1")) // the second answer began a fresh TTL
-	b.release(s, holding("a", "me:1", 0), true)
-	b.granted(s, hold("a", "you:1"))
+	b.refused(s, b.hold("a", "you:1")) // the second answer began a fresh TTL
+	b.release(s, b.holding("a", "me:1", 0), true)
+	b.granted(s, b.hold("a", "you:1"))
 }
 
 func countsFurtherHolds(b *bench) {
 	s := b.store()
-	first := b.granted(s, hold("a", "me:1"))
+	first := b.granted(s, b.hold("a", "me:1"))
 	for range 2 { // sent twice, counted once
-		if further := b.granted(s, holding("a", "me:1", 2)); further.Token != first.Token {
+		if further := b.granted(s, b.holding("a", "me:1", 2)); further.Token != first.Token {
 			b.Errorf("a further hold came with token %d instead of %d", further.Token, first.Token)
 		}
 	}
 	for range 2 {
-		b.release(s, holding("a", "me:1", 1), true)
+		b.release(s, b.holding("a", "me:1", 1), true)
 	}
-	b.refused(s, hold("a", "you:1"))
-	b.release(s, holding("a", "me:1", 0), true)
-	b.granted(s, hold("a", "you:1"))
+	b.refused(s, b.hold("a", "you:1"))
+	b.release(s, b.holding("a", "me:1", 0), true)
+	b.granted(s, b.hold("a", "you:1"))
 }
 
 // A holder that has lost its lock must not get it anew without noticing.
 func refusesFurtherHoldsOfNone(b *bench) {
 	s := b.store()
-	if answer := b.acquire(s, holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
 		b.Errorf("a further hold of a free lock: got %+v, want NotHeld", answer)
 	}
-	b.granted(s, hold("a", "you:1"))
-	if answer := b.acquire(s, holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+	b.granted(s, b.hold("a", "you:1"))
+	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
 		b.Errorf("a further hold of another's lock: got %+v, want NotHeld", answer)
 	}
 }
 
 func releasesTheOwnersOnly(b *bench) {
 	s := b.store()
-	b.granted(s, hold("a", "me:1"))
-	b.release(s, holding("a", "you:1", 0), false)
-	b.release(s, holding("a", "me:2", 0), false)
-	b.release(s, holding("a", "you:1", 1), false)
-	b.refused(s, hold("a", "you:1"))
+	b.granted(s, b.hold("a", "me:1"))
+	b.release(s, b.holding("a", "you:1", 0), false)
+	b.release(s, b.holding("a", "me:2", 0), false)
+	b.release(s, b.holding("a", "you:1", 1), false)
+	b.refused(s, b.hold("a", "you:1"))
 }
 
 func releasesOnce(b *bench) {
 	s := b.store()
-	b.release(s, holding("a", "me:1", 0), false)
-	b.granted(s, hold("a", "me:1"))
-	b.release(s, holding("a", "me:1", 0), true)
-	b.release(s, holding("a", "me:1", 0), false)
-	b.release(s, holding("a", "me:1", 1), false)
-	b.granted(s, hold("a", "you:1"))
+	b.release(s, b.holding("a", "me:1", 0), false)
+	b.granted(s, b.hold("a", "me:1"))
+	b.release(s, b.holding("a", "me:1", 0), true)
+	b.release(s, b.holding("a", "me:1", 0), false)
+	b.release(s, b.holding("a", "me:1", 1), false)
+	b.granted(s, b.hold("a", "you:1"))
 }
 
 func forgetsAfterTheTTL(b *bench) {
 	s := b.store()
-	b.granted(s, hold("a", "me:1"))
+	b.granted(s, b.hold("a", "me:1"))
 	time.Sleep(ttl + 50*time.Millisecond)
-	b.granted(s, hold("a", "you:1"))
-	b.release(s, holding("a", "me:1", 0), false)
-	b.refused(s, hold("a", "me:2"))
+	b.granted(s, b.hold("a", "you:1"))
+	b.release(s, b.holding("a", "me:1", 0), false)
+	b.refused(s, b.hold("a", "me:2"))
 }
 
 func tokensGrow(b *bench) {
@@ -180,14 +180,14 @@ func tokensGrow(b *bench) {
 		if i%2 == 1 {
 			s = theirs
 		}
-		check(b.granted(s, hold("a", owner)).Token)
-		b.release(s, holding("a", owner, 0), true)
+		check(b.granted(s, b.hold("a", owner)).Token)
+		b.release(s, b.holding("a", owner, 0), true)
 	}
-	b.granted(mine, hold("a", "dead:1"))
+	b.granted(mine, b.hold("a", "dead:1"))
 	time.Sleep(ttl + 50*time.Millisecond)
-	check(b.granted(mine, hold("a", "next:1")).Token)
-	b.Delete("a")
-	check(b.granted(mine, hold("a", "next:2")).Token)
+	check(b.granted(mine, b.hold("a", "next:1")).Token)
+	b.delete("a")
+	check(b.granted(mine, b.hold("a", "next:2")).Token)
 }
 
 // leases returns leases for a renewer's use, one for each hold. The watchdog that
@@ -230,32 +230,32 @@ func (b *bench) renew(s lock.Store, items []renewal.Item, want ...renewal.Outcom
 
 func renewsEachLeaseByItself(b *bench) {
 	s := b.store()
-	b.granted(s, hold("mine", "me:1"))
-	b.granted(s, hold("theirs", "you:1"))
-	b.granted(s, hold("mine too", "me:2"))
+	b.granted(s, b.hold("mine", "me:1"))
+	b.granted(s, b.hold("theirs", "you:1"))
+	b.granted(s, b.hold("mine too", "me:2"))
 	time.Sleep(ttl * 3 / 4)
-	b.renew(s, b.leases(hold("mine", "me:1"), hold("theirs", "me:3"), hold("nobody's", "me:4"), hold("mine too", "me:2")),
+	b.renew(s, b.leases(b.hold("mine", "me:1"), b.hold("theirs", "me:3"), b.hold("nobody's", "me:4"), b.hold("mine too", "me:2")),
 		renewal.Renewed, renewal.Taken, renewal.Gone, renewal.Renewed)
 	time.Sleep(ttl / 2)
-	b.refused(s, hold("mine", "you:2"))
-	b.refused(s, hold("mine too", "you:2"))
-	b.granted(s, hold("theirs", "you:2")) // a refused renewal prolongs nothing
+	b.refused(s, b.hold("mine", "you:2"))
+	b.refused(s, b.hold("mine too", "you:2"))
+	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal prolongs nothing
 }
 
 func neverRevivesByRenewal(b *bench) {
 	s := b.store()
-	items := b.leases(hold("a", "me:1"))
-	b.granted(s, hold("a", "me:1"))
-	b.release(s, holding("a", "me:1", 0), true)
+	items := b.leases(b.hold("a", "me:1"))
+	b.granted(s, b.hold("a", "me:1"))
+	b.release(s, b.holding("a", "me:1", 0), true)
 	b.renew(s, items, renewal.Gone)
-	b.granted(s, hold("a", "you:1"))
+	b.granted(s, b.hold("a", "you:1"))
 }
 
 // listen subscribes and returns what the wakes are sent to.
 func (b *bench) listen(s lock.Store, name string) (<-chan struct{}, lock.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), hold(name, "waiter:1"), func() { woken <- struct{}{} })
+	sub, err := s.Subscribe(b.Context(), b.hold(name, "waiter:1"), func() { woken <- struct{}{} })
 	if err != nil {
 		b.Fatalf("subscribe to %q: %v", name, err)
 	}
@@ -282,15 +282,15 @@ func (b *bench) sleeps(woken <-chan struct{}, what string) {
 
 func wakesOnRelease(b *bench) {
 	mine, theirs := b.store(), b.store()
-	b.granted(mine, holding("a", "me:1", 1))
-	b.granted(mine, holding("a", "me:1", 2))
+	b.granted(mine, b.holding("a", "me:1", 1))
+	b.granted(mine, b.holding("a", "me:1", 2))
 	woken, sub := b.listen(theirs, "a")
 	defer sub.Close()
-	b.release(mine, holding("a", "me:1", 1), true)
+	b.release(mine, b.holding("a", "me:1", 1), true)
 	b.sleeps(woken, "a release that leaves a hold")
-	b.release(mine, holding("a", "you:1", 0), false)
+	b.release(mine, b.holding("a", "you:1", 0), false)
 	b.sleeps(woken, "a release of what is not held")
-	b.release(mine, holding("a", "me:1", 0), true)
+	b.release(mine, b.holding("a", "me:1", 0), true)
 	b.wakes(woken, "a release")
 }
 
@@ -300,8 +300,8 @@ func wakesNobodyAfterClose(b *bench) {
 	still, other := b.listen(s, "a")
 	defer other.Close()
 	sub.Close()
-	b.granted(s, hold("a", "me:1"))
-	b.release(s, holding("a", "me:1", 0), true)
+	b.granted(s, b.hold("a", "me:1"))
+	b.release(s, b.holding("a", "me:1", 0), true)
 	b.wakes(still, "a release beside a closed subscription")
 	b.sleeps(woken, "a release after the subscription was closed")
 }
@@ -316,8 +316,8 @@ func wakesEachListener(b *bench) {
 	defer sub.Close()
 	unrelated, sub := b.listen(s, "b")
 	defer sub.Close()
-	b.granted(s, hold("a", "me:1"))
-	b.release(s, holding("a", "me:1", 0), true)
+	b.granted(s, b.hold("a", "me:1"))
+	b.release(s, b.holding("a", "me:1", 0), true)
 	b.wakes(first, "the first listener")
 	b.wakes(second, "the second listener")
 	b.wakes(third, "the listener of another store")
@@ -335,8 +335,8 @@ func subscribesManyLocks(b *bench) {
 	}
 	for i := range woken {
 		name := fmt.Sprintf("lock %d", i)
-		b.granted(other, hold(name, "me:1"))
-		b.release(other, holding(name, "me:1", 0), true)
+		b.granted(other, b.hold(name, "me:1"))
+		b.release(other, b.holding(name, "me:1", 0), true)
 	}
 	for i := range woken {
 		b.wakes(woken[i], fmt.Sprintf("lock %d", i))
@@ -350,8 +350,8 @@ func subscribesAgainAndAgain(b *bench) {
 	for i := range 50 {
 		woken, sub := b.listen(s, "a")
 		owner := fmt.Sprintf("me:%d", i)
-		b.granted(other, hold("a", owner))
-		b.release(other, holding("a", owner, 0), true)
+		b.granted(other, b.hold("a", owner))
+		b.release(other, b.holding("a", owner, 0), true)
 		b.wakes(woken, fmt.Sprintf("round %d", i))
 		sub.Close()
 	}
@@ -362,18 +362,18 @@ func keepsNamesApart(b *bench) {
 	names := []string{
 		"a", "A", "a b", "a:b", "a/b", `a\b`, "a*", "a?", "[a]", "'a'", `"a"`, "a%7Bb",
 		"{a}", "{a}:b", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
-		strings.Repeat("x", lock.MaxName),
+		strings.Repeat("x", lock.MaxName-len(b.Prefix)),
 		lock.EscapeName("lone { brace"), lock.EscapeName("}"), lock.EscapeName("new\nline"), lock.EscapeName("\xff\xfe"),
 	}
 	for i, name := range names {
-		if err := lock.ValidateName(name); err != nil {
+		if err := lock.ValidateName(b.name(name)); err != nil {
 			b.Fatal(err)
 		}
-		b.granted(s, hold(name, fmt.Sprintf("me:%d", i)))
+		b.granted(s, b.hold(name, fmt.Sprintf("me:%d", i)))
 	}
 	for i, name := range names {
-		b.refused(s, hold(name, "you:1"))
-		b.release(s, holding(name, fmt.Sprintf("me:%d", i), 0), true)
+		b.refused(s, b.hold(name, "you:1"))
+		b.release(s, b.holding(name, fmt.Sprintf("me:%d", i), 0), true)
 	}
 }
 
@@ -389,16 +389,16 @@ func namesItsKinds(b *bench) {
 
 func heedsTheContext(b *bench) {
 	s := b.store()
-	b.granted(s, hold("warm up", "me:1"))
+	b.granted(s, b.hold("warm up", "me:1"))
 	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	if _, err := s.Acquire(ctx, hold("a", "me:1")); err == nil {
+	if _, err := s.Acquire(ctx, b.hold("a", "me:1")); err == nil {
 		b.Error("acquired although the deadline was over")
 	}
-	if _, err := s.Release(ctx, holding("a", "me:1", 0)); err == nil {
+	if _, err := s.Release(ctx, b.holding("a", "me:1", 0)); err == nil {
 		b.Error("released although the deadline was over")
 	}
-	if sub, err := s.Subscribe(ctx, hold("a", "me:1"), func() {}); err == nil {
+	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func() {}); err == nil {
 		sub.Close()
 		b.Error("subscribed although the deadline was over")
 	}

@@ -15,6 +15,10 @@ type Backend struct {
 	// before, as if for another process. It ends with t.
 	Open func(t testing.TB) lock.Store
 
+	// Prefix begins the name of every lock of the test. It keeps tests apart that
+	// share a server. It must not hold a brace.
+	Prefix string
+
 	// Delete takes the lock called name away from its holder without telling
 	// anybody.
 	Delete func(name string)
@@ -22,7 +26,9 @@ type Backend struct {
 
 // Suite says how the conformance suite is run.
 type Suite struct {
-	// Backend returns an empty backend for one test, which ends with t.
+	// Backend returns a backend for one test, which ends with t. Tests run at the
+	// same time unless Bubble is set, and there must be no locks yet with the
+	// backend's prefix.
 	Backend func(t testing.TB) Backend
 
 	// Bubble runs each test in a testing/synctest bubble: for a backend that lives
@@ -70,6 +76,12 @@ type bench struct {
 	*testing.T
 	Backend
 }
+
+// name returns the full name of a lock.
+func (b *bench) name(short string) string { return b.Prefix + short }
+
+// delete takes a lock away from its holder without telling anybody.
+func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
 // ttl is short enough to be waited for where time is real, and long enough for a
 // busy machine.

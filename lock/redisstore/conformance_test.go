@@ -35,3 +35,26 @@ func TestSingleServer(t *testing.T) {
 		}
 	}})
 }
+
+// shared returns the backend of one test among many on the same servers.
+func shared(t testing.TB, client func(testing.TB) redis.UniversalClient) locktest.Backend {
+	return locktest.Backend{
+		Open:   func(t testing.TB) lock.Store { return open(t, client(t)) },
+		Prefix: t.Name() + ":",
+		Delete: func(name string) { client(t).Del(t.Context(), name) },
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
+		return shared(t, func(t testing.TB) redis.UniversalClient { return set.Client(t) })
+	}})
+}
+
+func TestCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
+		return shared(t, func(t testing.TB) redis.UniversalClient { return cluster.Client(t) })
+	}})
+}
