@@ -103,6 +103,23 @@ func TestFences(t *testing.T) {
 	assert.Equal(t, []string{module + "/lock", "github.com/stretchr/testify/require"}, f.breaches("wheel", deps))
 }
 
+// Whoever imports the timer alone needs no other module: with nothing to fetch
+// and nothing in the cache, its module is tidy, builds, and has no go.sum.
+func TestConsumerOfTheWheel(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write("go.mod", "module consumer\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+moduleDir(t)+"\n")
+	write("main.go", "package main\n\nimport \""+module+"/wheel\"\n\nfunc main() { _, _ = wheel.New(wheel.Config{}) }\n")
+	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", os.DevNull, "."}} {
+		command := exec.Command("go", args...)
+		command.Dir = dir
+		command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off", "GOMODCACHE="+t.TempDir())
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "go %s: %s", strings.Join(args, " "), out)
+	}
+	require.NoFileExists(t, filepath.Join(dir, "go.sum"))
+}
+
 // The folders at the root are the map of the project, and are fixed.
 func TestTopLevelFolders(t *testing.T) {
 	allowed := []string{
