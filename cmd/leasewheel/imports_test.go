@@ -107,7 +107,9 @@ func TestFences(t *testing.T) {
 // and nothing in the cache, its module is tidy, builds, and has no go.sum.
 func TestConsumerOfTheWheel(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 	write("go.mod", "module consumer\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+moduleDir(t)+"\n")
 	write("main.go", "package main\n\nimport \""+module+"/wheel\"\n\nfunc main() { _, _ = wheel.New(wheel.Config{}) }\n")
 	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", os.DevNull, "."}} {
