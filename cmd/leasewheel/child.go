@@ -46,12 +46,13 @@ func startChild(spec childSpec) (*child, error) {
 	return c, nil
 }
 
-// keep starts the command and reports its changes of state until it is gone. The
-// kernel sends the orphaned signal when the thread that started the command
-// ends, not the process; so that thread is this goroutine's alone and outlives
-// the command.
+// keep starts the command and reports its changes of state until it is gone, and
+// buries what else of its descendants comes to this process. The kernel sends the
+// orphaned signal when the thread that started the command ends, not the process;
+// so that thread is this goroutine's alone and outlives the command.
 func (c *child) keep(spec childSpec, started chan<- error) {
 	runtime.LockOSThread()
+	adoptOrphans()
 	process, err := os.StartProcess(spec.path, spec.argv, &os.ProcAttr{
 		Env:   spec.env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
@@ -65,16 +66,19 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	process.Release() //nolint:errcheck // wait4 reaps it: os.Process cannot tell of stops
 	close(started)
 
-	for {
+	for running := true; ; {
 		var status unix.WaitStatus
-		_, err := unix.Wait4(c.pid, &status, unix.WUNTRACED, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		c.events <- childEvent{status}
-		if err != nil || status.Exited() || status.Signaled() {
-			close(c.events)
+		pid, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // ECHILD: nobody is left
 			return
+		case pid == c.pid && running:
+			c.events <- childEvent{status}
+			if !status.Stopped() {
+				running = false
+				close(c.events)
+			}
 		}
 	}
 }
@@ -88,7 +92,8 @@ func (c *child) signal(sig syscall.Signal) error {
 }
 
 // groupGone reports whether no process of the group is left. Ask only after the
-// command itself is gone.
+// command itself is gone. Where orphans are not adopted, one that is dead counts
+// until the system's first process has buried it.
 func (c *child) groupGone() bool {
 	return errors.Is(unix.Kill(-c.pid, 0), unix.ESRCH)
 }

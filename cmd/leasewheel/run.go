@@ -105,7 +105,7 @@ func newRunCommand() *cobra.Command {
 	flags.Var(&r.maxHold, "max-hold", "end COMMAND after it has held the lock for so long (default: no limit)")
 	flags.StringVarP(&r.shell, "command", "c", "", "run this line with /bin/sh instead of COMMAND")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
-	flags.BoolVar(&r.verbose, "verbose", false, "tell on standard error what happens")
+	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what happens")
 	r.server.register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
 	return cmd
@@ -390,15 +390,18 @@ func (a lossAction) orphaned() syscall.Signal {
 	}
 }
 
-// unlock gives the lock back. A store that does not answer is told about, but the
-// command's exit code stands: its lease held while it ran.
+// unlock gives the lock back, and tries for as long as that is worth it. That a
+// server does not answer is said, but the command's exit code stands: its lease
+// held while it ran.
 func (r *runCommand) unlock(lease *lock.Lease) error {
-	err := lease.Unlock(context.Background())
+	ctx, cancel := context.WithDeadline(context.Background(), lease.Until())
+	defer cancel()
+	err := lease.Unlock(ctx)
 	switch {
 	case err == nil:
 		r.say("released lock %q", r.name)
 	case !errors.Is(err, lock.ErrLost):
-		fmt.Fprintf(os.Stderr, "leasewheel: lock %q was not released and ends by itself after %v: %v\n", r.name, time.Duration(r.ttl), err)
+		fmt.Fprintf(os.Stderr, "leasewheel: lock %q was not released: %v\n", r.name, err)
 	}
 	return err
 }

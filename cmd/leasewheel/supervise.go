@@ -19,6 +19,10 @@ import (
 // it is being ended. Nothing announces the end of processes that are not ours.
 const groupPoll = 10 * time.Millisecond
 
+// burial is how long a killed group may go on looking alive. Nothing survives
+// SIGKILL, but the dead count as long as their parent has not taken note.
+const burial = time.Second
+
 // errHeldTooLong ends a command that used up --max-hold.
 var errHeldTooLong = errors.New("the time of --max-hold is over")
 
@@ -41,10 +45,11 @@ type supervisor struct {
 	maxHold  time.Duration // zero: no limit
 	say      func(format string, args ...any)
 
-	ending    error      // why the command is being ended; nil: it is not
-	action    lossAction // how, once ending is set
-	lent      bool       // the command has the terminal's foreground, or had it when we were suspended
-	suspended bool       // we stopped the command and ourselves
+	ending    error            // why the command is being ended; nil: it is not
+	action    lossAction       // how, once ending is set
+	buried    <-chan time.Time // when a group that was killed is waited for no more
+	lent      bool             // the command has the terminal's foreground, or had it when we were suspended
+	suspended bool             // we stopped the command and ourselves
 }
 
 // lossPolicy says what becomes of the command when its lease ends before it.
@@ -113,8 +118,7 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 			s.end(errHeldTooLong, kill)
 
 		case <-kill.C:
-			s.say("sending SIGKILL")
-			s.send(unix.SIGKILL)
+			s.kill()
 		}
 	}
 }
@@ -146,7 +150,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 		kill.Reset(s.policy.grace)
 	case lossKill:
 		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
-		s.send(unix.SIGKILL)
+		s.kill()
 	case lossIgnore:
 		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; the command runs on without it\n", s.lease.Name(), why)
 	}
@@ -165,10 +169,18 @@ func (s *supervisor) awaitGroup(kill *time.Timer) {
 		select {
 		case <-poll.C:
 		case <-kill.C:
-			s.say("sending SIGKILL to what the command left behind")
-			s.send(unix.SIGKILL)
+			s.kill()
+		case <-s.buried:
+			return
 		}
 	}
+}
+
+// kill sends SIGKILL to the group.
+func (s *supervisor) kill() {
+	s.say("sending SIGKILL")
+	s.send(unix.SIGKILL)
+	s.buried = time.After(burial)
 }
 
 // pass hands a signal on to the command. SIGTSTP, which a terminal sends for

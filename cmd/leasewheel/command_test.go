@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// actAsCommand, set in the environment, turns the test binary into leasewheel:
+// so the processes that the tests start run the code under test, with the race
+// detector if the tests have it.
+const actAsCommand = "LEASEWHEEL_TEST_ACT_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(actAsCommand) != "" {
+		main()
+	}
+	redistest.Main(m)
+}
+
+// patience bounds every wait for something that must happen. No test waits for
+// it to pass.
+const patience = 30 * time.Second
+
+// process is leasewheel, running.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *output
+	stderr *output
+	exited chan struct{} // closed once code is known
+	code   int           // as a shell tells it
+}
+
+// output is what a process has printed so far.
+type output struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	lines chan string
+}
+
+func (o *output) read(from io.Reader) {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		o.mu.Lock()
+		o.text.WriteString(lines.Text() + "\n")
+		o.mu.Unlock()
+		o.lines <- lines.Text()
+	}
+	close(o.lines)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// start runs leasewheel with args. env comes on top of the test's environment.
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	return startWith(t, env, nil, args...)
+}
+
+func startWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...string) *process {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{
+		t: t, cmd: exec.Command(program, args...), exited: make(chan struct{}),
+		stdout: &output{lines: make(chan string, 1000)}, stderr: &output{lines: make(chan string, 1000)},
+	}
+	// The race detector would sleep for a second before each exit.
+	p.cmd.Env = append(append(os.Environ(), actAsCommand+"=1", "GORACE=atexit_sleep_ms=0"), env...)
+	if prepare != nil {
+		prepare(p.cmd)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := p.cmd.StderrPipe()
+	require.NoError(t, err)
+	if p.cmd.Stdin == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.cmd.Start())
+	go p.follow(stdout, stderr)
+	t.Cleanup(p.end)
+	return p
+}
+
+// follow reads the process's output and then its end.
+func (p *process) follow(stdout, stderr io.Reader) {
+	var readers sync.WaitGroup
+	readers.Go(func() { p.stdout.read(stdout) })
+	readers.Go(func() { p.stderr.read(stderr) })
+	readers.Wait()
+	err := p.cmd.Wait()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		p.code = exitCode(unix.WaitStatus(failed.Sys().(syscall.WaitStatus)))
+	}
+	close(p.exited)
+}
+
+// end makes sure that nothing of the process outlives its test.
+func (p *process) end() {
+	select {
+	case <-p.exited:
+	default:
+		p.cmd.Process.Kill()
+		select {
+		case <-p.exited:
+		case <-time.After(patience):
+			p.t.Errorf("%q left something running that holds its output open", p.cmd.Args[1:])
+		}
+	}
+	if p.t.Failed() {
+		p.t.Logf("%q\nstdout:\n%sstderr:\n%s", p.cmd.Args[1:], p.stdout, p.stderr)
+	}
+}
+
+// wait returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		return p.code
+	case <-time.After(patience):
+		require.FailNow(p.t, "the process does not end", "%q", p.cmd.Args[1:])
+		return -1
+	}
+}
+
+// line returns the next line of standard output.
+func (p *process) line() string {
+	p.t.Helper()
+	return p.next(p.stdout)
+}
+
+func (p *process) next(o *output) string {
+	p.t.Helper()
+	select {
+	case line, open := <-o.lines:
+		require.True(p.t, open, "the output ended: %q", p.cmd.Args[1:])
+		return line
+	case <-time.After(patience):
+		require.FailNow(p.t, "no output", "%q", p.cmd.Args[1:])
+		return ""
+	}
+}
+
+// awaitError returns the next line on standard error that contains text.
+func (p *process) awaitError(text string) string {
+	p.t.Helper()
+	for {
+		if line := p.next(p.stderr); strings.Contains(line, text) {
+			return line
+		}
+	}
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(sig))
+}
+
+// requireOneLine asserts what every failure must look like: one line, without a
+// stack trace and without the secret.
+func (p *process) requireOneLine(contains string) {
+	p.t.Helper()
+	text := p.stderr.String()
+	assert.Equal(p.t, 1, strings.Count(text, "\n"), "one line on standard error, not %q", text)
+	assert.True(p.t, strings.HasPrefix(text, "leasewheel: "), text)
+	assert.Contains(p.t, text, contains)
+	assert.NotContains(p.t, text, secret)
+	assert.NotContains(p.t, text, "goroutine ")
+}
+
+// secret is the password in the tests' URLs. Nothing may print it.
+const secret = "hunter2"
+
+// onServer starts a redis-server and returns it with the environment that names
+// it.
+func onServer(t *testing.T, c redistest.Config) (*redistest.Server, []string) {
+	t.Helper()
+	s := redistest.Start(t, c)
+	return s, []string{redisURLVariable + "=" + s.URL()}
+}
+
+// eventually waits for a state that nothing announces.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "never "+what)
+		}
+	}
+}
+
+// gone reports whether no process with this id is left; one that is dead and not
+// yet waited for counts as gone.
+func gone(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	if err != nil {
+		return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
+}
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
