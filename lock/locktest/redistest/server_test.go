@@ -162,6 +162,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 // A server that crashes must not pass unnoticed.
 func TestCrashFailsTheTest(t *testing.T) {
+	Need(t)
 	fake := &fakeTB{}
 	fake.run(func() {
 		s := Start(fake, Config{})
