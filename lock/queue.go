@@ -50,6 +50,8 @@ type baton struct {
 	known Answer
 	// ask says that the lock may be free as far as is known.
 	ask bool
+	// err is the store's failure, which the others need not wait for again.
+	err error
 }
 
 // waitedFor reports whether this process has waiters for the lock. A newcomer
@@ -113,53 +115,58 @@ func (q *queue) wake() {
 // the store's latest refusal, if it was asked.
 func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 	q, w := l.join(a.hold)
+	next := baton{known: known, ask: true}
 	select {
 	case b := <-w.turn:
 		if known != (Answer{}) {
 			b.known = known
 		}
-		return q.lead(a, w, b)
+		g, next, err := q.lead(a, b)
+		q.leave(w, next)
+		return g, err
 	case <-a.patience.Done():
 		// The turn may have come in the same instant: leave passes it on.
-		q.leave(w, baton{known: known, ask: true})
+		q.leave(w, next)
 		return grant{}, a.refused(known, a.gaveUp())
 	case <-l.closed.Done():
-		q.leave(w, baton{known: known, ask: true})
+		q.leave(w, next)
 		return grant{}, ErrClosed
 	}
 }
 
-// lead is the life of a queue's head: ask, wait for a wake, ask again.
-func (q *queue) lead(a *acquisition, w *waiter, b baton) (grant, error) {
+// lead is the life of a queue's head: ask, wait for a wake, ask again. next is for
+// the head after it.
+func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 	l := q.locker
-	next := baton{known: b.known, ask: true}
-	defer func() { q.leave(w, next) }()
-	for {
-		q.subscribe(a)
+	for b.err == nil {
+		if q.subscribe(a) {
+			b.ask = true // nothing was heard until now
+		}
 		if b.ask {
 			g, err := l.ask(a)
-			if err != nil {
-				return grant{}, err
+			switch {
+			case err != nil && ended(a.patience) == nil:
+				return grant{}, baton{err: err}, err
+			case err != nil:
+				return grant{}, baton{known: b.known, ask: true}, err
+			case g.Verdict != Refused:
+				return g, baton{known: Answer{TTL: a.hold.TTL}}, nil
 			}
-			if g.Verdict != Refused {
-				next = baton{known: Answer{TTL: a.hold.TTL}}
-				return g, nil
-			}
-			b.known = g.Answer
-			next.known = g.Answer
+			b = baton{known: g.Answer}
 		}
-		b.ask = true
 		if err := q.backstop.Arm(q.delay(b.known)); err != nil {
-			return grant{}, err
+			return grant{}, baton{err: err}, err
 		}
 		select {
 		case <-q.woken:
+			b.ask = true
 		case <-a.patience.Done():
-			return grant{}, a.refused(b.known, a.gaveUp())
+			return grant{}, baton{known: b.known, ask: true}, a.refused(b.known, a.gaveUp())
 		case <-l.closed.Done():
-			return grant{}, ErrClosed
+			return grant{}, baton{err: ErrClosed}, ErrClosed
 		}
 	}
+	return grant{}, b, b.err
 }
 
 // delay is how long the head waits to be woken before it asks anyway: to the end
@@ -173,11 +180,12 @@ func (q *queue) delay(known Answer) time.Duration {
 	return min(known.TTL, poll)
 }
 
-// subscribe gets the store's promise to wake, once. A failure is made up for by
-// the poll, and tried again whenever the head asks.
-func (q *queue) subscribe(a *acquisition) {
+// subscribe gets the store's promise to wake, once, and reports whether it has got
+// it now. A failure is made up for by the poll, and tried again whenever the head
+// asks.
+func (q *queue) subscribe(a *acquisition) bool {
 	if q.subscription != nil {
-		return
+		return false
 	}
 	l := q.locker
 	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
@@ -185,7 +193,8 @@ func (q *queue) subscribe(a *acquisition) {
 	s, err := l.store.Subscribe(bounded, a.hold, q.wake)
 	if err != nil {
 		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
-		return
+		return false
 	}
 	q.subscription = s
+	return true
 }

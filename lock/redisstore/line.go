@@ -278,7 +278,7 @@ func (l *line) breakDown(err error) {
 	}
 	_ = l.pubsub.Close()
 	l.begin()
-	if redis.HasErrorPrefix(err, "MOVED") {
-		b.store.reload()
+	if len(lost)+len(hopeless) > 0 && b.ctx.Err() == nil {
+		b.store.doubtTopology(err)
 	}
 }

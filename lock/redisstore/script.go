@@ -82,6 +82,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 		err = s.client.Process(ctx, cmd)
 	}
 	if err != nil {
+		s.doubtTopology(err)
 		return nil, classify(err)
 	}
 	return cmd.Val(), nil
@@ -96,6 +97,7 @@ func (s *Store) runAll(ctx context.Context, calls []call) []any {
 	replies := make([]any, len(calls))
 	for i, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
+			s.doubtTopology(err)
 			replies[i] = classify(err)
 		} else {
 			replies[i] = cmd.Val()

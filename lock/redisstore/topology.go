@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -78,9 +79,12 @@ func (s *Store) publishing(ctx context.Context) (string, error) {
 	return publish, nil
 }
 
-// reload has the client ask the cluster for its topology.
-func (s *Store) reload() {
-	if s.cluster != nil {
+// doubtTopology has the client ask the cluster for its topology after an error of
+// which a failover or a move of slots may be the reason. go-redis does so by itself
+// only where it retries.
+func (s *Store) doubtTopology(err error) {
+	var refusal redis.Error
+	if s.cluster != nil && (!errors.As(err, &refusal) || faultOf(refusal.Error()).err == ErrCluster) {
 		s.cluster.ReloadState(context.Background())
 	}
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ const nodeTimeout = time.Second
 // it, which takes about 2 s.
 func StartCluster(t TB, c ClusterConfig) *Cluster {
 	t.Helper()
-	c.Masters = orDefault(c.Masters, 3)
+	c.Masters = cmp.Or(c.Masters, 3)
 	cluster := &Cluster{}
 	for range c.Masters * (1 + c.Replicas) {
 		cluster.Nodes = append(cluster.Nodes, Start(t, c.node()))

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,23 +21,26 @@ type SentinelConfig struct {
 	Replicas  int    // 2 if 0
 	Sentinels int    // 3 if 0; a majority of them decides
 	Server    Config // of the master and of every replica; always on TCP
+
+	// DownAfter is how long a master may be silent before a sentinel doubts it;
+	// 1 s if 0. With less, a busy machine makes sentinels depose masters that are
+	// only slow.
+	DownAfter time.Duration
 }
 
 // SentinelSet is a master with replicas, watched by sentinels which promote a
-// replica about 2 s after the master has fallen silent.
+// replica 2 to 3 s after the master has fallen silent.
 type SentinelSet struct {
 	Nodes     []*Server // the first one was the master at the start
 	Sentinels []*Server
 }
 
-// downAfter is how long a master may be silent before a sentinel doubts it.
-const downAfter = 500 * time.Millisecond
-
 // StartSentinels starts a set and returns once every sentinel knows every
 // replica and every other sentinel, which takes about 2 s.
 func StartSentinels(t TB, c SentinelConfig) *SentinelSet {
 	t.Helper()
-	c.Replicas, c.Sentinels = orDefault(c.Replicas, 2), orDefault(c.Sentinels, 3)
+	c.Replicas, c.Sentinels = cmp.Or(c.Replicas, 2), cmp.Or(c.Sentinels, 3)
+	c.DownAfter = cmp.Or(c.DownAfter, time.Second)
 	c.Server.TCP = true
 	set := &SentinelSet{}
 	master := Start(t, c.Server)
@@ -65,7 +69,7 @@ func (c SentinelConfig) replica(master *Server) Config {
 func (c SentinelConfig) sentinel(master *Server) Config {
 	config := Config{TCP: true, sentinel: true, Directives: []string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", MasterName, master.port, c.Sentinels/2+1),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, downAfter.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, c.DownAfter.Milliseconds()),
 		// Also the pause after a failed election, which would be 6 minutes.
 		fmt.Sprintf("sentinel failover-timeout %s 2000", MasterName),
 		fmt.Sprintf("sentinel parallel-syncs %s %d", MasterName, c.Replicas),
@@ -156,6 +160,28 @@ func (s *SentinelSet) AwaitFailover(t TB, old *Server) *Server {
 	return master
 }
 
+// AwaitReplicas waits until every node that runs, but for the master, is a
+// replica with all of the master's data, and returns the master.
+func (s *SentinelSet) AwaitReplicas(t TB) *Server {
+	t.Helper()
+	var master *Server
+	await(t, func(ctx context.Context) (err error) {
+		if master, err = s.master(ctx); err != nil {
+			return err
+		}
+		for _, node := range s.Nodes {
+			if node == master || !node.process.running() {
+				continue
+			}
+			if err := node.replicates(ctx); err != nil {
+				return err
+			}
+		}
+		return master.isMaster(ctx)
+	})
+	return master
+}
+
 // master asks every sentinel that runs.
 func (s *SentinelSet) master(ctx context.Context) (*Server, error) {
 	var agreed *Server
@@ -194,11 +220,4 @@ func byAddress(servers []*Server, address string) (*Server, error) {
 		}
 	}
 	return nil, fmt.Errorf("%s is none of the servers started here", address)
-}
-
-func orDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }

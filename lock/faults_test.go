@@ -1,0 +1,380 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// An acquisition whose reply was lost is asked for again and recognized: not
+// "somebody else has it" for a TTL, the somebody being oneself.
+func TestLostReplyOfAnAcquisition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		store.set(func() { store.acquire = times(1, deaf) })
+		lease, err := l.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		other := server.Locker(t, lock.Config{})
+		next, err := other.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "one Unlock frees what was granted twice")
+		require.NoError(t, next.Unlock(t.Context()))
+	})
+}
+
+// Without any answer, nobody says that the lock was not acquired, and a grant that
+// was made nevertheless is taken back as soon as the store answers.
+func TestNoReplyToAnAcquisition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, RetryFor: 5 * time.Second})
+		store.set(func() { store.acquire, store.release = deaf, mute })
+		begin := time.Now()
+		_, err := l.Mutex("a").TryLock(t.Context())
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+		waited := time.Since(begin)
+		assert.Greater(t, waited, 4*time.Second, "it was worth trying again")
+		assert.Less(t, waited, 6*time.Second+lock.DefaultRequestTimeout)
+
+		other := server.Locker(t, lock.Config{TTL: time.Hour})
+		_, err = other.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the orphan is there")
+		time.Sleep(10 * time.Second)
+		store.set(func() { store.acquire, store.release = nil, nil })
+		time.Sleep(2 * time.Second)
+		lease, err := other.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "the orphan was swept up")
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A request that was given up may reach the store later than the release that was
+// to undo it.
+func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
+		var late sync.WaitGroup
+		raw := server.Store(t)
+		store.set(func() {
+			store.acquire = times(1, func(ctx context.Context, do func() error) error {
+				<-ctx.Done()
+				late.Go(func() {
+					time.Sleep(500 * time.Millisecond)
+					answer, err := raw.Acquire(t.Context(), &lock.Hold{
+						Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Hour,
+					})
+					assert.NoError(t, err)
+					assert.Equal(t, lock.Granted, answer.Verdict)
+				})
+				return unavailable{}
+			})
+		})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		late.Wait()
+		time.Sleep(2 * lock.DefaultRequestTimeout)
+		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "the late grant was swept up")
+		require.NoError(t, next.Unlock(t.Context()))
+	})
+}
+
+// A release whose reply was lost is not reported as the release of a lock that was
+// lost (Redisson #4871).
+func TestLostReplyOfARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		store.set(func() { store.release = times(2, deaf) })
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// The same of a store that certainly was not reached: then the lock is lost if the
+// next attempt finds none.
+func TestReleaseAfterTheStoreLostTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		server.DeleteAll()
+		store.set(func() { store.release = times(1, down) })
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+	})
+}
+
+func TestReleaseThatTheStoreNeverHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, RetryFor: 3 * time.Second})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		store.set(func() { store.release = mute })
+		err = lease.Unlock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.NotErrorIs(t, err, lock.ErrLost)
+		assert.Contains(t, err.Error(), "frees")
+		time.Sleep(time.Minute)
+		store.set(func() { store.release = nil })
+		time.Sleep(2 * time.Second)
+		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "it is released as soon as the store hears again")
+		require.NoError(t, next.Unlock(t.Context()))
+	})
+}
+
+func TestUnlockIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		for _, test := range []struct {
+			name  string
+			limit time.Duration // of the context, from the Unlock on
+			takes time.Duration
+		}{
+			{"ended before", -time.Second, lock.DefaultRequestTimeout},
+			{"ends meanwhile", 300 * time.Millisecond, 300 * time.Millisecond},
+		} {
+			lease, err := l.Mutex(test.name).Lock(t.Context())
+			require.NoError(t, err)
+			store.set(func() { store.release = mute })
+			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+			begin := time.Now()
+			require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+			about(t, test.takes, time.Since(begin))
+			cancel()
+			store.set(func() { store.release = nil })
+		}
+		time.Sleep(time.Minute) // for the sweep
+	})
+}
+
+// Waiters of one process share the bad news: each does not wait for it anew.
+func TestUnavailableStoreFailsAllWaitersTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{RetryFor: 3 * time.Second, Poll: time.Second})
+		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		var work sync.WaitGroup
+		for range 20 {
+			work.Go(func() {
+				_, err := l.Mutex("a").Lock(t.Context())
+				assert.ErrorIs(t, err, lock.ErrUnavailable)
+				assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+			})
+		}
+		time.Sleep(time.Minute)
+		store.set(func() { store.acquire = down })
+		begin := time.Now()
+		work.Wait()
+		assert.Less(t, time.Since(begin), 5*time.Second)
+		store.set(func() { store.acquire = nil })
+		require.NoError(t, holder.Unlock(t.Context()))
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A passing outage costs a waiter nothing but its duration.
+func TestWaitingThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{RetryFor: 30 * time.Second})
+		for _, outage := range []fault{down, mute, deaf} {
+			store.set(func() { store.acquire = outage })
+			begin := time.Now()
+			time.AfterFunc(10*time.Second, func() { store.set(func() { store.acquire = nil }) })
+			lease, err := l.Mutex("a").Lock(t.Context())
+			require.NoError(t, err)
+			assert.Less(t, time.Since(begin), 12*time.Second)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		store.set(func() { store.acquire = broken })
+		begin := time.Now()
+		_, err := l.Mutex("a").Lock(t.Context())
+		require.ErrorContains(t, err, "no such user")
+		assert.NotErrorIs(t, err, lock.ErrUnavailable)
+		assert.Zero(t, time.Since(begin))
+		acquired, _ := store.counts()
+		assert.Equal(t, 1, acquired)
+	})
+}
+
+func TestRetryForNegativeNeverRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RetryFor: -1})
+		store.set(func() { store.acquire = down })
+		_, err := l.Mutex("a").Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		acquired, _ := store.counts()
+		assert.Equal(t, 1, acquired)
+	})
+}
+
+// A caller whose context ends while the store is mute gets the context's error,
+// not a claim about the lock.
+func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RetryFor: time.Hour})
+		store.set(func() { store.acquire = mute })
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := l.Mutex("a").Lock(ctx)
+		about(t, 2500*time.Millisecond, time.Since(begin))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, lock.ErrUnavailable, "and why it took so long")
+		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+		store.set(func() { store.acquire = nil })
+		time.Sleep(time.Minute)
+	})
+}
+
+// LockWithin's limit bounds the waiting; a request on its way is worth its answer.
+func TestLockWithinAndAMuteStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RetryFor: time.Hour})
+		store.set(func() { store.acquire = mute })
+		begin := time.Now()
+		_, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
+		about(t, lock.DefaultRequestTimeout, time.Since(begin))
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				time.Sleep(500 * time.Millisecond)
+				return do()
+			}
+		})
+		lease, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
+		require.NoError(t, err, "a slow grant is a grant")
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+	})
+}
+
+// A grant that took as long as the TTL is none: until is reckoned from before the
+// request.
+func TestGrantThatTookTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		const ttl = 300 * time.Millisecond
+		l, store := faultyLocker(t, server, lock.Config{TTL: ttl, RetryFor: -1})
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				time.Sleep(ttl)
+				return do()
+			}
+		})
+		_, err := l.Mutex("a").Lock(t.Context())
+		require.Error(t, err)
+		time.Sleep(ttl / 10)
+		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "the useless grant was given back")
+		require.NoError(t, next.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+	})
+}
+
+// Where subscriptions fail, the holder's TTL and the poll remain.
+func TestWaitingWithoutMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{Poll: 3 * time.Second})
+		store.set(func() { store.silent = true })
+		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		time.AfterFunc(10*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
+		begin := time.Now()
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begin), 13*time.Second+100*time.Millisecond)
+		require.NoError(t, lease.Unlock(t.Context()))
+
+		// And a subscription that can be had later is made later.
+		holder, err = server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		time.AfterFunc(10*time.Second, func() { store.set(func() { store.silent = false }) })
+		time.AfterFunc(20*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
+		begin = time.Now()
+		lease, err = l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		about(t, 20*time.Second, time.Since(begin))
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A store out of reach costs the lease at until, however long its requests hang.
+func TestLossWhileTheStoreIsMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: 10 * time.Second, RetryFor: time.Second})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, lease.Err())
+		server.DeleteAll() // stands for the loss of renewals; the release shall be mute, too
+		store.set(func() { store.release = mute })
+		select {
+		case <-lease.Lost():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not told of the loss")
+		}
+		begin := time.Now()
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		assert.Zero(t, time.Since(begin), "the unlock of a lost lease waits for nobody")
+		store.set(func() { store.release = nil })
+		time.Sleep(time.Minute)
+	})
+}
+
+// Outages leave no goroutine, and no more sweepers than there may be.
+func TestManyOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, RetryFor: -1})
+		store.set(func() { store.acquire, store.release = deaf, mute })
+		var work sync.WaitGroup
+		const locks = 200
+		names := make([]string, locks)
+		for i := range names {
+			names[i] = "lock " + string(rune('a'+i/26)) + string(rune('a'+i%26))
+			work.Go(func() {
+				_, err := l.Mutex(names[i]).TryLock(t.Context())
+				assert.True(t, errors.Is(err, lock.ErrUnavailable))
+			})
+		}
+		work.Wait()
+		time.Sleep(10 * time.Second)
+		store.set(func() { store.acquire, store.release = nil, nil })
+		time.Sleep(10 * time.Second)
+		other := server.Locker(t, lock.Config{})
+		for _, name := range names {
+			lease, err := other.Mutex(name).TryLock(t.Context())
+			require.NoError(t, err, "swept up")
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package lock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+func TestValidateName(t *testing.T) {
+	for _, name := range []string{
+		"a", "orders:42", "straße", "锁", " ", "a b", "%", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{", "{a{b}",
+		strings.Repeat("x", lock.MaxName),
+	} {
+		assert.NoError(t, lock.ValidateName(name), "%q", name)
+	}
+	for name, reason := range map[string]string{
+		"":                                  "empty",
+		strings.Repeat("x", lock.MaxName+1): "too long",
+		"\xff":                              "not UTF-8",
+		"a\x00b":                            "control",
+		"a\nb":                              "control",
+		"a\u0085b":                          "control",
+		"{":                                 "lone brace",
+		"}":                                 "lone brace",
+		"a{b":                               "lone brace",
+		"a}b":                               "lone brace",
+		"{}a":                               "lone brace",
+		"a{}b{c}":                           "lone brace",
+		"}{":                                "lone brace",
+	} {
+		err := lock.ValidateName(name)
+		var refused *lock.NameError
+		require.ErrorAs(t, err, &refused, "%q", name)
+		assert.Equal(t, name, refused.Name)
+		assert.Contains(t, err.Error(), reason)
+		assert.NotContains(t, err.Error(), "\n", "an error is one line")
+		assert.Less(t, len(err.Error()), 250, "a huge name does not make a huge error")
+	}
+}
+
+func TestEscapeName(t *testing.T) {
+	for text, want := range map[string]string{
+		"orders:42": "orders:42",
+		"straße":    "straße",
+		"a{b}":      "a%7Bb%7D",
+		"100%":      "100%25",
+		"a\nb":      "a%0Ab",
+		"\xff":      "%FF",
+		"\u0085":    "%C2%85",
+		"\ufffd":    "\ufffd", // a replacement character that is really there
+	} {
+		assert.Equal(t, want, lock.EscapeName(text))
+	}
+}
+
+func FuzzEscapeName(f *testing.F) {
+	for _, seed := range []string{"", "a", "a{b", "}x", "100%", "\xff", "%7B", "\u2028", "\ufffd\xef\xbf"} {
+		f.Add(seed, "a")
+	}
+	f.Fuzz(func(t *testing.T, text, other string) {
+		name := lock.EscapeName(text)
+		if err := lock.ValidateName(name); err != nil && text != "" && len(name) <= lock.MaxName {
+			t.Errorf("%q became %q: %v", text, name, err)
+		}
+		if unescape(t, name) != text {
+			t.Errorf("%q became %q, which stands for %q", text, name, unescape(t, name))
+		}
+		if text != other && name == lock.EscapeName(other) {
+			t.Errorf("%q and %q both became %q", text, other, name)
+		}
+	})
+}
+
+// unescape is the inverse of EscapeName.
+func unescape(t *testing.T, name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] != '%' {
+			b.WriteByte(name[i])
+			continue
+		}
+		if i+2 >= len(name) {
+			t.Fatalf("%q ends within an escape", name)
+		}
+		const hex = "0123456789ABCDEF"
+		b.WriteByte(byte(strings.IndexByte(hex, name[i+1])<<4 | strings.IndexByte(hex, name[i+2])))
+		i += 2
+	}
+	return b.String()
+}
+
+func FuzzValidateName(f *testing.F) {
+	for _, seed := range []string{"", "a", "a{b", "{a}", "}x", "{}", "a}b{c}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		err := lock.ValidateName(name)
+		if err != nil {
+			if !errors.As(err, new(*lock.NameError)) {
+				t.Errorf("%q: %v is no NameError", name, err)
+			}
+			return
+		}
+		if name == "" || len(name) > lock.MaxName || !utf8.ValidString(name) {
+			t.Errorf("accepted %q", name)
+		}
+		derived := "prefix:{" + name + "}"
+		if strings.Contains(name, "{") {
+			derived = "prefix:" + name
+		}
+		if hashed(name) != hashed(derived) {
+			t.Errorf("a cluster hashes %q by %q, and its derived key %q by %q", name, hashed(name), derived, hashed(derived))
+		}
+	})
+}
+
+// hashed is the part of a key that the specification of Redis Cluster says is
+// hashed: what is between the first "{" and the first "}" after it, unless that is
+// nothing.
+func hashed(key string) string {
+	open := strings.Index(key, "{")
+	if open < 0 {
+		return key
+	}
+	length := strings.Index(key[open+1:], "}")
+	if length <= 0 {
+		return key
+	}
+	return key[open+1 : open+1+length]
+}
