@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -23,9 +24,9 @@ const (
 	// leastStep is the smallest change of the wall clock between two looks that
 	// is taken for a step rather than for its being steered.
 	leastStep = 100 * time.Millisecond
-	// lookout is how often, at least, the clocks are compared while there are
-	// leases to lose.
-	lookout = 50 * time.Millisecond
+	// defaultLookout is how often, at least, the clocks are compared while there
+	// are leases to lose.
+	defaultLookout = 50 * time.Millisecond
 )
 
 // clock reckons in instants and notices when the machine has slept or its wall
@@ -49,11 +50,13 @@ type clock struct {
 	// are ahead of the monotonic one. ok is false where there is no such clock.
 	// offsets is nil where time is virtual and clocks cannot part.
 	offsets func() (wall, boot time.Duration, ok bool)
+	lookout time.Duration
 }
 
 // start sets the clock going.
 func (c *clock) start() {
 	c.epoch = time.Now()
+	c.lookout = cmp.Or(c.lookout, defaultLookout)
 	if c.offsets == nil && monotonic(c.epoch) {
 		c.offsets = c.compare
 	}

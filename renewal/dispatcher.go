@@ -68,7 +68,7 @@ func (w *Watchdog) nextLook(now instant) instant {
 		}
 	}
 	if w.clock.offsets != nil && w.stats.Held > 0 {
-		at = min(at, now.add(lookout))
+		at = min(at, now.add(w.clock.lookout))
 	}
 	return max(at, now)
 }

@@ -36,7 +36,7 @@ func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, k := newStore(), new(clocks)
-		dog, err := assemble(s, c, k.offsets)
+		dog, err := assemble(s, c, &clock{offsets: k.offsets})
 		require.NoError(t, err)
 		go dog.run()
 		b := &bench{t, s, dog}
@@ -66,7 +66,7 @@ func TestSuspendBeyondUntil(t *testing.T) {
 		woken := time.Now()
 		b.lost(l, Expired)
 		b.lost(fixed, Expired)
-		require.LessOrEqual(b, time.Since(woken), lookout)
+		require.LessOrEqual(b, time.Since(woken), defaultLookout)
 		require.False(b, time.Now().Before(l.Until()))
 		require.Empty(b, b.take(), "there was nothing to ask for any more")
 	})
@@ -119,7 +119,7 @@ func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 		k.sleep(5 * time.Second)
 		woken := time.Now()
 		b.lost(l, TakenOver)
-		require.LessOrEqual(b, time.Since(woken), lookout)
+		require.LessOrEqual(b, time.Since(woken), defaultLookout)
 	})
 }
 
@@ -155,7 +155,7 @@ func TestWallClockIsStepped(t *testing.T) {
 				time.Sleep(time.Second)
 				k.step(step)
 				require.False(b, l.Valid())
-				time.Sleep(lookout)
+				time.Sleep(defaultLookout)
 				synctest.Wait()
 				require.True(b, l.Valid())
 				require.Len(b, b.take(), 1)
@@ -173,8 +173,8 @@ func TestWallClockIsSteered(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		for range 1000 {
-			time.Sleep(lookout)
-			k.step(lookout / 10)
+			time.Sleep(defaultLookout)
+			k.step(defaultLookout / 10)
 			require.True(b, l.Valid())
 		}
 		require.Zero(b, b.dog.Stats().Jumps)
@@ -190,7 +190,7 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(time.Second)
 		k.step(-time.Hour)
-		time.Sleep(lookout)
+		time.Sleep(defaultLookout)
 		synctest.Wait()
 		require.True(b, l.Valid())
 		k.step(time.Hour)
@@ -203,9 +203,9 @@ func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		k.boot.Add(-int64(3 * time.Second))
-		time.Sleep(2 * lookout)
+		time.Sleep(2 * defaultLookout)
 		k.boot.Add(int64(3 * time.Second))
-		time.Sleep(2 * lookout)
+		time.Sleep(2 * defaultLookout)
 		require.True(b, l.Valid())
 		require.Zero(b, b.dog.Stats().Jumps)
 	})
@@ -221,7 +221,7 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 			time.Sleep(time.Second)
 			k.sleep(20 * time.Second)
 			if noticed {
-				time.Sleep(2 * lookout)
+				time.Sleep(2 * defaultLookout)
 				b.dog.kick()
 				synctest.Wait()
 			}
@@ -250,7 +250,7 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 		b.remove("k7")
 		for range 3 {
 			k.sleep(time.Second)
-			time.Sleep(lookout)
+			time.Sleep(defaultLookout)
 		}
 		time.Sleep(5 * time.Second)
 		b.isLost(leases[7], Deleted)

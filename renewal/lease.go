@@ -158,7 +158,7 @@ func (l *Lease) Until() time.Time {
 // happened since the store last confirmed it. It looks at the clocks, so it is
 // right even if the process has just woken up.
 func (l *Lease) Valid() bool {
-	if l.ended.Load() != nil || l.era.Load() != l.dog.era.Load() {
+	if l.ended.Load() != nil || !l.trusted() {
 		return false
 	}
 	if l.dog.clock.now() >= instant(l.until.Load()) {
@@ -170,6 +170,10 @@ func (l *Lease) Valid() bool {
 	}
 	return true
 }
+
+// trusted reports whether the store has confirmed the lease since the last jump of
+// the clocks.
+func (l *Lease) trusted() bool { return l.era.Load() == l.dog.era.Load() }
 
 // Err returns nil while the lease is held, then the *[LostError] or
 // [ErrReleased].
@@ -311,11 +315,12 @@ func (l *Lease) ends() (instant, Cause) {
 	return at, cause
 }
 
-// overdue returns why the lease's time is over, if it is. The caller holds mu.
+// overdue returns why the lease's time is over, if it is: neither the store nor the
+// holder is blamed for what the machine has slept away. The caller holds mu.
 func (l *Lease) overdue() Cause {
 	switch l.phase {
 	case called:
-		if l.asksHolder() {
+		if l.asksHolder() && l.trusted() {
 			return NotAlive
 		}
 	case queued:
@@ -323,7 +328,9 @@ func (l *Lease) overdue() Cause {
 			return Unreachable
 		}
 	case inFlight:
-		return Unreachable
+		if l.batch.era == l.dog.era.Load() {
+			return Unreachable
+		}
 	}
 	if l.fault != nil {
 		return Unreachable

@@ -98,7 +98,7 @@ type Watchdog struct {
 	observer Observer
 	wheel    *wheel.Wheel
 	ownWheel bool
-	clock    clock
+	clock    *clock
 
 	// era changes when the machine has slept or its clock was stepped. Written
 	// under mu, read anywhere.
@@ -163,7 +163,7 @@ type Watchdog struct {
 
 // New returns a watchdog that renews through r. Close it when done.
 func New(r Renewer, c Config) (*Watchdog, error) {
-	w, err := assemble(r, c, nil)
+	w, err := assemble(r, c, new(clock))
 	if err != nil {
 		return nil, err
 	}
@@ -171,9 +171,8 @@ func New(r Renewer, c Config) (*Watchdog, error) {
 	return w, nil
 }
 
-// assemble makes a watchdog whose dispatcher does not run yet. offsets replaces
-// the comparison of the clocks unless it is nil.
-func assemble(r Renewer, c Config, offsets func() (wall, boot time.Duration, ok bool)) (*Watchdog, error) {
+// assemble makes a watchdog whose dispatcher does not run yet.
+func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 	if r == nil {
 		return nil, errors.New("renewal: New needs a renewer, got nil")
 	}
@@ -185,7 +184,7 @@ func assemble(r Renewer, c Config, offsets func() (wall, boot time.Duration, ok 
 		renewer:    r,
 		config:     c,
 		wheel:      c.Wheel,
-		clock:      clock{offsets: offsets},
+		clock:      k,
 		wake:       make(chan struct{}, 1),
 		dispatcher: make(chan struct{}),
 		due:        make([]*Lease, 0, stride),
@@ -345,7 +344,7 @@ func (w *Watchdog) end(l *Lease, how *LostError) bool {
 	if how == released {
 		w.stats.Released++
 	}
-	if l.era.Load() != w.era.Load() {
+	if !l.trusted() {
 		w.stats.Suspect--
 	}
 	if l.phase == queued {
