@@ -193,6 +193,16 @@ func (p *process) requireOneLine(contains string) {
 	assert.NotContains(p.t, text, "goroutine ")
 }
 
+// requireReport asserts that leasewheel said one thing on standard error, beside
+// what a shell may have said there of processes that were killed.
+func (p *process) requireReport(contains string) {
+	p.t.Helper()
+	text := p.stderr.String()
+	assert.Equal(p.t, 1, strings.Count(text, "leasewheel: "), text)
+	assert.Contains(p.t, text, contains)
+	assert.NotContains(p.t, text, "goroutine ")
+}
+
 // secret is the password in the tests' URLs. Nothing may print it.
 const secret = "hunter2"
 

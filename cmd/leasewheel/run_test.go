@@ -321,7 +321,7 @@ func TestRunMaxHold(t *testing.T) {
 			assert.Equal(t, exitLost, p.wait())
 			assert.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond)
 			assert.Less(t, time.Since(begin), 10*time.Second, "grace is not waited for if nothing needs it")
-			assert.Contains(t, p.stderr.String(), "--max-hold is over")
+			p.requireReport("--max-hold is over")
 			next := start(t, env, run("job", sh("true"), "-n")...)
 			assert.Equal(t, 0, next.wait(), "the lock was given back")
 		})

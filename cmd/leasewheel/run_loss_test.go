@@ -1,0 +1,273 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// told is a script that says when it holds the lock and when it is told to end.
+// It ends by its own will.
+const told = `trap 'echo told; exit 0' TERM; echo held; while :; do sleep 0.02; done`
+
+// deaf is a script that does not listen to SIGTERM. It says which process it is.
+const deaf = `trap '' TERM; echo $$; while :; do sleep 0.02; done`
+
+// pidLine reads a process id from standard output, and has that process killed at
+// the end of the test.
+func (p *process) pidLine() int {
+	p.t.Helper()
+	pid, err := strconv.Atoi(p.line())
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+	return pid
+}
+
+// forceOpen frees the lock behind its holder's back.
+func forceOpen(t *testing.T, server *redistest.Server, name string) {
+	t.Helper()
+	deleted, err := server.Client(t).Del(bounded(t), name).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, deleted)
+}
+
+// The next renewal finds the lock gone: the command is told within half a TTL.
+func TestRunTellsTheCommandOfALoss(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	const ttl = 2 * time.Second
+	p := start(t, env, run("job", sh(told), "--ttl", ttl.String())...)
+	require.Equal(t, "held", p.line())
+	deleted := time.Now()
+	forceOpen(t, server, "job")
+	assert.Equal(t, "told", p.line())
+	assert.Less(t, time.Since(deleted), ttl/2)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("lost, deleted; sending SIGTERM")
+}
+
+func TestRunTellsTheCommandOfATakeover(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(told), "--ttl", "1s")...)
+	require.Equal(t, "held", p.line())
+	forceOpen(t, server, "job")
+	require.NoError(t, server.Client(t).HSet(bounded(t), "job", "somebody:1", 1).Err())
+	assert.Equal(t, "told", p.line())
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("lost, taken over; sending SIGTERM")
+}
+
+func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(deaf), "--ttl", "900ms", "--grace", "200ms")...)
+	pid := p.pidLine()
+	forceOpen(t, server, "job")
+	line := p.awaitError("sending SIGTERM")
+	asked := time.Now()
+	assert.Contains(t, line, "SIGKILL in 200ms")
+	assert.Equal(t, exitLost, p.wait())
+	assert.GreaterOrEqual(t, time.Since(asked), 150*time.Millisecond, "grace was given")
+	assert.True(t, gone(pid))
+}
+
+func TestRunOnLost(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+
+	t.Run("kill", func(t *testing.T) {
+		p := start(t, env, run("job", sh(deaf), "--ttl", "600ms", "--on-lost", "kill")...)
+		pid := p.pidLine()
+		forceOpen(t, server, "job")
+		assert.Equal(t, exitLost, p.wait())
+		assert.True(t, gone(pid))
+		p.requireReport("lost, deleted; sending SIGKILL")
+	})
+
+	t.Run("ignore", func(t *testing.T) {
+		p := start(t, env, run("job", sh("trap 'echo told' TERM; echo held; cat; echo done"), "--ttl", "600ms", "--on-lost", "ignore")...)
+		require.Equal(t, "held", p.line())
+		forceOpen(t, server, "job")
+		p.awaitError("lost, deleted; the command runs on without it")
+		require.NoError(t, p.stdin.Close())
+		assert.Equal(t, "done", p.line())
+		assert.Equal(t, exitLost, p.wait(), "the exit code tells of the loss all the same")
+	})
+}
+
+// A mute server cannot say that the lock is lost. The command is told in time: all
+// of its group is gone before anybody else can have the lock.
+func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
+	const ttl = 1500 * time.Millisecond
+	for name, test := range map[string]struct {
+		script string
+		flags  []string
+		says   string
+	}{
+		"willing": {told, nil, "SIGTERM"},
+		"deaf":    {deaf, []string{"--grace", "300ms"}, "SIGTERM"},
+		"killed":  {deaf, []string{"--on-lost", "kill"}, "SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, env := onServer(t, redistest.Config{})
+			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
+			pid := p.pidLine()
+			p.line()
+			muted := time.Now() // no renewal is sent later that will be answered
+			server.Pause()
+			defer server.Resume()
+			p.awaitError("not renewed, and about to run out; sending " + test.says)
+			eventually(t, "gone", func() bool { return gone(pid) })
+			assert.Less(t, time.Since(muted), ttl)
+			assert.Equal(t, exitLost, p.wait())
+		})
+	}
+}
+
+// Half a TTL of silence is no reason to end anything.
+func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
+	const ttl = 3 * time.Second
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	p := start(t, env, run("job", sh("echo held; cat"), "--ttl", ttl.String())...)
+	require.Equal(t, "held", p.line())
+	server.Pause()
+	time.AfterFunc(ttl/2, server.Resume)
+	// The server answers again, and a renewal moves the TTL up again.
+	eventually(t, "renewed", func() bool {
+		left, err := client.PTTL(ctx, "job").Result()
+		return err == nil && left > ttl*9/10
+	})
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, 0, p.wait())
+	assert.Empty(t, p.stderr.String())
+}
+
+// A holder that was frozen for longer than its lease ends the command as soon as
+// it goes on, and its exit code says so.
+func TestRunFrozenHolder(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(told), "--ttl", "700ms")...)
+	require.Equal(t, "held", p.line())
+	p.signal(unix.SIGSTOP)
+	// Whoever waits gets the lock once the frozen holder's lease has run out.
+	next := start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.line())
+	assert.Equal(t, 0, next.wait())
+	p.signal(unix.SIGCONT)
+	went := time.Now()
+	assert.Equal(t, "told", p.line())
+	assert.Less(t, time.Since(went), 2*time.Second)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("sending SIGTERM")
+}
+
+// The same, but the command has ended meanwhile: it may have run without the lock.
+func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
+	require.Equal(t, "held", p.line())
+	p.signal(unix.SIGSTOP)
+	next := start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.line())
+	require.NoError(t, p.stdin.Close())
+	p.signal(unix.SIGCONT)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport(`lock "job"`)
+}
+
+// The lock was gone when the command had ended: nobody knows since when.
+func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	p := holder(t, env, "--ttl", "1h") // the next renewal is far away
+	forceOpen(t, server, "job")
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport(`lock "job" was lost while the command ran`)
+}
+
+// The command has done its work under a good lease; only the release failed.
+func TestRunCannotRelease(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh("echo held; cat; exit 4"), "--ttl", "1h", "-n")...)
+	require.Equal(t, "held", p.line())
+	server.Kill()
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, 4, p.wait())
+	p.requireReport("was not released")
+}
+
+// The server forgets its scripts and drops its connections; nobody notices.
+func TestRunSurvivesATroubledServer(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	p := holder(t, env, "--ttl", "600ms")
+	for range 3 {
+		require.NoError(t, client.ScriptFlush(ctx).Err())
+		require.NoError(t, client.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+		old, err := client.PTTL(ctx, "job").Result()
+		require.NoError(t, err)
+		eventually(t, "renewed", func() bool {
+			left, err := client.PTTL(ctx, "job").Result()
+			require.NoError(t, err)
+			renewed := left > old
+			old = left
+			return renewed
+		})
+	}
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, 0, p.wait())
+}
+
+// A leasewheel that is killed cannot end its command. The kernel does, where it
+// can.
+func TestRunKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux sends a signal to orphans")
+	}
+	_, env := onServer(t, redistest.Config{})
+	for action, script := range map[string]string{
+		"term": `trap 'echo told >"$0"; exit' TERM; echo $$; while :; do sleep 0.02; done`,
+		"kill": deaf,
+	} {
+		t.Run(action, func(t *testing.T) {
+			note := filepath.Join(t.TempDir(), "note")
+			p := start(t, env, run(action, []string{"--", "sh", "-c", script, note}, "--on-lost", action)...)
+			pid := p.pidLine()
+			require.NoError(t, p.cmd.Process.Kill())
+			eventually(t, "gone", func() bool { return gone(pid) })
+			if action == "term" {
+				text, err := os.ReadFile(note)
+				require.NoError(t, err)
+				assert.Equal(t, "told\n", string(text))
+			}
+		})
+	}
+}
+
+// A command's processes: a shell's child that listens, and one that does not.
+func TestRunEndsTheWholeGroup(t *testing.T) {
+	for name, child := range map[string]string{
+		"willing": "sleep 60",
+		"deaf":    "trap '' TERM; sleep 60",
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, env := onServer(t, redistest.Config{})
+			script := fmt.Sprintf("sh -c %q & echo $!; wait", child)
+			p := start(t, env, run("job", sh(script), "--ttl", "900ms", "--grace", "200ms")...)
+			pid := p.pidLine()
+			forceOpen(t, server, "job")
+			assert.Equal(t, exitLost, p.wait())
+			assert.True(t, gone(pid), "the shell's child outlived leasewheel")
+		})
+	}
+}

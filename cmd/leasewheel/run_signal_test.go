@@ -1,0 +1,154 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// signalled is a script that says which signals it gets. TERM is the last one.
+const signalled = `
+for s in HUP INT QUIT USR1 USR2; do trap "echo $s" $s; done
+trap 'echo TERM; exit 9' TERM
+echo ready; while :; do sleep 0.02; done`
+
+func TestRunForwardsSignals(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(signalled))...)
+	require.Equal(t, "ready", p.line())
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM} {
+		p.signal(sig)
+		assert.Equal(t, strings.TrimPrefix(unix.SignalName(sig), "SIG"), p.line())
+	}
+	assert.Equal(t, 9, p.wait())
+}
+
+func TestRunExitsLikeACommandThatASignalEnds(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGUSR1} {
+		p := start(t, env, run("job", []string{"--", "sh", "-c", "echo ready; exec sleep 60"})...)
+		require.Equal(t, "ready", p.line())
+		p.signal(sig)
+		assert.Equal(t, 128+int(sig), p.wait(), unix.SignalName(sig))
+		assert.Empty(t, p.stderr.String())
+	}
+}
+
+// Signals that find no command yet end the waiting, or are ignored; the lock is
+// left to its holder, without a trace of the one that waited.
+func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	held := holder(t, env)
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
+		p := start(t, env, run("job", sh("echo ran"), "-v")...)
+		p.awaitError("waiting for lock")
+		p.signal(sig)
+		assert.Equal(t, 128+int(sig), p.wait(), unix.SignalName(sig))
+		assert.Empty(t, p.stdout.String())
+		assert.NotContains(t, p.stderr.String(), "goroutine ")
+	}
+	patient := start(t, env, run("job", sh("echo ran"), "-v")...)
+	patient.awaitError("waiting for lock")
+	patient.signal(unix.SIGUSR1)
+	patient.signal(unix.SIGUSR2)
+
+	owners, err := server.Client(t).HLen(bounded(t), "job").Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, owners)
+	require.NoError(t, held.stdin.Close())
+	require.Equal(t, 0, held.wait())
+	assert.Equal(t, "ran", patient.line())
+	assert.Equal(t, 0, patient.wait())
+}
+
+// nohup(1) starts programs with SIGHUP ignored, and they and theirs keep it so.
+func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	program, err := os.Executable()
+	require.NoError(t, err)
+	p := startWith(t, env, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, program, "run", "job", "--",
+			"sh", "-c", "trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done"}
+	})
+	require.Equal(t, "ready", p.line())
+	p.signal(unix.SIGHUP)
+	p.signal(unix.SIGTERM)
+	assert.Equal(t, "TERM", p.line(), "SIGHUP did not end it before")
+	assert.Equal(t, 0, p.wait())
+}
+
+// consul lock, by its open and closed bugs: what its users ran into.
+func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	// stranded starts a command under name, does something to leasewheel, and
+	// asserts that nothing of the command is left.
+	stranded := func(t *testing.T, name string, do func(*process), flags ...string) {
+		t.Helper()
+		p := start(t, env, run(name, sh("sh -c 'echo $$; exec sleep 60'; exit $?"), flags...)...)
+		pid := p.pidLine()
+		do(p)
+		p.wait()
+		eventually(t, "gone", func() bool { return gone(pid) })
+	}
+	send := func(sig syscall.Signal) func(*process) {
+		return func(p *process) { p.signal(sig) }
+	}
+	t.Run("797, 3754: SIGTERM does not reach the command", func(t *testing.T) {
+		stranded(t, "797", send(unix.SIGTERM))
+	})
+	t.Run("1210: SIGQUIT strands the command and dumps the stacks", func(t *testing.T) {
+		var p *process
+		stranded(t, "1210", func(q *process) { p = q; q.signal(unix.SIGQUIT) })
+		assert.NotContains(t, p.stderr.String(), "goroutine ")
+	})
+	t.Run("2489: other signals than SIGTERM strand the command", func(t *testing.T) {
+		for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2} {
+			stranded(t, "2489", send(sig))
+		}
+	})
+	t.Run("2022: a lost lock ends the shell and leaves its command running", func(t *testing.T) {
+		stranded(t, "2022", func(*process) { forceOpen(t, server, "2022") }, "--ttl", "600ms")
+	})
+	t.Run("1155: SIGINT, as Ctrl-C sends it to all, is not waited out", func(t *testing.T) {
+		// The command ends at its own pace and leasewheel with it, not before:
+		// the lock is held as long as the command runs.
+		p := start(t, env, run("1155", sh("trap 'echo told; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
+		require.Equal(t, "held", p.line())
+		p.signal(unix.SIGINT)
+		require.Equal(t, "told", p.line())
+		other := start(t, env, run("1155", sh("true"), "-n")...)
+		assert.Equal(t, exitNotAcquired, other.wait())
+		require.NoError(t, p.stdin.Close())
+		assert.Equal(t, 6, p.wait())
+	})
+	t.Run("4439: signals are ignored until the lock is acquired", func(t *testing.T) {
+		held := holder(t, env)
+		p := start(t, env, run("job", sh("true"), "-v")...)
+		p.awaitError("waiting for lock")
+		p.signal(unix.SIGINT)
+		assert.Equal(t, 130, p.wait())
+		require.NoError(t, held.stdin.Close())
+		assert.Equal(t, 0, held.wait())
+	})
+	t.Run("9788: the command is told of a loss 90 s late", func(t *testing.T) {
+		// Until 9788's server answered, here it never does: told before the lease
+		// runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
+		server, env := onServer(t, redistest.Config{})
+		p := start(t, env, run("9788", sh(told), "--ttl", "900ms")...)
+		require.Equal(t, "held", p.line())
+		server.Pause()
+		defer server.Resume()
+		assert.Equal(t, "told", p.line())
+		assert.Equal(t, exitLost, p.wait())
+	})
+}
