@@ -106,7 +106,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	return f.print(report)
 }
 
-// print writes the report to standard output. A broken promise is the exit code.
+// print writes the report to standard output.
 func (f *demoFlags) print(r *demoReport) error {
 	var err error
 	if f.json {
@@ -117,10 +117,7 @@ func (f *demoFlags) print(r *demoReport) error {
 	if err != nil {
 		return exitf(exitInternal, "demo: %w", err)
 	}
-	if len(r.Broken) > 0 {
-		return &exitError{code: exitBroken}
-	}
-	return nil
+	return r.verdict()
 }
 
 // show runs the demo on the server that the flags name, or on one of its own.
@@ -150,7 +147,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	defer server.Close() //nolint:errcheck // everything was answered before
 	if err := server.store.Ping(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("server %s: %w", server.address, err)
 	}
 	if name == "" {
 		name = server.name(ctx)

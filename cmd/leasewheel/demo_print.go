@@ -79,7 +79,7 @@ func (r *demoReport) writeExclusion(p *demoPage) {
 	x := r.Exclusion
 	p.heading("One lock", "%d processes add to one counter", r.Processes)
 	p.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
-	p.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "from acquisition to release or end of lease, on the host's clock")
+	p.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "by the host's clock")
 	p.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "the counter reads %s after %s writes", grouped(x.Counter), grouped(x.Writes))
 	p.promise(x.Disorder == 0, "fencing tokens out of order", x.Disorder, "")
 	p.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")

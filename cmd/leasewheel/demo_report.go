@@ -108,6 +108,14 @@ func (r *demoReport) judge() {
 	}
 }
 
+// verdict is the error to end with: a broken promise is exit code 1.
+func (r *demoReport) verdict() error {
+	if len(r.Broken) > 0 {
+		return &exitError{code: exitBroken}
+	}
+	return nil
+}
+
 func (r *demoReport) promises() []promise {
 	x, f, k, l, t := r.Exclusion, r.Frozen, r.Killed, r.Leases, r.Timer
 	return []promise{

@@ -76,9 +76,10 @@ type runCommand struct {
 	keepRedisURL bool
 	verbose      bool
 
-	name string
-	argv []string
-	path string // of the executable
+	name    string
+	argv    []string
+	path    string // of the executable
+	address string // of the server
 }
 
 func newRunCommand() *cobra.Command {
@@ -246,9 +247,13 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if err != nil {
 		return nil, nil, usageError(cmd, err)
 	}
+	r.address = server.address
 	config := lock.Config{TTL: time.Duration(r.ttl), Logger: logger}
-	if r.nonblock {
+	switch { // who does not want to wait long for the lock, nor does for the server
+	case r.nonblock:
 		config.RetryFor = time.Second
+	case r.wait > 0:
+		config.RetryFor = min(max(time.Duration(r.wait), time.Second), lock.DefaultRetryFor)
 	}
 	locker, err := lock.New(server.store, config)
 	if err != nil {
@@ -331,14 +336,15 @@ func (r *runCommand) refused(err error) error {
 		name  *lock.NameError
 		ttl   *lock.TTLError
 	)
-	code := exitUnavailable
 	switch {
 	case errors.As(err, &name), errors.As(err, &ttl):
-		code = exitUsage
-	case errors.As(err, &taken) && !(taken.Foreign && taken.TTL <= 0):
-		code = r.conflictCode
+		return exitf(exitUsage, "%w", err)
+	case errors.As(err, &taken) && taken.Foreign && taken.TTL <= 0:
+		return exitf(exitUnavailable, "%w", err)
+	case errors.As(err, &taken):
+		return exitf(r.conflictCode, "%w", err)
 	}
-	return exitf(code, "%w", err)
+	return exitf(exitUnavailable, "server %s: %w", r.address, err)
 }
 
 // runUnder runs the command under the lease and unlocks it.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 
@@ -50,11 +52,11 @@ func (s *serverFlags) resolve(fallback string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("--redis-file: %w", err)
 		}
-		url := strings.TrimSpace(string(text))
-		if url == "" {
+		rawURL := strings.TrimSpace(string(text))
+		if rawURL == "" {
 			return "", fmt.Errorf("--redis-file %s is empty; it holds the server's URL", s.file)
 		}
-		return url, nil
+		return rawURL, nil
 	case s.url != "":
 		return s.url, nil
 	}
@@ -65,28 +67,31 @@ func (s *serverFlags) resolve(fallback string) (string, error) {
 type server struct {
 	client redis.UniversalClient
 	store  *redisstore.Store
+	// address is where it was looked for: a host and port, or a socket's path. It
+	// is no secret, unlike the URL.
+	address string
 }
 
 // open returns the server that the flags or fallback name. It sends nothing yet.
 // No error shows a password.
 func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error) {
-	url, err := s.resolve(fallback)
+	rawURL, err := s.resolve(fallback)
 	if err != nil {
 		return nil, err
 	}
-	if url == "" {
+	if rawURL == "" {
 		return nil, errNoServer
 	}
 	redisstore.LogTo(c.Logger)
 	// Open knows what is wrong with a URL and says it without its password.
-	trial, err := redisstore.Open(url, c)
+	trial, err := redisstore.Open(rawURL, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := trial.Close(); err != nil {
 		return nil, err
 	}
-	client, err := s.dial(url)
+	client, err := s.dial(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &server{client: client, store: store}, nil
+	return &server{client: client, store: store, address: addressOf(rawURL)}, nil
 }
 
 // name is the server's own, as far as it tells.
@@ -111,17 +116,26 @@ func (s *server) name(ctx context.Context) string {
 	return "redis"
 }
 
+// addressOf returns the address in a URL that redisstore.Open has accepted.
+func addressOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "of an unknown address" // such a URL is not accepted
+	}
+	return cmp.Or(u.Host, u.Path)
+}
+
 func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
 
 // dial makes the client for a URL that redisstore.Open has accepted, with the TLS
 // that the flags ask for.
-func (s *serverFlags) dial(url string) (redis.UniversalClient, error) {
-	scheme, rest, _ := strings.Cut(url, "://")
+func (s *serverFlags) dial(rawURL string) (redis.UniversalClient, error) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
 	base, kind, _ := strings.Cut(scheme, "-")
-	url = base + "://" + rest
+	plain := base + "://" + rest
 	switch kind {
 	case "sentinel":
-		o, err := redis.ParseFailoverURL(url)
+		o, err := redis.ParseFailoverURL(plain)
 		if err == nil {
 			err = s.secure(o.TLSConfig)
 		}
@@ -131,7 +145,7 @@ func (s *serverFlags) dial(url string) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled = true
 		return redis.NewFailoverClient(o), nil
 	case "cluster":
-		o, err := redis.ParseClusterURL(url)
+		o, err := redis.ParseClusterURL(plain)
 		if err == nil {
 			err = s.secure(o.TLSConfig)
 		}
@@ -141,7 +155,7 @@ func (s *serverFlags) dial(url string) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled = true
 		return redis.NewClusterClient(o), nil
 	default:
-		o, err := redis.ParseURL(url)
+		o, err := redis.ParseURL(plain)
 		if err == nil {
 			err = s.secure(o.TLSConfig)
 		}

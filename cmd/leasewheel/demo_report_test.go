@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// goodReport is of a run in which every promise was kept.
+func goodReport() demoReport {
+	return demoReport{
+		Server: "embedded server", Processes: 6, TTL: 2 * time.Second, Elapsed: 12 * time.Second,
+		Exclusion: exclusionReport{Acquisitions: 1000, Writes: 999, Counter: 999},
+		Frozen:    frozenReport{For: 3 * time.Second, Cause: "expired here", Told: time.Millisecond, ToldLimit: 60 * time.Millisecond, StaleWrites: 1, StaleRefused: 1},
+		Killed:    killedReport{Free: 2 * time.Second, FreeLimit: 3 * time.Second},
+		Leases: leasesReport{
+			Count: 3000, Renewals: 12345, Batches: 100, Deleted: 5, Told: 5,
+			ToldIn: 300 * time.Millisecond, ToldLimit: time.Second, Goroutines: 101, GoroutinesTenth: 95,
+		},
+		Timer:    timerReport{Tick: 10 * time.Millisecond, Fired: 2000, P50: 5 * time.Millisecond, P99: 11 * time.Millisecond, Max: 15 * time.Millisecond},
+		Failures: []string{},
+	}
+}
+
+// Each promise is planted as broken, alone: the verdict is about that one, and the
+// exit code is 1.
+func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
+	for says, plant := range map[string]func(*demoReport){
+		"nobody ever acquired the lock":           func(r *demoReport) { r.Exclusion.Acquisitions = 0 },
+		"2 holders overlapped":                    func(r *demoReport) { r.Exclusion.Overlaps = 2 },
+		"1 fencing tokens were not above":         func(r *demoReport) { r.Exclusion.Disorder = 1 },
+		"the counter reads 998 after 999":         func(r *demoReport) { r.Exclusion.Counter = 998 },
+		"1 writes of holders with a good lease":   func(r *demoReport) { r.Exclusion.Refused = 1 },
+		"1 leases of living holders were lost":    func(r *demoReport) { r.Exclusion.Lost = 1 },
+		"never told of its loss":                  func(r *demoReport) { r.Frozen.Cause = "" },
+		"told of its loss only after 61ms":        func(r *demoReport) { r.Frozen.Told = 61 * time.Millisecond },
+		"the frozen holder did not write":         func(r *demoReport) { r.Frozen.StaleWrites, r.Frozen.StaleRefused = 0, 0 },
+		"1 of 1 stale writes were accepted":       func(r *demoReport) { r.Frozen.StaleRefused = 0 },
+		"was never free again":                    func(r *demoReport) { r.Killed.Free = 0 },
+		"free only after 4s":                      func(r *demoReport) { r.Killed.Free = 4 * time.Second },
+		"no lease was renewed":                    func(r *demoReport) { r.Leases.Renewals = 0 },
+		"3 leases that nobody touched were lost":  func(r *demoReport) { r.Leases.Lost = 3 },
+		"of 5 deleted leases only 4":              func(r *demoReport) { r.Leases.Told = 4 },
+		"deleted lease was told only after 2s":    func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second },
+		"goroutines grew from 95 to 3095":         func(r *demoReport) { r.Leases.Goroutines = 3095 },
+		"no timeout was measured":                 func(r *demoReport) { r.Timer.Fired = 0 },
+		"1 of 2000 timeouts fired early":          func(r *demoReport) { r.Timer.Early = 1 },
+		`failures: ["process 2: exit status 70"]`: func(r *demoReport) { r.Failures = []string{"process 2: exit status 70"} },
+	} {
+		t.Run(says, func(t *testing.T) {
+			r := goodReport()
+			plant(&r)
+			r.judge()
+			require.Len(t, r.Broken, 1)
+			assert.Contains(t, r.Broken[0], says)
+			assert.Equal(t, &exitError{code: exitBroken}, r.verdict())
+
+			var page bytes.Buffer
+			require.NoError(t, r.writeText(&page, false))
+			assert.Contains(t, page.String(), says)
+			assert.NotContains(t, page.String(), "Every promise was kept.")
+			if !strings.HasPrefix(says, "failures") { // these have no line of their own
+				assert.Equal(t, 1, strings.Count(page.String(), "✗"), page.String())
+			}
+		})
+	}
+}
+
+func TestDemoReportOfAGoodRun(t *testing.T) {
+	r := goodReport()
+	r.judge()
+	assert.Empty(t, r.Broken)
+	assert.NoError(t, r.verdict())
+	assert.Len(t, r.promises(), 20, "a promise without a test of its breach")
+
+	var page bytes.Buffer
+	require.NoError(t, r.writeText(&page, false))
+	assert.Contains(t, page.String(), "Every promise was kept.")
+	assert.NotContains(t, page.String(), "✗")
+	for line := range strings.Lines(page.String()) {
+		assert.LessOrEqual(t, len([]rune(line)), 90, line)
+	}
+	var coloured bytes.Buffer
+	require.NoError(t, r.writeText(&coloured, true))
+	assert.Contains(t, coloured.String(), "\x1b[32m✓\x1b[0m")
+
+	text, err := json.Marshal(&r)
+	require.NoError(t, err)
+	var back demoReport
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.True(t, reflect.DeepEqual(r, back))
+}
+
+func TestJudgeHolds(t *testing.T) {
+	for name, test := range map[string]struct {
+		holds              []hold
+		overlaps, disorder int
+	}{
+		"none":            {nil, 0, 0},
+		"one":             {[]hold{{1, 5, 1}}, 0, 0},
+		"one by one":      {[]hold{{1, 5, 1}, {5, 8, 2}, {9, 9, 3}}, 0, 0},
+		"in any order":    {[]hold{{9, 9, 3}, {1, 5, 1}, {5, 8, 2}}, 0, 0},
+		"overlap":         {[]hold{{1, 5, 1}, {4, 8, 2}}, 1, 0},
+		"within another":  {[]hold{{1, 9, 1}, {2, 3, 2}, {4, 5, 3}}, 2, 0},
+		"same token":      {[]hold{{1, 5, 1}, {5, 8, 1}}, 0, 1},
+		"falling token":   {[]hold{{1, 5, 2}, {5, 8, 1}, {8, 9, 3}}, 0, 1},
+		"negative length": {[]hold{{5, 4, 1}, {5, 8, 2}}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := slices.Clone(test.holds)
+			overlaps, disorder := judgeHolds(test.holds)
+			assert.Equal(t, test.overlaps, overlaps)
+			assert.Equal(t, test.disorder, disorder)
+			assert.Equal(t, before, test.holds)
+		})
+	}
+}
+
+func TestTimerReport(t *testing.T) {
+	assert.Equal(t, timerReport{Tick: 10}, timerReportOf(10, nil))
+	late := []time.Duration{30, -1, 10, 20, 40}
+	assert.Equal(t, timerReport{Tick: 10, Fired: 5, Early: 1, P50: 20, P99: 30, Max: 40}, timerReportOf(10, late))
+}

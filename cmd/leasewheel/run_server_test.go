@@ -1,0 +1,216 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// Every way in which a server cannot give the lock is one clear line, exit code
+// 69, and no password.
+func TestRunServerTrouble(t *testing.T) {
+	server := redistest.Start(t, redistest.Config{
+		TCP: true, Password: "open sesame",
+		Users: []string{"reader on >" + secret + " ~* &* +@read +@connection"},
+	})
+	_, address := server.Addr()
+	client, ctx := server.Client(t), bounded(t)
+	require.NoError(t, client.Set(ctx, "text", "no lock", 0).Err())
+
+	replica := redistest.Start(t, redistest.Config{Directives: []string{"replicaof 127.0.0.1 1", "replica-serve-stale-data yes"}})
+
+	for name, test := range map[string]struct {
+		url, lock, says string
+	}{
+		"unreachable":       {"redis://:" + secret + "@127.0.0.1:1", "job", "connection refused"},
+		"no such host":      {"redis://:" + secret + "@no-such-host.invalid", "job", "no-such-host.invalid"},
+		"no socket":         {"unix:///no/such/socket", "job", "no such file"},
+		"wrong password":    {"redis://:" + secret + "@" + address, "job", "check the user and the password"},
+		"no password":       {"redis://" + address, "job", "give a user and a password"},
+		"no permission":     {"redis://reader:" + secret + "@" + address, "job", "lacks a permission"},
+		"read-only replica": {replica.URL(), "job", "read-only replica"},
+		"wrong kind of key": {server.URL(), "text", "another kind of value"},
+		"no TLS there":      {"rediss://:" + secret + "@" + address, "job", "server " + address + ": redis: no answer"},
+	} {
+		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
+			t.Run(name+" "+flags[0], func(t *testing.T) {
+				t.Parallel() // most of it is waiting for the server
+				p := start(t, []string{redisURLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
+				assert.Equal(t, exitUnavailable, p.wait())
+				p.requireOneLine(test.says)
+				assert.Empty(t, p.stdout.String())
+			})
+		}
+	}
+}
+
+// Another program's value that will expire is worth waiting for, as another
+// library's lock is.
+func TestRunWaitsForAForeignLock(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	require.NoError(t, client.Set(ctx, "job", "foreign", time.Minute).Err())
+	p := start(t, env, run("job", sh("true"), "-n")...)
+	assert.Equal(t, exitNotAcquired, p.wait())
+	p.requireOneLine("another family of locks")
+
+	p = start(t, env, run("job", sh("echo mine"), "-v")...)
+	p.awaitError("waiting for lock")
+	require.NoError(t, client.PExpire(ctx, "job", time.Millisecond).Err())
+	assert.Equal(t, "mine", p.line())
+	assert.Equal(t, 0, p.wait())
+}
+
+// A server that comes up late is waited for, for a while.
+func TestRunWaitsForAServerThatRestarts(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	server.Kill()
+	p := start(t, env, run("job", sh("echo ran"))...)
+	server.Restart(t)
+	assert.Equal(t, "ran", p.line())
+	assert.Equal(t, 0, p.wait())
+}
+
+// authority makes certificates for the TLS tests.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	a.cert, a.key = template, key
+	a.file, _ = a.issue("ca", template)
+	return a
+}
+
+// issue writes a certificate and its key to files, and returns their names.
+func (a *authority) issue(name string, template *x509.Certificate) (certFile, keyFile string) {
+	key := a.key
+	if template != a.cert {
+		var err error
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(a.t, err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	require.NoError(a.t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	require.NoError(a.t, err)
+	certFile, keyFile = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+	require.NoError(a.t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(a.t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	return certFile, keyFile
+}
+
+func (a *authority) leaf(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// serveTLS puts TLS in front of server and returns the address.
+func (a *authority) serveTLS(server *redistest.Server, clients bool) string {
+	certFile, keyFile := a.issue("server", a.leaf("server"))
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	require.NoError(a.t, err)
+	config := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if clients {
+		text, err := os.ReadFile(a.file)
+		require.NoError(a.t, err)
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		require.True(a.t, config.ClientCAs.AppendCertsFromPEM(text))
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	require.NoError(a.t, err)
+	network, address := server.Addr()
+	var relays sync.WaitGroup
+	relays.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial(network, address)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{to, from}, {from, to}} {
+				relays.Go(func() {
+					io.Copy(way[0], way[1]) //nolint:errcheck // either end may close
+					way[0].Close()
+					way[1].Close()
+				})
+			}
+		}
+	})
+	a.t.Cleanup(func() {
+		listener.Close()
+		relays.Wait()
+	})
+	return listener.Addr().String()
+}
+
+func TestRunByTLS(t *testing.T) {
+	server := redistest.Start(t, redistest.Config{})
+	ours, theirs := newAuthority(t), newAuthority(t)
+	url := "rediss://:" + secret + "@" + ours.serveTLS(server, false)
+	mutual := "rediss://:" + secret + "@" + ours.serveTLS(server, true)
+	cert, key := ours.issue("client", ours.leaf("client"))
+	require.NoError(t, server.Client(t).Do(bounded(t), "acl", "setuser", "default", "on", ">"+secret).Err())
+
+	for name, test := range map[string]struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		"our authority":         {[]string{"--redis", url, "--redis-ca", ours.file}, 0, ""},
+		"client certificate":    {[]string{"--redis", mutual, "--redis-ca", ours.file, "--redis-cert", cert, "--redis-key", key}, 0, ""},
+		"unknown authority":     {[]string{"--redis", url}, exitUnavailable, "certificate"},
+		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exitUnavailable, "certificate"},
+		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exitUnavailable, "certificate"},
+		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, 0, "skip_verify"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, nil, run("job", sh("exit 0"), append(test.flags, "-n")...)...)
+			assert.Equal(t, test.code, p.wait())
+			if test.says != "" {
+				p.requireOneLine(test.says)
+			} else {
+				assert.Empty(t, p.stderr.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// console is a terminal with leasewheel on it, in a session of its own as under a
+// shell.
+type console struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	keys  *os.File    // what a person types
+	lines chan string // what the screen shows, echo included
+	done  chan struct{}
+}
+
+// openConsole runs leasewheel with args on a new terminal. The leader of a session
+// cannot be stopped; so a shell leads it and leasewheel is its foreground job.
+func openConsole(t *testing.T, env []string, args ...string) *console {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	slave, err := os.OpenFile("/dev/pts/"+itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer slave.Close()
+
+	program, err := os.Executable()
+	require.NoError(t, err)
+	// set -m: jobs have process groups of their own, as in an interactive shell.
+	// "fg" resumes a job that was stopped.
+	script := `set -m; "$0" "$@"; code=$?; while [ $code -ge 147 ] && [ $code -le 150 ]; do echo "stopped $code"; read go; fg; code=$?; done; echo "exit $code"`
+	c := &console{
+		t: t, cmd: exec.Command("bash", append([]string{"--norc", "-c", script, program}, args...)...),
+		keys: master, lines: make(chan string, 1000), done: make(chan struct{}),
+	}
+	c.cmd.Env = append(append(os.Environ(), actAsCommand+"=1", "GORACE=atexit_sleep_ms=0"), env...)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, slave
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, c.cmd.Start())
+	go c.watch()
+	t.Cleanup(c.close)
+	return c
+}
+
+// watch reads the screen. A terminal whose last process is gone gives an error.
+func (c *console) watch() {
+	defer close(c.done)
+	defer close(c.lines)
+	for lines := bufio.NewScanner(c.keys); lines.Scan(); {
+		c.lines <- strings.TrimRight(lines.Text(), "\r")
+	}
+}
+
+func (c *console) close() {
+	unix.Kill(-c.cmd.Process.Pid, unix.SIGKILL)
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+	select { // what is left of the session got SIGHUP
+	case <-c.done:
+	case <-time.After(patience):
+		c.t.Error("something holds the terminal open")
+	}
+	c.keys.Close()
+}
+
+func (c *console) press(keys string) {
+	c.t.Helper()
+	_, err := c.keys.WriteString(keys)
+	require.NoError(c.t, err)
+}
+
+// await waits until the screen shows a line that contains text.
+func (c *console) await(text string) {
+	c.t.Helper()
+	var seen []string
+	for {
+		select {
+		case line, open := <-c.lines:
+			require.True(c.t, open, "the session ended before %q: %q", text, seen)
+			seen = append(seen, line)
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-time.After(patience):
+			require.FailNow(c.t, "never shown", "%q in %q", text, seen)
+		}
+	}
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+// A command in a process group of its own may read the terminal all the same.
+func TestRunCommandReadsTheTerminal(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	c := openConsole(t, env, run("job", sh("echo your name?; read name; echo hello $name; read place; echo from $place"))...)
+	c.await("your name?")
+	c.press("ada\n")
+	c.await("hello ada")
+	c.press("london\n")
+	c.await("from london")
+	c.await("exit 0")
+}
+
+// Ctrl-C ends the command, whether or not it has the terminal.
+func TestRunCtrlC(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	for name, script := range map[string]string{
+		"without the terminal": "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.02; done",
+		"with the terminal":    "trap 'echo caught; exit 5' INT; read line; echo ready; read line",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openConsole(t, env, run("job", sh(script))...)
+			if strings.Contains(script, "read") {
+				c.press("begin\n")
+			}
+			c.await("ready")
+			c.press(ctrlC)
+			c.await("caught")
+			c.await("exit 5")
+		})
+	}
+}
+
+// Ctrl-Z stops the whole job, and fg lets it go on, terminal and all.
+func TestRunCtrlZ(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	for name, script := range map[string]string{
+		"without the terminal": "echo ready; while ! [ -e \"$0\" ]; do sleep 0.02; done; echo resumed; read line; echo got $line",
+		"with the terminal":    "read line; echo ready; read line; echo got $line",
+	} {
+		t.Run(name, func(t *testing.T) {
+			flag := t.TempDir() + "/flag"
+			c := openConsole(t, env, run("job", []string{"--", "sh", "-c", script, flag}, "--ttl", "1m")...)
+			if strings.HasPrefix(script, "read") {
+				c.press("begin\n")
+			}
+			c.await("ready")
+			c.press(ctrlZ)
+			c.await("stopped")
+			require.NoError(t, os.WriteFile(flag, nil, 0o600))
+			held, err := server.Client(t).Exists(bounded(t), "job").Result()
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, held, "a stopped job keeps its lock, for a TTL")
+			c.press("go on\n")
+			if strings.HasPrefix(script, "echo") {
+				c.await("resumed")
+			}
+			c.press("it\n")
+			c.await("got it")
+			c.await("exit 0")
+		})
+	}
+}
+
+// A job that was stopped for longer than its lease is told so when it goes on.
+func TestRunStoppedForTooLong(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	c := openConsole(t, env, run("job", sh(told), "--ttl", "700ms")...)
+	c.await("held")
+	c.press(ctrlZ)
+	c.await("stopped")
+	next := start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.line())
+	assert.Equal(t, 0, next.wait())
+	c.press("go on\n")
+	c.await("told")
+	c.await("exit " + itoa(exitLost))
+}
