@@ -323,10 +323,9 @@ func (d *demo) announce(format string, args ...any) {
 // progress is the meter's line.
 func (d *demo) progress() string {
 	elapsed := time.Since(d.begin)
-	return fmt.Sprintf("%5.1fs %s  %s acquisitions · %s leases, %s renewals · %s",
-		elapsed.Seconds(), bar(elapsed.Seconds(), d.flags.expected().Seconds(), 12),
-		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()),
-		*d.scene.Load())
+	return fmt.Sprintf("%5.1fs %s  %s · %s acquisitions · %s leases, %s renewals",
+		elapsed.Seconds(), bar(elapsed.Seconds(), d.flags.expected().Seconds(), 12), *d.scene.Load(),
+		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()))
 }
 
 // cleanUp ends what still runs and leaves nothing on the server.

@@ -57,7 +57,7 @@ func (p *demoPage) line(mark, name string, figure any, format string, args ...an
 	case time.Duration:
 		text = round3(v).String()
 	}
-	line := fmt.Sprintf("  %s %-28s %10s  %s", mark, name, text, p.paint(dim, fmt.Sprintf(format, args...)))
+	line := fmt.Sprintf("  %s %-27s %9s  %s", mark, name, text, p.paint(dim, fmt.Sprintf(format, args...)))
 	fmt.Fprintln(&p.text, strings.TrimRight(line, " "))
 }
 

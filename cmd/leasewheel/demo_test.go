@@ -36,7 +36,8 @@ func check(t *testing.T, r demoReport) {
 	assert.Greater(t, r.Exclusion.Acquisitions, 10)
 	assert.EqualValues(t, r.Exclusion.Acquisitions-1, r.Exclusion.Writes, "all but the frozen holder's")
 	assert.Greater(t, r.Frozen.For, time.Second)
-	assert.Equal(t, "expired here", r.Frozen.Cause)
+	// The second, if a renewal was on its way when the holder was frozen.
+	assert.Contains(t, []string{"expired here", "store unreachable"}, r.Frozen.Cause)
 	assert.Equal(t, 1, r.Frozen.StaleRefused)
 	assert.Greater(t, r.Killed.Free, 500*time.Millisecond, "a dead holder's lock stays closed for about a TTL")
 	assert.Equal(t, 200, r.Leases.Count)
