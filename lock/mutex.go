@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,25 +9,39 @@ import (
 	"time"
 )
 
-// Options says how one lock is held. Its zero value takes everything from the
+// Options says how one lock is held. Its zero value takes the TTL from the
 // [Locker] and keeps the lease alive until it is unlocked.
 type Options struct {
-	// TTL replaces [Config.TTL] for this lock. Zero: the locker's.
+	// TTL replaces [Config.TTL] for this lock. Default: the locker's.
 	TTL time.Duration
-	// Fixed turns renewal off: the lease ends after TTL.
+	// Fixed turns renewal off: the lease is lost when TTL is over.
 	Fixed bool
-	// MaxHold ends renewal after so long a hold, so that a holder that hangs does
-	// not keep the lock for ever. Zero: no limit.
+	// MaxHold ends the lease so long after its grant, whoever is alive. The store
+	// has it for up to a TTL more. Default: no limit.
 	MaxHold time.Duration
-	// Alive is asked before each renewal; when it returns false the lease is left
-	// to end. It must return at once. Nil: always alive.
+	// Alive is asked before each renewal, in a goroutine of its own, whether the
+	// holder still is. If it says false the lease is lost at once; if it does not
+	// return, when the lease's time is over. Default: not asked.
 	Alive func() bool
-	// Heartbeat demands a [Lease.Beat] at least so often, or the lease is left to
-	// end. Zero: none is demanded.
+	// Heartbeat is how often, at least, the holder has to call [Lease.Beat], or
+	// the lease is lost. Default: never.
 	Heartbeat time.Duration
-	// OnLost is called once if the lease is lost, with its *[LostError]. It must
-	// not block.
+	// OnLost is called once if the lease is lost, in a goroutine of its own, with
+	// a *[LostError].
 	OnLost func(error)
+}
+
+// validate says what is wrong with o, on a wheel with the given tick.
+func (o *Options) validate(tick time.Duration) error {
+	switch {
+	case o.MaxHold < 0:
+		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
+	case o.Heartbeat < 0:
+		return fmt.Errorf("lock: Heartbeat %v is negative; accepted are positive durations, 0 for none", o.Heartbeat)
+	case o.TTL != 0:
+		return validateTTL(o.TTL, tick)
+	}
+	return nil
 }
 
 // Mutex is a handle on one reentrant lock by name. It is cheap: make one where it
@@ -101,6 +116,9 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	if err := ValidateName(m.name); err != nil {
 		return nil, err
 	}
+	if err := m.options.validate(l.wheel.Tick()); err != nil {
+		return nil, err
+	}
 	if err := context.Cause(l.closed); err != nil {
 		return nil, err
 	}
@@ -118,12 +136,6 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 			return lease, err
 		}
 	}
-	ttl := m.options.TTL
-	if ttl == 0 {
-		ttl = l.config.TTL
-	} else if err := validateTTL(ttl, l.wheel.Tick()); err != nil {
-		return nil, err
-	}
-	a.hold = l.newHold(KindMutex, m.name, ttl)
+	a.hold = l.newHold(KindMutex, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	return l.acquire(&a)
 }

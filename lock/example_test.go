@@ -1,0 +1,196 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// exampleLocker returns a locker on a server within the process, so that examples
+// run anywhere, and what ends both. A program makes its own with
+// redisstore.Open and lock.New.
+func exampleLocker() (*lock.Locker, *locktest.Server, func()) {
+	var t examples
+	server := locktest.Start(&t)
+	return server.Locker(&t, lock.Config{TTL: time.Second}), server, t.end
+}
+
+// examples is the part of a test that locktest needs.
+type examples struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (t *examples) Helper()                   {}
+func (t *examples) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
+func (t *examples) Fatalf(f string, a ...any) { log.Fatalf(f, a...) }
+func (t *examples) Errorf(f string, a ...any) { log.Printf(f, a...) }
+
+func (t *examples) end() {
+	for i := len(t.cleanups) - 1; i >= 0; i-- {
+		t.cleanups[i]()
+	}
+}
+
+func ExampleNew() {
+	store, err := redisstore.Open("redis://127.0.0.1:6379", redisstore.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	fmt.Println(locker.Mutex("orders:42").Name())
+	// Output: orders:42
+}
+
+func ExampleMutex_Lock() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+
+	lease, err := locker.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	fmt.Println("working under", lease.Name(), "while it is valid:", lease.Valid())
+	// Output: working under orders:42 while it is valid: true
+}
+
+func ExampleMutex_TryLock() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	_, err = locker.Mutex("report").TryLock(ctx)
+	if errors.Is(err, lock.ErrNotAcquired) {
+		fmt.Println("somebody else makes the report")
+	}
+	// Output: somebody else makes the report
+}
+
+func ExampleMutex_LockWithin() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	_, err = locker.Mutex("report").LockWithin(ctx, 50*time.Millisecond)
+	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
+	// Output: true
+}
+
+func ExampleMutex_Do() {
+	locker, _, end := exampleLocker()
+	defer end()
+
+	err := locker.Mutex("orders:42").Do(context.Background(), func(ctx context.Context) error {
+		// ctx ends when the lease is lost. It also carries the ownership:
+		return locker.Mutex("orders:42").Do(ctx, func(context.Context) error {
+			fmt.Println("held twice")
+			return nil
+		})
+	})
+	fmt.Println(err)
+	// Output:
+	// held twice
+	// <nil>
+}
+
+func ExampleMutex_With() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+
+	// A lease of fixed length, which nobody renews.
+	lease, err := locker.Mutex("nightly").With(lock.Options{TTL: 100 * time.Millisecond, Fixed: true}).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-lease.Lost()
+	fmt.Println(lease.Err())
+	fmt.Println(errors.Is(lease.Unlock(ctx), lock.ErrLost))
+	// Output:
+	// renewal: lease "nightly" lost: expired here
+	// true
+}
+
+func ExampleLease_Lost() {
+	locker, server, end := exampleLocker()
+	defer end()
+	lease, err := locker.Mutex("orders:42").Lock(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	server.Delete("orders:42") // somebody has cleaned up the server
+
+	<-lease.Lost()
+	if loss, ok := errors.AsType[*lock.LostError](lease.Err()); ok {
+		fmt.Println(loss.Cause)
+	}
+	// Output: deleted
+}
+
+func ExampleLease_Token() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+
+	// The resource keeps the largest token that it has seen, and refuses smaller ones.
+	var largest int64
+	write := func(token int64) bool {
+		if token < largest {
+			return false
+		}
+		largest = token
+		return true
+	}
+
+	early, err := locker.Mutex("file").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stale := early.Token() // its holder is paused here, and loses the lock
+	_ = early.Unlock(ctx)
+
+	late, err := locker.Mutex("file").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer late.Unlock(ctx)
+	fmt.Println("the new holder writes:", write(late.Token()))
+	fmt.Println("the old one writes:", write(stale))
+	// Output:
+	// the new holder writes: true
+	// the old one writes: false
+}
+
+func ExampleEscapeName() {
+	fmt.Println(lock.EscapeName("report {draft}"))
+	fmt.Println(lock.ValidateName("report {draft"))
+	// Output:
+	// report %7Bdraft%7D
+	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName
+}

@@ -1,0 +1,181 @@
+package lock_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+func TestNewRefuses(t *testing.T) {
+	store := locktest.Start(t).Store(t)
+	_, err := lock.New(nil, lock.Config{})
+	require.ErrorContains(t, err, "store")
+	for field, c := range map[string]lock.Config{
+		"RequestTimeout": {RequestTimeout: -1},
+		"Poll":           {Poll: -time.Second},
+		"BatchSize":      {Renewal: renewal.Config{BatchSize: -1}},
+	} {
+		_, err := lock.New(store, c)
+		require.ErrorContains(t, err, field)
+		assert.NotContains(t, err.Error(), "\n")
+	}
+	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 29 * time.Millisecond, lock.MaxTTL + 1, 1<<63 - 1} {
+		_, err := lock.New(store, lock.Config{TTL: ttl})
+		var refused *lock.TTLError
+		require.ErrorAs(t, err, &refused, "%v", ttl)
+		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 30 * time.Millisecond, Max: lock.MaxTTL}, *refused)
+		assert.Contains(t, err.Error(), ttl.String())
+	}
+	slow, err := wheel.New(wheel.Config{Tick: time.Second})
+	require.NoError(t, err)
+	defer slow.Stop()
+	_, err = lock.New(store, lock.Config{TTL: 2 * time.Second, Wheel: slow})
+	require.ErrorContains(t, err, "3s", "three ticks of the wheel in use")
+}
+
+func TestOptionsRefuse(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	for _, ttl := range []time.Duration{-1, time.Millisecond, lock.MaxTTL + 1} {
+		_, err := l.Mutex("a").With(lock.Options{TTL: ttl}).Lock(t.Context())
+		require.ErrorAs(t, err, new(*lock.TTLError), "%v", ttl)
+	}
+	for _, o := range []lock.Options{{MaxHold: -1}, {Heartbeat: -1}} {
+		_, err := l.Mutex("a").With(o).Lock(t.Context())
+		require.ErrorContains(t, err, "negative")
+		lease, err := l.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err, "and nothing was taken")
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	for _, name := range []string{"", "a{b", strings.Repeat("x", 10_000), "\xff"} {
+		_, err := l.Mutex(name).Lock(t.Context())
+		require.ErrorAs(t, err, new(*lock.NameError))
+		_, err = l.Mutex(name).TryLock(t.Context())
+		require.ErrorAs(t, err, new(*lock.NameError))
+		require.ErrorAs(t, l.Mutex(name).Do(t.Context(), nil), new(*lock.NameError))
+	}
+}
+
+func TestShortAndLongTTLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: 60 * time.Millisecond})
+		short, err := l.Mutex("short").Lock(t.Context())
+		require.NoError(t, err)
+		long, err := l.Mutex("long").With(lock.Options{TTL: lock.MaxTTL}).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, short.Err())
+		require.NoError(t, long.Err())
+		require.NoError(t, short.Unlock(t.Context()))
+		require.NoError(t, long.Unlock(t.Context()))
+	})
+}
+
+// Leases that live for days are as alive at their end as at their beginning.
+func TestDaysOfRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		mine, theirs := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
+		lease, err := mine.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		for range 24 {
+			time.Sleep(time.Hour)
+			require.True(t, lease.Valid())
+			_, err := theirs.Mutex("a").TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+func TestHungHolderIsNotRenewedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{TTL: 10 * time.Second})
+		beating, err := l.Mutex("beating").With(lock.Options{Heartbeat: 30 * time.Second}).Lock(t.Context())
+		require.NoError(t, err)
+		var hung atomic.Bool
+		vouched, err := l.Mutex("vouched").With(lock.Options{Alive: func() bool { return !hung.Load() }}).Lock(t.Context())
+		require.NoError(t, err)
+		for range 20 {
+			time.Sleep(20 * time.Second)
+			beating.Beat()
+		}
+		require.NoError(t, beating.Err())
+		require.NoError(t, vouched.Err())
+		hung.Store(true)
+		time.Sleep(31 * time.Second)
+		for lease, cause := range map[*lock.Lease]renewal.Cause{beating: renewal.NoHeartbeat, vouched: renewal.NotAlive} {
+			var loss *lock.LostError
+			require.ErrorAs(t, lease.Err(), &loss)
+			assert.Equal(t, cause, loss.Cause)
+			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		}
+		time.Sleep(10 * time.Second)
+		for _, name := range []string{"beating", "vouched"} {
+			next, err := l.Mutex(name).TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, next.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestLeaseContextCarriesValues(t *testing.T) {
+	type key struct{}
+	l := locktest.New(t, lock.Config{})
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	lease, err := l.Mutex("a").Lock(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "value", lease.Context().Value(key{}))
+	cancel()
+	require.NoError(t, lease.Context().Err(), "the context of Lock bounds the waiting alone")
+	held := lease.Context()
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.ErrorIs(t, context.Cause(held), lock.ErrReleased)
+	require.NotErrorIs(t, context.Cause(held), lock.ErrLost)
+}
+
+func TestOwnersAreFresh(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	seen := map[string]bool{}
+	for range 10 {
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+$`, lease.Owner())
+		require.True(t, strings.HasPrefix(lease.Owner(), l.ClientID()+":"))
+		require.False(t, seen[lease.Owner()])
+		seen[lease.Owner()] = true
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	assert.NotEqual(t, l.ClientID(), locktest.New(t, lock.Config{}).ClientID())
+}
+
+// A locker on a wheel of the caller's leaves it running.
+func TestSharedWheel(t *testing.T) {
+	shared, err := wheel.New(wheel.Config{})
+	require.NoError(t, err)
+	defer shared.Stop()
+	server := locktest.Start(t)
+	for range 2 {
+		l, err := lock.New(server.Store(t), lock.Config{Wheel: shared})
+		require.NoError(t, err)
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, l.Close(t.Context()))
+	}
+	ran := make(chan struct{})
+	_, err = shared.Schedule(0, func() { close(ran) })
+	require.NoError(t, err)
+	<-ran
+}
