@@ -1,271 +1,412 @@
-package timeout
+package timeout_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/quick"
 	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// bench is an engine that notes what it is told.
-type bench struct {
-	cancelled atomic.Int64
-	rearmed   atomic.Int64
-	rearm     bool
+// engine is one with a clock that stands still, and that writes down what it is
+// told.
+type engine struct {
+	now timeout.Tick
+
+	mu        sync.Mutex
+	cancelled []uint64 // the lives
+	rearmed   []timeout.Tick
+	rearms    bool // what Rearm returns
 }
 
-func (b *bench) After(d time.Duration) Tick      { return Tick(d) }
-func (b *bench) At(t time.Time) Tick             { return Tick(t.UnixNano()) }
-func (b *bench) Time(k Tick) time.Time           { return time.Unix(0, int64(k)) }
-func (b *bench) Cancelled(*Entry, uint64)        { b.cancelled.Add(1) }
-func (b *bench) Rearm(*Entry, uint64, Tick) bool { b.rearmed.Add(1); return b.rearm }
+const width = 10 * time.Millisecond
 
-func newEntry() (*Entry, *bench) {
-	b := new(bench)
-	e := new(Entry)
-	e.Bind(&Owner{Engine: b})
-	return e, b
+var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+func (e *engine) After(d time.Duration) timeout.Tick {
+	return e.now + timeout.Tick((max(d, 0)+width-1)/width)
 }
 
-func TestWordKeepsItsParts(t *testing.T) {
-	check := func(tick int64, life uint64, phase, other uint8, moved int64) bool {
-		k, m := Tick(tick)&MaxTick, Tick(moved)&MaxTick
-		w := pack(k, life, word(phase&phaseMask))
-		v := w.withPhase(word(other & phaseMask)).withTick(m)
-		return w.tick() == k && w.phase() == word(phase&phaseMask) &&
-			v.tick() == m && v.phase() == word(other&phaseMask) &&
-			v&lifeMask == w&lifeMask
-	}
-	if err := quick.Check(check, nil); err != nil {
-		t.Error(err)
-	}
+func (e *engine) At(t time.Time) timeout.Tick {
+	return timeout.Tick((max(t.Sub(start), 0) + width - 1) / width)
 }
 
-func TestZeroTimeoutIsInert(t *testing.T) {
-	var zero Timeout
-	if zero.Cancel() || zero.Reset(0) || zero.ResetAt(time.Now()) {
-		t.Error("a zero timeout did something")
-	}
-	if zero.State() != Idle || !zero.Deadline().IsZero() {
-		t.Errorf("state %v, deadline %v; want idle and none", zero.State(), zero.Deadline())
-	}
-	if zero != (Timeout{}) {
-		t.Error("zero timeouts differ")
-	}
+func (e *engine) Time(k timeout.Tick) time.Time { return start.Add(time.Duration(k) * width) }
+
+func (e *engine) Cancelled(_ *timeout.Entry, life uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancelled = append(e.cancelled, life)
 }
 
-func TestStatesHaveNames(t *testing.T) {
-	for s, want := range map[State]string{Idle: "idle", Pending: "pending", Done: "done", 9: "invalid"} {
-		if got := s.String(); got != want {
-			t.Errorf("State(%d) is %q, want %q", s, got, want)
+func (e *engine) Rearm(_ *timeout.Entry, _ uint64, tick timeout.Tick) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rearmed = append(e.rearmed, tick)
+	return e.rearms
+}
+
+// The ways into every phase that an entry can be in, with tick 10 wherever it
+// has one.
+var phases = map[string]func(*timeout.Entry){
+	"idle":      func(*timeout.Entry) {},
+	"pending":   func(e *timeout.Entry) { e.Start(10) },
+	"expired":   func(e *timeout.Entry) { e.Start(10); e.Expire(10) },
+	"cancelled": func(e *timeout.Entry) { e.Start(10); e.Withdraw(e.Life()) },
+}
+
+func newEntry(phase string) (*timeout.Entry, *engine) {
+	owner := &engine{}
+	e := new(timeout.Entry)
+	e.Bind(&timeout.Owner{Engine: owner})
+	phases[phase](e)
+	return e, owner
+}
+
+// Every operation in every phase: what it returns, and where it leads.
+func TestTransitions(t *testing.T) {
+	const stale = 1 // not the life of a fresh entry
+	type outcome struct {
+		ok    bool
+		state timeout.State
+		tick  timeout.Tick // if pending
+	}
+	done, idle := outcome{state: timeout.Done}, outcome{state: timeout.Idle}
+	stays := outcome{state: timeout.Pending, tick: 10}
+	move := func(life uint64, tick timeout.Tick) func(*timeout.Entry) bool {
+		return func(e *timeout.Entry) bool {
+			old, ok := e.Move(life, tick)
+			return ok && old == 10
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(*timeout.Entry) bool
+		want map[string]outcome
+	}{
+		{"Expire before its tick", func(e *timeout.Entry) bool { return e.Expire(9) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Expire at its tick", func(e *timeout.Entry) bool { return e.Expire(10) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+		{"Expire at the end of time", func(e *timeout.Entry) bool { return e.Expire(timeout.MaxTick) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+		{"Cancel", func(e *timeout.Entry) bool { return e.Cancel(0) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+		{"Cancel of another life", func(e *timeout.Entry) bool { return e.Cancel(stale) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Withdraw", func(e *timeout.Entry) bool { return e.Withdraw(0) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+		{"Postpone to later", func(e *timeout.Entry) bool { return e.Postpone(0, 11) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Pending, 11}, "expired": done, "cancelled": done}},
+		{"Postpone to the same", func(e *timeout.Entry) bool { return e.Postpone(0, 10) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Pending, 10}, "expired": done, "cancelled": done}},
+		{"Postpone to earlier", func(e *timeout.Entry) bool { return e.Postpone(0, 9) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Postpone of another life", func(e *timeout.Entry) bool { return e.Postpone(stale, 11) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Postpone of another life to the same", func(e *timeout.Entry) bool { return e.Postpone(stale, 10) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Move to earlier", move(0, 3), map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Pending, 3}, "expired": done, "cancelled": done}},
+		{"Move to later", move(0, timeout.MaxTick), map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Pending, timeout.MaxTick}, "expired": done, "cancelled": done}},
+		{"Move of another life", move(stale, 3), map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Repeat at its tick", func(e *timeout.Entry) bool { return e.Repeat(10, 12) }, map[string]outcome{
+			"idle": idle, "pending": {true, timeout.Pending, 12}, "expired": done, "cancelled": done}},
+		{"Repeat at another tick", func(e *timeout.Entry) bool { return e.Repeat(9, 12) }, map[string]outcome{
+			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+		{"Restart", func(e *timeout.Entry) bool { return e.Restart(7) }, map[string]outcome{
+			"idle": {true, timeout.Pending, 7}, "pending": stays,
+			"expired": {true, timeout.Pending, 7}, "cancelled": {true, timeout.Pending, 7}}},
+	} {
+		for phase, want := range tc.want {
+			t.Run(fmt.Sprintf("%s, %s", tc.name, phase), func(t *testing.T) {
+				e, _ := newEntry(phase)
+				got := outcome{ok: tc.do(e), state: e.StateOf(0)}
+				if tick, pending := e.PendingTick(); pending {
+					got.tick = tick
+				}
+				if got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			})
 		}
 	}
 }
 
-func TestEntryLeavesPendingOnce(t *testing.T) {
-	exits := map[string]func(*Entry) bool{
-		"expire": func(e *Entry) bool { return e.Expire(10) },
-		"cancel": func(e *Entry) bool { return e.Timeout().Cancel() },
+func TestOnlyTheWinningCancelTellsTheEngine(t *testing.T) {
+	e, owner := newEntry("pending")
+	e.EndLife()
+	e.Start(5)
+	if e.Cancel(0) || !e.Cancel(1) || e.Cancel(1) {
+		t.Error("a stale cancel, a cancel and a second one should be false, true, false")
 	}
-	for first, exit := range exits {
-		for second, again := range exits {
-			e, _ := newEntry()
-			e.Start(10)
-			if !exit(e) {
-				t.Fatalf("%s of a pending entry failed", first)
-			}
-			if again(e) {
-				t.Errorf("%s after %s succeeded", second, first)
-			}
-			if h := e.Timeout(); h.State() != Done || !h.Deadline().IsZero() {
-				t.Errorf("after %s: %v until %v; want done", first, h.State(), h.Deadline())
-			}
-		}
+	if len(owner.cancelled) != 1 || owner.cancelled[0] != 1 {
+		t.Errorf("the engine was told of the lives %v, want [1]", owner.cancelled)
+	}
+	e.Restart(5)
+	if !e.Withdraw(1) || len(owner.cancelled) != 1 {
+		t.Error("Withdraw should win without telling the engine")
 	}
 }
 
-func TestEntryIsNotDueBeforeItsTick(t *testing.T) {
-	e, _ := newEntry()
-	e.Start(10)
-	if e.Expire(9) {
-		t.Error("expired a tick early")
+func TestTaskAndOwnerAreKept(t *testing.T) {
+	e := new(timeout.Entry)
+	if e.Owner() != nil || e.Task() != nil {
+		t.Error("a zero entry has an owner or a task")
 	}
-	if !e.Expire(10) {
-		t.Error("not expired at its tick")
+	owner := &timeout.Owner{Pooled: true}
+	e.Bind(owner)
+	ran := false
+	e.SetTask(func() { ran = true })
+	e.Task()()
+	if e.Owner() != owner || !ran {
+		t.Error("the entry has another owner or task than it was given")
 	}
-}
-
-func TestPostponeTakesLaterTicksOnly(t *testing.T) {
-	e, b := newEntry()
-	if e.Postpone(0, 5) {
-		t.Error("an idle entry was postponed")
-	}
-	e.Start(10)
-	for _, step := range []struct {
-		tick, want Tick
-		ok         bool
-	}{{10, 10, true}, {9, 10, false}, {11, 11, true}, {MaxTick, MaxTick, true}, {11, MaxTick, false}} {
-		if ok := e.Postpone(0, step.tick); ok != step.ok {
-			t.Errorf("Postpone to %d: %v, want %v", step.tick, ok, step.ok)
-		}
-		if tick, _ := e.PendingTick(); tick != step.want {
-			t.Errorf("at tick %d after Postpone to %d, want %d", tick, step.tick, step.want)
-		}
-	}
-	if b.rearmed.Load() != 0 {
-		t.Error("the engine was told of a later deadline")
+	e.SetTask(nil)
+	if e.Task() != nil {
+		t.Error("the task was not let go")
 	}
 }
 
-func TestResetAsksTheEngineForWhatAWordCannotDo(t *testing.T) {
-	e, b := newEntry()
-	h := e.Timeout()
-	e.Start(10)
-	if !h.Reset(20) || b.rearmed.Load() != 0 {
-		t.Error("a later deadline needs no engine")
-	}
-	if h.Reset(5) || b.rearmed.Load() != 1 {
-		t.Error("an earlier deadline is the engine's to refuse")
-	}
-	b.rearm = true
-	if !h.ResetAt(time.Unix(0, 7)) || b.rearmed.Load() != 2 {
-		t.Error("an earlier deadline is the engine's to grant")
-	}
-}
-
-func TestRepeatMovesOnlyWhatIsDueThen(t *testing.T) {
-	e, _ := newEntry()
-	if e.Repeat(0, 1) {
-		t.Error("an idle entry was repeated")
-	}
-	e.Start(10)
-	if e.Repeat(9, 20) {
-		t.Error("repeated from a tick that it does not have")
-	}
-	if !e.Repeat(10, 20) || e.Repeat(10, 30) {
-		t.Error("a tick is left once")
-	}
-	if !e.Timeout().Cancel() || e.Repeat(20, 30) {
-		t.Error("a cancelled entry was repeated")
-	}
-}
-
-func TestRestartArmsOnce(t *testing.T) {
-	e, _ := newEntry()
-	if !e.Restart(10) || e.Restart(20) {
-		t.Error("want armed once")
-	}
-	if tick, pending := e.PendingTick(); tick != 10 || !pending {
-		t.Errorf("tick %d, pending %v", tick, pending)
-	}
-}
-
-// A handle must not reach a later life of the same memory, not even one whose
-// number has the same low bits, which is all that the word has of it.
-func TestHandleOfAnEarlierLifeIsInert(t *testing.T) {
-	e, b := newEntry()
-	e.Start(10)
-	old := e.Timeout()
-	for range 1 << lifeBits {
-		e.Expire(10)
+// A handle that outlived its timeout does nothing to the ones that use the
+// memory after it: not to the next, and not when the low bits of the life, which
+// are all that the word has room for, come round.
+func TestHandlesOfEarlierLivesAreInert(t *testing.T) {
+	e, owner := newEntry("pending")
+	stale := e.Timeout()
+	for life := uint64(1); life <= 2<<14; life++ {
+		e.Expire(timeout.MaxTick)
 		e.EndLife()
 		e.Start(10)
+		switch life {
+		case 1, 1<<14 - 1, 1 << 14, 1<<14 + 1, 2 << 14:
+		default:
+			continue
+		}
+		if !e.Alive(life) || e.Alive(0) || e.Life() != life {
+			t.Fatalf("after %d lives this is life %d", life, e.Life())
+		}
+		if stale.Cancel() || e.Withdraw(0) || e.Postpone(0, 10) || e.Postpone(0, 20) {
+			t.Errorf("a handle of life 0 touches life %d", life)
+		}
+		if _, ok := e.Move(0, 5); ok {
+			t.Errorf("a handle of life 0 moves life %d", life)
+		}
+		if stale.Reset(time.Hour) || stale.Reset(0) || stale.ResetAt(start.Add(time.Hour)) {
+			t.Errorf("a handle of life 0 resets life %d", life)
+		}
+		if s := stale.State(); s != timeout.Done {
+			t.Errorf("a handle of life 0 says %v in life %d", s, life)
+		}
+		if d := stale.Deadline(); !d.IsZero() {
+			t.Errorf("a handle of life 0 shows the deadline %v of life %d", d, life)
+		}
+		if tick, pending := e.PendingTick(); !pending || tick != 10 {
+			t.Fatalf("life %d is pending %v at tick %d, want tick 10", life, pending, tick)
+		}
+		if fresh := e.Timeout(); fresh == stale || fresh.State() != timeout.Pending {
+			t.Errorf("the handle of life %d is %v", life, fresh.State())
+		}
 	}
-	if old == e.Timeout() {
-		t.Error("handles of two lives are equal")
-	}
-	if old.Cancel() || old.Reset(20) || old.Reset(5) || e.Postpone(old.life, 30) {
-		t.Error("a handle of an earlier life did something")
-	}
-	if _, ok := e.Move(old.life, 1); ok || e.Withdraw(old.life) || e.Alive(old.life) {
-		t.Error("an earlier life was taken for the present one")
-	}
-	if old.State() != Done || !old.Deadline().IsZero() {
-		t.Errorf("state %v, deadline %v", old.State(), old.Deadline())
-	}
-	if tick, pending := e.PendingTick(); tick != 10 || !pending || b.cancelled.Load() != 0 {
-		t.Errorf("the present life changed: tick %d, pending %v", tick, pending)
+	if len(owner.cancelled) != 0 {
+		t.Errorf("the engine was told of cancels: %v", owner.cancelled)
 	}
 }
 
-// Whatever meets, one wins: an entry is cancelled or expired once, and never
-// expires on a deadline from which it was moved away in time.
-func TestRacesAreDecidedOnce(t *testing.T) {
-	const rounds = 5000
-	for round := range rounds {
-		e, b := newEntry()
-		e.Start(10)
-		h := e.Timeout()
-		var exits, moved atomic.Int64
-		var wg sync.WaitGroup
-		start := make(chan struct{})
-		race := func(f func()) {
-			wg.Go(func() {
-				<-start
-				f()
-			})
-		}
-		race(func() {
-			if e.Expire(10) {
-				exits.Add(1)
-			}
-		})
-		race(func() {
-			if h.Cancel() {
-				exits.Add(1)
-			}
-		})
-		race(func() {
-			if e.Postpone(h.life, 20) {
-				moved.Add(1)
-			}
-		})
-		if round%2 == 0 {
-			race(func() {
-				if _, ok := e.Move(h.life, 15); ok {
-					moved.Add(1)
-				}
-			})
-		}
-		close(start)
-		wg.Wait()
-		_, pending := e.PendingTick()
-		if exits.Load() > 1 || pending == (exits.Load() == 1) {
-			t.Fatalf("%d exits, pending %v, %d moves", exits.Load(), pending, moved.Load())
-		}
-		if pending && moved.Load() == 0 {
-			t.Fatal("still pending although nothing moved it")
-		}
-		if b.cancelled.Load() > 1 {
-			t.Fatal("the engine was told twice of one cancel")
-		}
-	}
-}
-
-// Postpone, Repeat and Cancel at random from many goroutines leave one history:
-// the tick never falls but by Move.
-func TestTicksNeverFallByPostponing(t *testing.T) {
+// race runs the contestants at the same time, in many rounds, and lets judge
+// look at who has won.
+func race(t *testing.T, phase string, contestants []func(*timeout.Entry) bool, judge func(t *testing.T, e *timeout.Entry, won []bool)) {
+	t.Helper()
+	const rounds = 3000
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	e, _ := newEntry()
-	e.Start(0)
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(g)))
-			last := Tick(0)
-			for range 20000 {
-				e.Postpone(0, Tick(r.IntN(1<<30)))
-				tick, pending := e.PendingTick()
-				if !pending || tick < last {
-					t.Errorf("tick %d after %d, pending %v", tick, last, pending)
-					return
-				}
-				last = tick
+	shuffle := rand.New(rand.NewPCG(seed, 0))
+	entries := make([]*timeout.Entry, rounds)
+	for i := range entries {
+		entries[i], _ = newEntry(phase)
+	}
+	won := make([][]bool, rounds)
+	for i := range won {
+		won[i] = make([]bool, len(contestants))
+	}
+	// All walk through the same entries, in lockstep only as far as a
+	// scheduler cares: now one is ahead, now another.
+	var all sync.WaitGroup
+	for _, c := range shuffle.Perm(len(contestants)) {
+		all.Go(func() {
+			for i, e := range entries {
+				won[i][c] = contestants[c](e)
 			}
 		})
 	}
-	wg.Wait()
+	all.Wait()
+	for i, e := range entries {
+		judge(t, e, won[i])
+		if t.Failed() {
+			t.Fatalf("round %d, outcome %v", i, won[i])
+		}
+	}
+}
+
+func winners(won []bool) (n int) {
+	for _, w := range won {
+		if w {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRacesAreDecidedOnce(t *testing.T) {
+	const due, later, now = 10, 20, 15
+	cancel := func(e *timeout.Entry) bool { return e.Cancel(0) }
+	withdraw := func(e *timeout.Entry) bool { return e.Withdraw(0) }
+	expire := func(e *timeout.Entry) bool { return e.Expire(now) }
+	postpone := func(e *timeout.Entry) bool { return e.Postpone(0, later) }
+	move := func(e *timeout.Entry) bool { _, ok := e.Move(0, later); return ok }
+	repeat := func(e *timeout.Entry) bool { return e.Repeat(due, later) }
+	restart := func(tick timeout.Tick) func(*timeout.Entry) bool {
+		return func(e *timeout.Entry) bool { return e.Restart(tick) }
+	}
+	type contestants = []func(*timeout.Entry) bool
+
+	t.Run("one exit", func(t *testing.T) {
+		race(t, "pending", contestants{cancel, cancel, withdraw, expire, expire},
+			func(t *testing.T, e *timeout.Entry, won []bool) {
+				if winners(won) != 1 || e.StateOf(0) != timeout.Done {
+					t.Errorf("%d exits, state %v", winners(won), e.StateOf(0))
+				}
+			})
+	})
+
+	// What was put off past now has not expired, and what has expired was not
+	// put off: true means the new deadline and never the old one.
+	for name, putOff := range map[string]func(*timeout.Entry) bool{
+		"Postpone": postpone, "Move": move, "Repeat": repeat,
+	} {
+		t.Run(name+" or Expire", func(t *testing.T) {
+			race(t, "pending", contestants{putOff, expire},
+				func(t *testing.T, e *timeout.Entry, won []bool) {
+					tick, pending := e.PendingTick()
+					if won[0] == won[1] || won[0] != pending || pending && tick != later {
+						t.Errorf("put off %v, expired %v, pending %v at %d", won[0], won[1], pending, tick)
+					}
+				})
+		})
+		t.Run(name+" and Cancel", func(t *testing.T) {
+			race(t, "pending", contestants{putOff, cancel},
+				func(t *testing.T, e *timeout.Entry, won []bool) {
+					if !won[1] || e.StateOf(0) != timeout.Done {
+						t.Errorf("cancelled %v, state %v: nothing but a cancel may end it", won[1], e.StateOf(0))
+					}
+				})
+		})
+	}
+
+	t.Run("Repeat and Move", func(t *testing.T) {
+		moved := func(e *timeout.Entry) bool { _, ok := e.Move(0, 99); return ok }
+		race(t, "pending", contestants{repeat, moved},
+			func(t *testing.T, e *timeout.Entry, won []bool) {
+				if tick, pending := e.PendingTick(); !won[1] || !pending || tick != 99 {
+					t.Errorf("moved %v, pending %v at %d, want the tick of the move", won[1], pending, tick)
+				}
+			})
+	})
+
+	t.Run("Postpone never takes back", func(t *testing.T) {
+		by := func(tick timeout.Tick) func(*timeout.Entry) bool {
+			return func(e *timeout.Entry) bool { return e.Postpone(0, tick) }
+		}
+		race(t, "pending", contestants{by(11), by(14), by(12), by(13)},
+			func(t *testing.T, e *timeout.Entry, won []bool) {
+				if tick, _ := e.PendingTick(); tick != 14 || !won[1] {
+					t.Errorf("postponed to %d, want the latest, 14", tick)
+				}
+			})
+	})
+
+	t.Run("Moves follow one another", func(t *testing.T) {
+		old := make(map[*timeout.Entry][]timeout.Tick)
+		var mu sync.Mutex
+		to := func(tick timeout.Tick) func(*timeout.Entry) bool {
+			return func(e *timeout.Entry) bool {
+				was, ok := e.Move(0, tick)
+				mu.Lock()
+				defer mu.Unlock()
+				old[e] = append(old[e], was)
+				return ok
+			}
+		}
+		race(t, "pending", contestants{to(1), to(2), to(3)},
+			func(t *testing.T, e *timeout.Entry, won []bool) {
+				// Each saw another's tick; together with the last one
+				// they are all of them.
+				last, _ := e.PendingTick()
+				seen := map[timeout.Tick]bool{last: true}
+				for _, tick := range old[e] {
+					seen[tick] = true
+				}
+				if winners(won) != 3 || !(seen[due] && seen[1] && seen[2] && seen[3]) {
+					t.Errorf("the moves saw %v, the last is %d", old[e], last)
+				}
+			})
+	})
+
+	for _, phase := range []string{"idle", "expired", "cancelled"} {
+		t.Run("one Restart of "+phase, func(t *testing.T) {
+			race(t, phase, contestants{restart(1), restart(2), restart(3)},
+				func(t *testing.T, e *timeout.Entry, won []bool) {
+					tick, pending := e.PendingTick()
+					if winners(won) != 1 || !pending || !won[tick-1] {
+						t.Errorf("%d restarts, pending %v at %d", winners(won), pending, tick)
+					}
+				})
+		})
+	}
+}
+
+// A cancel that is slow must not hit the life after its own. Here lives follow
+// each other as fast as they can, and two goroutines cancel every one of them
+// while its owner expires it: one of the three wins, in each life.
+func TestCancelNeverHitsALaterLife(t *testing.T) {
+	const lives = 20_000
+	type handle struct {
+		timeout timeout.Timeout
+		life    uint64
+	}
+	e, _ := newEntry("idle")
+	handles := make(chan handle, 4)
+	var exits [lives]atomic.Int32
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for h := range handles {
+				if h.timeout.Cancel() {
+					exits[h.life].Add(1)
+				}
+			}
+		})
+	}
+	for life := range uint64(lives) {
+		e.Start(10)
+		h := handle{e.Timeout(), life}
+		handles <- h
+		handles <- h
+		if e.Expire(10) {
+			exits[life].Add(1)
+		}
+		e.EndLife()
+	}
+	close(handles)
+	all.Wait()
+	for life := range exits {
+		if n := exits[life].Load(); n != 1 {
+			t.Fatalf("life %d has ended %d times", life, n)
+		}
+	}
 }

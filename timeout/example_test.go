@@ -1,0 +1,199 @@
+package timeout_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// A queue is the smallest engine there is: a list, and a clock that its user
+// moves by hand in ticks of a second. Real ones, such as package wheel's, have a
+// clock of their own and let goroutines in.
+type queue struct {
+	now     timeout.Tick
+	entries []*timeout.Entry
+}
+
+var noon = time.Date(2026, time.May, 1, 12, 0, 0, 0, time.UTC)
+
+// After and At round up: no tick comes before its deadline.
+func (q *queue) After(d time.Duration) timeout.Tick { return q.At(q.Time(q.now).Add(d)) }
+
+func (q *queue) At(t time.Time) timeout.Tick {
+	return max(q.now, timeout.Tick((t.Sub(noon)+time.Second-1)/time.Second))
+}
+
+func (q *queue) Time(k timeout.Tick) time.Time { return noon.Add(time.Duration(k) * time.Second) }
+
+// Cancelled and Rearm keep the list right. This engine arms an entry again only
+// while that is pending.
+func (q *queue) Cancelled(e *timeout.Entry, _ uint64) {
+	q.entries = slices.DeleteFunc(q.entries, func(other *timeout.Entry) bool { return other == e })
+}
+
+func (q *queue) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
+	_, ok := e.Move(life, tick)
+	return ok
+}
+
+func (q *queue) schedule(d time.Duration, task func()) timeout.Timeout {
+	e := new(timeout.Entry)
+	e.Bind(&timeout.Owner{Engine: q})
+	e.SetTask(task)
+	e.Start(q.After(d))
+	q.entries = append(q.entries, e)
+	return e.Timeout()
+}
+
+func (q *queue) advance(d time.Duration) {
+	q.now += timeout.Tick(d / time.Second)
+	for _, e := range slices.Clone(q.entries) {
+		if e.Expire(q.now) {
+			e.Task()()
+		}
+	}
+}
+
+// How an engine uses entries, and what its users get to see of them.
+func Example() {
+	q := &queue{}
+	reminder := q.schedule(90*time.Second, func() { fmt.Println("ran at", q.Time(q.now).Format("15:04:05")) })
+	fmt.Println("due at", reminder.Deadline().Format("15:04:05"))
+
+	q.advance(time.Minute)
+	reminder.Reset(2 * time.Minute)
+	q.advance(time.Minute)
+	fmt.Println(reminder.State())
+	q.advance(time.Minute)
+	fmt.Println(reminder.State())
+	// Output:
+	// due at 12:01:30
+	// pending
+	// ran at 12:03:00
+	// done
+}
+
+// Expire is one way out of the pending state and Cancel the other: whoever comes
+// first has the task.
+func ExampleEntry() {
+	e := new(timeout.Entry)
+	e.Bind(&timeout.Owner{Engine: &queue{}})
+	e.Start(10)
+	fmt.Println("due at tick 9:", e.Expire(9))
+	fmt.Println("cancelled:", e.Cancel(e.Life()))
+	fmt.Println("due at tick 10:", e.Expire(10))
+
+	handle := e.Timeout()
+	e.EndLife() // the memory is to serve another timeout
+	e.Start(20)
+	fmt.Println("cancelled by a handle of the first:", handle.Cancel())
+	// Output:
+	// due at tick 9: false
+	// cancelled: true
+	// due at tick 10: false
+	// cancelled by a handle of the first: false
+}
+
+// Entries of one owner share what they have in common, and lead back to the
+// engine.
+func ExampleOwner() {
+	var engine timeout.Engine = &queue{}
+	owner := &timeout.Owner{Engine: engine}
+	var first, second timeout.Entry
+	first.Bind(owner)
+	second.Bind(owner)
+	fmt.Println(first.Owner().Engine == second.Owner().Engine)
+	// Output: true
+}
+
+func ExampleTick() {
+	q := &queue{}
+	fmt.Println(q.After(1500 * time.Millisecond)) // ticks of a second: rounded up
+	fmt.Println(q.Time(2).Format("15:04:05"))
+	fmt.Println(timeout.MaxTick)
+	// Output:
+	// 2
+	// 12:00:02
+	// 281474976710655
+}
+
+func ExampleTimeout_Cancel() {
+	q := &queue{}
+	t := q.schedule(time.Minute, func() { fmt.Println("never runs") })
+	fmt.Println(t.Cancel())
+	fmt.Println(t.Cancel()) // nothing is left to cancel
+	q.advance(time.Hour)
+	// Output:
+	// true
+	// false
+}
+
+func ExampleTimeout_Reset() {
+	q := &queue{}
+	t := q.schedule(time.Minute, func() { fmt.Println("the connection was idle for a minute") })
+	q.advance(40 * time.Second)
+	t.Reset(time.Minute) // traffic
+	q.advance(40 * time.Second)
+	fmt.Println("80 s after the start, 40 s after the reset")
+	q.advance(20 * time.Second)
+	fmt.Println(t.Reset(time.Minute)) // too late
+	// Output:
+	// 80 s after the start, 40 s after the reset
+	// the connection was idle for a minute
+	// false
+}
+
+// Many timeouts are moved by one reading of the clock.
+func ExampleTimeout_ResetAt() {
+	q := &queue{}
+	sessions := []timeout.Timeout{
+		q.schedule(time.Minute, func() {}),
+		q.schedule(2*time.Minute, func() {}),
+	}
+	deadline := q.Time(q.now).Add(10 * time.Minute)
+	for _, t := range sessions {
+		t.ResetAt(deadline)
+		fmt.Println(t.Deadline().Format("15:04:05"))
+	}
+	// Output:
+	// 12:10:00
+	// 12:10:00
+}
+
+func ExampleTimeout_State() {
+	q := &queue{}
+	var t timeout.Timeout
+	fmt.Println(t.State())
+	t = q.schedule(time.Second, func() {})
+	fmt.Println(t.State())
+	q.advance(time.Second)
+	fmt.Println(t.State())
+	// Output:
+	// idle
+	// pending
+	// done
+}
+
+// The deadline is the one that was asked for, rounded up to a tick.
+func ExampleTimeout_Deadline() {
+	q := &queue{}
+	t := q.schedule(300*time.Millisecond, func() {})
+	fmt.Println(t.Deadline().Format("15:04:05"))
+	t.Cancel()
+	fmt.Println(t.Deadline().IsZero())
+	// Output:
+	// 12:00:01
+	// true
+}
+
+func ExampleState() {
+	for _, s := range []timeout.State{timeout.Idle, timeout.Pending, timeout.Done} {
+		fmt.Println(s)
+	}
+	// Output:
+	// idle
+	// pending
+	// done
+}
