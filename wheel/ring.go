@@ -74,29 +74,40 @@ func (r *ring) vacate(slot timeout.Tick) {
 // advance makes due what is due at tick now. However many ticks were missed, it
 // passes each bucket once at the most.
 func (r *ring) advance(now timeout.Tick) {
-	if now <= r.now {
+	if now-r.now <= r.mask+1 {
+		r.walk(now)
 		return
 	}
+	// More than a revolution was missed: one pass takes all that is due out
+	// of a bucket, whichever round it is of, and so not in order.
 	from := r.now + 1
 	r.now = now
-	// What misses more than a revolution meets deadlines of several rounds in
-	// one bucket.
-	unordered := now-from > r.mask && r.due.Empty()
-	to := min(now, from+r.mask)
-	for k := from; k <= to; {
+	for k := r.occupiedFrom(from); k <= from+r.mask; k = r.occupiedFrom(k + 1) {
+		r.sweep(k & r.mask)
+	}
+	r.order()
+}
+
+// walk advances tick by tick, as far as a revolution at the most.
+func (r *ring) walk(now timeout.Tick) {
+	for k := r.occupiedFrom(r.now + 1); k <= now; k = r.occupiedFrom(k + 1) {
+		r.now = k
+		r.sweep(k & r.mask)
+	}
+	r.now = max(r.now, now)
+}
+
+// occupiedFrom returns the first tick from k on whose bucket is occupied, or
+// some tick more than a revolution later.
+func (r *ring) occupiedFrom(k timeout.Tick) timeout.Tick {
+	for end := k + r.mask; k <= end; {
 		slot := k & r.mask
-		if rest := r.occupied[slot/64] >> (slot % 64); rest == 0 {
-			k += r.word - slot%r.word
-		} else if gap := timeout.Tick(bits.TrailingZeros64(rest)); gap > 0 {
-			k += gap
-		} else {
-			r.sweep(slot)
-			k++
+		if rest := r.occupied[slot/64] >> (slot % 64); rest != 0 {
+			return k + timeout.Tick(bits.TrailingZeros64(rest))
 		}
+		k += r.word - slot%r.word
 	}
-	if unordered {
-		r.order()
-	}
+	return k + r.mask
 }
 
 // sweep takes what is due out of a bucket.
@@ -137,16 +148,8 @@ func (r *ring) earliest() timeout.Tick {
 		return r.now
 	}
 	earliest := bucket.Never
-	for k, end := r.now+1, r.now+1+r.mask; k <= end; {
-		slot := k & r.mask
-		rest := r.occupied[slot/64] >> (slot % 64)
-		if rest == 0 {
-			k += r.word - slot%r.word
-			continue
-		}
-		if k += timeout.Tick(bits.TrailingZeros64(rest)); k > end {
-			break
-		}
+	end := r.now + 1 + r.mask
+	for k := r.occupiedFrom(r.now + 1); k <= end; k = r.occupiedFrom(k + 1) {
 		// The first bucket with a deadline in this revolution has the
 		// earliest of all.
 		e := r.buckets[k&r.mask].Earliest()
@@ -154,7 +157,6 @@ func (r *ring) earliest() timeout.Tick {
 			return e
 		}
 		earliest = min(earliest, e)
-		k++
 	}
 	return earliest
 }
