@@ -10,76 +10,136 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// exact is floor and ceil by arbitrary precision.
-func exact(d, tick time.Duration) (floor, ceil timeout.Tick) {
-	q, r := new(big.Int).DivMod(big.NewInt(int64(d)), big.NewInt(int64(tick)), new(big.Int))
-	floor = timeout.Tick(q.Int64())
-	if ceil = floor; r.Sign() != 0 {
-		ceil++
-	}
-	return floor, ceil
+// Sizes of ticks: the limits of a Config and beyond, powers of two and their
+// neighbours, whose reciprocals round worst, and ordinary ones.
+var tickSizes = []time.Duration{
+	2, 3, 7, 10, 1000, 1<<20 - 1, 1 << 20, 1<<20 + 1, minTick - 1, minTick, minTick + 1,
+	time.Millisecond, 1_999_999, DefaultTick, 16_666_667, time.Second - 1, time.Second,
+	maxTick - 1, maxTick, 1<<61 - 1, 1 << 61, 1<<61 + 1, math.MaxInt64 - 1, math.MaxInt64,
 }
 
-func TestTicksRoundExactly(t *testing.T) {
+// instants calls yield for durations since a start: edges, multiples of the tick
+// and their neighbours, and random ones of every size.
+func instants(r *rand.Rand, tick time.Duration, yield func(time.Duration)) {
+	for _, d := range []time.Duration{0, 1, 2, math.MaxInt64 - 2, math.MaxInt64 - 1, math.MaxInt64} {
+		yield(d)
+	}
+	longest := math.MaxInt64 / int64(tick)
+	for range 300 {
+		k := r.Int64N(longest) + 1 // at least one tick
+		d := time.Duration(k) * tick
+		yield(d - 1)
+		yield(d)
+		if d < math.MaxInt64 {
+			yield(d + 1)
+		}
+		yield(time.Duration(r.Uint64() >> (1 + r.UintN(63))))
+	}
+	yield(time.Duration(longest) * tick)
+}
+
+// Floor and ceiling against long division, over all that a duration can hold.
+func TestTicksDivideExactly(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	sizes := []time.Duration{minTick, minTick + 1, time.Millisecond, DefaultTick, 1<<20 - 1, 1 << 20, time.Second, maxTick - 1, maxTick}
-	for range 2000 {
-		sizes = append(sizes, minTick+time.Duration(r.Int64N(int64(maxTick-minTick))))
+	for _, tick := range tickSizes {
+		ticks := newTicks(time.Time{}, tick)
+		instants(r, tick, func(d time.Duration) {
+			floor, rest := new(big.Int).DivMod(big.NewInt(int64(d)), big.NewInt(int64(tick)), new(big.Int))
+			ceil := floor.Int64()
+			if rest.Sign() != 0 {
+				ceil++
+			}
+			if got := ticks.floor(d); int64(got) != floor.Int64() {
+				t.Fatalf("floor of %d in ticks of %d is %d, want %d", d, tick, got, floor)
+			}
+			if got := ticks.ceil(d); int64(got) != ceil {
+				t.Fatalf("ceiling of %d in ticks of %d is %d, want %d", d, tick, got, ceil)
+			}
+		})
 	}
-	for _, size := range sizes {
-		k := newTicks(time.Now(), size)
-		edges := []time.Duration{0, 1, size - 1, size, size + 1, math.MaxInt64 - 1, math.MaxInt64}
-		whole := time.Duration(r.Int64N(math.MaxInt64/int64(size))) * size
-		edges = append(edges, max(whole-1, 0), whole, whole+1)
-		for range 20 {
-			edges = append(edges, time.Duration(r.Int64N(math.MaxInt64)>>r.IntN(63)))
-		}
-		for _, d := range edges {
-			floor, ceil := exact(d, size)
-			if k.floor(d) != floor || k.ceil(d) != ceil {
-				t.Fatalf("%d ns at a tick of %d: floor %d, ceil %d; want %d and %d",
-					d, size, k.floor(d), k.ceil(d), floor, ceil)
+}
+
+// What is due at a tick is due no earlier than its deadline and less than a tick
+// later, whichever way one looks at it.
+func TestTicksAreNeverEarly(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, tick := range tickSizes {
+		ticks := newTicks(time.Time{}, tick)
+		instants(r, tick, func(d time.Duration) {
+			due := ticks.ceil(d)
+			if at := ticks.span(due); at < d {
+				t.Fatalf("a deadline at %d is due at tick %d, %d: early", d, due, at)
+			} else if at != math.MaxInt64 && at-d >= tick {
+				t.Fatalf("a deadline at %d is due at tick %d, %d: more than a tick of %d late", d, due, at, tick)
+			}
+			if now := ticks.floor(d); ticks.span(now) > d {
+				t.Fatalf("at %d the wheel believes it is tick %d, which comes at %d", d, now, ticks.span(now))
+			}
+			// The worker's rule: a task runs when floor(now) has
+			// reached its tick, and so never before d.
+			if d > 0 && ticks.floor(d-1) >= due {
+				t.Fatalf("a deadline at %d, tick %d, is run 1 ns early", d, due)
+			}
+		})
+	}
+}
+
+// A wheel that has been alive for years takes the longest delays, and then shows
+// a deadline that is far away rather than one in the past.
+func TestTicksSaturate(t *testing.T) {
+	for _, age := range []time.Duration{0, 10 * 365 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1} {
+		now := time.Now()
+		ticks := newTicks(now.Add(-age), minTick)
+		for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - age, math.MaxInt64 - 1} {
+			if due := ticks.after(d); due < ticks.now() || due > timeout.MaxTick {
+				t.Errorf("at an age of %v, a delay of %v is due at tick %d", age, d, due)
 			}
 		}
+		if late := sum(age, math.MaxInt64); late != math.MaxInt64 {
+			t.Errorf("%v and the longest duration add up to %v", age, late)
+		}
+	}
+	ticks := newTicks(time.Now(), maxTick)
+	if at := ticks.span(timeout.MaxTick); at != math.MaxInt64 {
+		t.Errorf("the last tick comes after %v, want the longest duration", at)
+	}
+	if ticks.time(timeout.MaxTick).Before(time.Now()) {
+		t.Error("the last tick lies in the past")
 	}
 }
 
-// A deadline's tick is never before the deadline, and less than a tick after it.
-func TestTickOfADeadlineIsNeverEarly(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	for range 100000 {
-		size := minTick + time.Duration(r.Int64N(int64(time.Second)))
-		k := newTicks(time.Now(), size)
-		d := time.Duration(r.Int64N(math.MaxInt64-int64(time.Second)*2) >> r.IntN(63))
-		if at := k.span(k.ceil(d)); at < d || at-d >= size {
-			t.Fatalf("a deadline at %d has its tick of %d at %d", d, size, at)
+func TestTicksOfThePast(t *testing.T) {
+	now := time.Now()
+	ticks := newTicks(now, DefaultTick)
+	for _, past := range []time.Time{now.Add(-1), now.Add(-time.Hour), {}, time.Unix(math.MinInt64, 0)} {
+		if k := ticks.at(past); k != 0 {
+			t.Errorf("%v, before the start, is tick %d", past, k)
+		}
+	}
+	for _, d := range []time.Duration{0, -1, math.MinInt64} {
+		if k, next := ticks.after(d), ticks.now()+1; k > next {
+			t.Errorf("a delay of %v is due at tick %d; the next is %d", d, k, next)
 		}
 	}
 }
 
-func TestTicksSaturate(t *testing.T) {
-	k := newTicks(time.Now().Add(-time.Hour), minTick)
-	furthest := k.ceil(math.MaxInt64)
-	if furthest > timeout.MaxTick {
-		t.Fatalf("the longest delay has tick %d, beyond the largest, %d", furthest, timeout.MaxTick)
-	}
-	if got := k.after(math.MaxInt64); got != furthest {
-		t.Errorf("the longest delay, an hour after the start, has tick %d, want %d", got, furthest)
-	}
-	if got := k.at(time.Now().Add(math.MaxInt64)); got != furthest {
-		t.Errorf("the furthest instant has tick %d, want %d", got, furthest)
-	}
-	if got := k.span(timeout.MaxTick); got != math.MaxInt64 {
-		t.Errorf("the largest tick is %d ns after the start, want the longest duration", got)
-	}
-	if now := k.now(); k.after(math.MinInt64) < now || k.after(-1) < now {
-		t.Error("a negative delay is not now")
-	}
-	if got := k.at(time.Now().Add(-24 * time.Hour)); got != 0 {
-		t.Errorf("an instant before the start has tick %d, want 0", got)
+// Instants that carry no monotonic reading, such as those that were parsed, are
+// rounded the same way.
+func TestTicksOfWallTime(t *testing.T) {
+	start := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
+	ticks := newTicks(start, 10*time.Millisecond)
+	for d, want := range map[time.Duration]timeout.Tick{
+		0: 0, 1: 1, 10 * time.Millisecond: 1, 10*time.Millisecond + 1: 2, time.Hour: 360_000,
+	} {
+		if k := ticks.at(start.Add(d)); k != want {
+			t.Errorf("%v after the start is tick %d, want %d", d, k, want)
+		}
+		if at := ticks.time(want); at.Before(start.Add(d)) {
+			t.Errorf("tick %d comes at %v, before %v after the start", want, at, d)
+		}
 	}
 }
