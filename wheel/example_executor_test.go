@@ -1,0 +1,130 @@
+package wheel_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// An executor of one's own decides where tasks run: here, on the one goroutine
+// that owns a program's state.
+type eventLoop chan func()
+
+func (l eventLoop) Execute(task func()) error {
+	select {
+	case l <- task:
+		return nil
+	default:
+		return errors.New("the event loop is behind")
+	}
+}
+
+func ExampleExecutor() {
+	loop := make(eventLoop, 100)
+	w := exampleWheel(wheel.Config{Executor: loop})
+	defer w.Stop()
+
+	_, _ = w.Schedule(0, func() { fmt.Println("no lock needed here") })
+	task := <-loop
+	task()
+	// Output: no lock needed here
+}
+
+// Tasks that block take a goroutine each, and delay no other.
+func ExampleGoroutines() {
+	w := exampleWheel(wheel.Config{Executor: wheel.Goroutines})
+	defer w.Stop()
+
+	greeting, done := make(chan string), make(chan struct{})
+	_, _ = w.Schedule(0, func() { greeting <- "hello" })
+	_, _ = w.Schedule(0, func() {
+		fmt.Println(<-greeting)
+		close(done)
+	})
+	<-done
+	// Output: hello
+}
+
+// A fixed number of goroutines, for tasks that take a while.
+func ExamplePool() {
+	pool := wheel.NewPool(4, 1000, wheel.Reject)
+	w := exampleWheel(wheel.Config{Executor: pool})
+
+	done := make(chan struct{})
+	_, _ = w.Schedule(0, func() {
+		fmt.Println("writing the snapshot")
+		close(done)
+	})
+	<-done
+	w.Stop()
+	pool.Close() // after the wheel: it runs what is queued
+	// Output: writing the snapshot
+}
+
+// What does not fit into the queue is done by the caller, for a wheel its worker.
+func ExampleNewPool() {
+	pool := wheel.NewPool(1, 1, wheel.RunHere)
+
+	release := make(chan struct{})
+	here := false
+	for !here {
+		_ = pool.Execute(func() {
+			select {
+			case <-release: // on the pool, later
+			default:
+				here = true
+			}
+		})
+	}
+	close(release)
+	pool.Close()
+	fmt.Println("done by the caller:", here)
+	// Output: done by the caller: true
+}
+
+// A refusal is never silent: OnReject is told, and the wheel counts it.
+func ExampleOverflow() {
+	pool := wheel.NewPool(1, 1, wheel.Reject)
+	defer pool.Close()
+	release := make(chan struct{})
+	refused := make(chan error, 1)
+	w := exampleWheel(wheel.Config{
+		Executor: pool,
+		Logger:   slog.New(slog.DiscardHandler),
+		OnReject: func(_ func(), err error) { refused <- err },
+	})
+	defer w.Stop()
+
+	for range 3 { // one runs, one waits, and for one there is no room
+		_, _ = w.Schedule(0, func() { <-release })
+	}
+	fmt.Println(<-refused)
+	fmt.Println("rejected:", w.Stats().Rejected)
+	close(release)
+	// Output:
+	// wheel: the pool's queue is full
+	// rejected: 1
+}
+
+func Example_errPoolFull() {
+	pool := wheel.NewPool(1, 1, wheel.Reject)
+	release := make(chan struct{})
+	var err error
+	for err == nil {
+		err = pool.Execute(func() { <-release })
+	}
+	fmt.Println(errors.Is(err, wheel.ErrPoolFull))
+	close(release)
+	pool.Close()
+	// Output: true
+}
+
+func Example_errPoolClosed() {
+	pool := wheel.NewPool(1, 1, wheel.Reject)
+	pool.Close()
+	err := pool.Execute(func() {})
+	fmt.Println(errors.Is(err, wheel.ErrPoolClosed))
+	// Output: true
+}

@@ -1,0 +1,295 @@
+package wheel_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// exampleWheel makes the wheel of an example: with the defaults, but for what the
+// example is about.
+func exampleWheel(c wheel.Config) *wheel.Wheel {
+	w, err := wheel.New(c)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// One wheel for the whole program is the rule.
+func ExampleNew() {
+	w, err := wheel.New(wheel.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer w.Stop()
+	fmt.Println(w.Tick())
+	// Output: 10ms
+}
+
+// A number that makes no sense is refused, with what would.
+func ExampleNew_refused() {
+	_, err := wheel.New(wheel.Config{Tick: time.Microsecond})
+	fmt.Println(err)
+	// Output: wheel: Config.Tick is 1µs; it must be 100µs to 1h0m0s, or 0 for 10ms
+}
+
+func ExampleConfig() {
+	w, err := wheel.New(wheel.Config{
+		Tick:       time.Millisecond,
+		Buckets:    4096,      // a revolution of four seconds
+		MaxPending: 1_000_000, // rather refuse than run out of memory
+		Precise:    true,      // a thread for lateness below a millisecond
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer w.Stop()
+	fmt.Println(w.Tick())
+	// Output: 1ms
+}
+
+// A request that is not answered in time is given up.
+func ExampleWheel_Schedule() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	gaveUp := make(chan struct{})
+	_, err := w.Schedule(20*time.Millisecond, func() {
+		fmt.Println("no answer")
+		close(gaveUp)
+	})
+	if err != nil {
+		panic(err)
+	}
+	<-gaveUp
+	// Output: no answer
+}
+
+// Several deadlines by one reading of the clock.
+func ExampleWheel_ScheduleAt() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var done sync.WaitGroup
+	now := time.Now()
+	for i, step := range []string{"warn", "throttle", "disconnect"} {
+		done.Add(1)
+		at := now.Add(time.Duration(i+1) * 20 * time.Millisecond)
+		if _, err := w.ScheduleAt(at, func() { fmt.Println(step); done.Done() }); err != nil {
+			panic(err)
+		}
+	}
+	done.Wait()
+	// Output:
+	// warn
+	// throttle
+	// disconnect
+}
+
+// A retry that sets itself again, and waits twice as long each time.
+func ExampleWheel_ScheduleFunc() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	answered := make(chan struct{})
+	attempt, wait := 0, 10*time.Millisecond
+	_, err := w.ScheduleFunc(0, func(t timeout.Timeout) {
+		attempt++
+		fmt.Println("attempt", attempt)
+		if attempt == 3 {
+			close(answered)
+			return
+		}
+		t.Reset(wait)
+		wait *= 2
+	})
+	if err != nil {
+		panic(err)
+	}
+	<-answered
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+}
+
+func ExampleWheel_Every() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	beats := make(chan int, 3)
+	n := 0
+	heartbeat, err := w.Every(10*time.Millisecond, wheel.Skip, func() {
+		n++
+		select {
+		case beats <- n:
+		default:
+		}
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(<-beats, <-beats, <-beats)
+	fmt.Println(heartbeat.Cancel())
+	// Output:
+	// 1 2 3
+	// true
+}
+
+// What each policy makes of two runs that were missed because the first one
+// took too long.
+func ExampleMissed() {
+	for _, policy := range []struct {
+		name   string
+		missed wheel.Missed
+	}{{"Skip", wheel.Skip}, {"CatchUp", wheel.CatchUp}, {"Delay", wheel.Delay}} {
+		const period = 100 * time.Millisecond
+		w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
+		var runs []time.Time
+		done := make(chan struct{})
+		_, err := w.Every(period, policy.missed, func() {
+			switch runs = append(runs, time.Now()); len(runs) {
+			case 1:
+				time.Sleep(2*period + period/10)
+			case 3:
+				close(done)
+			}
+		})
+		if err != nil {
+			panic(err)
+		}
+		<-done
+		w.Stop()
+		atOnce := runs[2].Sub(runs[1]) < period/2
+		fmt.Println(policy.name, "runs what it missed, one directly after the other:", atOnce)
+	}
+	// Output:
+	// Skip runs what it missed, one directly after the other: false
+	// CatchUp runs what it missed, one directly after the other: true
+	// Delay runs what it missed, one directly after the other: false
+}
+
+// On an executor, Overlap begins every run in its time, however long the last
+// one takes.
+func ExampleMissed_overlap() {
+	w := exampleWheel(wheel.Config{Executor: wheel.Goroutines})
+	defer w.Stop()
+
+	began := make(chan struct{})
+	stop := make(chan struct{})
+	defer close(stop)
+	poll, err := w.Every(10*time.Millisecond, wheel.Overlap, func() {
+		select {
+		case began <- struct{}{}:
+			<-stop // a run that takes its time
+		case <-stop:
+		}
+	})
+	if err != nil {
+		panic(err)
+	}
+	<-began
+	<-began
+	fmt.Println("two runs at once")
+	poll.Cancel()
+	// Output: two runs at once
+}
+
+// Who is still waiting, and for how long.
+func ExampleWheel_All() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	for _, minutes := range []time.Duration{30, 10, 20} {
+		if _, err := w.Schedule(minutes*time.Minute, func() {}); err != nil {
+			panic(err)
+		}
+	}
+	var left []time.Duration
+	for t := range w.All() {
+		left = append(left, time.Until(t.Deadline()).Round(time.Minute))
+	}
+	slices.Sort(left)
+	fmt.Println(left)
+	// Output: [10m0s 20m0s 30m0s]
+}
+
+func ExampleWheel_Stats() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	ran := make(chan struct{})
+	_, _ = w.Schedule(0, func() { close(ran) })
+	answered, _ := w.Schedule(time.Minute, func() {})
+	answered.Cancel()
+	_, _ = w.Schedule(time.Hour, func() {})
+	<-ran
+
+	s := w.Stats()
+	fmt.Println("scheduled", s.Scheduled)
+	fmt.Println("fired", s.Fired, "cancelled", s.Cancelled, "pending", s.Pending)
+	// Output:
+	// scheduled 3
+	// fired 1 cancelled 1 pending 1
+}
+
+// A program that ends does now what it had put off.
+func ExampleWheel_Stop() {
+	w := exampleWheel(wheel.Config{})
+	_, _ = w.Schedule(2*time.Hour, func() { fmt.Println("write the report") })
+	_, _ = w.Schedule(time.Hour, func() { fmt.Println("flush the buffer") })
+
+	for _, u := range w.Stop() { // in the order of the deadlines
+		u.Task()
+	}
+	// Output:
+	// flush the buffer
+	// write the report
+}
+
+func ExampleUnrun() {
+	w := exampleWheel(wheel.Config{})
+	t, _ := w.Schedule(time.Hour, func() { fmt.Println("flush") })
+	for _, u := range w.Stop() {
+		fmt.Println("due in", time.Until(u.Deadline).Round(time.Hour), u.Timeout == t, u.Timeout.State())
+	}
+	// Output: due in 1h0m0s true done
+}
+
+func ExampleWheel_Tick() {
+	w := exampleWheel(wheel.Config{Tick: 5 * time.Millisecond})
+	defer w.Stop()
+	fmt.Println("a task is at the most", w.Tick(), "late")
+	// Output: a task is at the most 5ms late
+}
+
+func Example_errStopped() {
+	w := exampleWheel(wheel.Config{})
+	w.Stop()
+	_, err := w.Schedule(time.Second, func() {})
+	fmt.Println(errors.Is(err, wheel.ErrStopped))
+	// Output: true
+}
+
+// A server that would rather refuse a request than run out of memory.
+func Example_errFull() {
+	w := exampleWheel(wheel.Config{MaxPending: 1})
+	defer w.Stop()
+
+	first, _ := w.Schedule(time.Minute, func() {})
+	_, err := w.Schedule(time.Minute, func() {})
+	fmt.Println(errors.Is(err, wheel.ErrFull))
+	first.Cancel()
+	_, err = w.Schedule(time.Minute, func() {})
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+}

@@ -1,0 +1,215 @@
+package wheel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// connection is closed once nothing has come for a while. The timer is part of
+// it: a million of them cost no allocation more.
+type connection struct {
+	name   string
+	idle   wheel.Timer
+	closed chan struct{}
+}
+
+const idleLimit = 30 * time.Millisecond
+
+func accept(w *wheel.Wheel, name string) *connection {
+	c := &connection{name: name, closed: make(chan struct{})}
+	c.idle.Init(w, c.expire)
+	c.received()
+	return c
+}
+
+// received puts the end off; almost every time that is one atomic operation.
+func (c *connection) received() {
+	if err := c.idle.Arm(idleLimit); err != nil {
+		panic(err)
+	}
+}
+
+func (c *connection) expire() {
+	fmt.Println("closing", c.name)
+	close(c.closed)
+}
+
+func ExampleTimer() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	c := accept(w, "10.0.0.7:4711")
+	for range 3 {
+		time.Sleep(time.Millisecond)
+		c.received()
+	}
+	<-c.closed
+	// Output: closing 10.0.0.7:4711
+}
+
+func ExampleTimer_Init() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var session struct {
+		user   string
+		expiry wheel.Timer
+	}
+	session.user = "ada"
+	session.expiry.Init(w, func() { fmt.Println("logging out", session.user) })
+	fmt.Println(session.expiry.State())
+	// Output: idle
+}
+
+// A task that arms its own timer.
+func ExampleTimer_Arm() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var retry wheel.Timer
+	attempts, done := 0, make(chan struct{})
+	retry.Init(w, func() {
+		if attempts++; attempts == 3 {
+			close(done)
+			return
+		}
+		_ = retry.Arm(10 * time.Millisecond)
+	})
+	if err := retry.Arm(0); err != nil {
+		panic(err)
+	}
+	<-done
+	fmt.Println("attempts:", attempts)
+	// Output: attempts: 3
+}
+
+// Many timers by one reading of the clock.
+func ExampleTimer_ArmAt() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var expired sync.WaitGroup
+	var leases [100]wheel.Timer
+	expired.Add(len(leases))
+	end := time.Now().Add(20 * time.Millisecond)
+	for i := range leases {
+		leases[i].Init(w, expired.Done)
+		if err := leases[i].ArmAt(end); err != nil {
+			panic(err)
+		}
+	}
+	expired.Wait()
+	fmt.Println("none before its end:", !time.Now().Before(end))
+	// Output: none before its end: true
+}
+
+func ExampleTimer_Cancel() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var deadline wheel.Timer
+	deadline.Init(w, func() { fmt.Println("never") })
+	_ = deadline.Arm(time.Minute)
+	fmt.Println(deadline.Cancel(), deadline.Cancel())
+	// Output: true false
+}
+
+func ExampleTimer_State() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var t wheel.Timer
+	t.Init(w, func() {})
+	fmt.Println(t.State())
+	_ = t.Arm(time.Minute)
+	fmt.Println(t.State())
+	t.Cancel()
+	fmt.Println(t.State())
+	// Output:
+	// idle
+	// pending
+	// done
+}
+
+func ExampleTimer_Deadline() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var t wheel.Timer
+	t.Init(w, func() {})
+	fmt.Println(t.Deadline().IsZero())
+	_ = t.Arm(time.Minute)
+	fmt.Println(time.Until(t.Deadline()).Round(time.Second))
+	// Output:
+	// true
+	// 1m0s
+}
+
+// The handle is for whoever may end or move the timer but not see its owner.
+func ExampleTimer_Timeout() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	var t wheel.Timer
+	t.Init(w, func() {})
+	handle := t.Timeout()
+	fmt.Println(handle.Reset(time.Minute), t.State())
+	fmt.Println(handle.Cancel(), t.State())
+	// Output:
+	// true pending
+	// true done
+}
+
+func ExampleWheel_WithTimeout() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	ctx, cancel := w.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	<-ctx.Done()
+	fmt.Println(ctx.Err())
+	// Output: context deadline exceeded
+}
+
+func ExampleWheel_WithDeadline() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	ctx, cancel := w.WithDeadline(context.Background(), time.Now().Add(time.Minute))
+	cancel() // the work is done
+	fmt.Println(ctx.Err())
+	// Output: context canceled
+}
+
+var errSlowBackend = errors.New("the backend took too long")
+
+func ExampleWheel_WithTimeoutCause() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	ctx, cancel := w.WithTimeoutCause(context.Background(), 20*time.Millisecond, errSlowBackend)
+	defer cancel()
+	<-ctx.Done()
+	fmt.Println(ctx.Err())
+	fmt.Println(context.Cause(ctx))
+	// Output:
+	// context deadline exceeded
+	// the backend took too long
+}
+
+func ExampleWheel_WithDeadlineCause() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	deadline := time.Now().Add(20 * time.Millisecond)
+	ctx, cancel := w.WithDeadlineCause(context.Background(), deadline, errSlowBackend)
+	defer cancel()
+	<-ctx.Done()
+	fmt.Println(context.Cause(ctx), !time.Now().Before(deadline))
+	// Output: the backend took too long true
+}
