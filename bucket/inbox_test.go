@@ -1,0 +1,303 @@
+package bucket
+
+import (
+	"testing"
+
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+func newInbox() *Inbox {
+	in := new(Inbox)
+	in.Init(pooled)
+	return in
+}
+
+// put schedules and returns the node, as the worker will see it.
+func put(t *testing.T, in *Inbox, tick timeout.Tick) (*Node, timeout.Timeout) {
+	t.Helper()
+	h, _, ok := in.Put(tick, func() {})
+	if !ok {
+		t.Fatal("refused")
+	}
+	n := in.arrivals.tail
+	if len(in.changed) > 0 && n == nil {
+		n = in.changed[len(in.changed)-1]
+	}
+	return n, h
+}
+
+// take takes everything in, as the worker does.
+func take(in *Inbox) []*Node {
+	var all []*Node
+	var buf [4]*Node
+	for k := in.Take(buf[:]); k > 0; k = in.Take(buf[:]) {
+		all = append(all, buf[:k]...)
+	}
+	return all
+}
+
+func takeChanged(in *Inbox) []*Node {
+	var all []*Node
+	var buf [4]*Node
+	for k := in.TakeChanged(buf[:]); k > 0; k = in.TakeChanged(buf[:]) {
+		all = append(all, buf[:k]...)
+	}
+	return all
+}
+
+func cancel(in *Inbox, n *Node) (reclaim bool) {
+	life := n.Life()
+	if !n.Withdraw(life) {
+		panic("not pending")
+	}
+	return in.Cancelled(n, life)
+}
+
+func TestInboxKeepsTheOrderOfArrival(t *testing.T) {
+	in := newInbox()
+	var want []*Node
+	for i := range 10 {
+		n, _ := put(t, in, timeout.Tick(100-i))
+		want = append(want, n)
+	}
+	if in.Earliest() != 91 {
+		t.Errorf("earliest %d, want 91", in.Earliest())
+	}
+	got := take(in)
+	if len(got) != len(want) {
+		t.Fatalf("%d taken, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("node %d is not the one that arrived then", i)
+		}
+	}
+	if in.Earliest() != Never {
+		t.Errorf("earliest %d in an empty inbox", in.Earliest())
+	}
+}
+
+func TestPutTellsWhenTheWorkerIsNeeded(t *testing.T) {
+	in := newInbox()
+	for i := range highWater - 1 {
+		if _, by, _ := in.Put(timeout.Tick(1000+i), func() {}); by != timeout.Tick(1000+i) {
+			t.Fatalf("needed by %d, want %d", by, 1000+i)
+		}
+	}
+	if _, by, _ := in.Put(5000, func() {}); by != 0 || in.Earliest() != 0 {
+		t.Errorf("a full inbox needs the worker by %d, want at once", by)
+	}
+	if got := len(take(in)); got != highWater {
+		t.Errorf("%d taken, want %d", got, highWater)
+	}
+}
+
+func TestCancelAmongTheArrivalsNeedsNoWorker(t *testing.T) {
+	in := newInbox()
+	n, h := put(t, in, 10)
+	if cancel(in, n) {
+		t.Error("the worker was asked to reclaim what it never had")
+	}
+	if len(take(in)) != 0 || len(takeChanged(in)) != 0 {
+		t.Error("a cancelled arrival reached the worker")
+	}
+	if h.State() != timeout.Done || n.Task() != nil {
+		t.Error("a cancelled arrival keeps its life or its task")
+	}
+	if again, _ := put(t, in, 11); again != n {
+		t.Error("its node does not serve the next one")
+	}
+}
+
+func TestCancelWithTheWorkerIsQueuedOnce(t *testing.T) {
+	in := newInbox()
+	n, _ := put(t, in, 10)
+	take(in)
+	if !cancel(in, n) {
+		t.Error("the worker was not asked to reclaim")
+	}
+	if n.Task() != nil {
+		t.Error("the task is kept until the worker comes round")
+	}
+	got := takeChanged(in)
+	if len(got) != 1 || got[0] != n {
+		t.Fatalf("%d nodes are queued, want the one", len(got))
+	}
+	if armed := in.Drop(got); len(armed) != 0 {
+		t.Error("a cancelled node is taken for an armed one")
+	}
+	checkSlabs(t, &in.free, 0)
+}
+
+// While the worker takes in what it has detached, those nodes are not among the
+// arrivals any more: a cancel must not unlink them there.
+func TestCancelOfWhatIsBeingTakenIn(t *testing.T) {
+	in := newInbox()
+	var nodes []*Node
+	for range 8 {
+		n, _ := put(t, in, 10)
+		nodes = append(nodes, n)
+	}
+	var buf [2]*Node
+	in.Take(buf[:]) // six are detached, not taken
+	late, _ := put(t, in, 20)
+	if !cancel(in, nodes[5]) || !cancel(in, nodes[0]) {
+		t.Error("what is with the worker is the worker's to reclaim")
+	}
+	if cancel(in, late) {
+		t.Error("what has arrived since is not")
+	}
+	if rest := take(in); len(rest) != 6 || rest[3] != nodes[5] {
+		t.Fatalf("%d taken, want the six that were detached", len(rest))
+	}
+	if changed := takeChanged(in); len(changed) != 2 {
+		t.Errorf("%d queued, want 2", len(changed))
+	}
+}
+
+func TestMoveToAnEarlierTickIsQueued(t *testing.T) {
+	in := newInbox()
+	n, h := put(t, in, 100)
+	_ = h
+	if by, ok := in.Move(n, n.Life(), 50); !ok || by != 50 || in.Earliest() != 50 {
+		t.Error("an arrival moves where it is")
+	}
+	take(in)
+	if len(in.changed) != 0 {
+		t.Error("an arrival was queued")
+	}
+	if by, ok := in.Move(n, n.Life(), 70); !ok || by != Never {
+		t.Error("a later tick needs nobody")
+	}
+	if by, ok := in.Move(n, n.Life(), 30); !ok || by != 30 || in.Earliest() != 30 {
+		t.Error("an earlier tick needs the worker by then")
+	}
+	in.Move(n, n.Life(), 20)
+	if got := takeChanged(in); len(got) != 1 || got[0] != n {
+		t.Errorf("queued %d times, want once", len(got))
+	}
+	if _, ok := in.Move(n, n.Life()+1, 10); ok {
+		t.Error("another life was moved")
+	}
+}
+
+func TestCancelledNodeServesTheNextWhereItIs(t *testing.T) {
+	in := newInbox()
+	n, old := put(t, in, 10)
+	take(in)
+	cancel(in, n)
+	h, by, _ := in.Put(30, func() {})
+	if h != n.Timeout() || by != 30 || in.Earliest() > 30 || in.arrivals.head != nil {
+		t.Fatal("the node that was just cancelled is not used again")
+	}
+	if old.State() != timeout.Done || old.Cancel() || h.State() != timeout.Pending {
+		t.Error("the handle of the earlier life reaches the later one")
+	}
+	// The worker finds it pending, and keeps it.
+	changed := takeChanged(in)
+	if len(changed) != 1 || len(in.Drop(changed)) != 1 {
+		t.Fatal("the worker lets go of a node that is in use")
+	}
+	// It is with the worker, not free.
+	if other, _ := put(t, in, 40); other == n {
+		t.Fatal("a node serves two timeouts at once")
+	}
+	checkSlabs(t, &in.free, 2)
+}
+
+func TestCancelledNodeIsNotReusedOnceTheWorkerLooksAtIt(t *testing.T) {
+	in := newInbox()
+	n, _ := put(t, in, 10)
+	take(in)
+	cancel(in, n)
+	changed := takeChanged(in)
+	if other, _ := put(t, in, 20); other == n {
+		t.Fatal("the worker is about to free a node that is in use")
+	}
+	in.Drop(changed)
+	checkSlabs(t, &in.free, 1)
+}
+
+func TestAdoptedNodeIsArmedAgainWhereverItIs(t *testing.T) {
+	in := newInbox()
+	n := new(Node)
+	n.Bind(adopted)
+	arm := func(tick timeout.Tick, wantFresh bool) {
+		t.Helper()
+		if _, fresh, ok := in.Arm(n, tick); !ok || fresh != wantFresh {
+			t.Fatalf("fresh %v, want %v", fresh, wantFresh)
+		}
+	}
+	arm(10, true)
+	arm(5, false)
+	if cancel(in, n) || in.arrivals.head != nil {
+		t.Error("cancelled among the arrivals, it needs no worker")
+	}
+	arm(10, true)
+	if got := take(in); len(got) != 1 {
+		t.Fatalf("%d taken, want 1", len(got))
+	}
+	cancel(in, n)
+	arm(20, true) // before the worker has let go of it
+	changed := takeChanged(in)
+	if len(changed) != 1 || len(in.Drop(changed)) != 1 || in.arrivals.head != nil {
+		t.Fatal("a node that is armed again stays with the worker")
+	}
+	if run, gone := in.Expire(n, 19); run || gone {
+		t.Error("it is not due")
+	}
+	if run, gone := in.Expire(n, 20); !run || !gone {
+		t.Error("it is due")
+	}
+	arm(30, true) // as from inside its task
+	if got := take(in); len(got) != 1 {
+		t.Fatalf("%d taken after the expiry, want 1", len(got))
+	}
+	cancel(in, n)
+	if run, gone := in.Expire(n, 40); run || !gone {
+		t.Error("a cancelled one does not run, and is let go")
+	}
+	if len(in.Drop(takeChanged(in))) != 0 {
+		t.Error("it is no longer armed")
+	}
+}
+
+// A cancel that has decided the state but not yet reached the inbox must not
+// take away what was armed in between.
+func TestSlowCancelDoesNotUndoAnArm(t *testing.T) {
+	in := newInbox()
+	n := new(Node)
+	n.Bind(adopted)
+	in.Arm(n, 10)
+	n.Withdraw(n.Life())
+	in.Arm(n, 20)
+	if in.Cancelled(n, n.Life()) {
+		t.Error("nothing is to be reclaimed")
+	}
+	if got := take(in); len(got) != 1 {
+		t.Fatalf("%d arrivals, want 1", len(got))
+	}
+	if scheduled, cancelled := in.Counts(); scheduled != 2 || cancelled != 1 {
+		t.Errorf("%d scheduled, %d cancelled; want 2 and 1", scheduled, cancelled)
+	}
+}
+
+func TestClosedInboxRefuses(t *testing.T) {
+	in := newInbox()
+	n := new(Node)
+	n.Bind(adopted)
+	p, _ := put(t, in, 10)
+	in.Close()
+	if _, _, ok := in.Put(1, func() {}); ok {
+		t.Error("Put was accepted")
+	}
+	if _, _, ok := in.Arm(n, 1); ok {
+		t.Error("Arm was accepted")
+	}
+	if _, ok := in.Move(p, p.Life(), 1); ok {
+		t.Error("Move was accepted")
+	}
+	if !in.Closed() || len(take(in)) != 1 {
+		t.Error("what came before is kept")
+	}
+}
