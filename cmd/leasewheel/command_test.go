@@ -124,7 +124,7 @@ func (p *process) end() {
 	select {
 	case <-p.exited:
 	default:
-		p.cmd.Process.Kill()
+		p.cmd.Process.Kill() //nolint:errcheck // it may have ended since
 		select {
 		case <-p.exited:
 		case <-time.After(patience):

@@ -145,7 +145,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
-	defer server.Close() //nolint:errcheck // everything was answered before
+	defer server.Close()
 	if err := server.store.Ping(ctx); err != nil {
 		return nil, fmt.Errorf("server %s: %w", server.address, err)
 	}

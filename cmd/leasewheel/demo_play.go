@@ -138,7 +138,7 @@ func (d *demo) freeze(ctx context.Context) error {
 		case e.over:
 			return nil // noted as a failure; it was told nothing
 		case e.Kind == eventLost && e.Token == holding.Token:
-			f.Cause, f.Told = e.Cause, e.At.after(thawed)
+			f.Cause, f.Told, f.Awake = e.Cause, e.At.after(thawed), e.Awake.after(thawed)
 		case e.Kind == eventStale:
 			wrote = true
 			f.StaleWrites++

@@ -88,7 +88,8 @@ func (r *demoReport) writeExclusion(p *demoPage) {
 func (r *demoReport) writeFaults(p *demoPage) {
 	f, k := r.Frozen, r.Killed
 	p.heading("One holder frozen", "SIGSTOP for %v, then it goes on and writes", round3(f.For))
-	p.promise(f.Cause != "" && f.Told <= f.ToldLimit, "told of its loss after", f.Told, "%s; promised within %v of going on", f.Cause, f.ToldLimit)
+	p.fact("awake again after", f.Awake, "a plain timer of the process")
+	p.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "told of its loss after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
 	p.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
 
 	p.heading("One holder killed", "SIGKILL while it has the lock")
@@ -105,7 +106,7 @@ func (r *demoReport) writeLeases(p *demoPage) {
 	p.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", grouped(l.Batches), perBatch)
 	p.promise(l.Lost == 0, "lost", l.Lost, "")
 	p.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, the last after %v; promised within %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
-	p.promise(l.Goroutines-l.GoroutinesTenth <= l.Count/20, "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
+	p.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 
 func (r *demoReport) writeTimer(p *demoPage) {

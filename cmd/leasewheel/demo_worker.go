@@ -58,7 +58,7 @@ const (
 const (
 	eventHeld    = "held"    // had the lock from From to Until and added one to the counter
 	eventHolding = "holding" // has the lock as ordered
-	eventLost    = "lost"    // was told at At of the loss, for Cause
+	eventLost    = "lost"    // was told at At of the loss, for Cause; was Awake again then, if frozen
 	eventStale   = "stale"   // wrote as ordered, with an old token
 )
 
@@ -69,6 +69,7 @@ type workerEvent struct {
 	From     instant `json:"from,omitempty"`
 	Until    instant `json:"until,omitempty"`
 	At       instant `json:"at,omitempty"`
+	Awake    instant `json:"awake,omitempty"`
 	Accepted bool    `json:"accepted,omitempty"`
 	Cause    string  `json:"cause,omitempty"`
 }
@@ -150,13 +151,13 @@ func (w *worker) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer server.Close() //nolint:errcheck // the process ends
+	defer server.Close()
 	w.client = server.client
 	locker, err := lock.New(server.store, lock.Config{TTL: w.job.TTL})
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the process ends
+	defer locker.Close(context.WithoutCancel(ctx))
 	w.mutex = locker.Mutex(w.job.Lock)
 
 	for ctx.Err() == nil {
@@ -188,7 +189,7 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant)
 	if err != nil {
 		return err
 	}
-	time.Sleep(rand.N(2 * time.Millisecond)) // thinking
+	<-time.After(rand.N(2 * time.Millisecond)) // thinking
 	accepted, err := w.write(ctx, lease.Token(), value+1)
 	if err != nil {
 		return err
@@ -208,16 +209,18 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant)
 // pause makes one.
 func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) error {
 	var told sync.WaitGroup
+	defer told.Wait()
+	awake := make(chan instant, 1)
+	told.Go(func() { awake <- w.sleepwalk(ctx) })
 	told.Go(func() {
 		select {
 		case <-lease.Lost():
 			at := w.clock.now()
 			lost, _ := errors.AsType[*lock.LostError](lease.Err())
-			w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Cause: lost.Cause.String()})
+			w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Awake: <-awake, Cause: lost.Cause.String()})
 		case <-ctx.Done():
 		}
 	})
-	defer told.Wait()
 	w.tell(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until())})
 	select {
 	case <-w.writes:
@@ -237,6 +240,26 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
 	}
 	return nil
+}
+
+// sleepwalk returns when the process has been frozen and goes on: the first instant
+// at which a plain timer of the runtime fires again. On a machine with too much to
+// do that is long after SIGCONT, and nobody can be told anything before.
+func (w *worker) sleepwalk(ctx context.Context) instant {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for last := w.clock.now(); ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return 0
+		}
+		now := w.clock.now()
+		if now.after(last) > w.job.TTL/2 {
+			return now
+		}
+		last = now
+	}
 }
 
 func (w *worker) read(ctx context.Context) (int64, error) {

@@ -257,7 +257,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	}
 	locker, err := lock.New(server.store, config)
 	if err != nil {
-		server.Close() //nolint:errcheck // nothing was sent
+		server.Close()
 		return nil, nil, usageError(cmd, err)
 	}
 	return locker, func() {
@@ -370,7 +370,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	}
 	status, ending := s.supervise()
 	held := lease.Valid()
-	gone := errors.Is(r.unlock(lease), lock.ErrLost)
+	gone := r.unlock(lease)
 	r.say("the command ended with exit code %d", exitCode(status))
 	switch {
 	case ending != nil:
@@ -398,18 +398,20 @@ func (a lossAction) orphaned() syscall.Signal {
 
 // unlock gives the lock back, and tries for as long as that is worth it. That a
 // server does not answer is said, but the command's exit code stands: its lease
-// held while it ran.
-func (r *runCommand) unlock(lease *lock.Lease) error {
+// held while it ran. gone says that the lock was not ours any more.
+func (r *runCommand) unlock(lease *lock.Lease) (gone bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), lease.Until())
 	defer cancel()
 	err := lease.Unlock(ctx)
 	switch {
 	case err == nil:
 		r.say("released lock %q", r.name)
-	case !errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lock.ErrLost):
+		return true
+	default:
 		fmt.Fprintf(os.Stderr, "leasewheel: lock %q was not released: %v\n", r.name, err)
 	}
-	return err
+	return false
 }
 
 // lockVariable begins the name of every variable that describes the lock.

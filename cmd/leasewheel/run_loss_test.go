@@ -31,7 +31,7 @@ func (p *process) pidLine() int {
 	p.t.Helper()
 	pid, err := strconv.Atoi(p.line())
 	require.NoError(p.t, err)
-	p.t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+	p.t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) }) //nolint:errcheck // it is gone if all went well
 	return pid
 }
 

@@ -135,7 +135,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 		return
 	}
 	s.ending, s.action = reason, s.policy.action
-	if reason == errHeldTooLong && s.action == lossIgnore {
+	if errors.Is(reason, errHeldTooLong) && s.action == lossIgnore {
 		s.action = lossTerm // this limit was asked for: it is no loss to be ignored
 	}
 	why := reason.Error()

@@ -50,6 +50,6 @@ func (t *terminal) give(group int) bool {
 
 func (t *terminal) close() {
 	if t != nil {
-		t.tty.Close() //nolint:errcheck // nothing was written
+		t.tty.Close()
 	}
 }

@@ -67,9 +67,8 @@ func (c *console) watch() {
 }
 
 func (c *console) close() {
-	unix.Kill(-c.cmd.Process.Pid, unix.SIGKILL)
-	c.cmd.Process.Kill()
-	c.cmd.Wait()
+	_ = c.cmd.Process.Kill() // both fail if all went well
+	_ = c.cmd.Wait()
 	select { // what is left of the session got SIGHUP
 	case <-c.done:
 	case <-time.After(patience):
