@@ -43,6 +43,8 @@ func (w *Wheel) work() {
 	}()
 	w.alarm.open()
 	w.worker.begin()
+	for !w.runBatch() { // a predecessor may have left part of its batch
+	}
 	w.run()
 	for !w.stopping.Load() {
 		w.gather()
