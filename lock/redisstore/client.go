@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // ErrClient says that a client's options break a lock's promises. The error that
@@ -79,6 +80,10 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // themselves; it is theirs to close. It connects on first use. For a URL that asks
 // for TLS, config replaces the default, which trusts the system's roots; its
 // ServerName may be empty.
+//
+// The client heeds deadlines. It leaves out what go-redis otherwise says and asks
+// on each new connection: over a slow network every round trip of a handshake is
+// taken from the time in which a lease must be renewed.
 func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
@@ -90,7 +95,8 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(reason(plain, err))
 		}
-		o.ContextTimeoutEnabled = true
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewClient(o), nil
 	case mode == "sentinel":
@@ -101,7 +107,7 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if o.MasterName == "" {
 			return nil, badURL("a sentinel's URL needs ?master_name=")
 		}
-		o.ContextTimeoutEnabled = true
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewFailoverClient(o), nil
 	case mode == "cluster":
@@ -109,11 +115,17 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(reason(plain, err))
 		}
-		o.ContextTimeoutEnabled = true
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewClusterClient(o), nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
+}
+
+// noMaintenance leaves out one round trip of the handshake.
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // secure returns the TLS configuration to use in place of the one made from a

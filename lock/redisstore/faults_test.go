@@ -1,0 +1,630 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// locker returns a locker on client. It ends with t.
+func locker(t testing.TB, client redis.UniversalClient, c lock.Config) *lock.Locker {
+	t.Helper()
+	l, err := lock.New(open(t, client), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
+func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Mutex(name).Lock(ctx)
+	require.NoError(t, err)
+	return lease
+}
+
+// witness notes when a lease is lost.
+type witness struct {
+	lease *lock.Lease
+	told  chan time.Time
+}
+
+func watch(lease *lock.Lease) *witness {
+	w := &witness{lease, make(chan time.Time, 1)}
+	go func() {
+		<-lease.Context().Done()
+		w.told <- time.Now()
+	}()
+	return w
+}
+
+// lossIsInTime fails t unless the lease was lost by until, give or take what is
+// promised, and returns when it was told of, and why.
+func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (told time.Time, loss *lock.LostError) {
+	t.Helper()
+	select {
+	case told = <-w.told:
+	case <-time.After(within):
+		t.Fatalf("not told of the loss within %v", within)
+	}
+	if late := told.Sub(w.lease.Until()); late > 10*time.Millisecond+50*time.Millisecond+patience {
+		t.Errorf("told of the loss %v after until", late)
+	}
+	require.ErrorAs(t, w.lease.Err(), &loss)
+	return told, loss
+}
+
+// patience is what a busy machine may add to a promise.
+const patience = 100 * time.Millisecond
+
+func TestServerPausesBriefly(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	mine := locker(t, server.Client(t), lock.Config{TTL: 2 * time.Second})
+	lease := mustLock(t, mine, "a")
+	for range 2 {
+		server.Pause()
+		time.Sleep(900 * time.Millisecond)
+		server.Resume()
+		time.Sleep(300 * time.Millisecond)
+	}
+	require.NoError(t, lease.Err(), "a pause shorter than half a TTL costs no lease")
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// A server that does not answer: the holder is told before anybody else can have
+// the lock; whoever asks is told that the store is unavailable, not that the lock
+// is taken; and afterwards all is well.
+func TestServerIsMute(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	for _, test := range []struct {
+		name         string
+		strike, lift func()
+	}{
+		{"stopped", server.Pause, server.Resume},
+		{"blackhole", func() { wire.Set(redistest.Blackhole) }, func() { wire.Heal(); wire.Reset() }},
+		{"replies lost", func() { wire.Set(redistest.Fault{Replies: redistest.Drop}) }, func() { wire.Heal(); wire.Reset() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const ttl = time.Second
+			mine := locker(t, wire.Client(t), lock.Config{TTL: ttl, RequestTimeout: 300 * time.Millisecond, RetryFor: time.Second})
+			lease := mustLock(t, mine, "a")
+			holder := watch(lease)
+			free := mustLock(t, mine, "free")
+			require.NoError(t, free.Unlock(t.Context()))
+
+			test.strike()
+			begin := time.Now()
+			_, err := mine.Mutex("free").TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			assert.Less(t, time.Since(begin), 2*time.Second, "requests are bounded")
+
+			_, loss := holder.lossIsInTime(t, 5*time.Second)
+			assert.Equal(t, renewal.Unreachable, loss.Cause)
+			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+
+			test.lift()
+			other := locker(t, server.Client(t), lock.Config{})
+			begin = time.Now()
+			for _, name := range []string{"a", "free"} {
+				next := mustLock(t, other, name)
+				require.NoError(t, next.Unlock(t.Context()))
+			}
+			assert.Less(t, time.Since(begin), ttl+time.Second)
+		})
+	}
+}
+
+// The lock of a holder that cannot reach the server is never another's while the
+// holder believes to have it (rueidislock told its holder 2.5 s too late).
+func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	mine := locker(t, wire.Client(t), lock.Config{TTL: time.Second})
+	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Second})
+	for range 3 {
+		lease := mustLock(t, mine, "a")
+		holder := watch(lease)
+		time.Sleep(rand.N(500 * time.Millisecond))
+		wire.Set(redistest.Blackhole)
+		asked := make(chan time.Time, 1)
+		var theirLease *lock.Lease
+		go func() {
+			theirLease = mustLock(t, theirs, "a")
+			asked <- time.Now()
+		}()
+		told, _ := holder.lossIsInTime(t, 5*time.Second)
+		got := <-asked
+		if lease.Until().After(got) {
+			t.Errorf("another client had the lock %v before until", lease.Until().Sub(got))
+		}
+		if told.After(got.Add(60 * time.Millisecond)) {
+			t.Errorf("the holder was told %v after another client had the lock", told.Sub(got))
+		}
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		require.NoError(t, theirLease.Unlock(t.Context()))
+		wire.Heal()
+		wire.Reset()
+	}
+}
+
+// The reply to the grant is lost on the wire. go-redis's own retries would report
+// a lock that is taken, by ourselves.
+func TestReplyToAGrantIsLostOnTheWire(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	for _, retries := range []int{-1, 0, 5} { // of go-redis: none, its default, many
+		options := wire.Options()
+		options.MaxRetries = retries
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		mine := locker(t, client, lock.Config{RequestTimeout: 200 * time.Millisecond, RetryFor: 10 * time.Second})
+		require.NoError(t, mustLock(t, mine, "warm up").Unlock(t.Context()))
+
+		wire.Set(redistest.Fault{Replies: redistest.Drop})
+		time.AfterFunc(500*time.Millisecond, wire.Heal)
+		lease, err := mine.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		count, err := server.Client(t).HGet(t.Context(), "a", lease.Owner()).Int()
+		require.NoError(t, err)
+		assert.Equal(t, 1, count, "however often it was sent")
+
+		wire.Set(redistest.Fault{Replies: redistest.Drop})
+		time.AfterFunc(500*time.Millisecond, wire.Heal)
+		require.NoError(t, lease.Unlock(t.Context()), "nor does the release of it look like one of another's lock")
+		exists, err := server.Client(t).Exists(t.Context(), "a").Result()
+		require.NoError(t, err)
+		assert.Zero(t, exists)
+	}
+}
+
+// A network at its worst that still works costs no lease of 2 s.
+func TestBadNetwork(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	wire.Set(redistest.Fault{Delay: 25 * time.Millisecond, Jitter: 50 * time.Millisecond, Slice: true})
+	var lockers []*lock.Locker
+	for range 2 {
+		client, err := redisstore.Dial(wire.URL(), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		lockers = append(lockers, locker(t, client, lock.Config{TTL: 2 * time.Second}))
+	}
+	kept := mustLock(t, lockers[0], "kept")
+	end := time.Now().Add(5 * time.Second)
+	var work sync.WaitGroup
+	var holders, taken int // guarded by the lock
+	for i := range 4 {
+		work.Go(func() {
+			for time.Now().Before(end) {
+				lease := mustLock(t, lockers[i%2], "shared")
+				holders++
+				if holders != 1 {
+					t.Errorf("%d holders", holders)
+				}
+				taken++
+				holders--
+				if err := lease.Unlock(t.Context()); err != nil {
+					t.Errorf("unlock: %v", err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for time.Now().Before(end) {
+			time.Sleep(400 * time.Millisecond)
+			wire.Reset()
+		}
+	})
+	work.Wait()
+	require.NoError(t, kept.Err())
+	require.NoError(t, kept.Unlock(t.Context()))
+	assert.Greater(t, taken, 10)
+}
+
+// Waiters whose subscription is cut are woken by the next release all the same:
+// by the subscription that replaces it, long before the poll.
+func TestSubscriptionIsCut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
+	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	for _, kind := range []string{"pubsub", "normal"} {
+		t.Run(kind, func(t *testing.T) {
+			const locks = 20
+			leases := make([]*lock.Lease, locks)
+			var work sync.WaitGroup
+			for i := range leases {
+				name := fmt.Sprintf("lock %d", i)
+				leases[i] = mustLock(t, mine, name)
+				work.Go(func() {
+					lease := mustLock(t, theirs, name)
+					assert.NoError(t, lease.Unlock(t.Context()))
+				})
+			}
+			awaitChannels(t, admin, locks)
+			for range 3 {
+				_ = admin.Do(t.Context(), "client", "kill", "type", kind, "skipme", "yes").Err()
+				time.Sleep(rand.N(10 * time.Millisecond))
+			}
+			for _, lease := range leases {
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			work.Wait()
+			awaitChannels(t, admin, 0)
+		})
+	}
+}
+
+// awaitChannels waits until the server has n channels with subscribers.
+func awaitChannels(t testing.TB, client *redis.Client, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		channels, err := client.PubSubChannels(t.Context(), "*").Result()
+		return err == nil && len(channels) == n
+	}, 10*time.Second, 5*time.Millisecond, "%d channels", n)
+}
+
+// A server that forgets its scripts at any moment is not noticed.
+func TestScriptFlushStorm(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 500 * time.Millisecond})
+	kept := mustLock(t, l, "kept")
+	stop := make(chan struct{})
+	var storm sync.WaitGroup
+	storm.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				_ = admin.ScriptFlush(context.Background()).Err()
+			}
+		}
+	})
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+	}
+	close(stop)
+	storm.Wait()
+	require.NoError(t, kept.Err())
+	require.NoError(t, kept.Unlock(t.Context()))
+}
+
+// What the server holds is lost: DEL is in the suite, here are the others.
+func TestServerLosesItsData(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *redistest.Server){
+		"FLUSHALL":      func(t *testing.T, s *redistest.Server) { require.NoError(t, s.Client(t).FlushAll(t.Context()).Err()) },
+		"restart empty": func(t *testing.T, s *redistest.Server) { s.Restart(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			const ttl = 1500 * time.Millisecond
+			l := locker(t, server.Client(t), lock.Config{TTL: ttl})
+			lease := mustLock(t, l, "a")
+			lose(t, server)
+			_, loss := watch(lease).lossIsInTime(t, ttl/3+ttl/6+time.Second)
+			assert.Equal(t, renewal.Deleted, loss.Cause)
+			next := mustLock(t, l, "a")
+			assert.Greater(t, next.Token(), lease.Token(), "tokens grow although the counter is lost")
+			require.NoError(t, next.Unlock(t.Context()))
+			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		})
+	}
+}
+
+// A server out of memory grants no new locks, and says so; held ones live on.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
+	lease := mustLock(t, l, "held")
+	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err := l.Mutex("a").TryLock(t.Context())
+	isFault(t, err, redisstore.ErrOutOfMemory)
+	time.Sleep(1500 * time.Millisecond)
+	require.NoError(t, lease.Err(), "renewal needs no memory")
+	require.NoError(t, lease.Unlock(t.Context()), "nor does a release")
+	exists, err := admin.Exists(t.Context(), "held", "a").Result()
+	require.NoError(t, err)
+	assert.Zero(t, exists)
+	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+}
+
+// isFault fails t unless err is a server's refusal of a class, in one line that
+// tells what to do and no secret.
+func isFault(t testing.TB, err, class error) {
+	t.Helper()
+	require.ErrorIs(t, err, class)
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	var refusal *redisstore.ServerError
+	require.ErrorAs(t, err, &refusal)
+	assert.Equal(t, class, refusal.Fault)
+	assert.NotContains(t, err.Error(), "\n")
+	assert.NotContains(t, err.Error(), secret)
+}
+
+const secret = "hunter2"
+
+// Refusals that may pass are waited out, for a while, and then reported as what
+// they are.
+func TestPassingRefusals(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		class        error
+		strike, lift func(t *testing.T, s *redistest.Server)
+	}{
+		"READONLY": {
+			redisstore.ErrReadOnly,
+			func(t *testing.T, s *redistest.Server) { do(t, s, "replicaof", "127.0.0.1", "1") },
+			func(t *testing.T, s *redistest.Server) { do(t, s, "replicaof", "no", "one") },
+		},
+		"NOREPLICAS": {
+			redisstore.ErrNoReplicas,
+			func(t *testing.T, s *redistest.Server) { do(t, s, "config", "set", "min-replicas-to-write", "1") },
+			func(t *testing.T, s *redistest.Server) { do(t, s, "config", "set", "min-replicas-to-write", "0") },
+		},
+		"BUSY": {
+			redisstore.ErrBusy,
+			func(t *testing.T, s *redistest.Server) {
+				do(t, s, "config", "set", "busy-reply-threshold", "1")
+				client := s.Client(t)
+				go func() { _ = client.Eval(context.Background(), "while true do end", nil).Err() }()
+				require.Eventually(t, func() bool {
+					return redis.HasErrorPrefix(client.Ping(t.Context()).Err(), "BUSY")
+				}, 10*time.Second, time.Millisecond)
+			},
+			func(t *testing.T, s *redistest.Server) { do(t, s, "script", "kill") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			brief := locker(t, server.Client(t), lock.Config{RetryFor: 300 * time.Millisecond})
+			long := locker(t, server.Client(t), lock.Config{RetryFor: 20 * time.Second})
+			require.NoError(t, mustLock(t, brief, "warm up").Unlock(t.Context()))
+			test.strike(t, server)
+			_, err := brief.Mutex("a").TryLock(t.Context())
+			isFault(t, err, test.class)
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			got := make(chan error, 1)
+			go func() {
+				lease, err := long.Mutex("a").TryLock(context.Background())
+				if err == nil {
+					err = lease.Unlock(context.Background())
+				}
+				got <- err
+			}()
+			time.Sleep(500 * time.Millisecond)
+			test.lift(t, server)
+			require.NoError(t, <-got)
+		})
+	}
+}
+
+func do(t *testing.T, s *redistest.Server, args ...any) {
+	t.Helper()
+	require.NoError(t, s.Client(t).Do(t.Context(), args...).Err())
+}
+
+// Every refusal that the documentation of Redis names has its class.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for text, test := range map[string]struct {
+		class   error
+		passing bool
+	}{
+		"READONLY You can't write against a read only replica.":                                {redisstore.ErrReadOnly, true},
+		"READONLY You can't write against a read only replica. script: 4f, on @user_script:9.": {redisstore.ErrReadOnly, true},
+		"LOADING Redis is loading the dataset in memory":                                       {redisstore.ErrLoading, true},
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL":                   {redisstore.ErrBusy, true},
+		"NOREPLICAS Not enough good replicas to write.":                                        {redisstore.ErrNoReplicas, true},
+		"CLUSTERDOWN Hash slot not served":                                                     {redisstore.ErrCluster, true},
+		"MASTERDOWN Link with MASTER is down":                                                  {redisstore.ErrCluster, true},
+		"TRYAGAIN Multiple keys request during rehashing of slot":                              {redisstore.ErrCluster, true},
+		"MOVED 3999 127.0.0.1:6381":                                                            {redisstore.ErrCluster, true},
+		"ERR max number of clients reached":                                                    {redisstore.ErrMaxClients, true},
+		"OOM command not allowed when used memory > 'maxmemory'.":                              {redisstore.ErrOutOfMemory, false},
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to":      {redisstore.ErrMisconfigured, false},
+		"NOAUTH Authentication required.":                                                      {redisstore.ErrAuth, false},
+		"WRONGPASS invalid username-password pair or user is disabled.":                        {redisstore.ErrAuth, false},
+		"ERR invalid password":                                                                 {redisstore.ErrAuth, false},
+		"ERR Client sent AUTH, but no password is set":                                         {redisstore.ErrAuth, false},
+		"NOPERM this user has no permissions to run the 'evalsha' command":                     {redisstore.ErrNoPermission, false},
+		"ERR The user executing the script can't run this command or subcommand script: 4f":    {redisstore.ErrNoPermission, false},
+		"ERR ACL failure in script: this user has no permissions to run the 'pexpire' command": {redisstore.ErrNoPermission, false},
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                    {redisstore.ErrWrongType, false},
+		"CROSSSLOT Keys in request don't hash to the same slot":                                {redisstore.ErrCrossSlot, false},
+	} {
+		client := server.Client(t)
+		client.AddHook(refusing{redisError(text)})
+		_, err := locker(t, client, lock.Config{RetryFor: -1}).Mutex("a").TryLock(t.Context())
+		isFault(t, err, test.class)
+		assert.Equal(t, test.passing, errors.Is(err, lock.ErrUnavailable), text)
+	}
+	client := server.Client(t)
+	client.AddHook(refusing{redisError("ERR something new")})
+	_, err := locker(t, client, lock.Config{}).Mutex("a").TryLock(t.Context())
+	var refusal *redisstore.ServerError
+	require.ErrorAs(t, err, &refusal)
+	assert.NoError(t, refusal.Fault)
+	assert.ErrorContains(t, err, "something new")
+}
+
+// refusing is a hook that answers every command with an error of the server's.
+type refusing struct{ err error }
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+func (refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.SetErr(h.err)
+		return h.err
+	}
+}
+func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestMisconfiguredServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Directives: []string{`save "3600 1000000"`}})
+	l := locker(t, server.Client(t), lock.Config{TTL: time.Minute})
+	lease := mustLock(t, l, "held")
+	breakSaving(t, server)
+	_, err := l.Mutex("a").TryLock(t.Context())
+	isFault(t, err, redisstore.ErrMisconfigured)
+	err = lease.Unlock(t.Context())
+	require.ErrorIs(t, err, redisstore.ErrMisconfigured)
+	do(t, server, "config", "set", "stop-writes-on-bgsave-error", "no")
+	require.NoError(t, mustLock(t, l, "held").Unlock(t.Context()), "the release is made up for")
+}
+
+// breakSaving makes the server's next save fail.
+func breakSaving(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	client := s.Client(t)
+	dir, err := client.ConfigGet(t.Context(), "dir").Result()
+	require.NoError(t, err)
+	blockFile(t, dir["dir"]+"/dump.rdb")
+	require.NoError(t, client.BgSave(t.Context()).Err())
+	require.Eventually(t, func() bool {
+		info, err := client.Info(t.Context(), "persistence").Result()
+		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{
+		Password: secret,
+		Users:    []string{"alice on >" + secret + " ~* &* +@all"},
+	})
+	for name, change := range map[string]func(*redis.Options){
+		"no password":    func(o *redis.Options) { o.Password = "" },
+		"wrong password": func(o *redis.Options) { o.Password = secret + "x" },
+		"no such user":   func(o *redis.Options) { o.Username = "bob" },
+		"wrong for user": func(o *redis.Options) { o.Username, o.Password = "alice", secret+"x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := server.Options()
+			change(options)
+			client := redis.NewClient(options)
+			t.Cleanup(func() { _ = client.Close() })
+			l := locker(t, client, lock.Config{})
+			begin := time.Now()
+			_, err := l.Mutex("a").Lock(t.Context())
+			isFault(t, err, redisstore.ErrAuth)
+			assert.NotErrorIs(t, err, lock.ErrUnavailable)
+			assert.Less(t, time.Since(begin), time.Second, "it is no use to try again")
+			isFault(t, open(t, client).Ping(t.Context()), redisstore.ErrAuth)
+		})
+	}
+}
+
+func TestMissingPermissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{
+		"nokeys on >" + secret + " ~other:* &* +@all",
+		"noscript on >" + secret + " ~* &* +@all -@scripting",
+		"nocommand on >" + secret + " ~* &* +@all -pexpire",
+		"nochannel on >" + secret + " ~* resetchannels +@all",
+	}})
+	as := func(user string) *redis.Client {
+		options := server.Options()
+		options.Username, options.Password = user, secret
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	for _, user := range []string{"nokeys", "noscript", "nocommand"} {
+		_, err := locker(t, as(user), lock.Config{}).Mutex("a").TryLock(t.Context())
+		isFault(t, err, redisstore.ErrNoPermission)
+	}
+	// A grant that failed midway does not stay.
+	require.Eventually(t, func() bool {
+		n, err := server.Client(t).Exists(t.Context(), "a").Result()
+		return err == nil && n == 0
+	}, 5*time.Second, 10*time.Millisecond)
+
+	l := locker(t, as("nochannel"), lock.Config{TTL: time.Minute, Poll: 100 * time.Millisecond})
+	other := locker(t, server.Client(t), lock.Config{})
+	lease := mustLock(t, other, "a")
+	time.AfterFunc(300*time.Millisecond, func() { _ = lease.Unlock(context.Background()) })
+	mine := mustLock(t, l, "a") // it waits without messages, by polling
+	isFault(t, mine.Unlock(t.Context()), redisstore.ErrNoPermission)
+}
+
+func TestServerIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{TCP: true})
+	admin := server.Client(t)
+	require.NoError(t, admin.Ping(t.Context()).Err())
+	do(t, server, "config", "set", "maxclients", "3")
+	crowd := make([]*redis.Conn, 3)
+	for i := range crowd {
+		crowd[i] = admin.Conn()
+		_ = crowd[i].Ping(t.Context()).Err()
+	}
+	// The server's word may come too late: it hangs up at once.
+	_, err := locker(t, server.Client(t), lock.Config{RetryFor: 200 * time.Millisecond}).Mutex("a").TryLock(t.Context())
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	for _, conn := range crowd {
+		_ = conn.Close()
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	store, err := redisstore.Open("redis://user:"+secret+"@127.0.0.1:1/0", redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	l, err := lock.New(store, lock.Config{RetryFor: 500 * time.Millisecond})
+	require.NoError(t, err)
+	defer l.Close(context.Background())
+	begin := time.Now()
+	_, err = l.Mutex("a").Lock(t.Context())
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	assert.NotContains(t, err.Error(), secret)
+	assert.NotContains(t, err.Error(), "\n")
+	assert.Less(t, time.Since(begin), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorIs(t, store.Ping(ctx), lock.ErrUnavailable)
+}
