@@ -132,14 +132,16 @@ func (in *Inbox) Arm(n *Node, tick timeout.Tick) (by timeout.Tick, fresh, ok boo
 		return in.moved(n, old, tick), false, true
 	}
 	// Nobody else makes an adopted node pending: that takes the lock.
-	old, _ := n.PendingTick()
 	n.Restart(tick)
 	if !n.hold.has(held) {
 		return in.arrive(n, tick), true, true
 	}
-	// The worker has not yet let go of it since it was cancelled.
+	// The worker has not yet let go of it since it was cancelled. It may have
+	// passed its bucket meanwhile, which then knows nothing of any deadline
+	// of it, nor need the one who cancels it have got as far as Cancelled: so
+	// the worker has to link it anew, also if the deadline is a later one.
 	in.scheduled++
-	return in.moved(n, old, tick), true, true
+	return in.moved(n, Never, tick), true, true
 }
 
 // Move sets a node from a slab to tick if it is pending in the given life.

@@ -83,7 +83,9 @@ func (p *periodic) expire() {
 	for {
 		due, pending := n.PendingTick()
 		if !pending {
-			if _, gone := p.inbox.Expire(n, w.ring.now); gone {
+			// Nothing is due at that tick: this lets go of the node, and of
+			// one that was set again meanwhile it says so.
+			if _, gone := p.inbox.Expire(n, -1); gone {
 				return
 			}
 			continue
