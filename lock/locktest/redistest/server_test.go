@@ -96,6 +96,12 @@ func TestDirectives(t *testing.T) {
 	require.Equal(t, "yes", client.ConfigGet(t.Context(), "appendonly").Val()["appendonly"], "they win")
 }
 
+func TestNothingIsKept(t *testing.T) {
+	client := Start(t, Config{}).Client(t)
+	require.Equal(t, map[string]string{"save": ""}, client.ConfigGet(t.Context(), "save").Val())
+	require.Equal(t, map[string]string{"appendonly": "no"}, client.ConfigGet(t.Context(), "appendonly").Val())
+}
+
 func TestDebugIsAllowed(t *testing.T) {
 	require.NoError(t, Start(t, Config{}).Client(t).Do(t.Context(), "DEBUG", "SLEEP", 0).Err())
 }
