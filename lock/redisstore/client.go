@@ -85,11 +85,11 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // on each new connection: over a slow network every round trip of a handshake is
 // taken from the time in which a lease must be renewed.
 func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
-	scheme, rest, _ := strings.Cut(rawURL, "://")
+	scheme, rest, isURL := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
 	plain := base + "://" + rest
 	switch {
-	case base != "redis" && base != "rediss" && scheme != "unix":
+	case !isURL, base != "redis" && base != "rediss" && scheme != "unix":
 	case mode == "":
 		o, err := redis.ParseURL(plain)
 		if err != nil {

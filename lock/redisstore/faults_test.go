@@ -240,7 +240,7 @@ func TestBadNetwork(t *testing.T) {
 	work.Wait()
 	require.NoError(t, kept.Err())
 	require.NoError(t, kept.Unlock(t.Context()))
-	assert.Greater(t, taken, 10)
+	assert.Greater(t, taken, 2, "and locks change hands")
 }
 
 // Waiters whose subscription is cut are woken by the next release all the same:

@@ -1,0 +1,168 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+func TestNewRefusesUnfitClients(t *testing.T) {
+	var (
+		noClient  *redis.Client
+		noCluster *redis.ClusterClient
+	)
+	for name, test := range map[string]struct {
+		client redis.UniversalClient
+		says   string
+	}{
+		"nil":                     {nil, "Open"},
+		"nil *Client":             {noClient, "Open"},
+		"nil *ClusterClient":      {noCluster, "Open"},
+		"deadlines ignored":       {redis.NewClient(&redis.Options{}), "ContextTimeoutEnabled: true"},
+		"by sentinel":             {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
+		"cluster":                 {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
+		"cluster, no redirects":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, MaxRedirects: -1}), "MaxRedirects"},
+		"ring":                    {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}), "quorum"},
+		"something of the user's": {struct{ redis.UniversalClient }{}, "Open"},
+	} {
+		_, err := redisstore.New(test.client, redisstore.Config{})
+		require.ErrorIs(t, err, redisstore.ErrClient, name)
+		assert.Contains(t, err.Error(), test.says, name)
+		assert.NotContains(t, err.Error(), "\n", name)
+		if c, ok := test.client.(interface{ Close() error }); ok && !strings.Contains(name, "nil") && name != "something of the user's" {
+			_ = c.Close()
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Password: secret, TCP: true})
+	store, err := redisstore.Open(server.URL(), redisstore.Config{})
+	require.NoError(t, err)
+	require.NoError(t, store.Ping(t.Context()))
+	l, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, store.Close())
+	require.Error(t, store.Ping(t.Context()), "the client that Open made is closed with the store")
+	require.NotErrorIs(t, store.Ping(t.Context()), lock.ErrUnavailable)
+}
+
+func TestOpenKindsOfURL(t *testing.T) {
+	for url, want := range map[string]any{
+		"redis://127.0.0.1:7000/3?pool_size=4":                                   &redis.Client{},
+		"rediss://user:" + secret + "@127.0.0.1:7000":                            &redis.Client{},
+		"unix:///run/redis.sock?db=2":                                            &redis.Client{},
+		"redis-sentinel://127.0.0.1:26379/1?master_name=m&addr=127.0.0.1:26380":  &redis.Client{},
+		"rediss-sentinel://:" + secret + "@127.0.0.1:26379?master_name=m":        &redis.Client{},
+		"redis-cluster://127.0.0.1:7000?addr=127.0.0.1:7001&addr=127.0.0.1:7002": &redis.ClusterClient{},
+		"rediss-cluster://:" + secret + "@127.0.0.1:7000":                        &redis.ClusterClient{},
+	} {
+		client, err := redisstore.Dial(url, nil)
+		require.NoError(t, err, url)
+		assert.IsType(t, want, client, url)
+		store, err := redisstore.New(client, redisstore.Config{})
+		require.NoError(t, err, "what Dial makes is fit for New: %s", url)
+		require.NoError(t, store.Close())
+		require.NoError(t, client.Close())
+	}
+}
+
+func TestDialSecures(t *testing.T) {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	client, err := redisstore.Dial("rediss://redis.example:7000", config)
+	require.NoError(t, err)
+	defer client.Close()
+	used := client.(*redis.Client).Options().TLSConfig
+	assert.EqualValues(t, tls.VersionTLS13, used.MinVersion)
+	assert.Equal(t, "redis.example", used.ServerName)
+	assert.Empty(t, config.ServerName, "the caller's is left alone")
+	assert.False(t, used.InsecureSkipVerify)
+
+	plain, err := redisstore.Dial("redis://redis.example:7000", config)
+	require.NoError(t, err)
+	defer plain.Close()
+	assert.Nil(t, plain.(*redis.Client).Options().TLSConfig)
+}
+
+// However a URL is broken, the error says so in one line without its password.
+func TestMalformedURLs(t *testing.T) {
+	for _, url := range []string{
+		"", "redis", "://", "redis://", "localhost:6379", "http://:" + secret + "@h:1", "redis-x://:" + secret + "@h:1",
+		"unix-cluster://:" + secret + "@h:1",
+		"redis://:" + secret + "@h:port/0",
+		"redis://:" + secret + "@h:1/zero",
+		"redis://:" + secret + "@h:1/0/1",
+		"redis://:%zz" + secret + "@h:1",
+		"redis://:" + secret + "#x@h:1",
+		"redis://:x#" + secret + "@h:1",
+		"redis://:x?" + secret + "@h:1",
+		"redis://:x/" + secret + "@h:1",
+		"redis://:x/y/" + secret + "@h:1",
+		"redis://:1/" + secret + "@h:1",
+		"redis://:1?" + secret + "@h:1",
+		"redis://:" + secret + " @h:1",
+		"redis://:" + secret + "\n@h:1",
+		"redis://:" + secret + "@h:1?pool_size=many",
+		"redis://:" + secret + "@h:1?no_such_option=1",
+		"redis://:" + secret + "@h:1?dial_timeout=soon",
+		"unix://:" + secret + "@",
+		"redis-sentinel://:" + secret + "@h:1",
+		"redis-sentinel://:" + secret + "@h:1?no_such_option=1",
+		"redis-cluster://:" + secret + "@h:1?no_such_option=1",
+	} {
+		store, err := redisstore.Open(url, redisstore.Config{})
+		if url == "redis://" && err == nil { // localhost, go-redis says
+			require.NoError(t, store.Close())
+			continue
+		}
+		require.ErrorIs(t, err, redisstore.ErrURL, "%q", url)
+		assert.NotContains(t, err.Error(), secret, "%q", url)
+		assert.NotContains(t, err.Error(), "\n", "%q", url)
+		assert.Contains(t, err.Error(), "redis://", "it says what is accepted")
+	}
+	_, err := redisstore.Open("redis://:"+secret+"@h:1?no_such_option=1", redisstore.Config{})
+	assert.ErrorContains(t, err, "no_such_option", "it says what is wrong where that is no secret")
+}
+
+func FuzzOpenHidesPasswords(f *testing.F) {
+	for _, seed := range []string{"redis://:%s@h:1", "%s", "rediss://%s:1/0", "redis-cluster://:%s@h/x?y=z", "unix://u:%s@/x?db=%s"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		before, after, found := strings.Cut(url, "%s")
+		if !found || strings.Contains(before+after, "%s") {
+			return
+		}
+		store, err := redisstore.Open(before+secret+after, redisstore.Config{})
+		if err != nil {
+			// A text without "@" has no password, so it may be quoted.
+			if strings.Contains(err.Error(), secret) && strings.Contains(after, "@") {
+				t.Errorf("%q: %v", before+secret+after, err)
+			}
+			return
+		}
+		_ = store.Close()
+	})
+}
+
+// go-redis's own messages become records of slog.
+func TestRelay(t *testing.T) {
+	var out bytes.Buffer
+	r := redisstore.Relay(slog.New(slog.NewTextHandler(&out, nil)))
+	r.Printf(t.Context(), "dial %s: %d", "h:1", 7)
+	assert.Contains(t, out.String(), "dial h:1: 7")
+	assert.Contains(t, out.String(), "level=WARN")
+}

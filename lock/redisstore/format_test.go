@@ -1,0 +1,331 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// redisson does what a client of Redisson's RLock does on the wire: the commands
+// within its scripts, in their order, as its documentation and sources give them.
+type redisson struct {
+	*testing.T
+	client *redis.Client
+	owner  string
+}
+
+func newRedisson(t *testing.T, s *redistest.Server) *redisson {
+	return &redisson{t, s.Client(t), "285475da-9152-4c83-822a-67ee2f116a79:52"}
+}
+
+// tryLock returns the remaining time of a lock that another client has, and nil
+// when it has got it.
+func (r *redisson) tryLock(name string, lease time.Duration) *time.Duration {
+	r.Helper()
+	reply, err := r.client.Eval(r.Context(), `
+		if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+			redis.call('hincrby', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		return redis.call('pttl', KEYS[1])`,
+		[]string{name}, lease.Milliseconds(), r.owner).Int64()
+	if err == redis.Nil {
+		return nil
+	}
+	require.NoError(r, err)
+	left := time.Duration(reply) * time.Millisecond
+	return &left
+}
+
+// unlock reports whether the lock was this client's.
+func (r *redisson) unlock(name, channel string) bool {
+	r.Helper()
+	reply, err := r.client.Eval(r.Context(), `
+		if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+			return nil
+		end
+		if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then
+			return 0
+		end
+		redis.call('del', KEYS[1])
+		redis.call('publish', KEYS[2], ARGV[2])
+		return 1`,
+		[]string{name, channel}, r.owner, "0").Int64()
+	if err == redis.Nil {
+		return false
+	}
+	require.NoError(r, err)
+	return reply == 1
+}
+
+func TestWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+	messages := admin.Subscribe(t.Context(), "redisson_lock__channel:{orders:42}")
+	defer messages.Close()
+	_, err := messages.Receive(t.Context())
+	require.NoError(t, err)
+
+	lease := mustLock(t, l, "orders:42")
+	fields, err := admin.HGetAll(t.Context(), "orders:42").Result()
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{lease.Owner(): "1"}, fields)
+	assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, lease.Owner())
+	ttl, err := admin.PTTL(t.Context(), "orders:42").Result()
+	require.NoError(t, err)
+	assert.InDelta(t, 20*time.Second, ttl, float64(5*time.Second))
+
+	token, err := admin.Get(t.Context(), "redisson_lock_token:{orders:42}").Result()
+	require.NoError(t, err)
+	assert.Equal(t, strconv.FormatInt(lease.Token(), 10), token)
+	now, err := admin.Time(t.Context()).Result()
+	require.NoError(t, err)
+	assert.WithinDuration(t, now, time.UnixMicro(lease.Token()), 10*time.Second, "a token is the server's time in µs")
+
+	further, err := l.Mutex("orders:42").Lock(lease.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "2", admin.HGet(t.Context(), "orders:42", lease.Owner()).Val())
+	require.NoError(t, further.Unlock(t.Context()))
+	assert.Equal(t, "1", admin.HGet(t.Context(), "orders:42", lease.Owner()).Val())
+
+	require.NoError(t, lease.Unlock(t.Context()))
+	assert.Zero(t, admin.Exists(t.Context(), "orders:42").Val())
+	message, err := messages.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "0", message.Payload, "one message, and only for the last hold")
+
+	record := admin.HGetAll(t.Context(), "leasewheel:client:{"+l.ClientID()+"}").Val()
+	for _, field := range []string{"host", "process", "pid", "since"} {
+		assert.NotEmpty(t, record[field], field)
+	}
+	keys, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		assert.Positive(t, admin.TTL(t.Context(), key).Val(), "key %s stays for ever", key)
+	}
+	assert.Len(t, keys, 2, "%v", keys)
+}
+
+func TestSharesLocksWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range []string{"orders:42", "{user:7}:cart"} {
+		t.Run(name, func(t *testing.T) {
+			channel := "redisson_lock__channel:{" + name + "}"
+			if strings.Contains(name, "{") {
+				channel = "redisson_lock__channel:" + name
+			}
+			r := newRedisson(t, server)
+			l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+
+			lease := mustLock(t, l, name)
+			left := r.tryLock(name, time.Minute)
+			require.NotNil(t, left, "Redisson has our lock")
+			assert.Greater(t, *left, 50*time.Minute)
+			assert.False(t, r.unlock(name, channel), "Redisson has released our lock")
+			require.NoError(t, lease.Unlock(t.Context()))
+
+			require.Nil(t, r.tryLock(name, time.Hour))
+			require.Nil(t, r.tryLock(name, time.Hour))
+			_, err := l.Mutex(name).TryLock(t.Context())
+			var refused *lock.NotAcquiredError
+			require.ErrorAs(t, err, &refused)
+			assert.False(t, refused.Foreign)
+			got := make(chan *lock.Lease)
+			go func() { got <- mustLock(t, l, name) }()
+			awaitSubscribers(t, server.Client(t), channel, 1)
+			assert.False(t, r.unlock(name, channel), "it was held twice")
+			assert.True(t, r.unlock(name, channel))
+			lease = <-got // woken by Redisson's message
+
+			// A forced release by Redisson tells the victim and wakes a waiter.
+			victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
+			require.NoError(t, lease.Unlock(t.Context()))
+			lease = mustLock(t, victim, name)
+			go func() { got <- mustLock(t, l, name) }()
+			awaitSubscribers(t, server.Client(t), channel, 1)
+			require.NoError(t, r.client.Del(t.Context(), name).Err())
+			require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
+			next := <-got
+			_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
+			assert.Equal(t, renewal.TakenOver, loss.Cause)
+			require.NoError(t, next.Unlock(t.Context()))
+		})
+	}
+}
+
+func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return client.PubSubNumSub(t.Context(), channel).Val()[channel] == n
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed
+// fleet grow from one holder to the next.
+func TestSharesFencingTokensWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{})
+	const counter = "redisson_lock_token:{a}"
+	theirs := func() int64 { return admin.Incr(t.Context(), counter).Val() }
+	ours := func() int64 {
+		lease := mustLock(t, l, "a")
+		defer lease.Unlock(t.Context())
+		return lease.Token()
+	}
+	last := theirs()
+	for range 5 {
+		for _, next := range []func() int64{ours, theirs, theirs, ours, ours} {
+			token := next()
+			require.Greater(t, token, last)
+			last = token
+		}
+	}
+	assert.EqualValues(t, -1, admin.TTL(t.Context(), counter).Val(), "a counter of Redisson's never expires")
+
+	// One that is ahead of the clock goes on from there.
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	require.NoError(t, admin.Set(t.Context(), counter, ahead, 0).Err())
+	assert.Equal(t, ahead+1, ours())
+	assert.Equal(t, ahead+2, ours())
+}
+
+func TestFencingCounterExpires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	for fence, want := range map[time.Duration]time.Duration{
+		0:                redisstore.DefaultFenceTTL,
+		30 * time.Second: 30 * time.Second,
+		-1:               -1,
+	} {
+		store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: fence})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = store.Close() })
+		l, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		name := fmt.Sprintf("fence %d", fence)
+		require.NoError(t, mustLock(t, l, name).Unlock(t.Context()))
+		assert.InDelta(t, want, admin.TTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), float64(5*time.Second))
+	}
+	_, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: time.Microsecond})
+	require.ErrorContains(t, err, "FenceTTL")
+}
+
+// A key that holds another kind of value, such as the plain string of redsync's
+// and redislock's locks, is a lock of another family: refused as such, waited for
+// by polling, never touched.
+func TestOtherFamilies(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{Poll: 100 * time.Millisecond})
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		require.NoError(t, admin.Set(t.Context(), "a", "redsync's", ttl).Err())
+		_, err := l.Mutex("a").TryLock(t.Context())
+		var refused *lock.NotAcquiredError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorIs(t, err, lock.ErrForeign)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.Equal(t, ttl > 0, refused.TTL > 0)
+
+		time.AfterFunc(300*time.Millisecond, func() { admin.Del(context.Background(), "a") })
+		lease := mustLock(t, l, "a") // nobody publishes that
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+
+	// The same by way of a lock that is replaced while it is held.
+	brief := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
+	lease, beside := mustLock(t, brief, "a"), mustLock(t, brief, "b")
+	require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
+	_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
+	assert.Equal(t, renewal.TakenOver, loss.Cause)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+	time.Sleep(time.Second)
+	require.NoError(t, beside.Err(), "a wrong-typed key costs only itself")
+	require.NoError(t, beside.Unlock(t.Context()))
+	assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
+}
+
+// After everything was given back nothing is left but what expires, no channel,
+// and no command comes for the lock any more.
+func TestLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine, theirs := locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond}), locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond})
+	lease := mustLock(t, mine, "a")
+	released := make(chan error, 1)
+	go func() {
+		next := mustLock(t, theirs, "a")
+		time.Sleep(400 * time.Millisecond)
+		released <- next.Unlock(context.Background())
+	}()
+	time.Sleep(400 * time.Millisecond)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, <-released)
+	awaitChannels(t, admin, 0)
+	before := commands(t, admin)
+	time.Sleep(time.Second)
+	assert.LessOrEqual(t, commands(t, admin)-before, int64(4), "commands went on after the last release: only pings of an idle subscription, and this count")
+	for _, key := range admin.Keys(t.Context(), "*").Val() {
+		assert.Positive(t, admin.TTL(t.Context(), key).Val(), "key %s stays for ever", key)
+	}
+}
+
+// commands returns how many commands the server has processed.
+func commands(t *testing.T, client *redis.Client) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(client.InfoMap(t.Context(), "stats").Item("Stats", "total_commands_processed"), 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// However many locks are waited for, one connection listens.
+func TestOneSubscriptionConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
+	const locks = 100
+	got := make(chan *lock.Lease, locks)
+	leases := make([]*lock.Lease, locks)
+	for i := range leases {
+		name := fmt.Sprintf("lock %d", i)
+		leases[i] = mustLock(t, mine, name)
+		go func() { got <- mustLock(t, theirs, name) }()
+	}
+	awaitChannels(t, admin, locks)
+	list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)
+	for _, lease := range leases {
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	for range leases {
+		require.NoError(t, (<-got).Unlock(t.Context()))
+	}
+	awaitChannels(t, admin, 0)
+	require.Eventually(t, func() bool { // and none when there is nothing to listen to
+		list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()
+		return err == nil && list == ""
+	}, 15*time.Second, 50*time.Millisecond)
+}
