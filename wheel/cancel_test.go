@@ -137,6 +137,13 @@ func TestCancelInRandomOrder(t *testing.T) {
 // payload is what a task holds on to.
 type payload struct{ _ [1 << 10]byte }
 
+// scheduleHolding schedules a task that holds on to a payload, to which nobody
+// else refers.
+func scheduleHolding(w *wheel.Wheel, d time.Duration) (timeout.Timeout, weak.Pointer[payload]) {
+	p := new(payload)
+	return must(w.Schedule(d, func() { runtime.KeepAlive(p) })), weak.Make(p)
+}
+
 // gone reports whether the garbage collector has found nobody who refers to it.
 func gone[T any](p weak.Pointer[T]) bool {
 	for range 3 {
@@ -151,11 +158,7 @@ func TestCancelledTaskIsLetGoAtOnce(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"arriving": 0, "in a bucket": 50 * ms} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-				schedule := func() (timeout.Timeout, weak.Pointer[payload]) {
-					p := new(payload)
-					return must(w.Schedule(time.Hour, func() { runtime.KeepAlive(p) })), weak.Make(p)
-				}
-				h, p := schedule()
+				h, p := scheduleHolding(w, time.Hour)
 				time.Sleep(wait)
 				synctest.Wait()
 				if gone(p) {
@@ -174,11 +177,7 @@ func TestCancelledTaskIsLetGoAtOnce(t *testing.T) {
 // A task that has run is let go too, though the handle is kept.
 func TestTaskThatRanIsLetGo(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		schedule := func() (timeout.Timeout, weak.Pointer[payload]) {
-			p := new(payload)
-			return must(w.Schedule(20*ms, func() { runtime.KeepAlive(p) })), weak.Make(p)
-		}
-		h, p := schedule()
+		h, p := scheduleHolding(w, 20*ms)
 		time.Sleep(50 * ms)
 		synctest.Wait()
 		if !gone(p) {

@@ -184,6 +184,9 @@ func (w *Wheel) withdraw() []Unrun {
 		} else {
 			left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
 		}
+		if n.Owner().Pooled {
+			n.SetTask(nil) // the caller's now, whoever keeps the handle
+		}
 	}
 	for _, c := range deadlines {
 		c.expire()

@@ -62,8 +62,11 @@ func newRand(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, seed))
+	return randOf(seed, 0)
 }
+
+// randOf returns the random numbers of one of several goroutines.
+func randOf(seed, goroutine uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, goroutine)) }
 
 // A record is what ran when, in milliseconds since it was made: "a@200 b@210".
 type record struct {
