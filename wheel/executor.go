@@ -65,13 +65,23 @@ func NewPool(workers, queue int, overflow Overflow) *Pool {
 	}
 	p := &Pool{overflow: overflow, tasks: make(chan func(), queue)}
 	for range workers {
-		p.workers.Go(func() {
-			for task := range p.tasks {
-				task()
-			}
-		})
+		p.workers.Go(p.work)
 	}
 	return p
+}
+
+// work runs tasks until the pool is closed and the queue is empty.
+func (p *Pool) work() {
+	closed := false
+	defer func() {
+		if !closed { // a task has called runtime.Goexit, and is not to cost the pool a worker
+			p.workers.Go(p.work)
+		}
+	}()
+	for task := range p.tasks {
+		task()
+	}
+	closed = true
 }
 
 // Execute implements [Executor].

@@ -123,33 +123,47 @@ func (p *periodic) next(plan, now time.Duration) time.Duration {
 
 func (p *periodic) run(task func()) {
 	w := p.wheel
-	w.counters.repeated.Add(1)
-	w.counters.fired.Add(1)
 	switch {
 	case w.executor == nil:
+		p.count()
 		task()
 	case p.missed == Overlap:
+		p.count()
 		w.hand(task)
-	case p.begin() && !w.hand(p.runOwed):
+	case p.missed == CatchUp:
+		p.count()
+		if p.owed.Add(1) == 1 {
+			p.handOwed()
+		}
+	case p.owed.CompareAndSwap(0, 1):
+		p.count()
+		p.handOwed()
+	default: // dropped, since a run goes on
+	}
+}
+
+// count counts a run, which is scheduled and fired in one.
+func (p *periodic) count() {
+	p.wheel.counters.repeated.Add(1)
+	p.wheel.counters.fired.Add(1)
+}
+
+func (p *periodic) handOwed() {
+	if !p.wheel.hand(p.runOwed) {
 		p.owed.Store(0)
 	}
 }
 
-// begin reports whether a run is to be begun on the executor, rather than
-// dropped, or left to the run that goes on.
-func (p *periodic) begin() bool {
-	if p.missed == CatchUp {
-		return p.owed.Add(1) == 1
-	}
-	return p.owed.CompareAndSwap(0, 1)
-}
-
 func (p *periodic) runOwed() {
-	task := p.timer.node.Task()
-	for {
-		task()
-		if p.owed.Add(-1) <= 0 {
-			return
+	returned := false
+	defer func() {
+		if !returned { // but called runtime.Goexit, and what is owed ends with it
+			p.owed.Store(0)
 		}
+	}()
+	task := p.timer.node.Task()
+	for owed := int64(1); owed > 0; owed = p.owed.Add(-1) {
+		task()
 	}
+	returned = true
 }
