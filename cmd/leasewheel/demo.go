@@ -34,6 +34,9 @@ The report says what was seen. Exit code 1 says that a promise was broken.`
 // demoLimit ends a demo that hangs.
 const demoLimit = 60 * time.Second
 
+// embeddedName is what the report calls the server that the demo brings along.
+const embeddedName = "embedded server"
+
 // noticeLimit is how long after it could know, beyond one tick, a holder may be
 // left in the belief that it has its lease.
 const noticeLimit = 50 * time.Millisecond
@@ -49,7 +52,7 @@ type demoFlags struct {
 }
 
 func newDemoCommand() *cobra.Command {
-	f := demoFlags{ttl: durationFlag(2 * time.Second), duration: durationFlag(12 * time.Second)}
+	f := demoFlags{ttl: durationFlag(3 * time.Second), duration: durationFlag(12 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "demo",
 		Short:   "Show and check the library with contending, frozen and killed processes",
@@ -67,7 +70,7 @@ func newDemoCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.IntVar(&f.processes, "processes", 6, "processes that contend for the lock, 3 to 64")
 	flags.IntVar(&f.leases, "leases", 3000, "leases kept alive meanwhile, 10 to 100000")
-	flags.Var(&f.ttl, "ttl", "time to live of every lease, 500ms to 10s")
+	flags.Var(&f.ttl, "ttl", "time to live of every lease, 1s to 10s")
 	flags.Var(&f.duration, "duration", "how long to contend, at least; up to 40s")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	f.server.register(flags)
@@ -82,8 +85,8 @@ func (f *demoFlags) validate() error {
 		return fmt.Errorf("--processes %d: accepted are 3 to 64; one is frozen, one killed", f.processes)
 	case f.leases < 10 || f.leases > 100_000:
 		return fmt.Errorf("--leases %d: accepted are 10 to 100000", f.leases)
-	case ttl < 500*time.Millisecond || ttl > 10*time.Second:
-		return fmt.Errorf("--ttl %v: accepted are 500ms to 10s", ttl)
+	case ttl < time.Second || ttl > 10*time.Second:
+		return fmt.Errorf("--ttl %v: accepted are 1s to 10s", ttl)
 	case duration > 40*time.Second:
 		return fmt.Errorf("--duration %v: accepted are 0 to 40s", duration)
 	}
@@ -128,7 +131,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	name := ""
 	if url == "" {
-		name = "embedded server"
+		name = embeddedName
 		embedded, err := startEmbeddedServer()
 		if err != nil {
 			return nil, err
@@ -160,7 +163,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.report.Server = name
+	d.report.Server, d.embedded = name, name == embeddedName
 	return d.run(ctx)
 }
 

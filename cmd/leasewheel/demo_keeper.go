@@ -58,11 +58,10 @@ type keeper struct {
 	locker *lock.Locker
 	prefix string
 
-	leases    []*lock.Lease
-	taken     atomic.Int64 // of leases
-	tenth     int          // goroutines of the process with a tenth of the leases
-	all       int          // and with all of them
-	releasing atomic.Bool
+	leases []*lock.Lease
+	taken  atomic.Int64 // of leases
+	tenth  int          // goroutines of the process with a tenth of the leases
+	all    int          // and with all of them
 
 	mu       sync.Mutex
 	losses   map[string]time.Time // name of a lost lease to when its loss was told
@@ -210,11 +209,15 @@ func (k *keeper) measured() []time.Duration {
 	return append([]time.Duration(nil), k.lateness...)
 }
 
-// release gives all leases back and ends the keeper. It may be called again.
+// close ends the keeper. The leases end by themselves.
+func (k *keeper) close(ctx context.Context) error {
+	err := k.locker.Close(ctx)
+	k.wheel.Stop()
+	return err
+}
+
+// release gives all leases back.
 func (k *keeper) release(ctx context.Context) error {
-	if k.releasing.Swap(true) {
-		return nil
-	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(keeperRequests)
 	for _, lease := range k.leases {
@@ -228,7 +231,5 @@ func (k *keeper) release(ctx context.Context) error {
 			return nil
 		})
 	}
-	err := errors.Join(group.Wait(), k.locker.Close(ctx))
-	k.wheel.Stop()
-	return err
+	return group.Wait()
 }

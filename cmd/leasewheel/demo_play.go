@@ -19,10 +19,11 @@ import (
 // demo is one run: the processes that contend, the keeper of many leases beside
 // them, and what was seen of both. One goroutine directs it.
 type demo struct {
-	flags  *demoFlags
-	job    workerJob
-	server *server
-	keeper *keeper
+	flags    *demoFlags
+	job      workerJob
+	server   *server
+	embedded bool // the server ends with the demo
+	keeper   *keeper
 
 	clock  instantClock
 	begin  time.Time
@@ -59,8 +60,10 @@ func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
 func (d *demo) run(ctx context.Context) (*demoReport, error) {
 	d.meter = startMeter(os.Stderr, d.progress)
 	err := d.play(ctx)
+	d.report.Elapsed = time.Since(d.begin)
+	d.cleanUp(context.WithoutCancel(ctx))
 	d.meter.stop()
-	if err = errors.Join(err, d.cleanUp(context.WithoutCancel(ctx))); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	d.conclude()
@@ -328,11 +331,11 @@ func (d *demo) progress() string {
 		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()))
 }
 
-// cleanUp ends what still runs and leaves nothing on the server.
-func (d *demo) cleanUp(ctx context.Context) error {
+// cleanUp ends what still runs and leaves nothing on a server that outlives the
+// demo. What cannot be given back ends by itself within a TTL.
+func (d *demo) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	d.report.Elapsed = time.Since(d.begin)
 	for a := range d.actors {
 		a.doomed = true
 		a.signal(unix.SIGKILL) //nolint:errcheck // it may be gone
@@ -340,12 +343,17 @@ func (d *demo) cleanUp(ctx context.Context) error {
 	for len(d.actors) > 0 {
 		d.note(<-d.events)
 	}
-	losses := d.keeper.lossCount() // closing may end leases that could not be given back
-	d.report.Leases.Lost = losses - d.report.Leases.Told
-	return errors.Join(
-		d.keeper.release(ctx),
-		d.server.client.Del(ctx, d.job.Counter).Err(),
-	)
+	d.report.Leases.Lost = d.keeper.lossCount() - d.report.Leases.Told
+	if !d.embedded {
+		d.announce("giving back %d leases", d.flags.leases)
+		err := errors.Join(d.keeper.release(ctx), d.server.client.Del(ctx, d.job.Counter).Err())
+		if err != nil {
+			d.report.Failures = append(d.report.Failures, fmt.Sprintf("giving back the leases: %v", err))
+		}
+	}
+	if err := d.keeper.close(ctx); err != nil {
+		d.report.Failures = append(d.report.Failures, fmt.Sprintf("closing: %v", err))
+	}
 }
 
 // conclude turns what was seen into the report.

@@ -100,7 +100,7 @@ func TestDemoRefusesArguments(t *testing.T) {
 		"argument":       {[]string{"now"}, exitUsage, "takes no arguments"},
 		"one process":    {[]string{"--processes", "1"}, exitUsage, "accepted are 3 to 64"},
 		"no leases":      {[]string{"--leases", "0"}, exitUsage, "accepted are 10 to 100000"},
-		"short TTL":      {[]string{"--ttl", "10ms"}, exitUsage, "accepted are 500ms to 10s"},
+		"short TTL":      {[]string{"--ttl", "10ms"}, exitUsage, "accepted are 1s to 10s"},
 		"long":           {[]string{"--duration", "1h"}, exitUsage, "accepted are 0 to 40s"},
 		"malformed URL":  {[]string{"--redis", "redis://:" + secret + "@h:x"}, exitUsage, "malformed URL"},
 		"no server":      {[]string{"--redis", "redis://:" + secret + "@127.0.0.1:1"}, exitUnavailable, "server 127.0.0.1:1: "},

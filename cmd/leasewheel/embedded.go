@@ -12,9 +12,9 @@ import (
 
 // clockStep is how far the embedded server's clock may lag behind. It ages every
 // key at each step, so its cost grows with the keys; and since a key's life begins
-// at a clock that lags, a key may end by a step too early. Leases allow for more:
-// drift is 2 ms and a hundredth of the TTL.
-const clockStep = 5 * time.Millisecond
+// at a clock that lags, a key may end by a step too early. Leases of a second or
+// more allow for that: drift is 2 ms and a hundredth of the TTL.
+const clockStep = 10 * time.Millisecond
 
 // embeddedServer is a Redis server inside this process. It listens on a loopback
 // port, for child processes, and demands a password, against everybody else.
