@@ -16,6 +16,7 @@ type Stats struct {
 	Rejected  uint64 // tasks, out of Fired, that the executor refused
 	Panics    uint64 // tasks, out of Fired, that panicked or ended the goroutine on the worker
 
+	// A deadline that lay in the past counts from when it was set.
 	LastLag  time.Duration // from the deadline, a tick, of the latest batch of tasks to its start
 	WorstLag time.Duration // the longest of these
 	Overruns uint64        // batches of tasks that held the worker for longer than a tick
@@ -59,13 +60,14 @@ func (w *Wheel) Stats() Stats {
 	return s
 }
 
-// lag notes how late a batch begins that is started at a time since start.
+// lag notes how late a batch begins that is started at a time since start. A
+// deadline that was over when it was set counts from when the worker was called.
 func (w *Wheel) lag(at time.Duration) {
 	tick, pending := w.batch.nodes[0].PendingTick()
 	if !pending || tick > w.ring.now {
 		return // cancelled or moved at the last moment: it says nothing
 	}
-	late := at - w.ticks.span(tick)
+	late := at - w.ticks.span(max(tick, w.since))
 	w.counters.lastLag.Store(int64(late))
 	if int64(late) > w.counters.worstLag.Load() {
 		w.counters.worstLag.Store(int64(late))

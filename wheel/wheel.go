@@ -25,6 +25,7 @@ type Wheel struct {
 
 	// What goroutines and worker tell each other.
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
+	roused   atomic.Int64 // the tick at which somebody has woken it
 	soon     atomic.Bool  // there is something to reclaim by the next tick
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
@@ -39,6 +40,10 @@ type Wheel struct {
 
 	counters counters
 	warnings warnings
+
+	// since is the tick at which the worker's last sleep ended, or should
+	// have. The worker's alone.
+	since timeout.Tick
 
 	worker goroutine     // who runs the worker
 	ended  chan struct{} // closed when the worker is gone
@@ -116,6 +121,7 @@ func (w *Wheel) reclaimSoon() {
 // rouse wakes the worker if it sleeps. Of many who want to, one does.
 func (w *Wheel) rouse() {
 	if w.wake.Swap(0) != 0 {
+		w.roused.Store(int64(w.ticks.now()))
 		w.alarm.ring()
 	}
 }

@@ -277,8 +277,20 @@ func (w *Wheel) sleep() {
 			}
 		}
 		w.alarm.wait(d)
+		w.woken(until)
 	}
 	w.wake.Store(0)
+}
+
+// woken notes when the worker was to wake from a sleep until a tick: then, or
+// when somebody called. It is not to blame for what was due before that and came
+// later.
+func (w *Wheel) woken(until timeout.Tick) {
+	at := w.ticks.now()
+	if w.wake.Load() == 0 {
+		at = timeout.Tick(w.roused.Load())
+	}
+	w.since = max(w.since, min(until, at))
 }
 
 // forever is a sleep that only a ring ends.

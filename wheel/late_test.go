@@ -1,0 +1,171 @@
+package wheel_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// A task blocks the worker for 3 s, in which many others become due, of several
+// revolutions: they run at once afterwards, in the order of their deadlines, and
+// what is due later comes at its time. Three of the Go wheels that count ticks
+// are late by the whole pause from then on.
+func TestLateWorkerCatchesUp(t *testing.T) {
+	for _, buckets := range []int{1, 16, 512, 1 << 14} {
+		bubble(t, wheel.Config{Tick: ms, Buckets: buckets}, func(t *testing.T, w *wheel.Wheel) {
+			rnd := newRand(t)
+			start := time.Now()
+			const pause = 3 * second
+			must(w.Schedule(10*ms, func() { time.Sleep(pause) }))
+			type run struct{ deadline, at time.Duration }
+			var runs []run
+			task := func(deadline time.Duration) func() {
+				return func() { runs = append(runs, run{deadline, time.Since(start)}) }
+			}
+			const count = 1500
+			for range count {
+				d := 11*ms + time.Duration(rnd.IntN(6000))*ms
+				h := must(w.ScheduleAt(start.Add(d), func() {}))
+				h.Cancel() // its node serves the next
+				switch rnd.IntN(3) {
+				case 0:
+					must(w.ScheduleAt(start.Add(d), task(d)))
+				case 1: // from later to d
+					must(w.ScheduleAt(start.Add(time.Minute), task(d))).ResetAt(start.Add(d))
+				case 2: // from earlier to d, though that is in the pause
+					must(w.ScheduleAt(start.Add(11*ms), task(d))).ResetAt(start.Add(d))
+				}
+			}
+			time.Sleep(10 * second)
+			synctest.Wait()
+			if len(runs) != count {
+				t.Fatalf("%d buckets: %d ran, want %d", buckets, len(runs), count)
+			}
+			if !slices.IsSortedFunc(runs, func(a, b run) int { return int(a.deadline - b.deadline) }) {
+				t.Errorf("%d buckets: not in the order of the deadlines", buckets)
+			}
+			late := 0
+			for _, r := range runs {
+				want := max(r.deadline, 10*ms+pause)
+				if want != r.deadline {
+					late++
+				}
+				if r.at != want {
+					t.Fatalf("%d buckets: a deadline after %v ran after %v, want %v", buckets, r.deadline, r.at, want)
+				}
+			}
+			if late < count/4 || late > 3*count/4 {
+				t.Errorf("%d of %d were late: the test tests one side only", late, count)
+			}
+		})
+	}
+}
+
+// Resets that are made while the worker is late count: what is put off in time
+// does not run in between, what is brought forward does.
+func TestResetsWhileTheWorkerIsLate(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, Buckets: 8}, func(t *testing.T, w *wheel.Wheel) {
+		r := newRecord(t)
+		must(w.Schedule(10*ms, func() { time.Sleep(second) }))
+		a := r.schedule(w, 20*ms, "a")
+		b := r.schedule(w, 30*ms, "b")
+		c := r.schedule(w, 5*second, "c")
+		d := r.schedule(w, 25*ms, "d")
+		e := r.schedule(w, 40*ms, "e")
+		r.at(500)
+		if !a.Reset(2*second) || !b.Reset(-1) || !c.ResetAt(r.start.Add(35*ms)) || !d.Cancel() || !e.Reset(10*ms) {
+			t.Error("what is overdue and has not begun cannot be reset or cancelled")
+		}
+		r.at(3000)
+		r.want("c@1010 b@1010 e@1010 a@2500")
+	})
+}
+
+// LastLag and WorstLag tell how late tasks were begun, Overruns how often they
+// held the worker for longer than a tick.
+func TestLagIsReported(t *testing.T) {
+	bubble(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel) {
+		r := newRecord(t)
+		r.schedule(w, 10*ms, "on-time")
+		r.at(15)
+		if s := w.Stats(); s.LastLag != 0 || s.WorstLag != 0 || s.Overruns != 0 {
+			t.Errorf("nothing is late yet, but the numbers are %+v", s)
+		}
+		must(w.ScheduleAt(r.start.Add(20*ms), func() { time.Sleep(3 * second) }))
+		must(w.ScheduleAt(r.start.Add(120*ms), r.task("late")))
+		r.at(4000)
+		r.want("on-time@10 late@3020")
+		if s := w.Stats(); s.LastLag != 2900*ms || s.WorstLag != 2900*ms || s.Overruns != 1 {
+			t.Errorf("want a lag of 2.9s and one overrun; the numbers are %+v", s)
+		}
+		r.schedule(w, 10*ms, "on-time")
+		r.at(5000)
+		if s := w.Stats(); s.LastLag != 0 || s.WorstLag != 2900*ms || s.Overruns != 1 {
+			t.Errorf("on time again, the worst lag is kept; the numbers are %+v", s)
+		}
+	})
+}
+
+// A deadline that lay in the past when it was scheduled does not make the wheel
+// late: it says nothing about the worker, and warns of nothing.
+func TestDeadlinesInThePastAreNoLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		w := start(t, wheel.Config{Tick: 10 * ms, Logger: log.logger()})
+		time.Sleep(time.Hour)
+		var timer wheel.Timer
+		timer.Init(w, func() {})
+		for _, past := range []time.Duration{ms, second, time.Minute} {
+			at := time.Now().Add(-past)
+			ran := false
+			h := must(w.Schedule(time.Hour, func() {}))
+			must(w.ScheduleAt(at, func() { ran = true }))
+			h.ResetAt(at)
+			must(0, timer.ArmAt(at))
+			time.Sleep(10 * ms)
+			synctest.Wait()
+			if !ran || h.State() != timeout.Done || timer.State() != timeout.Done {
+				t.Errorf("what is due since %v has not run within a tick", past)
+			}
+			if s := w.Stats(); s.WorstLag > 10*ms {
+				t.Errorf("after a deadline %v in the past the worst lag is %v", past, s.WorstLag)
+			}
+			time.Sleep(second)
+		}
+		if text := log.String(); text != "" {
+			t.Errorf("the wheel warns: %s", text)
+		}
+	})
+}
+
+// A pause of the whole process, or of the clock's reader, is the same to the
+// wheel: here the worker is held for hours, and catches up in a moment.
+func TestPausesOfAnyLength(t *testing.T) {
+	for _, pause := range []time.Duration{ms, second, time.Hour, 100 * 24 * time.Hour} {
+		bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+			r := newRecord(t)
+			must(w.Schedule(10*ms, func() { time.Sleep(pause) }))
+			after := int(10 + pause/ms)
+			h := must(w.Schedule(pause+second, r.task("after")))
+			if pause >= second {
+				r.schedule(w, pause/2, "within")
+			}
+			due := h.Deadline()
+			time.Sleep(pause + 2*second)
+			synctest.Wait()
+			want := []string{}
+			if pause >= second {
+				want = append(want, "within@"+strconv.Itoa(after))
+			}
+			want = append(want, "after@"+strconv.Itoa(int(due.Sub(r.start)/ms)))
+			if !slices.Equal(r.runs, want) {
+				t.Errorf("after a pause of %v: ran %v, want %v", pause, r.runs, want)
+			}
+		})
+	}
+}
