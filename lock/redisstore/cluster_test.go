@@ -1,0 +1,244 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// clusterClient returns a client as Open makes it.
+func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
+	t.Helper()
+	client, err := redisstore.Dial(strings.Replace(c.URL(), "redis://", "redis-cluster://", 1), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client.(*redis.ClusterClient)
+}
+
+// The keys of a lock must be on one server, whatever its name (redsync's keys and
+// others' fall apart for names with braces).
+func TestClusterKeysAreInOneSlot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := clusterClient(t, cluster)
+	l := locker(t, client, lock.Config{})
+	for _, name := range []string{
+		"orders:42", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{b}", "{a}:{", "straße", " ", "{a{b}",
+		lock.EscapeName("a{b"), lock.EscapeName("}x"), strings.Repeat("x", lock.MaxName),
+	} {
+		lease := mustLock(t, l, name)
+		slot := cluster.Slot(t, name)
+		counter := "redisson_lock_token:{" + name + "}"
+		if strings.Contains(name, "{") {
+			counter = "redisson_lock_token:" + name
+		}
+		found := 0
+		err := client.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
+			keys, err := master.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+			for _, key := range keys {
+				if key == name || key == counter {
+					found++
+				}
+			}
+			return err
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 2, found, "%q and its counter are in slot %d", name, slot)
+		waiting := make(chan *lock.Lease)
+		go func() { waiting <- mustLock(t, l, name) }()
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, (<-waiting).Unlock(t.Context()))
+	}
+	for _, name := range []string{"a{b", "}x", "a{}b"} { // CROSSSLOT, were they let through
+		_, err := l.Mutex(name).Lock(t.Context())
+		require.ErrorAs(t, err, new(*lock.NameError))
+	}
+}
+
+// In a cluster Redisson publishes releases with SPUBLISH, which a plain subscriber
+// does not hear, and the other way round.
+func TestClusterPublishesAsRedissonDoes(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := clusterClient(t, cluster)
+	const name, channel = "orders:42", "redisson_lock__channel:{orders:42}"
+	l := locker(t, client, lock.Config{TTL: time.Hour, Poll: time.Hour})
+
+	hears := client.SSubscribe(t.Context(), channel)
+	defer hears.Close()
+	_, err := hears.Receive(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, mustLock(t, l, name).Unlock(t.Context()))
+	message, err := hears.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "0", message.Payload)
+	require.NoError(t, hears.Close())
+
+	require.NoError(t, client.HSet(t.Context(), name, "285475da-9152-4c83-822a-67ee2f116a79:52", 1).Err())
+	got := make(chan *lock.Lease)
+	go func() { got <- mustLock(t, l, name) }()
+	require.Eventually(t, func() bool {
+		return client.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, client.Del(t.Context(), name).Err())
+	require.NoError(t, client.SPublish(t.Context(), channel, "0").Err())
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	mine, theirs := locker(t, clusterClient(t, cluster), lock.Config{}), locker(t, clusterClient(t, cluster), lock.Config{})
+	const locks = 90
+	leases := make([]*lock.Lease, locks)
+	got := make(chan *lock.Lease, locks)
+	for i := range leases {
+		name := fmt.Sprintf("lock %d", i)
+		leases[i] = mustLock(t, mine, name)
+		go func() { got <- mustLock(t, theirs, name) }()
+	}
+	shardChannels := func() (all int) {
+		for _, node := range cluster.Nodes {
+			all += len(node.Client(t).PubSubShardChannels(t.Context(), "*").Val())
+		}
+		return all
+	}
+	require.Eventually(t, func() bool { return shardChannels() == locks }, 10*time.Second, 10*time.Millisecond)
+	for _, node := range cluster.Nodes {
+		list, err := node.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)
+	}
+	for _, lease := range leases {
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	for range leases {
+		require.NoError(t, (<-got).Unlock(t.Context()))
+	}
+	require.Eventually(t, func() bool { return shardChannels() == 0 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// Renewals in a cluster go in pipelines, in which go-redis does not load a script
+// that a server has forgotten.
+func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	l := locker(t, clusterClient(t, cluster), lock.Config{TTL: time.Second})
+	leases := make([]*lock.Lease, 200)
+	for i := range leases {
+		leases[i] = mustLock(t, l, fmt.Sprintf("lock %d", i))
+	}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, node := range cluster.Nodes {
+			require.NoError(t, node.Client(t).ScriptFlush(t.Context()).Err())
+		}
+	}
+	for _, lease := range leases {
+		require.NoError(t, lease.Err())
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+}
+
+// changesNothing checks that a change of the topology that loses no data loses no
+// lease, and that waiters are woken after it.
+func changesNothing(t *testing.T, client func() redis.UniversalClient, change func()) {
+	t.Helper()
+	mine := locker(t, client(), lock.Config{TTL: 10 * time.Second, RetryFor: 20 * time.Second})
+	theirs := locker(t, client(), lock.Config{TTL: 10 * time.Second, RetryFor: 20 * time.Second, Poll: time.Hour})
+	const locks = 20
+	leases := make([]*lock.Lease, locks)
+	var work sync.WaitGroup
+	for i := range leases {
+		name := fmt.Sprintf("{a}%d", i)
+		leases[i] = mustLock(t, mine, name)
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			lease, err := theirs.Mutex(name).Lock(ctx)
+			if assert.NoError(t, err) {
+				assert.NoError(t, lease.Unlock(ctx))
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	change()
+	for _, lease := range leases {
+		require.NoError(t, lease.Err(), "lost by a change of the topology")
+	}
+	begin := time.Now()
+	for _, lease := range leases {
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	work.Wait()
+	assert.Less(t, time.Since(begin), 5*time.Second)
+}
+
+func TestClusterFailsOver(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
+	changesNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
+		cluster.Failover(t, cluster.Owner(t, "{a}"))
+	})
+}
+
+func TestClusterMasterDies(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
+	changesNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
+		time.Sleep(200 * time.Millisecond) // for the replica to have it all
+		master := cluster.Owner(t, "{a}")
+		master.Kill()
+		cluster.AwaitFailover(t, "{a}", master)
+	})
+}
+
+func TestClusterSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	changesNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
+		from := cluster.Owner(t, "{a}")
+		to := cluster.Nodes[0]
+		if to == from {
+			to = cluster.Nodes[1]
+		}
+		move := cluster.Migrate(t, "{a}", to)
+		for i := range 10 {
+			move.Move(t, fmt.Sprintf("{a}%d", i)) // without its counter: some commands meet TRYAGAIN
+		}
+		time.Sleep(500 * time.Millisecond)
+		move.Finish(t)
+	})
+}
+
+func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
+		set.Failover(t)
+		// Until the old master has learned of it, what is released there comes back.
+		set.AwaitReplicas(t)
+	})
+}
+
+func TestSentinelMasterDies(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
+		time.Sleep(200 * time.Millisecond) // for a replica to have it all
+		master := set.Master(t)
+		master.Kill()
+		set.AwaitFailover(t, master)
+	})
+}
