@@ -19,9 +19,13 @@ const (
 	quiet = time.Minute
 )
 
-// alive counts the wheels of the process that are not stopped. It is the one
-// package variable that changes, and serves a warning alone.
-var alive atomic.Int64
+// alive counts the wheels of the process that are not stopped, and crowded is
+// the warning that they are too many. They serve nothing else, and are the only
+// package variables that change.
+var (
+	alive   atomic.Int64
+	crowded warning
+)
 
 // warnings tells the log what a user would want to know, but not every time.
 type warnings struct {
@@ -42,7 +46,9 @@ type warning struct {
 func (w *warning) say(log *slog.Logger, message string, args ...any) {
 	now := time.Now().UnixNano()
 	next := w.next.Load()
-	if now < next || !w.next.CompareAndSwap(next, now+int64(quiet)) {
+	// A clock that was set back leaves next further away than it ever was put.
+	silent := now < next && next-now <= int64(quiet)
+	if silent || !w.next.CompareAndSwap(next, now+int64(quiet)) {
 		w.unsaid.Add(1)
 		return
 	}
@@ -56,7 +62,7 @@ func (w *warning) say(log *slog.Logger, message string, args ...any) {
 // wheel serves millions of timeouts, and each has a goroutine.
 func (w *Wheel) counted() {
 	if n := alive.Add(1); n == manyWheels+1 {
-		w.warnings.log.Warn("wheel: very many wheels are alive; share one, or stop those that are done with",
+		crowded.say(w.warnings.log, "wheel: very many wheels are alive; share one, or stop those that are done with",
 			"wheels", n)
 	}
 }
