@@ -43,8 +43,8 @@ func (p *demoPage) promise(kept bool, name string, figure any, format string, ar
 }
 
 // fact prints a figure that nothing was promised about.
-func (p *demoPage) fact(name string, figure any, format string, args ...any) {
-	p.line("·", name, figure, format, args...)
+func (p *demoPage) fact(name string, figure any, meaning string) {
+	p.line("·", name, figure, "%s", meaning)
 }
 
 func (p *demoPage) line(mark, name string, figure any, format string, args ...any) {

@@ -211,7 +211,8 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	var told sync.WaitGroup
 	defer told.Wait()
 	awake := make(chan instant, 1)
-	told.Go(func() { awake <- w.sleepwalk(ctx) })
+	last := w.clock.now() // read here: the goroutines may first run after the freeze
+	told.Go(func() { awake <- w.sleepwalk(ctx, last) })
 	told.Go(func() {
 		select {
 		case <-lease.Lost():
@@ -242,13 +243,14 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	return nil
 }
 
-// sleepwalk returns when the process has been frozen and goes on: the first instant
-// at which a plain timer of the runtime fires again. On a machine with too much to
-// do that is long after SIGCONT, and nobody can be told anything before.
-func (w *worker) sleepwalk(ctx context.Context) instant {
+// sleepwalk returns when the process, which ran at last, has been frozen and goes
+// on: the first instant at which a plain timer of the runtime fires again. On a
+// machine with too much to do that is long after SIGCONT, and nobody can be told
+// anything before.
+func (w *worker) sleepwalk(ctx context.Context, last instant) instant {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for last := w.clock.now(); ; {
+	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
