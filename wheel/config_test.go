@@ -1,0 +1,86 @@
+package wheel_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// What is out of range is refused, by its name and with the range.
+func TestNewRefusesSenselessNumbers(t *testing.T) {
+	for _, c := range []struct {
+		config wheel.Config
+		says   string
+	}{
+		{wheel.Config{Tick: -1}, "Config.Tick is -1ns; it must be 100µs to 1h0m0s, or 0 for 10ms"},
+		{wheel.Config{Tick: 1}, "Config.Tick is 1ns"},
+		{wheel.Config{Tick: 100*time.Microsecond - 1}, "Config.Tick is 99.999µs"},
+		{wheel.Config{Tick: time.Hour + 1}, "Config.Tick is 1h0m0.000000001s"},
+		{wheel.Config{Tick: math.MaxInt64}, "Config.Tick"},
+		{wheel.Config{Tick: math.MinInt64}, "Config.Tick"},
+		{wheel.Config{Buckets: -1}, "Config.Buckets is -1; it must be 1 to 1048576, or 0 for 512"},
+		{wheel.Config{Buckets: 1<<20 + 1}, "Config.Buckets is 1048577"},
+		{wheel.Config{Buckets: math.MaxInt}, "Config.Buckets"},
+		{wheel.Config{Buckets: math.MinInt}, "Config.Buckets"},
+		{wheel.Config{MaxPending: -1}, "Config.MaxPending is -1; it must be above 0, or 0 for no limit"},
+		{wheel.Config{MaxPending: math.MinInt64}, "Config.MaxPending"},
+	} {
+		w, err := wheel.New(c.config)
+		if err == nil {
+			w.Stop()
+		}
+		if w != nil || err == nil || !strings.HasPrefix(err.Error(), "wheel: ") || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("New(%+v): %v; want an error that says %q", c.config, err, c.says)
+		}
+	}
+}
+
+// Everything at and between the limits is accepted, and keeps time.
+func TestNewAcceptsWhatIsInRange(t *testing.T) {
+	for _, c := range []wheel.Config{
+		{},
+		{Tick: 100 * time.Microsecond},
+		{Tick: time.Hour},
+		{Tick: 12345678},
+		{Buckets: 1},
+		{Buckets: 3},
+		{Buckets: 63},
+		{Buckets: 65},
+		{Buckets: 1000},
+		{Buckets: 1 << 20},
+		{MaxPending: 3},
+		{MaxPending: math.MaxInt64},
+	} {
+		bubble(t, c, func(t *testing.T, w *wheel.Wheel) {
+			var deadlines, ran []time.Time
+			for _, ticks := range []time.Duration{1, 7, 2000} {
+				h := must(w.Schedule(ticks*w.Tick(), func() { ran = append(ran, time.Now()) }))
+				deadlines = append(deadlines, h.Deadline())
+			}
+			time.Sleep(2000 * w.Tick())
+			synctest.Wait()
+			for i, deadline := range deadlines {
+				if i >= len(ran) || !ran[i].Equal(deadline) {
+					t.Errorf("%+v: ran at %v, want %v", c, ran, deadlines)
+					break
+				}
+			}
+		})
+	}
+}
+
+// A wheel without a logger of its own does not fail for want of one.
+func TestNoLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := must(wheel.New(wheel.Config{}))
+		h := must(w.Schedule(time.Hour, func() {}))
+		w.Stop()
+		if h.Cancel() {
+			t.Error("cancelled after Stop")
+		}
+	})
+}
