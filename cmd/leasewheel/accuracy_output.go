@@ -95,19 +95,17 @@ func hgrmPath(path, column string) string {
 
 // writeCSV writes one line of figures for each column.
 func (r *accuracyReport) writeCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
 	figures := []string{"mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"}
 	head := []string{"name", "tick_ns", "precise", "mode", "load", "count", "early", "lost", "extra"}
 	head = append(head, figures...)
 	for _, name := range figures {
 		head = append(head, "jitter_"+name)
 	}
-	out.Write(append(head, "elapsed_ns", "cpu_ns", "wakeups"))
+	lines := [][]string{append(head, "elapsed_ns", "cpu_ns", "wakeups")}
 	for _, c := range r.Columns {
-		out.Write(r.csvLine(c))
+		lines = append(lines, r.csvLine(c))
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(lines)
 }
 
 func (r *accuracyReport) csvLine(c accuracyColumn) []string {

@@ -168,7 +168,7 @@ func TestRunFrozenHolder(t *testing.T) {
 	assert.Equal(t, "told", p.line())
 	assert.Less(t, time.Since(went), 2*time.Second)
 	assert.Equal(t, exitLost, p.wait())
-	p.requireReport("sending SIGTERM")
+	p.requireReport("lost, ")
 }
 
 // The same, but the command has ended meanwhile: it may have run without the lock.

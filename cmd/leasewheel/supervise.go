@@ -30,6 +30,9 @@ var errHeldTooLong = errors.New("the time of --max-hold is over")
 // is the command's to finish in.
 var errRunsOut = errors.New("not renewed, and about to run out")
 
+// errRanOut ends a command whose lease ended while nobody looked.
+var errRanOut = errors.New("lost, not renewed in time")
+
 // supervisor keeps a command and the lease that it runs under together: it
 // passes signals on, and ends the command when the lease ends.
 //
@@ -108,9 +111,14 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 			s.end(s.lease.Err(), kill)
 
 		case <-expiring.C:
-			if rest := s.timeToTell(); rest > 0 { // renewed meanwhile
+			rest := s.timeToTell()
+			switch {
+			case rest > 0: // renewed meanwhile
 				expiring.Reset(rest)
-			} else if s.policy.action != lossIgnore {
+			case s.policy.action == lossIgnore: // until it is lost
+			case !s.lease.Valid(): // we were stopped
+				s.end(errRanOut, kill)
+			default:
 				s.end(errRunsOut, kill)
 			}
 
