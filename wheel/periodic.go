@@ -131,8 +131,8 @@ func (p *periodic) run(task func()) {
 		p.count()
 		w.hand(task)
 	case p.missed == CatchUp:
-		p.count()
 		if p.owed.Add(1) == 1 {
+			p.count()
 			p.handOwed()
 		}
 	case p.owed.CompareAndSwap(0, 1):
@@ -162,8 +162,26 @@ func (p *periodic) runOwed() {
 		}
 	}()
 	task := p.timer.node.Task()
-	for owed := int64(1); owed > 0; owed = p.owed.Add(-1) {
+	task()
+	for p.more() {
 		task()
 	}
 	returned = true
+}
+
+// more reports, after a run, whether another one is owed. Nothing is once the
+// handle was cancelled.
+func (p *periodic) more() bool {
+	owed := p.owed.Add(-1)
+	for owed > 0 {
+		if _, pending := p.timer.node.PendingTick(); pending {
+			p.count()
+			return true
+		}
+		if p.owed.CompareAndSwap(owed, 0) {
+			return false
+		}
+		owed = p.owed.Load()
+	}
+	return false
 }
