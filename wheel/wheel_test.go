@@ -88,6 +88,15 @@ func (r *record) run(name string) {
 	r.runs = append(r.runs, fmt.Sprintf("%s@%d", name, time.Since(r.start).Milliseconds()))
 }
 
+// take returns the runs since the last call.
+func (r *record) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	runs := r.runs
+	r.runs = nil
+	return runs
+}
+
 // at lets virtual time pass until so many milliseconds after the start, and
 // everything that is due then come to its end.
 func (r *record) at(after int) {
@@ -104,10 +113,7 @@ func (r *record) at(after int) {
 // may come in any order, "a@5+b@5 c@6", as those of one tick may.
 func (r *record) want(want string) {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	runs := slices.Clone(r.runs)
-	r.runs = nil
+	runs := r.take()
 	for i, group := range strings.Fields(want) {
 		names := strings.Split(group, "+")
 		if i+len(names) > len(runs) {
