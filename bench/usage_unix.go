@@ -16,6 +16,6 @@ func ReadUsage() (u Usage, ok bool) {
 	}
 	return Usage{
 		CPU:      time.Duration(r.Utime.Nano() + r.Stime.Nano()),
-		Switches: int64(r.Nvcsw),
+		Switches: int64(r.Nvcsw), //nolint:unconvert // an int32 on some systems
 	}, true
 }

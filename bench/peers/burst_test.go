@@ -85,11 +85,15 @@ func raise(greatest *atomic.Int64, v int64) {
 // BenchmarkSelfRearm has 100,000 timeouts of three seconds arm themselves again
 // from their own tasks, as the renewals of leases do.
 func BenchmarkSelfRearm(b *testing.B) {
-	each(b, func(b *testing.B, i impl) { i.selfRearm(b, 100_000, 3*time.Second) })
+	each(b, func(b *testing.B, i impl) {
+		for _, tick := range distinct(i.tick(defaultTick), i.tick(100*time.Millisecond)) {
+			b.Run("tick="+tick.String(), func(b *testing.B) { i.selfRearm(b, 100_000, 3*time.Second, tick) })
+		}
+	})
 }
 
-func (o of[H]) selfRearm(b *testing.B, count int, period time.Duration) {
-	t := o.open(o.tick(defaultTick))
+func (o of[H]) selfRearm(b *testing.B, count int, period, tick time.Duration) {
+	t := o.open(tick)
 	var closed atomic.Bool
 	var fired atomic.Int64
 	again := func() bool {

@@ -10,10 +10,12 @@ require (
 	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/singchia/go-timer/v2 v2.2.1
 	github.com/zeromicro/go-zero v1.10.3
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 )
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/antlabs/stl v0.0.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fatih/color v1.18.0 // indirect

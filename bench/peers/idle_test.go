@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	rfyiamcool "github.com/rfyiamcool/go-timewheel"
 )
 
 // childVariable tells a test binary that it is the child of a benchmark, and
@@ -18,6 +19,9 @@ import (
 const childVariable = "LEASEWHEEL_BENCH_CHILD"
 
 func TestMain(m *testing.M) {
+	// This module starts a wheel of its own when it is imported, whose ticks
+	// would wake every process that measures something else.
+	rfyiamcool.DefaultTimeWheel.Stop()
 	if task := os.Getenv(childVariable); task != "" {
 		child(strings.Fields(task))
 		return
@@ -42,7 +46,8 @@ func child(task []string) {
 func BenchmarkIdle(b *testing.B) {
 	each(b, func(b *testing.B, i impl) {
 		for _, pending := range []int{0, 1000} {
-			for _, tick := range idleTicks(i) {
+			// A wheel that visits every tick pays for a fine one.
+			for _, tick := range distinct(i.tick(time.Millisecond), i.tick(defaultTick)) {
 				b.Run(fmt.Sprintf("pending=%d/tick=%v", pending, tick), func(b *testing.B) {
 					for b.Loop() {
 						var used bench.Usage
@@ -58,16 +63,6 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 const idleTime = 10 * time.Second
-
-// idleTicks are the ticks at which idling is measured: a wheel that visits every
-// tick pays for a fine one.
-func idleTicks(i impl) []time.Duration {
-	fine, coarse := i.tick(time.Millisecond), i.tick(defaultTick)
-	if fine == coarse {
-		return []time.Duration{fine}
-	}
-	return []time.Duration{fine, coarse}
-}
 
 // idleUsage has the implementation do nothing for a while.
 func idleUsage(i impl, pending int, tick, length time.Duration) bench.Usage {

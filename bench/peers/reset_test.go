@@ -16,11 +16,7 @@ const (
 // BenchmarkReset moves a pending timeout to a later deadline, as a server does
 // with the timeout of a connection at every request.
 func BenchmarkReset(b *testing.B) {
-	each(b, func(b *testing.B, i impl) {
-		if i.canReset() {
-			i.reset(b)
-		}
-	})
+	eachThat(b, impl.canReset, func(b *testing.B, i impl) { i.reset(b) })
 	b.Run("impl=wheel-timer", func(b *testing.B) {
 		timers, closeAll := wheelTimersOf(resetTimeouts)
 		defer closeAll()

@@ -30,11 +30,8 @@ func BenchmarkScheduleCancelParallel(b *testing.B) {
 // BenchmarkChurn cancels one of a million pending timeouts, drawn at random, and
 // schedules another in its place.
 func BenchmarkChurn(b *testing.B) {
-	each(b, func(b *testing.B, i impl) {
-		if million <= i.most() {
-			i.churn(b, million)
-		}
-	})
+	eachThat(b, func(i impl) bool { return i.most() >= million },
+		func(b *testing.B, i impl) { i.churn(b, million) })
 }
 
 const million = 1_000_000
@@ -54,7 +51,7 @@ func (o of[H]) schedule(b *testing.B, pending int) {
 	t := o.open(o.tick(defaultTick))
 	defer t.close()
 	prefill(t, pending)
-	batch := make([]H, 0, max(pending/10, 10_000))
+	batch := make([]H, 0, max(pending/10, 20_000))
 	i := 0
 	m := startMeter(b)
 	for b.Loop() {
@@ -118,9 +115,26 @@ func (o of[H]) churn(b *testing.B, pending int) {
 // reusable is how many reusable timeouts BenchmarkRearm goes round.
 const reusable = 1000
 
-// BenchmarkRearm stops a timeout that its user keeps, and arms it again: the
-// wheel's Timer embedded in the user's struct, and time.Timer.
+// BenchmarkRearm arms a timeout that its user keeps, anew and whatever its state:
+// the wheel's Timer, embedded in the user's struct, by Arm, the runtime's by Stop
+// and Reset. The deadlines move back and forth.
 func BenchmarkRearm(b *testing.B) {
+	b.Run("impl=wheel", func(b *testing.B) {
+		timers, closeAll := wheelTimersOf(reusable)
+		defer closeAll()
+		i := 0
+		m := startMeter(b)
+		for b.Loop() {
+			timers[i%reusable].Arm(delay(i))
+			i++
+		}
+		m.report()
+	})
+	b.Run("impl=runtime", stopReset)
+}
+
+// BenchmarkCancelArm takes it back and arms it again.
+func BenchmarkCancelArm(b *testing.B) {
 	b.Run("impl=wheel", func(b *testing.B) {
 		timers, closeAll := wheelTimersOf(reusable)
 		defer closeAll()
@@ -134,22 +148,24 @@ func BenchmarkRearm(b *testing.B) {
 		}
 		m.report()
 	})
-	b.Run("impl=runtime", func(b *testing.B) {
-		timers, closeAll := runtimeTimersOf(reusable)
-		defer closeAll()
-		i := 0
-		m := startMeter(b)
-		for b.Loop() {
-			t := timers[i%reusable]
-			t.Stop()
-			t.Reset(delay(i))
-			i++
-		}
-		m.report()
-	})
+	b.Run("impl=runtime", stopReset)
 }
 
-// BenchmarkRearmParallel does it from as many goroutines as there are
+func stopReset(b *testing.B) {
+	timers, closeAll := runtimeTimersOf(reusable)
+	defer closeAll()
+	i := 0
+	m := startMeter(b)
+	for b.Loop() {
+		t := timers[i%reusable]
+		t.Stop()
+		t.Reset(delay(i))
+		i++
+	}
+	m.report()
+}
+
+// BenchmarkRearmParallel arms timeouts anew from as many goroutines as there are
 // processors, each with timeouts of its own.
 func BenchmarkRearmParallel(b *testing.B) {
 	b.Run("impl=wheel", func(b *testing.B) {
@@ -159,9 +175,7 @@ func BenchmarkRearmParallel(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			timers := newWheelTimers(w, reusable)
 			for i := 0; pb.Next(); i++ {
-				t := &timers[i%reusable]
-				t.Cancel()
-				t.Arm(delay(i))
+				timers[i%reusable].Arm(delay(i))
 			}
 		})
 		m.report()

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ type impl interface {
 	most() int
 	column(tick time.Duration) bench.Column
 
+	check(t *testing.T)
 	schedule(b *testing.B, pending int)
 	scheduleCancel(b *testing.B, pending int)
 	scheduleCancelParallel(b *testing.B)
@@ -48,7 +50,7 @@ type impl interface {
 	memory(b *testing.B, pending int)
 	collect(b *testing.B, pending int)
 	burst(b *testing.B, count int, spread time.Duration)
-	selfRearm(b *testing.B, count int, period time.Duration)
+	selfRearm(b *testing.B, count int, period, tick time.Duration)
 	// idle and start are for children of benchmarks.
 	idle(pending int, tick time.Duration) (stop func())
 	start(tick time.Duration) (schedule func(time.Duration, func()), stop func())
@@ -126,10 +128,23 @@ func (o of[H]) start(tick time.Duration) (schedule func(time.Duration, func()), 
 	return func(d time.Duration, task func()) { t.schedule(d, task) }, t.close
 }
 
+// distinct leaves out what an implementation cannot tell apart.
+func distinct(ticks ...time.Duration) []time.Duration {
+	slices.Sort(ticks)
+	return slices.Compact(ticks)
+}
+
 // each runs a benchmark for every implementation.
 func each(b *testing.B, run func(b *testing.B, i impl)) {
+	eachThat(b, func(impl) bool { return true }, run)
+}
+
+// eachThat runs a benchmark for every implementation that can do it.
+func eachThat(b *testing.B, can func(impl) bool, run func(b *testing.B, i impl)) {
 	for _, i := range impls {
-		b.Run("impl="+i.name(), func(b *testing.B) { run(b, i) })
+		if can(i) {
+			b.Run("impl="+i.name(), func(b *testing.B) { run(b, i) })
+		}
 	}
 }
 

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// peers says what each column of the comparison is.
+var peers = map[string]string{
+	"wheel":      "leasewheel's wheel; tasks run on its worker",
+	"runtime":    "Go's own timers, `time.AfterFunc`",
+	"russellluo": "[RussellLuo/timingwheel](https://github.com/RussellLuo/timingwheel), hierarchical",
+	"antlabs":    "[antlabs/timer](https://github.com/antlabs/timer), hierarchical; its tick is 10 ms",
+	"ouqiang":    "[ouqiang/timewheel](https://github.com/ouqiang/timewheel); its shortest tick is 1 s, and a cancel searches its bucket, so there are no figures with a million cancels",
+	"rfyiamcool": "[rfyiamcool/go-timewheel](https://github.com/rfyiamcool/go-timewheel)",
+	"gozero":     "the TimingWheel of [zeromicro/go-zero](https://github.com/zeromicro/go-zero)",
+	"singchia":   "[singchia/go-timer](https://github.com/singchia/go-timer), hierarchical",
+	"netty":      "Netty's HashedWheelTimer on a Java virtual machine, warmed up",
+}
+
+// writeMarkdown writes docs/benchmarks.md.
+func (r *results) writeMarkdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Benchmarks
+
+<!-- Written by make bench. Edit bench/peers/report instead. -->
+
+- Date: %s, commit %s
+- Machine: %s, %s cores, %s/%s, %s
+- Medians of %d rounds
+
+Every benchmark of every implementation ran in a process of its own, one after
+the other in each round, so that ratios hold where absolute figures do not.
+
+`, r.config["date"], r.config["commit"], r.config["cpu"], r.config["cores"],
+		r.config["goos"], r.config["goarch"], r.config["go"], r.rounds)
+	b.WriteString(goalsText)
+	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows())
+	b.WriteString(comparisonText)
+	impls := r.measuredImpls()
+	writeTable(&b, append([]string{"what"}, impls...), r.comparisonRows(impls))
+	for _, impl := range impls {
+		fmt.Fprintf(&b, "- %s: %s\n", impl, peers[impl])
+	}
+	b.WriteString(repeatText)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+const goalsText = `## Against the limits
+
+What a figure is compared with is the runtime's timers by the same workload,
+where nothing else is said. Durations are wall time for one operation unless they
+say CPU time, which is that of the whole process: what is left to a goroutine of
+its own counts. Ticks are 10 ms, and tasks run on the wheel's worker.
+
+`
+
+const comparisonText = `
+## Beside other timers
+
+Each implementation is used as its own documentation shows. What it cannot do is
+left empty; a negative lateness is too early.
+
+`
+
+const repeatText = `
+## What the workloads are
+
+- **schedule** adds a timeout to those that are pending; **schedule and cancel**
+  also takes it back; **churn** does it to one drawn at random of a million.
+- **reset to later** moves a pending timeout, as a server does with the timeout
+  of a connection at every request.
+- **1M due** is a million timeouts with trivial tasks that come due at one
+  instant, or evenly within a second. CPU time counts from just before.
+- **arm itself** is 100,000 timeouts of three seconds that arm themselves again
+  from their own tasks; CPU time for each.
+- **idle** is a process of its own that waits for ten seconds; its CPU time and
+  its voluntary context switches come from getrusage.
+- **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
+- **stopped** is a process that is stopped for three seconds by a signal.
+
+## How to repeat it
+
+` + "```" + `
+make bench
+` + "```" + `
+
+takes most of an hour, wants a machine that does nothing else, and writes this
+file and benchmarks.txt, whose lines benchstat reads:
+
+` + "```" + `
+go run golang.org/x/perf/cmd/benchstat@latest -filter '.unit:ns/op' -col /impl docs/benchmarks.txt
+` + "```" + `
+
+A part of it, from the folder bench/peers:
+
+` + "```" + `
+go run ./report -only '^Schedule' -count 1
+go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6
+` + "```" + `
+
+Netty takes part where Java and its jar are found: Debian's package
+libnetty-java, or a path in NETTY_JAR.
+`
+
+func (r *results) goalRows() (rows [][]string) {
+	for _, g := range goals {
+		if cells := g.cells(r); cells != nil {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+func (r *results) comparisonRows(impls []string) (rows [][]string) {
+	for _, c := range comparisons {
+		if cells := c.cells(r, impls); cells != nil {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// measuredImpls are the implementations that have any figure.
+func (r *results) measuredImpls() []string {
+	return slices.DeleteFunc(slices.Clone(implementations), func(impl string) bool {
+		for p := range r.samples {
+			if p.impl == impl {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// writeTable writes a table in Markdown, the first column to the left.
+func writeTable(b *strings.Builder, head []string, rows [][]string) {
+	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(head)
+	line(append([]string{"---"}, slices.Repeat([]string{"--:"}, len(head)-1)...))
+	for _, row := range rows {
+		line(row)
+	}
+	b.WriteByte('\n')
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+const sample = `goos: linux
+goarch: amd64
+pkg: github.com/leasewheel/leasewheel/bench/peers
+cpu: A Processor
+cores: 2
+go: go1.26.8
+date: 2026-01-02
+commit: abc1234
+BenchmarkSchedule/impl=wheel/pending=1k-2 	100	 60 ns/op	 90 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkSchedule/impl=wheel/pending=1k-2 	100	 80 ns/op	 95 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkSchedule/impl=wheel/pending=1k-2 	100	 70 ns/op	 99 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkSchedule/impl=runtime/pending=1k-2 	100	 200 ns/op	 210 cpu-ns/op	 112 B/op	 1 allocs/op
+BenchmarkRearmParallel/impl=wheel 	100	 40 ns/op	 40 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkRearmParallel/impl=wheel-2 	100	 50 ns/op	 100 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkRearmParallel/impl=runtime 	100	 90 ns/op	 90 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkRearmParallel/impl=runtime-2 	100	 125 ns/op	 95 cpu-ns/op	 0 B/op	 0 allocs/op
+BenchmarkReset/impl=runtime-2 	100	 40 ns/op
+BenchmarkResetAt/impl=wheel-2 	100	 8 ns/op
+BenchmarkMemory/impl=wheel-2 	1	 63.9 B/timeout	 0.01 objects/timeout
+BenchmarkEarly/impl=wheel-2 	1	 0 early	 5000000 p50-ns
+BenchmarkEarly/impl=gozero-2 	1	 9989 early	 0 p50-ns
+BenchmarkBurst/impl=wheel-2 	1	 8500000 cpu-ns/burst	 25000000 last-late-ns	 3 goroutines
+BenchmarkPause/impl=russellluo-2 	1	 1000 during-late-ns	 -8500000 shift-ns
+`
+
+func parse(t *testing.T) *results {
+	t.Helper()
+	r, err := parseResults(strings.NewReader(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestMedians(t *testing.T) {
+	r := parse(t)
+	for _, tt := range []struct {
+		p    point
+		want float64
+	}{
+		{point{"Schedule/pending=1k", "wheel", 0, "ns/op"}, 70},
+		{point{"Schedule/pending=1k", "wheel", 2, "cpu-ns/op"}, 95},
+		{point{"RearmParallel", "wheel", 0, "ns/op"}, 50},
+		{point{"RearmParallel", "wheel", 1, "ns/op"}, 40},
+		{point{"Burst", "wheel", 0, "last-late-ns"}, 25e6},
+	} {
+		if got, ok := r.median(tt.p); !ok || got != tt.want {
+			t.Errorf("median of %v is %v, %v; want %v", tt.p, got, ok, tt.want)
+		}
+	}
+	if _, ok := r.median(point{"Schedule/pending=1k", "nobody", 0, "ns/op"}); ok {
+		t.Error("there is a median of what was not measured")
+	}
+	if r.rounds != 3 {
+		t.Errorf("%d rounds, want 3", r.rounds)
+	}
+}
+
+func TestRowsOfGoals(t *testing.T) {
+	rows := map[string]string{}
+	for _, row := range parse(t).goalRows() {
+		rows[row[0]] += strings.Join(row[1:], " | ") + "; "
+	}
+	for what, want := range map[string]string{
+		"schedule, 1k pending":                           "70.0 ns | 200 ns | 0.35 | ≤ 0.4 × | met; ",
+		"arm anew, parallel producers":                   "50.0 ns | 125 ns | 0.40 | ≤ 0.5 × | met; ",
+		"the same, against one producer":                 "50.0 ns | 40.0 ns | 1.25 | ≤ 1.05 × | **not met**; ",
+		"reset to later, one clock reading for many":     "8.00 ns | 40.0 ns | 0.20 | ≤ 0.3 × | met; ",
+		"heap for each pending timeout":                  "63.9 B |  |  | ≤ 64 B | met; ",
+		"early runs of 10,000, 10 ms tick":               "0 |  |  | ≤ 0 | met; ",
+		"1M due at once: last task late":                 "25.0 ms |  |  | ≤ 20 ms | **not met**; ",
+		"1M due at once: CPU time":                       "8.50 ms |  |  |  | ; ",
+		"schedule, 1M pending":                           "",
+		"process stopped for 3 s: shift of a later task": "",
+	} {
+		if rows[what] != want {
+			t.Errorf("%s: %q, want %q", what, rows[what], want)
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	var b strings.Builder
+	if err := parse(t).writeMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"- Date: 2026-01-02, commit abc1234\n- Machine: A Processor, 2 cores, linux/amd64, go1.26.8\n- Medians of 3 rounds\n",
+		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
+		"| early of 10,000 | 0 | – | – | 9989 |\n",
+		"| … shift of a later one | – | – | -8.50 ms | – |\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+}
+
+// Names are written in three places: the benchmarks, the list of what is run,
+// and the tables. A figure whose name is wrong would be left out in silence.
+func TestNamesAgree(t *testing.T) {
+	declared := benchmarksIn(t, "..")
+	var run []string
+	for _, w := range workloads {
+		run = append(run, w.name)
+	}
+	slices.Sort(run)
+	if !slices.Equal(declared, run) {
+		t.Errorf("benchmarks are %v, but run are %v", declared, run)
+	}
+	for _, g := range goals {
+		for _, name := range []string{g.measured, g.against.workload} {
+			if workload, _, _ := strings.Cut(name, "/"); name != "" && !slices.Contains(declared, workload) {
+				t.Errorf("no benchmark measures %q of %q", name, g.what)
+			}
+		}
+	}
+	for _, c := range comparisons {
+		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
+			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
+		}
+	}
+	for _, impl := range implementations {
+		if peers[impl] == "" {
+			t.Errorf("nothing says what %s is", impl)
+		}
+	}
+}
+
+func benchmarksIn(t *testing.T, dir string) (names []string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no benchmarks in %s: %v", dir, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func Benchmark(\w+)\(`).FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestFigures(t *testing.T) {
+	for _, tt := range []struct {
+		v    float64
+		unit string
+		want string
+	}{
+		{0, "ns/op", "0 ns"}, {0.5, "ns/op", "0.50 ns"}, {28.123, "ns/op", "28.1 ns"}, {1234, "ns/op", "1.23 µs"},
+		{5.4e9, "cpu-ns/burst", "5.40 s"}, {-2.5e6, "shift-ns", "-2.50 ms"}, {999.6, "ns/op", "1000 ns"},
+		{56.6, "B/timeout", "56.6 B"}, {0.0137, "objects/timeout", "0.014"}, {9989, "early", "9989"}, {5, "switches", "5"},
+	} {
+		if got := figure(tt.v, tt.unit); got != tt.want {
+			t.Errorf("figure(%v, %q) = %q, want %q", tt.v, tt.unit, got, tt.want)
+		}
+	}
+}
+
+// benchstat's own reader must take what leasewheel accuracy --gobench writes,
+// and know its nanoseconds as seconds.
+func TestBenchstatReadsAccuracyLines(t *testing.T) {
+	f, err := os.Open("../../../cmd/leasewheel/testdata/accuracy-one-shot.bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	reader := benchfmt.NewReader(f, f.Name())
+	lines := 0
+	for reader.Scan() {
+		line, ok := reader.Result().(*benchfmt.Result)
+		if !ok {
+			t.Fatalf("not a benchmark: %v", reader.Result())
+		}
+		lines++
+		units := map[string]bool{}
+		for _, v := range line.Values {
+			units[v.Unit] = true
+		}
+		for _, unit := range []string{"early", "p50-sec", "p99-sec", "p99.9-sec", "max-sec", "cpu-sec/op", "wakeups/op"} {
+			if !units[unit] {
+				t.Errorf("%s has no %s: %v", line.Name, unit, units)
+			}
+		}
+		if line.GetConfig("goos") != "linux" || !strings.HasPrefix(string(line.Name), "Accuracy/mode=one-shot/load=gc/timer=") {
+			t.Errorf("unexpected line %s", line.Name)
+		}
+	}
+	if err := reader.Err(); err != nil || lines != 4 {
+		t.Errorf("%d lines read, want 4: %v", lines, err)
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// implementations in the order of the tables. Netty's is a program of its own.
+var implementations = []string{
+	"wheel", "runtime", "russellluo", "antlabs", "ouqiang", "rfyiamcool", "gozero", "singchia", "netty",
+}
+
+// A workload is a benchmark, for all implementations that have it.
+type workload struct {
+	name string
+	// impls that have it, or nil for all.
+	impls []string
+	// once means that one run of the workload is one sample, however long.
+	once bool
+	// idle means that the processes do next to nothing, so that all
+	// implementations can be measured at the same time.
+	idle bool
+	// procs are the values of GOMAXPROCS to run with, or "" for the default.
+	procs string
+	// netty lists the variants that the program for Netty knows.
+	netty []string
+}
+
+var workloads = []workload{
+	{name: "Schedule", netty: []string{"pending=1k", "pending=100k", "pending=1M"}},
+	{name: "ScheduleCancel", netty: []string{"pending=1k", "pending=100k", "pending=1M"}},
+	{name: "ScheduleCancelParallel", procs: "1,2"},
+	{name: "Churn", netty: []string{""}},
+	{name: "Rearm", impls: []string{"wheel", "runtime"}},
+	{name: "CancelArm", impls: []string{"wheel", "runtime"}},
+	{name: "RearmParallel", impls: []string{"wheel", "runtime"}, procs: "1,2"},
+	{name: "Reset", impls: []string{"wheel", "wheel-timer", "runtime", "gozero", "singchia"}},
+	{name: "ResetAt", impls: []string{"wheel", "wheel-timer"}},
+	{name: "Memory", once: true, netty: []string{""}},
+	{name: "Collect", impls: []string{"none", "wheel", "runtime", "russellluo", "antlabs", "ouqiang", "rfyiamcool", "gozero", "singchia"}},
+	{name: "Burst", once: true, netty: []string{""}},
+	{name: "Spread", once: true, netty: []string{""}},
+	{name: "SelfRearm", once: true, netty: []string{"tick=10ms", "tick=100ms"}},
+	{name: "Early", once: true, netty: []string{""}},
+	{name: "Lateness", impls: []string{"wheel", "wheel-precise", "runtime", "russellluo"}, once: true,
+		netty: []string{"tick=1ms/load=idle", "tick=10ms/load=idle", "tick=1ms/load=busy", "tick=10ms/load=busy"}},
+	{name: "Pause", once: true, idle: true},
+	{name: "Idle", once: true, idle: true,
+		netty: []string{"pending=0/tick=1ms", "pending=0/tick=10ms", "pending=1000/tick=1ms", "pending=1000/tick=10ms"}},
+}
+
+// A runner runs the workloads, round after round.
+type runner struct {
+	*options
+	binary string // the compiled benchmarks
+	netty  string // class path with Netty's wheel, or "" if there is none
+}
+
+func newRunner(o *options) *runner {
+	r := &runner{options: o}
+	jar, err := findNetty()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report: Netty's wheel is left out:", err)
+	}
+	r.netty = jar
+	return r
+}
+
+// findNetty returns the jar that holds Netty's HashedWheelTimer.
+func findNetty() (string, error) {
+	if _, err := exec.LookPath("java"); err != nil {
+		return "", err
+	}
+	for _, jar := range []string{os.Getenv("NETTY_JAR"), "/usr/share/java/netty-common.jar"} {
+		if _, err := os.Stat(jar); jar != "" && err == nil {
+			return jar, nil
+		}
+	}
+	return "", fmt.Errorf("no netty-common.jar: install libnetty-java, or set NETTY_JAR")
+}
+
+// all returns the lines of all rounds.
+func (r *runner) all(ctx context.Context) (string, error) {
+	dir, err := os.MkdirTemp("", "leasewheel-bench")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	r.binary = filepath.Join(dir, "peers.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", r.binary, "github.com/leasewheel/leasewheel/bench/peers")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("build the benchmarks: %w", err)
+	}
+	check := r.command(ctx, r.binary, "-test.run=.")
+	if output, err := check.Output(); err != nil {
+		return "", fmt.Errorf("an implementation does not do its work: %w\n%s", err, output)
+	}
+	var lines strings.Builder
+	for round := range r.count {
+		for _, w := range workloads {
+			if !r.only.MatchString(w.name) {
+				continue
+			}
+			began := time.Now()
+			fmt.Fprintf(os.Stderr, "round %d/%d %s … ", round+1, r.count, w.name)
+			if err := r.workload(ctx, w, &lines); err != nil {
+				return "", err
+			}
+			fmt.Fprintf(os.Stderr, "%v\n", time.Since(began).Round(time.Second))
+		}
+	}
+	return lines.String(), nil
+}
+
+// workload runs one workload for all its implementations.
+func (r *runner) workload(ctx context.Context, w workload, lines *strings.Builder) error {
+	var commands []*exec.Cmd
+	for _, impl := range implementations {
+		switch {
+		case impl == "netty":
+			commands = append(commands, r.nettyCommands(ctx, w)...)
+		case w.impls == nil:
+			commands = append(commands, r.goCommand(ctx, w, impl))
+		}
+	}
+	for _, impl := range w.impls {
+		commands = append(commands, r.goCommand(ctx, w, impl))
+	}
+	outputs := make([][]byte, len(commands))
+	errs := make([]error, len(commands))
+	var running sync.WaitGroup
+	for i, cmd := range commands {
+		running.Go(func() { outputs[i], errs[i] = cmd.Output() })
+		if !w.idle {
+			running.Wait()
+		}
+	}
+	running.Wait()
+	for i, output := range outputs {
+		if errs[i] != nil {
+			return fmt.Errorf("%v: %w\n%s", commands[i].Args, errs[i], output)
+		}
+		for line := range bytes.Lines(output) {
+			if bytes.HasPrefix(line, []byte("Benchmark")) {
+				lines.Write(line)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *runner) goCommand(ctx context.Context, w workload, impl string) *exec.Cmd {
+	benchtime := r.benchtime.String()
+	if w.once {
+		benchtime = "1x"
+	}
+	args := []string{
+		"-test.run=^$", "-test.timeout=1h", "-test.benchtime=" + benchtime,
+		fmt.Sprintf("-test.bench=^Benchmark%s$/^impl=%s$", w.name, impl),
+	}
+	if w.procs != "" {
+		args = append(args, "-test.cpu="+w.procs)
+	}
+	return r.command(ctx, r.binary, args...)
+}
+
+func (r *runner) nettyCommands(ctx context.Context, w workload) []*exec.Cmd {
+	var commands []*exec.Cmd
+	for _, variant := range w.netty {
+		if r.netty == "" {
+			break
+		}
+		name := strings.TrimSuffix(w.name+"/"+variant, "/")
+		commands = append(commands, r.command(ctx, "java", "-cp", r.netty,
+			"netty/NettyBench.java", name, fmt.Sprint(r.benchtime.Seconds())))
+	}
+	return commands
+}
+
+func (r *runner) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	// What a child of a benchmark leaves behind must not hold the pipe open.
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
