@@ -65,6 +65,17 @@ func (r *ring) unlink(n *bucket.Node) {
 	r.vacate(timeout.Tick(slot))
 }
 
+// clear unlinks every node.
+func (r *ring) clear() {
+	for r.due.Pop() != nil {
+	}
+	for i := range r.buckets {
+		for r.buckets[i].Pop() != nil {
+		}
+	}
+	clear(r.occupied)
+}
+
 func (r *ring) vacate(slot timeout.Tick) {
 	if r.buckets[slot].Empty() {
 		r.occupied[slot/64] &^= 1 << (slot % 64)

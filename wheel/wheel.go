@@ -159,7 +159,8 @@ type Unrun struct {
 // second Stop waits likewise and returns nil.
 func (w *Wheel) Stop() []Unrun {
 	var left []Unrun
-	if !w.stopping.Swap(true) {
+	first := !w.stopping.Swap(true)
+	if first {
 		w.uncounted()
 		for i := range w.shards {
 			w.shards[i].inbox.Close()
@@ -169,8 +170,21 @@ func (w *Wheel) Stop() []Unrun {
 	}
 	if !w.worker.isCurrent() {
 		<-w.ended
+		if first { // any other may come here before all is withdrawn
+			w.release()
+		}
 	}
 	return left
+}
+
+// release lets go of what a wheel without a worker still has in its lists: the
+// records in which users have embedded timers must not live as long as the wheel,
+// or as one of the others.
+func (w *Wheel) release() {
+	w.gather()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ring.clear()
 }
 
 // withdraw cancels everything that is pending in a wheel that takes on no more.
