@@ -192,8 +192,8 @@ func TestTaskThatRanIsLetGo(t *testing.T) {
 // the user's own memory.
 func TestCancelledRecordIsLetGoWithinATick(t *testing.T) {
 	type connection struct {
-		payload
 		idle wheel.Timer
+		_    payload
 	}
 	for name, wait := range map[string]time.Duration{"arriving": 0, "in a bucket": 50 * ms} {
 		t.Run(name, func(t *testing.T) {

@@ -70,11 +70,12 @@ type deadlineContext struct {
 	deadline time.Time
 	cause    error // of the deadline, then of the end
 
-	mu     sync.Mutex
-	done   chan struct{}
-	err    error
-	detach func() bool          // from the parent
-	after  map[*func()]struct{} // what AfterFunc has left
+	mu      sync.Mutex
+	done    chan struct{}
+	err     error
+	detach  func() bool          // from the parent
+	after   map[*func()]struct{} // what AfterFunc has left
+	runtime *time.Timer          // instead of timer, once the wheel was stopped
 }
 
 func (c *deadlineContext) attach(parent context.Context) {
@@ -143,11 +144,16 @@ func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 // expire is the timer's task. A wheel that is being stopped calls it too, before
 // the deadline.
 func (c *deadlineContext) expire() {
-	if left := time.Until(c.deadline); left > 0 {
-		time.AfterFunc(left, c.expire)
+	left := time.Until(c.deadline)
+	if left <= 0 {
+		c.finish(context.DeadlineExceeded, nil)
 		return
 	}
-	c.finish(context.DeadlineExceeded, nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.runtime = time.AfterFunc(left, c.expire)
+	}
 }
 
 func (c *deadlineContext) cancel() { c.finish(context.Canceled, context.Canceled) }
@@ -167,6 +173,9 @@ func (c *deadlineContext) finish(err, cause error) {
 	if c.done != nil {
 		c.settle()
 		after, c.after = c.after, nil
+	}
+	if c.runtime != nil {
+		c.runtime.Stop()
 	}
 	c.mu.Unlock()
 	c.timer.Cancel()
