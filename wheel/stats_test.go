@@ -1,0 +1,231 @@
+package wheel_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// counts compares the numbers that count timeouts.
+func counts(t *testing.T, w *wheel.Wheel, what string, want wheel.Stats) {
+	t.Helper()
+	synctest.Wait()
+	got := w.Stats()
+	got.LastLag, got.WorstLag, got.Overruns = 0, 0, 0
+	if got != want {
+		t.Errorf("%s: the numbers are\n%+v, want\n%+v", what, got, want)
+	}
+}
+
+// Every way that a timeout can go, and what it counts for.
+func TestStatsOfOneShotTasks(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
+		counts(t, w, "new", wheel.Stats{})
+		a := must(w.Schedule(10*ms, func() {}))
+		counts(t, w, "scheduled", wheel.Stats{Scheduled: 1, Pending: 1})
+		a.Reset(20 * ms)
+		a.Reset(5 * ms)
+		counts(t, w, "reset", wheel.Stats{Scheduled: 1, Pending: 1})
+		must(w.ScheduleAt(time.Now().Add(time.Hour), func() {}))
+		counts(t, w, "scheduled at", wheel.Stats{Scheduled: 2, Pending: 2})
+		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrFull) {
+			t.Fatal(err)
+		}
+		counts(t, w, "refused as full", wheel.Stats{Scheduled: 2, Pending: 2})
+		time.Sleep(5 * ms)
+		counts(t, w, "run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
+		a.Cancel()
+		a.Reset(ms)
+		counts(t, w, "cancelled after it has run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
+		b := must(w.Schedule(10*ms, func() {}))
+		b.Cancel()
+		b.Cancel()
+		counts(t, w, "cancelled twice", wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 1, Pending: 1})
+		must(w.Schedule(ms, func() { panic("bug") }))
+		time.Sleep(ms)
+		counts(t, w, "panicked", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 1, Panics: 1, Pending: 1})
+		w.Stop()
+		counts(t, w, "stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
+		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrStopped) {
+			t.Fatal(err)
+		}
+		counts(t, w, "refused as stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
+	})
+}
+
+// The same for cancels that reach the worker, in and out of the batch.
+func TestStatsOfWhatTheWorkerHas(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		var batch []timeout.Timeout
+		for range 4 {
+			batch = append(batch, must(w.Schedule(10*ms, func() {
+				for i, h := range batch[1:] { // whichever is first
+					if i == 0 {
+						h.Reset(time.Hour)
+					} else {
+						h.Cancel()
+					}
+				}
+			})))
+		}
+		far := must(w.Schedule(time.Hour, func() {}))
+		must(w.Schedule(5*ms, func() {}))
+		time.Sleep(5 * ms)
+		counts(t, w, "taken in", wheel.Stats{Scheduled: 6, Fired: 1, Pending: 5})
+		far.Cancel()
+		counts(t, w, "cancelled with the worker", wheel.Stats{Scheduled: 6, Fired: 1, Cancelled: 1, Pending: 4})
+		time.Sleep(5 * ms)
+		synctest.Wait()
+		s := w.Stats()
+		if s.Scheduled != 6 || s.Scheduled != s.Fired+s.Cancelled+uint64(s.Pending) {
+			t.Errorf("the numbers are %+v", s)
+		}
+	})
+}
+
+func TestStatsOfTimersAndTasksThatComeAgain(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		var timer wheel.Timer
+		timer.Init(w, func() {})
+		for range 3 {
+			must(0, timer.Arm(10*ms)) // moved twice
+		}
+		counts(t, w, "armed", wheel.Stats{Scheduled: 1, Pending: 1})
+		time.Sleep(10 * ms)
+		counts(t, w, "run", wheel.Stats{Scheduled: 1, Fired: 1})
+		must(0, timer.Arm(10*ms))
+		timer.Cancel()
+		counts(t, w, "armed again and cancelled", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
+
+		n := 0
+		must(w.ScheduleFunc(ms, func(h timeout.Timeout) {
+			if n++; n < 5 {
+				h.Reset(ms)
+			}
+		}))
+		time.Sleep(10 * ms)
+		counts(t, w, "came again four times", wheel.Stats{Scheduled: 7, Fired: 6, Cancelled: 1})
+
+		every := must(w.Every(10*ms, wheel.Skip, func() {}))
+		counts(t, w, "every", wheel.Stats{Scheduled: 8, Fired: 6, Cancelled: 1, Pending: 1})
+		time.Sleep(100 * ms)
+		counts(t, w, "ten periods", wheel.Stats{Scheduled: 18, Fired: 16, Cancelled: 1, Pending: 1})
+		every.Reset(ms)
+		time.Sleep(ms)
+		counts(t, w, "moved", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 1, Pending: 1})
+		every.Cancel()
+		counts(t, w, "no more", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 2})
+	})
+}
+
+func TestStatsOfContexts(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		ctx := context.Background()
+		_, cancel := w.WithTimeout(ctx, time.Hour)
+		counts(t, w, "made", wheel.Stats{Scheduled: 1, Pending: 1})
+		cancel()
+		cancel()
+		counts(t, w, "cancelled", wheel.Stats{Scheduled: 1, Cancelled: 1})
+		_, cancel = w.WithTimeout(ctx, 10*ms)
+		defer cancel()
+		time.Sleep(10 * ms)
+		counts(t, w, "over", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
+		_, cancel = w.WithTimeout(ctx, -1)
+		defer cancel()
+		counts(t, w, "over from the start", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
+		parent, end := context.WithCancel(ctx)
+		_, cancel = w.WithTimeout(parent, time.Hour)
+		defer cancel()
+		end()
+		counts(t, w, "ended by its parent", wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 2})
+	})
+}
+
+func TestStatsOfRefusals(t *testing.T) {
+	no := executor(func(func()) error { return errors.New("no") })
+	bubble(t, wheel.Config{Tick: ms, Executor: no}, func(t *testing.T, w *wheel.Wheel) {
+		must(w.Schedule(ms, func() {}))
+		every := must(w.Every(10*ms, wheel.Skip, func() {}))
+		time.Sleep(30 * ms)
+		counts(t, w, "refused", wheel.Stats{Scheduled: 5, Fired: 4, Rejected: 4, Pending: 1})
+		every.Cancel()
+	})
+}
+
+// LastLag is what the last batch was late, WorstLag what the latest of all was;
+// both count from the deadline, a tick.
+func TestStatsOfLag(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		lag := func(last, worst time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if s := w.Stats(); s.LastLag != last || s.WorstLag != worst {
+				t.Errorf("the last lag is %v and the worst %v, want %v and %v", s.LastLag, s.WorstLag, last, worst)
+			}
+		}
+		block := func(d time.Duration) {
+			must(w.Schedule(ms, func() { time.Sleep(d) }))
+			must(w.Schedule(2*ms, func() {}))
+			time.Sleep(second)
+		}
+		lag(0, 0)
+		block(0)
+		lag(0, 0)
+		block(51 * ms)
+		lag(50*ms, 50*ms)
+		block(21 * ms)
+		lag(20*ms, 50*ms)
+		block(0)
+		lag(0, 50*ms)
+		block(101*ms + 1)
+		lag(100*ms+1, 100*ms+1)
+		if s := w.Stats(); s.Overruns != 3 {
+			t.Errorf("%d overruns, want 3", s.Overruns)
+		}
+	})
+}
+
+// While everything goes on the numbers are never absurd: Pending is not negative,
+// and what only grows never shrinks.
+func TestStatsInAStorm(t *testing.T) {
+	w := start(t, wheel.Config{Tick: ms})
+	const goroutines, held = 4, 10
+	var storm sync.WaitGroup
+	stop := make(chan struct{})
+	for range goroutines {
+		storm.Go(func() {
+			var own [held]timeout.Timeout
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				i := rand.IntN(held)
+				own[i].Cancel()
+				own[i] = must(w.Schedule(time.Duration(rand.IntN(3))*ms, func() {}))
+			}
+		})
+	}
+	var last wheel.Stats
+	for end := time.Now().Add(200 * ms); time.Now().Before(end); {
+		s := w.Stats()
+		if s.Pending < 0 || s.Scheduled < last.Scheduled || s.Fired < last.Fired || s.Cancelled < last.Cancelled || s.WorstLag < last.WorstLag {
+			t.Fatalf("the numbers went from %+v to %+v", last, s)
+		}
+		last = s
+	}
+	close(stop)
+	storm.Wait()
+	settled(t, w)
+	if s := w.Stats(); s.Scheduled != s.Fired+s.Cancelled {
+		t.Errorf("in the end the numbers are %+v", s)
+	}
+}
