@@ -21,6 +21,7 @@ var small = []string{"--processes", "3", "--leases", "200", "--ttl", "2s", "--du
 func demoOf(t *testing.T, p *process) demoReport {
 	t.Helper()
 	require.Equal(t, 0, p.wait(), "%s%s", p.stdout, p.stderr)
+	assert.Empty(t, p.stderr.String(), "progress is for terminals")
 	var r demoReport
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &r))
 	return r

@@ -26,19 +26,25 @@ type console struct {
 	done  chan struct{}
 }
 
-// openConsole runs leasewheel with args on a new terminal. The leader of a session
-// cannot be stopped; so a shell leads it and leasewheel is its foreground job.
-func openConsole(t *testing.T, env []string, args ...string) *console {
+// newPseudoTerminal returns a terminal's two ends: a person's and the programs'.
+func newPseudoTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	require.NoError(t, err)
-	slave, err := os.OpenFile("/dev/pts/"+itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err = os.OpenFile("/dev/pts/"+itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
-	defer slave.Close()
+	return master, slave
+}
 
+// openConsole runs leasewheel with args on a new terminal. The leader of a session
+// cannot be stopped; so a shell leads it and leasewheel is its foreground job.
+func openConsole(t *testing.T, env []string, args ...string) *console {
+	t.Helper()
+	master, slave := newPseudoTerminal(t)
+	defer slave.Close()
 	program, err := os.Executable()
 	require.NoError(t, err)
 	// set -m: jobs have process groups of their own, as in an interactive shell.
