@@ -28,9 +28,9 @@ const (
 // dashed, every tick size has a hue, and its precise mode is dotted. Each hue
 // stands out from its background by at least 4.5 to 1.
 const chartStyle = `
-.chart{--fg:#1f2430;--muted:#5b6372;--grid:#e3e6eb;--c0:#656c79;--c1:#0b62c4;--c2:#b34700;--c3:#0a7355;--c4:#8431b0;--c5:#bf1650;--c6:#0b6b80;--c7:#7a5200;--c8:#3d4fb8;
+.chart{--ground:#fff;--fg:#1f2430;--muted:#5b6372;--grid:#e3e6eb;--c0:#656c79;--c1:#0b62c4;--c2:#b34700;--c3:#0a7355;--c4:#8431b0;--c5:#bf1650;--c6:#0b6b80;--c7:#7a5200;--c8:#3d4fb8;
 font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
-@media (prefers-color-scheme:dark){.chart{--fg:#e8eaee;--muted:#a4acb9;--grid:#2c323c;--c0:#a4acb9;--c1:#6cb2ff;--c2:#ffa968;--c3:#5fd3ac;--c4:#d49bf5;--c5:#ff90ab;--c6:#67d2e6;--c7:#e3c078;--c8:#a3b1ff}}
+@media (prefers-color-scheme:dark){.chart{--ground:#14171c;--fg:#e8eaee;--muted:#a4acb9;--grid:#2c323c;--c0:#a4acb9;--c1:#6cb2ff;--c2:#ffa968;--c3:#5fd3ac;--c4:#d49bf5;--c5:#ff90ab;--c6:#67d2e6;--c7:#e3c078;--c8:#a3b1ff}}
 .chart text{fill:var(--fg)}
 .chart .tick{fill:var(--muted)}
 .chart .grid{stroke:var(--grid);stroke-width:1}
@@ -120,7 +120,7 @@ func shares(high float64) []float64 {
 // percentileCurve draws one line and returns the label at its end, where the
 // maximum is.
 func (c *canvas) percentileCurve(s series, x, y axis) label {
-	const step = 2.0
+	const step = 3.0
 	end := x.at(math.Log10(float64(s.dist.Count())))
 	var points []string
 	var last float64
@@ -257,7 +257,9 @@ func (c *canvas) open(title, description, style string) {
 		chartWidth, chartHeight, html.EscapeString(title))
 	c.printf(`<desc>%s</desc>`, html.EscapeString(description))
 	if style != "" {
-		c.printf("<style>%s</style>", style)
+		// A picture of its own has a ground of its own, too: the page around
+		// it may be dark where its reader's system is not.
+		c.printf(`<style>%s</style><rect width="100%%" height="100%%" rx="6" fill="var(--ground)"/>`, style)
 	}
 }
 
@@ -317,7 +319,7 @@ func spaced(d time.Duration) string {
 func (c *canvas) axisTitle(horizontal, vertical string) {
 	c.printf(`<text x="%g" y="%g" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, chartHeight-8, html.EscapeString(horizontal))
 	middle := (plotTop + plotBottom) / 2
-	c.printf(`<text x="14" y="%g" text-anchor="middle" transform="rotate(-90 14 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
+	c.printf(`<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
 }
 
 // endLabels writes the labels beside the plot, each as near to the end of its

@@ -29,11 +29,22 @@ tbody th{font-weight:500}
 pre{overflow-x:auto;padding:.75rem 1rem;border:1px solid var(--line);border-radius:6px;font-size:.875rem}
 `
 
+// pageHead forbids the page to load anything, and gives the browser an empty
+// icon so that it does not ask a server for one.
+const pageHead = `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>Timer accuracy</title>
+`
+
 // writeHTML writes the report as one page that loads nothing.
 func (r *accuracyReport) writeHTML(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n" +
-		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Timer accuracy</title>\n")
+	b.WriteString(pageHead)
 	fmt.Fprintf(&b, "<style>%s%s</style>\n</head>\n<body>\n", pageStyle, chartStyle)
 	r.htmlHead(&b)
 	r.htmlCharts(&b)
