@@ -14,7 +14,7 @@ type batch struct {
 	items []Item
 	// sent is read before the request leaves.
 	sent instant
-	// era is the watchdog's era when the batch was made.
+	// era is that in which the batch was made; see clock.
 	era uint32
 	// span is the shortest that its leases were granted for.
 	span time.Duration
@@ -40,7 +40,7 @@ func (b *batch) wait() <-chan struct{} {
 // caller holds mu.
 func (w *Watchdog) fill(n *lane, now instant) *batch {
 	b := w.blank()
-	b.lane, b.era, b.span = n, w.era.Load(), maxTTL
+	b.lane, b.era, b.span = n, w.clock.era.Load(), maxTTL
 	for len(n.queue) > 0 && len(b.items) < n.limit {
 		t := n.pop()
 		if !t.live() {
@@ -241,7 +241,7 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	l.until.Store(int64(until))
 	l.span, l.fault = ttl, nil
 	l.due = b.sent.add(time.Duration((1 - early) * float64(interval(ttl))))
-	if b.era == w.era.Load() {
+	if b.era == w.clock.era.Load() {
 		w.confirm(l)
 	} else {
 		l.due = now // the clocks have jumped meanwhile: ask once more

@@ -33,8 +33,11 @@ const (
 // clock was stepped.
 type clock struct {
 	epoch time.Time
+	// era counts the jumps. It is written before what else a jump changes, so that
+	// whoever sees that, and no jump any more, sees the new era.
+	era atomic.Uint32
 	// slept is what has been noticed of suspends, in ns. Written under mu, read
-	// anywhere, as the next three are.
+	// anywhere, as era, wall and boot are.
 	slept atomic.Int64
 	// wall and boot are how far those clocks were ahead of the monotonic one when
 	// last looked at. boot only grows: a look that was interrupted between two
@@ -139,6 +142,9 @@ func (c *clock) heed() jump {
 		return jump{}
 	}
 	j, wall, boot := c.look()
+	if j.happened() {
+		c.era.Add(1)
+	}
 	c.wall.Store(int64(wall))
 	if j.slept > 0 {
 		c.boot.Store(max(c.boot.Load(), int64(boot)))

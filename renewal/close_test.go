@@ -107,19 +107,26 @@ func TestCloseOnADeadStore(t *testing.T) {
 	})
 }
 
-// A renewal in flight is not awaited, but its lease is released after it only.
+// Renewals in flight are called off, and their leases released when they have
+// returned.
 func TestCloseWithRenewalsInFlight(t *testing.T) {
-	inGiving(t, func(b *bench) {
-		b.node("", func(n *node) { n.before = time.Second })
-		b.grantMany(100, "k", atOnce)
-		b.awaitRequest()
-		start := time.Now()
-		require.NoError(b, b.dog.Close(within(time.Minute)))
-		require.Less(b, time.Since(start), tick)
-		require.Empty(b, b.leases)
-		time.Sleep(time.Minute)
-		require.Empty(b, b.leases)
-	})
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
+			inGiving(t, func(b *bench) {
+				b.node("", func(n *node) { n.before, n.deaf = time.Second, deaf })
+				b.grantMany(100, "k", atOnce)
+				b.awaitRequest()
+				start := time.Now()
+				require.NoError(b, b.dog.Close(within(time.Minute)))
+				if !deaf {
+					require.Less(b, time.Since(start), tick)
+				}
+				require.Empty(b, b.leases)
+				time.Sleep(time.Minute)
+				require.Empty(b, b.leases)
+			})
+		})
+	}
 }
 
 func TestCloseIsBounded(t *testing.T) {

@@ -410,6 +410,21 @@ func TestServerChosenTTL(t *testing.T) {
 	}
 }
 
+// The timer of a lease is armed for the time that it had before.
+func TestServerShortensTheTTL(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.gives = 3 * time.Second })
+		l := b.grant(Spec{Key: "k"})
+		b.awaitRequest0()
+		synctest.Wait()
+		b.node("", func(n *node) { n.mute = true })
+		until := l.Until()
+		require.Less(b, time.Until(until), 3*time.Second)
+		b.lost(l, Unreachable)
+		b.inTime(until)
+	})
+}
+
 // A store that gives less time than its answer takes gives nothing.
 func TestServerChosenTTLThatIsOver(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {

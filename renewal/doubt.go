@@ -9,7 +9,6 @@ func (w *Watchdog) heed() {
 	if !j.happened() {
 		return
 	}
-	w.era.Add(1)
 	w.stats.Jumps++
 	w.stats.Suspect = w.stats.Held
 	w.doubtAll()
@@ -74,7 +73,7 @@ func (w *Watchdog) examine(now instant) (losses []loss) {
 
 // confirm trusts the lease again. The caller holds mu.
 func (w *Watchdog) confirm(l *Lease) {
-	if era := w.era.Load(); l.era.Load() != era {
+	if era := w.clock.era.Load(); l.era.Load() != era {
 		l.era.Store(era)
 		w.stats.Suspect--
 	}

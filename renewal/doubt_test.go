@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +13,36 @@ import (
 
 // clocks are what a machine's clocks show beside the monotonic one.
 type clocks struct {
-	wall, boot atomic.Int64
-	noBoot     atomic.Bool
+	mu         sync.Mutex
+	wall, boot time.Duration
+	noBoot     bool
 }
 
 func (c *clocks) offsets() (wall, boot time.Duration, ok bool) {
-	return time.Duration(c.wall.Load()), time.Duration(c.boot.Load()), !c.noBoot.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall, c.boot, !c.noBoot
+}
+
+// part sets the clocks ahead.
+func (c *clocks) part(wall, boot time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += wall
+	c.boot += boot
 }
 
 // sleep is a suspend of the machine.
-func (c *clocks) sleep(d time.Duration) {
-	c.wall.Add(int64(d))
-	c.boot.Add(int64(d))
-}
+func (c *clocks) sleep(d time.Duration) { c.part(d, d) }
 
 // step sets the wall clock.
-func (c *clocks) step(d time.Duration) { c.wall.Add(int64(d)) }
+func (c *clocks) step(d time.Duration) { c.part(d, 0) }
+
+func (c *clocks) withoutBoot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noBoot = true
+}
 
 // inClocks is inBubble on a machine whose clocks can part.
 func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
@@ -61,8 +74,7 @@ func TestSuspendBeyondUntil(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		b.pass(28 * time.Second)
 		k.sleep(28 * time.Second)
-		require.False(b, l.Valid(), "at once, before anybody has noticed")
-		require.NoError(b, l.Err())
+		require.False(b, l.Valid(), "at once, whether anybody has noticed or not")
 		woken := time.Now()
 		b.lost(l, Expired)
 		b.lost(fixed, Expired)
@@ -102,7 +114,7 @@ func TestSuspendWithinUntil(t *testing.T) {
 
 		b.lost(fixed, Expired)
 		b.inTime(end)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		require.True(b, l.Valid())
 	})
 	require.Equal(t, []Jump{{Slept: 20 * time.Second, Suspect: 2}}, told)
@@ -185,7 +197,7 @@ func TestWallClockIsSteered(t *testing.T) {
 // for the worse of the two: a suspend.
 func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
-		k.noBoot.Store(true)
+		k.withoutBoot()
 		time.Sleep(time.Second)
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(time.Second)
@@ -202,9 +214,9 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
-		k.boot.Add(-int64(3 * time.Second))
+		k.part(0, -3*time.Second)
 		time.Sleep(2 * defaultLookout)
-		k.boot.Add(int64(3 * time.Second))
+		k.part(0, 3*time.Second)
 		time.Sleep(2 * defaultLookout)
 		require.True(b, l.Valid())
 		require.Zero(b, b.dog.Stats().Jumps)
@@ -215,6 +227,7 @@ func TestLookThatWasInterrupted(t *testing.T) {
 // part of its time away.
 func TestGrantedBeforeASuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.before = time.Second })
 		time.Sleep(time.Hour)
 		for _, noticed := range []bool{false, true} {
 			granted := time.Now()
@@ -251,6 +264,7 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 		for range 3 {
 			k.sleep(time.Second)
 			time.Sleep(defaultLookout)
+			synctest.Wait()
 		}
 		time.Sleep(5 * time.Second)
 		b.isLost(leases[7], Deleted)

@@ -26,6 +26,8 @@ type store struct {
 	// gone has the owners whose lease was stopped: none of them may be in a request
 	// any more.
 	gone map[string]bool
+	// renewing counts the requests that each owner's lease is in.
+	renewing map[string]int
 	// broken says which rule of the tests was broken.
 	broken error
 }
@@ -59,7 +61,7 @@ type node struct {
 }
 
 func newStore() *store {
-	return &store{leases: map[string]grant{}, nodes: map[string]*node{}, gone: map[string]bool{}}
+	return &store{leases: map[string]grant{}, nodes: map[string]*node{}, gone: map[string]bool{}, renewing: map[string]int{}}
 }
 
 // node changes how a node behaves.
@@ -92,6 +94,7 @@ func (s *store) Renew(ctx context.Context, items []Item) {
 	n := *s.at(group)
 	s.note(group, items)
 	s.mu.Unlock()
+	defer s.noteEnd(items)
 	if n.deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -134,6 +137,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *store) note(group string, items []Item) {
 	r := request{at: time.Now(), group: group}
 	for _, item := range items {
+		if s.renewing[item.Lease.Owner()]++; s.renewing[item.Lease.Owner()] > 1 {
+			s.broken = fmt.Errorf("lease %q is in two requests at once", item.Lease.Key())
+		}
 		if s.gone[item.Lease.Owner()] {
 			s.broken = fmt.Errorf("lease %q is renewed after its Stop returned", item.Lease.Key())
 		}
@@ -146,6 +152,14 @@ func (s *store) note(group string, items []Item) {
 	}
 	if !s.quiet {
 		s.requests = append(s.requests, r)
+	}
+}
+
+func (s *store) noteEnd(items []Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, item := range items {
+		s.renewing[item.Lease.Owner()]--
 	}
 }
 
@@ -249,6 +263,9 @@ func (s *giving) Release(ctx context.Context, items []Item) {
 	defer s.mu.Unlock()
 	for i := range items {
 		key := items[i].Lease.Key()
+		if s.renewing[items[i].Lease.Owner()] > 0 {
+			s.broken = fmt.Errorf("lease %q is released while a renewal is in flight", key)
+		}
 		if err, bad := n.bad[key]; bad {
 			items[i].Err = err
 			continue

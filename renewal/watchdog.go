@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -99,10 +98,6 @@ type Watchdog struct {
 	wheel    *wheel.Wheel
 	ownWheel bool
 	clock    *clock
-
-	// era changes when the machine has slept or its clock was stepped. Written
-	// under mu, read anywhere.
-	era atomic.Uint32
 
 	// wake tells the dispatcher to have a look.
 	wake chan struct{}
@@ -248,7 +243,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	w.heed()
 	now, granted := w.clock.now(), w.clock.instant(s.Granted)
 	l.until.Store(int64(granted.add(validity(s.TTL))))
-	l.era.Store(w.era.Load())
+	l.era.Store(w.clock.era.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
 		r := &rules{heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
 		if s.MaxHold > 0 {
