@@ -298,6 +298,53 @@ func TestGrantThatTookTooLong(t *testing.T) {
 	})
 }
 
+// Until is reckoned from before the request was sent, never from its reply.
+func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				err := do()
+				time.Sleep(900 * time.Millisecond)
+				return err
+			}
+		})
+		asked := time.Now()
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 10*time.Second-100*time.Millisecond-2*time.Millisecond, lease.Until().Sub(asked))
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A head whose context ends while it asks has used up the wake. The next one asks
+// at once.
+func TestWakeOfAHeadThatGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: time.Hour})
+		holder, err := server.Locker(t, lock.Config{TTL: time.Hour}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		begin := time.Now()
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := l.Mutex("a").Lock(ctx)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}()
+		time.Sleep(time.Second)
+		time.AfterFunc(500*time.Millisecond, func() {
+			store.set(func() { store.acquire = times(1, mute) })
+			assert.NoError(t, holder.Unlock(t.Context()))
+		})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		about(t, 2*time.Second, time.Since(begin))
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+	})
+}
+
 // Where subscriptions fail, the holder's TTL and the poll remain.
 func TestWaitingWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

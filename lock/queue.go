@@ -147,7 +147,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 			switch {
 			case err != nil && ended(a.patience) == nil:
 				return grant{}, baton{err: err}, err
-			case err != nil:
+			case err != nil: // the caller's end, and the wake is used up
 				return grant{}, baton{known: b.known, ask: true}, err
 			case g.Verdict != Refused:
 				return g, baton{known: Answer{TTL: a.hold.TTL}}, nil
@@ -161,7 +161,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 		case <-q.woken:
 			b.ask = true
 		case <-a.patience.Done():
-			return grant{}, baton{known: b.known, ask: true}, a.refused(b.known, a.gaveUp())
+			return grant{}, baton{known: b.known}, a.refused(b.known, a.gaveUp())
 		case <-l.closed.Done():
 			return grant{}, baton{err: ErrClosed}, ErrClosed
 		}

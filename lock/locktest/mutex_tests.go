@@ -334,13 +334,17 @@ func doesNotStampede(b *bench) {
 	defer l.Close(context.Background())
 	lease := b.lock(l, "a")
 	var work sync.WaitGroup
-	for range waiters {
+	work.Go(func() { b.unlock(b.lock(l, "a")) })
+	time.Sleep(200 * time.Millisecond)
+	for range waiters - 1 {
 		work.Go(func() { b.unlock(b.lock(l, "a")) })
 	}
 	time.Sleep(200 * time.Millisecond)
-	// While they wait: the holder's own, one to learn that the lock is held, for
-	// those who came before there was a queue, and one after the subscription.
+	// The holder's, the first waiter's, and that one's after it has subscribed.
 	before := store.acquisitions.Load()
+	if before != 3 {
+		b.Errorf("while %d waited there were %d acquisitions instead of 3", waiters, before)
+	}
 	b.unlock(lease)
 	work.Wait()
 	if n := store.acquisitions.Load() - before; n < waiters || n > waiters+waiters/5 {

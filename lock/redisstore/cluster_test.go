@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // clusterClient returns a client as Open makes it.
@@ -130,12 +131,35 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 	require.Eventually(t, func() bool { return shardChannels() == 0 }, 10*time.Second, 10*time.Millisecond)
 }
 
+// recording is a store that records what renewals were told.
+type recording struct {
+	*redisstore.Store
+	mu     sync.Mutex
+	rounds int
+	errs   []error
+}
+
+func (r *recording) Renew(ctx context.Context, items []renewal.Item) {
+	r.Store.Renew(ctx, items)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds++
+	for _, item := range items {
+		if item.Err != nil {
+			r.errs = append(r.errs, item.Err)
+		}
+	}
+}
+
 // Renewals in a cluster go in pipelines, in which go-redis does not load a script
 // that a server has forgotten.
 func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	l := locker(t, clusterClient(t, cluster), lock.Config{TTL: time.Second})
+	store := &recording{Store: open(t, clusterClient(t, cluster))}
+	l, err := lock.New(store, lock.Config{TTL: time.Second})
+	require.NoError(t, err)
+	defer l.Close(context.Background())
 	leases := make([]*lock.Lease, 200)
 	for i := range leases {
 		leases[i] = mustLock(t, l, fmt.Sprintf("lock %d", i))
@@ -149,6 +173,10 @@ func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 		require.NoError(t, lease.Err())
 		require.NoError(t, lease.Unlock(t.Context()))
 	}
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	assert.Empty(t, store.errs)
+	assert.Greater(t, store.rounds, 10)
 }
 
 // changesNothing checks that a change of the topology that loses no data loses no

@@ -1,0 +1,94 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// A subscription that was given up and asked for again is confirmed twice. Only
+// the second confirmation is that of the second request; at the first one the
+// server is about to end what it confirms.
+func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	store := open(t, wire.Client(t))
+	other, err := store.Subscribe(t.Context(), &lock.Hold{Name: "other"}, func() {})
+	require.NoError(t, err)
+	defer other.Close()
+
+	wire.Set(redistest.Fault{Replies: redistest.Hold})
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = store.Subscribe(brief, &lock.Hold{Name: "a"}, func() {})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+
+	wire.Set(redistest.Fault{Replies: redistest.Hold, Requests: redistest.Hold})
+	confirmed := make(chan error, 1)
+	var woken atomic.Int32
+	go func() {
+		sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() { woken.Add(1) })
+		confirmed <- err
+		if err == nil {
+			t.Cleanup(sub.Close)
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	wire.Set(redistest.Fault{Requests: redistest.Hold})
+	select {
+	case <-confirmed:
+		t.Error("confirmed although the server has not got the request")
+	case <-time.After(200 * time.Millisecond):
+	}
+	wire.Heal()
+	require.NoError(t, <-confirmed)
+	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+	require.Eventually(t, func() bool { return woken.Load() == 1 }, 5*time.Second, time.Millisecond)
+}
+
+// A subscription connection that stays open but mute is given up and replaced.
+func TestMuteSubscriptionConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	store := open(t, wire.Client(t))
+	woken := make(chan struct{}, 10)
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() { woken <- struct{}{} })
+	require.NoError(t, err)
+	defer sub.Close()
+	wire.Set(redistest.Fault{Replies: redistest.Drop})
+	time.Sleep(100 * time.Millisecond)
+	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+	time.Sleep(100 * time.Millisecond)
+	wire.Heal() // what was lost stays lost, and its connection mute
+	select {
+	case <-woken:
+	case <-time.After(15 * time.Second):
+		t.Fatal("nobody has made up for the lost message")
+	}
+	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+	<-woken
+}
+
+func TestSubscribeAfterClose(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() {})
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+	_, err = store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() {})
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, lock.ErrUnavailable)
+	sub.Close()
+	require.NoError(t, store.Close())
+}
