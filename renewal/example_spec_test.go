@@ -1,0 +1,233 @@
+package renewal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// memory is a store of leases in memory that these examples share.
+type memory struct {
+	mu     sync.Mutex
+	owners map[string]string
+	gives  time.Duration // the TTL that it gives, whatever is asked; 0 as asked
+	down   bool
+}
+
+func (m *memory) Group(string) string { return "" }
+
+func (m *memory) Renew(_ context.Context, items []renewal.Item) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range items {
+		switch owner, ok := m.owners[items[i].Lease.Key()]; {
+		case m.down:
+			items[i].Err = errors.New("the store is down")
+		case !ok:
+			items[i].Outcome = renewal.Gone
+		case owner != items[i].Lease.Owner():
+			items[i].Outcome = renewal.Taken
+		default:
+			items[i].Outcome, items[i].TTL = renewal.Renewed, m.gives
+		}
+	}
+}
+
+func (m *memory) Release(_ context.Context, items []renewal.Item) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range items {
+		if m.owners[items[i].Lease.Key()] == items[i].Lease.Owner() {
+			delete(m.owners, items[i].Lease.Key())
+		}
+		items[i].Outcome = renewal.Gone
+	}
+}
+
+// watched returns a watchdog on a store, with a lease there that it keeps.
+func watched(s renewal.Spec, c renewal.Config) (*renewal.Watchdog, *memory, *renewal.Lease) {
+	m := &memory{owners: map[string]string{"job": "me"}}
+	watchdog, err := renewal.New(m, c)
+	if err != nil {
+		panic(err)
+	}
+	s.Key, s.Owner, s.TTL, s.Granted = "job", "me", time.Second, time.Now()
+	lease, err := watchdog.Watch(s)
+	if err != nil {
+		panic(err)
+	}
+	return watchdog, m, lease
+}
+
+// The reason of a loss is told apart.
+func ExampleLostError() {
+	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	store.mu.Lock()
+	store.down = true
+	store.mu.Unlock()
+	<-lease.Lost()
+
+	var lost *renewal.LostError
+	if errors.As(lease.Err(), &lost) {
+		fmt.Println(lost.Cause == renewal.Unreachable, errors.Is(lost, renewal.ErrLost))
+		fmt.Println(lost)
+	}
+	// Output:
+	// true true
+	// renewal: lease "job" lost: store unreachable: the store is down
+}
+
+// A holder that hangs does not keep its lease: here it stops giving its heartbeat.
+func ExampleLease_Beat() {
+	watchdog, _, lease := watched(renewal.Spec{Heartbeat: 500 * time.Millisecond}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	for range 3 { // pieces of work
+		time.Sleep(200 * time.Millisecond)
+		lease.Beat()
+	}
+	fmt.Println("at work:", lease.Valid())
+	<-lease.Lost() // a piece of work that hangs
+	fmt.Println(lease.Err())
+	// Output:
+	// at work: true
+	// renewal: lease "job" lost: no heartbeat
+}
+
+// MaxHold bounds the time that a lease is held, however alive its holder is.
+func ExampleSpec_maxHold() {
+	told := make(chan error)
+	watchdog, _, _ := watched(renewal.Spec{
+		MaxHold: 1500 * time.Millisecond,
+		OnLost:  func(err error) { told <- err },
+	}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	fmt.Println(<-told)
+	// Output: renewal: lease "job" lost: held too long
+}
+
+// Alive is asked before each renewal.
+func ExampleSpec_alive() {
+	healthy := make(chan bool, 1)
+	watchdog, _, lease := watched(renewal.Spec{
+		Alive: func() bool { return len(healthy) == 0 },
+	}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	healthy <- false
+	<-lease.Lost()
+	fmt.Println(lease.Err())
+	// Output: renewal: lease "job" lost: holder not alive
+}
+
+// The end of a context ends the lease.
+func ExampleSpec_context() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	watchdog, _, lease := watched(renewal.Spec{Context: ctx}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	cancel(errors.New("the deployment is over"))
+	<-lease.Lost()
+	fmt.Println(lease.Err())
+	// Output: renewal: lease "job" lost: context ended: the deployment is over
+}
+
+// A store that gives another TTL than was asked for sets the pace of renewals.
+func ExampleItem_serverChosenTTL() {
+	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+	store.mu.Lock()
+	store.gives = time.Hour
+	store.mu.Unlock()
+
+	time.Sleep(500 * time.Millisecond) // one renewal
+	fmt.Println("asked for", lease.TTL(), "- good for", time.Until(lease.Until()).Round(time.Minute))
+	// Output: asked for 1s - good for 59m0s
+}
+
+// Close gives back what the renewer can release.
+func ExampleWatchdog_Close() {
+	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := watchdog.Close(ctx)
+
+	var left *renewal.UnreleasedError
+	fmt.Println("left behind:", errors.As(err, &left), len(store.owners))
+	fmt.Println(lease.Err())
+	// Output:
+	// left behind: false 0
+	// renewal: lease "job" lost: watchdog closed
+}
+
+// Drain waits until the holders are done; what they hold is renewed meanwhile.
+func ExampleWatchdog_Drain() {
+	ctx := context.Background()
+	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
+	defer watchdog.Close(ctx)
+
+	go func() {
+		time.Sleep(1500 * time.Millisecond) // the last piece of work
+		fmt.Println("in time:", lease.Valid())
+		lease.Stop(ctx)
+	}()
+	fmt.Println(watchdog.Drain(ctx))
+	_, err := watchdog.Watch(renewal.Spec{Key: "late", TTL: time.Second, Granted: time.Now()})
+	fmt.Println(err)
+	// Output:
+	// in time: true
+	// <nil>
+	// renewal: watchdog closed
+}
+
+// An observer sees every request: its size, its lag, and how much of the leases'
+// time was left when the answer came.
+func ExampleObserver() {
+	batches := make(chan renewal.Batch, 100)
+	watchdog, _, _ := watched(renewal.Spec{}, renewal.Config{
+		Observer: &renewal.Observer{Batch: func(b renewal.Batch) { batches <- b }},
+	})
+	defer watchdog.Close(context.Background())
+
+	b := <-batches
+	fmt.Println("leases:", b.Size, "renewed:", b.Renewed, "retried:", b.Retried)
+
+	s := watchdog.Stats()
+	fmt.Println("held:", s.Held, "late:", s.Late(), "lost:", s.Lost.Total())
+	// Output:
+	// leases: 1 renewed: 1 retried: 0
+	// held: 1 late: 0 lost: 0
+}
+
+// Until is the rule for those who keep a lease without a watchdog.
+func ExampleUntil() {
+	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	fmt.Println(renewal.Until(asked, 30*time.Second).Format("15:04:05.000"))
+	// Output: 12:00:29.698
+}
+
+// Pause leaves the store alone, for a maintenance that is shorter than the leases
+// last.
+func ExampleWatchdog_Pause() {
+	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
+	defer watchdog.Close(context.Background())
+
+	watchdog.Pause()
+	sent := watchdog.Stats().Sent
+	time.Sleep(500 * time.Millisecond)
+	fmt.Println("sent:", watchdog.Stats().Sent-sent)
+	watchdog.Resume()
+	time.Sleep(time.Second)
+	fmt.Println("held:", lease.Valid())
+	// Output:
+	// sent: 0
+	// held: true
+}

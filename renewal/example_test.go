@@ -1,0 +1,134 @@
+package renewal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Files is a lease service made of files in a directory that several processes
+// share: the content of a file says who holds the lease, its modification time
+// when the lease ends. It needs no server.
+type Files struct{ dir string }
+
+// Acquire creates the file, or takes it over from an owner whose time has passed.
+// The rename makes one of several contenders win.
+func (f Files) Acquire(key, owner string, ttl time.Duration) bool {
+	path := filepath.Join(f.dir, key)
+	if info, err := os.Stat(path); err == nil && time.Now().Before(info.ModTime()) {
+		return false
+	}
+	os.Rename(path, path+"."+owner) // one contender moves an expired lease away
+	defer os.Remove(path + "." + owner)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	if _, err := file.WriteString(owner); err != nil {
+		return false
+	}
+	ends := time.Now().Add(ttl)
+	return os.Chtimes(path, ends, ends) == nil
+}
+
+// Group says that all leases share one fate: the file system's.
+func (f Files) Group(string) string { return f.dir }
+
+// Renew is what the watchdog calls.
+func (f Files) Renew(ctx context.Context, items []renewal.Item) {
+	for i := range items {
+		if ctx.Err() != nil {
+			return // the rest is Unknown, and asked again
+		}
+		items[i].Outcome, items[i].Err = f.renew(items[i].Lease)
+	}
+}
+
+func (f Files) renew(l *renewal.Lease) (renewal.Outcome, error) {
+	path := filepath.Join(f.dir, l.Key())
+	owner, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return renewal.Gone, nil
+	case err != nil:
+		return renewal.Unknown, err
+	case string(owner) != l.Owner():
+		return renewal.Taken, nil
+	}
+	ends := time.Now().Add(l.TTL())
+	if err := os.Chtimes(path, ends, ends); err != nil {
+		return renewal.Unknown, err
+	}
+	return renewal.Renewed, nil
+}
+
+// Release makes Files a renewal.Releaser.
+func (f Files) Release(_ context.Context, items []renewal.Item) {
+	for i := range items {
+		path := filepath.Join(f.dir, items[i].Lease.Key())
+		if owner, err := os.ReadFile(path); err == nil && string(owner) != items[i].Lease.Owner() {
+			items[i].Outcome = renewal.Taken
+		} else if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
+			items[i].Outcome = renewal.Gone
+		} else {
+			items[i].Err = err
+		}
+	}
+}
+
+// Leases kept in files, without any server: the watchdog keeps one alive well past
+// its TTL, and notices when somebody deletes another.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "leases")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	files := Files{dir}
+
+	watchdog, err := renewal.New(files, renewal.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer watchdog.Close(ctx)
+
+	const ttl = time.Second
+	hold := func(key string) *renewal.Lease {
+		asked := time.Now() // before the request
+		if !files.Acquire(key, "me", ttl) {
+			panic(key + " is taken")
+		}
+		lease, err := watchdog.Watch(renewal.Spec{Key: key, Owner: "me", TTL: ttl, Granted: asked})
+		if err != nil {
+			panic(err)
+		}
+		return lease
+	}
+
+	kept, deleted := hold("report"), hold("orders")
+	os.Remove(filepath.Join(dir, "orders"))
+
+	<-deleted.Context().Done()
+	fmt.Println(context.Cause(deleted.Context()))
+
+	time.Sleep(2 * ttl)
+	fmt.Println("still held:", kept.Valid(), "taken by another:", files.Acquire("report", "another", ttl))
+
+	// No renewal is in flight once Stop has returned: the lease can be released.
+	if err := kept.Stop(ctx); err == nil {
+		os.Remove(filepath.Join(dir, "report"))
+	}
+	fmt.Println(kept.Err())
+
+	// Output:
+	// renewal: lease "orders" lost: deleted
+	// still held: true taken by another: false
+	// renewal: lease released
+}
