@@ -1,0 +1,204 @@
+package wheel
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// counting is an alarm that counts how often the worker was woken.
+type counting struct {
+	alarm
+	wakes atomic.Int64
+}
+
+func (c *counting) wait(d time.Duration) {
+	c.alarm.wait(d)
+	c.wakes.Add(1)
+}
+
+// countedWheel returns a wheel in a bubble whose worker's wake-ups are counted.
+func countedWheel(t *testing.T, c Config) (*Wheel, *counting) {
+	t.Helper()
+	w := quietWheel(t, c)
+	synctest.Wait() // the worker sleeps, and will not look at the alarm before it is rung
+	count := &counting{alarm: w.alarm}
+	w.alarm = count
+	count.ring()
+	synctest.Wait() // it sleeps on the new one
+	return w, count
+}
+
+// during returns how often the worker was woken while time passed.
+func (c *counting) during(d time.Duration) int64 {
+	before := c.wakes.Load()
+	time.Sleep(d)
+	synctest.Wait()
+	return c.wakes.Load() - before
+}
+
+const day = 24 * time.Hour
+
+func TestEmptyWheelSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+		if n := alarm.during(day); n != 0 {
+			t.Errorf("never used, it woke %d times in a day", n)
+		}
+		// Nor does it after it was used.
+		h, _ := w.Schedule(time.Minute, func() {})
+		_, _ = w.Schedule(time.Second, func() {})
+		h.Cancel()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := alarm.during(day); n != 0 {
+			t.Errorf("with everything over, it woke %d times in a day", n)
+		}
+	})
+}
+
+// Thousand timeouts a minute away: the worker sleeps up to the first of them,
+// however fine the tick and however many revolutions that is, and wakes no more
+// often than there are deadlines.
+func TestFarTimeoutsLetTheWorkerSleep(t *testing.T) {
+	for _, tick := range []time.Duration{minTick, time.Millisecond, DefaultTick} {
+		for _, buckets := range []int{1, 64, DefaultBuckets, 1 << 16} {
+			synctest.Test(t, func(t *testing.T) {
+				w, alarm := countedWheel(t, Config{Tick: tick, Buckets: buckets})
+				start := time.Now()
+				deadlines := map[time.Duration]bool{}
+				for range 1000 {
+					d := time.Minute + time.Duration(rand.IntN(10_000))*time.Millisecond
+					h, err := w.ScheduleAt(start.Add(d), func() {})
+					if err != nil {
+						t.Fatal(err)
+					}
+					deadlines[h.Deadline().Sub(start)] = true
+				}
+				synctest.Wait() // the worker takes them in
+				if n := alarm.during(time.Minute - 1); n != 0 {
+					t.Errorf("tick %v, %d buckets: woke %d times before the first deadline", tick, buckets, n)
+				}
+				if n := alarm.during(time.Minute); n > int64(len(deadlines)) {
+					t.Errorf("tick %v, %d buckets: woke %d times for %d deadlines", tick, buckets, n, len(deadlines))
+				}
+				if p := w.Stats().Pending; p != 0 {
+					t.Errorf("%d are still pending", p)
+				}
+			})
+		}
+	}
+}
+
+// A periodic task costs a wake-up for each run.
+func TestWakeUpsOfAPeriodicTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+		if _, err := w.Every(time.Hour, Skip, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := alarm.during(10 * day); n != 240 {
+			t.Errorf("woke %d times for 240 runs", n)
+		}
+	})
+}
+
+// What is scheduled for later than the next deadline does not wake the worker,
+// nor does a reset to later; what is earlier does, once.
+func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+		h, _ := w.Schedule(time.Minute, func() {})
+		if n := alarm.during(time.Second); n != 1 {
+			t.Errorf("the first timeout woke it %d times, want 1", n)
+		}
+		for range 100 {
+			if _, err := w.Schedule(2*time.Minute, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := alarm.during(time.Second); n != 0 {
+			t.Errorf("later timeouts woke it %d times", n)
+		}
+		for range 1000 { // a connection with traffic
+			h.Reset(time.Minute)
+			if n := alarm.during(10 * time.Millisecond); n != 0 {
+				t.Fatalf("a reset to later woke it")
+			}
+		}
+		if _, err := w.Schedule(time.Second, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if n := alarm.during(500 * time.Millisecond); n != 1 {
+			t.Errorf("an earlier timeout woke it %d times, want 1", n)
+		}
+		h.Reset(time.Millisecond)
+		if n := alarm.during(100 * time.Microsecond); n != 1 {
+			t.Errorf("a reset to earlier woke it %d times, want 1", n)
+		}
+	})
+}
+
+// A burst of cancels wakes the worker to reclaim, once now and once at the end of
+// the tick, not for each; then it sleeps on.
+func TestWakeUpsOfCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{Tick: 10 * time.Millisecond})
+		var handles []timeout.Timeout
+		for range 500 {
+			h, err := w.Schedule(time.Hour, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handles = append(handles, h)
+		}
+		time.Sleep(time.Second)
+		before := alarm.wakes.Load()
+		for _, h := range handles[1:] {
+			h.Cancel()
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		if n := alarm.wakes.Load() - before; n < 1 || n > 2 {
+			t.Errorf("499 cancels woke it %d times, want 1 or 2", n)
+		}
+		if n := alarm.during(time.Hour - 2*time.Second); n != 0 {
+			t.Errorf("afterwards it woke %d times", n)
+		}
+		handles[0].Cancel()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := alarm.during(day); n != 0 {
+			t.Errorf("with everything cancelled it woke %d times in a day", n)
+		}
+	})
+}
+
+// Timeouts that never get to their deadline, as most do, cost few wake-ups: here a
+// thousand requests a second for a minute, each answered after 3 ms of the 30 s
+// that it might have taken.
+func TestWakeUpsOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{})
+		const seconds = 60
+		for range seconds * 1000 {
+			h, err := w.Schedule(30*time.Second, func() { t.Error("an answered request was given up") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(3*time.Millisecond, func() { h.Cancel() })
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		// At the most one for each tick in which something was cancelled, and
+		// one to look at it.
+		if n, limit := alarm.wakes.Load(), int64(2*seconds*100); n > limit {
+			t.Errorf("woke %d times, want %d at the most", n, limit)
+		}
+	})
+}
