@@ -88,7 +88,7 @@ func ExampleNewPool() {
 func ExampleOverflow() {
 	pool := wheel.NewPool(1, 1, wheel.Reject)
 	defer pool.Close()
-	release := make(chan struct{})
+	busy, release := make(chan struct{}), make(chan struct{})
 	refused := make(chan error, 1)
 	w := exampleWheel(wheel.Config{
 		Executor: pool,
@@ -97,8 +97,10 @@ func ExampleOverflow() {
 	})
 	defer w.Stop()
 
-	for range 3 { // one runs, one waits, and for one there is no room
-		_, _ = w.Schedule(0, func() { <-release })
+	_, _ = w.Schedule(0, func() { close(busy); <-release })
+	<-busy
+	for range 2 { // one of them waits, and for the other there is no room
+		_, _ = w.Schedule(0, func() {})
 	}
 	fmt.Println(<-refused)
 	fmt.Println("rejected:", w.Stats().Rejected)
