@@ -127,7 +127,7 @@ func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	now := w.clock.now()
 	w.mu.Lock()
 	report := Batch{Group: b.lane.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
-	losses := w.apply(b, now, &report)
+	lost := w.apply(b, now, &report)
 	w.free(b, now, err)
 	if next = w.dispatch(now); next != nil {
 		w.send(next.next)
@@ -142,7 +142,7 @@ func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	if returned != nil {
 		close(returned)
 	}
-	tellAll(losses)
+	tellAll(lost)
 	if w.observer.Batch != nil {
 		report.Lag, report.Remaining = b.lag, b.remaining
 		w.observeBatch(report)
@@ -174,7 +174,7 @@ func (w *Watchdog) free(b *batch, now instant, err error) {
 }
 
 // apply acts on each lease's answer. The caller holds mu.
-func (w *Watchdog) apply(b *batch, now instant, report *Batch) (losses []loss) {
+func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 	// The leases of a batch get one due time, as far as their TTLs agree: what has
 	// gathered stays together. The jitter keeps batches, and processes, apart.
 	early := w.random() / 10
@@ -188,14 +188,13 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (losses []loss) {
 			continue
 		}
 		left := instant(l.until.Load()).sub(now)
-		var lost *LostError
 		switch item.Outcome {
 		case Renewed:
-			lost = w.extend(l, b, now, item.TTL, early)
+			w.extend(l, b, now, item.TTL, early)
 		case Taken:
-			lost = w.lose(l, TakenOver, item.Err)
+			w.lose(l, TakenOver, item.Err)
 		case Gone:
-			lost = w.lose(l, Deleted, item.Err)
+			w.lose(l, Deleted, item.Err)
 		default:
 			if shared == nil {
 				shared = &fault{cmp.Or(report.Err, errNoAnswer)}
@@ -208,8 +207,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (losses []loss) {
 			report.Retried++
 			continue
 		}
-		if lost != nil {
-			losses = append(losses, loss{l, lost})
+		if l.ended.Load() != nil {
+			lost = append(lost, l)
 			continue
 		}
 		report.Renewed++
@@ -217,9 +216,9 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (losses []loss) {
 			b.remaining = append(b.remaining, left)
 		}
 	}
-	report.Lost = len(losses)
+	report.Lost = len(lost)
 	w.stats.Retried += int64(report.Retried)
-	return losses
+	return lost
 }
 
 var (
@@ -229,13 +228,14 @@ var (
 
 // extend moves the lease's until after a renewal that gave it ttl, or what was
 // asked for. An answer that comes too late loses the lease. The caller holds mu.
-func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) *LostError {
+func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) {
 	if ttl <= 0 {
 		ttl = l.ttl
 	}
 	old, until := instant(l.until.Load()), b.sent.add(validity(ttl))
 	if now >= min(old, until) {
-		return w.lose(l, Unreachable, errTooLate)
+		w.lose(l, Unreachable, errTooLate)
+		return
 	}
 	w.stats.renewed(old.sub(now), l.span)
 	l.until.Store(int64(until))
@@ -248,9 +248,8 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	}
 	w.wait(l)
 	if until < old {
-		return w.judge(l, now) // the timer is armed for later
+		w.judge(l, now) // the timer is armed for later
 	}
-	return nil
 }
 
 // retry has the lease renewed again: soon, and sooner the less time it has left.

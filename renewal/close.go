@@ -117,13 +117,13 @@ func (w *Watchdog) endAll() (leases []*Lease) {
 // them.
 func (w *Watchdog) endSome(s *list) (leases []*Lease) {
 	for s.head != nil {
-		var losses []loss
-		for s.head != nil && len(losses) < stride {
-			l := s.head
-			losses = append(losses, loss{l, w.lose(l, Closed, nil)})
-			leases = append(leases, l)
+		some := make([]*Lease, 0, stride)
+		for s.head != nil && len(some) < stride {
+			some = append(some, s.head)
+			w.lose(s.head, Closed, nil)
 		}
-		w.unlocked(func() { tellAll(losses) })
+		leases = append(leases, some...)
+		w.unlocked(func() { tellAll(some) })
 	}
 	return leases
 }

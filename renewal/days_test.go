@@ -2,6 +2,7 @@ package renewal
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -122,9 +123,7 @@ func (w *world) told(l *Lease, lost *LostError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost[lost.Cause]++
-	var key int
-	fmt.Sscanf(l.Key(), "node%d/%d", new(int), &key)
-	w.free = append(w.free, key)
+	w.free = append(w.free, l.Ref().(int))
 	if lost.Cause != Expired && lost.Cause != Unreachable {
 		return
 	}
@@ -250,7 +249,7 @@ func (w *world) giveBack() {
 	for _, s := range stopped {
 		l := w.leases[s.key]
 		w.store.release(l.Key(), l.Owner())
-		if s.held && l.Err() == ErrReleased && !slices.Contains(w.free, s.key) {
+		if s.held && errors.Is(l.Err(), ErrReleased) && !slices.Contains(w.free, s.key) {
 			w.free = append(w.free, s.key)
 		}
 	}
@@ -299,7 +298,7 @@ func (w *world) takeOne(i int) bool {
 		return false
 	}
 	w.alone(i)
-	spec := Spec{Key: key, Owner: owner, TTL: ttl, Granted: granted, Fixed: w.rng.IntN(100) == 0}
+	spec := Spec{Key: key, Owner: owner, Ref: i, TTL: ttl, Granted: granted, Fixed: w.rng.IntN(100) == 0}
 	if w.rng.IntN(20) == 0 {
 		spec.Alive = func() bool { return true }
 	}

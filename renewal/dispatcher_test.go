@@ -215,7 +215,7 @@ func TestMuteGroupAmongThree(t *testing.T) {
 					until := l.Until()
 					told.Go(func() {
 						<-l.Lost()
-						if until == l.Until() { // else it was renewed once more
+						if until.Equal(l.Until()) { // else it was renewed once more
 							b.inTime(until)
 						}
 						b.isLost(l, Unreachable)
@@ -517,11 +517,11 @@ func TestObserverAndStatsAgree(t *testing.T) {
 		require.EqualValues(b, s.Retried, retried)
 		require.Equal(b, lags, size)
 		require.Equal(b, remaining, renewed)
-		require.EqualValues(b, map[Cause]int{Deleted: 10, Expired: 1, Unreachable: 940}, told)
+		require.Equal(b, map[Cause]int{Deleted: 10, Expired: 1, Unreachable: 940}, told)
 		require.GreaterOrEqual(b, s.Due, s.Sent)
-		require.Greater(b, s.Panics, int64(0))
-		require.EqualValues(b, s.Batches, sum(s.Sizes[:]))
-		require.EqualValues(b, s.Renewed, sum(s.Remaining[:]))
+		require.Positive(b, s.Panics)
+		require.Equal(b, s.Batches, sum(s.Sizes[:]))
+		require.Equal(b, s.Renewed, sum(s.Remaining[:]))
 	})
 }
 

@@ -30,13 +30,13 @@ func (w *Watchdog) reassure() {
 		now := w.clock.now()
 		jumps := w.jumps
 		w.jumps = nil
-		losses := w.examine(now)
+		lost := w.examine(now)
 		w.usher()
 		w.unlocked(func() {
 			for _, j := range jumps {
 				w.observeJump(j)
 			}
-			tellAll(losses)
+			tellAll(lost)
 		})
 	}
 }
@@ -44,7 +44,7 @@ func (w *Watchdog) reassure() {
 // examine takes some of the doubted leases and sorts them: those that are lost
 // are returned, those to be renewed go, unlinked, to w.due, and those on their way
 // stay there. The caller holds mu.
-func (w *Watchdog) examine(now instant) (losses []loss) {
+func (w *Watchdog) examine(now instant) (lost []*Lease) {
 	w.due = w.due[:0]
 	for n := 0; n < stride && len(w.doubted) > 0; {
 		s := w.doubted[len(w.doubted)-1]
@@ -55,8 +55,8 @@ func (w *Watchdog) examine(now instant) (losses []loss) {
 		}
 		n++
 		l.move(w.parked)
-		if lost := w.judge(l, now); lost != nil {
-			losses = append(losses, loss{l, lost})
+		if w.judge(l, now) {
+			lost = append(lost, l)
 			continue
 		}
 		switch {
@@ -68,7 +68,7 @@ func (w *Watchdog) examine(now instant) (losses []loss) {
 			w.due = append(w.due, l)
 		}
 	}
-	return losses
+	return lost
 }
 
 // confirm trusts the lease again. The caller holds mu.

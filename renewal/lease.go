@@ -273,7 +273,7 @@ func (l *Lease) Stop(ctx context.Context) error {
 	flight := l.flight()
 	w.mu.Unlock()
 	if ended {
-		l.tell(ErrReleased)
+		l.tell()
 	}
 	if flight == nil {
 		return nil
@@ -360,9 +360,11 @@ var errAliveHangs = errors.New("Spec.Alive has not returned")
 
 // tell lets the holder know that the lease has ended. It is called once, by
 // whoever has ended the lease, without mu.
-func (l *Lease) tell(err error) {
-	w := l.dog
-	lost, _ := err.(*LostError)
+func (l *Lease) tell() {
+	lost, err := l.ended.Load(), l.Err()
+	if lost == released {
+		lost = nil
+	}
 	if r := l.rules.Load(); r != nil {
 		if r.unhook != nil {
 			r.unhook()
@@ -374,10 +376,10 @@ func (l *Lease) tell(err error) {
 			close(r.lost) // whoever hears this finds the context ended
 		}
 		if lost != nil && r.onLost != nil {
-			w.tellLoss(r.onLost, lost)
+			l.dog.tellLoss(r.onLost, lost)
 		}
 	}
 	if lost != nil {
-		w.observeLost(l, lost)
+		l.dog.observeLost(l, lost)
 	}
 }

@@ -91,15 +91,9 @@ func (e *LostError) Unwrap() error { return e.Err }
 // released stands in [Lease.ended] for an end that was no loss.
 var released = new(LostError)
 
-// loss is one that is to be told once mu is let go.
-type loss struct {
-	lease *Lease
-	err   *LostError
-}
-
-// tellAll tells the holders.
-func tellAll(losses []loss) {
-	for _, x := range losses {
-		x.lease.tell(x.err)
+// tellAll tells the holders of leases that have ended.
+func tellAll(leases []*Lease) {
+	for _, l := range leases {
+		l.tell()
 	}
 }

@@ -35,7 +35,7 @@ func TestLossIsToldAtUntil(t *testing.T) {
 				time.Sleep(time.Until(until) - 1)
 				require.True(b, l.Valid())
 				require.NoError(b, l.Err())
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				require.False(b, l.Valid(), "from until on, told or not")
 
 				lost := b.lost(l, Unreachable)

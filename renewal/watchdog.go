@@ -229,7 +229,7 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	if err := w.admit(l, &s); err != nil {
 		return nil, err
 	}
-	w.follow(l, s.Context)
+	w.follow(s.Context, l)
 	return l, nil
 }
 
@@ -290,7 +290,7 @@ func (w *Watchdog) wait(l *Lease) {
 }
 
 // follow ends the lease when ctx ends.
-func (w *Watchdog) follow(l *Lease, ctx context.Context) {
+func (w *Watchdog) follow(ctx context.Context, l *Lease) {
 	if ctx == nil || ctx.Done() == nil {
 		return
 	}
@@ -311,19 +311,18 @@ func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
 	w.mu.Lock()
 	lost := w.lose(l, cause, err)
 	w.mu.Unlock()
-	if lost != nil {
-		l.tell(lost)
+	if lost {
+		l.tell()
 	}
 }
 
-// lose ends a lease as lost, and returns what is to be told; nil if it had ended
-// already. The caller holds mu.
-func (w *Watchdog) lose(l *Lease, cause Cause, err error) *LostError {
-	lost := &LostError{Key: l.key, Cause: cause, Err: err}
-	if !w.end(l, lost) {
-		return nil
+// lose ends a lease as lost, and returns false if it had ended already. The caller
+// holds mu, and tells the holder when it does not any more.
+func (w *Watchdog) lose(l *Lease, cause Cause, err error) bool {
+	lost := w.end(l, &LostError{Key: l.key, Cause: cause, Err: err})
+	if lost {
+		w.stats.Lost[cause]++
 	}
-	w.stats.Lost[cause]++
 	return lost
 }
 
@@ -371,16 +370,16 @@ func (l *Lease) expire() {
 	w.mu.Lock()
 	lost := w.judge(l, w.clock.now())
 	w.mu.Unlock()
-	if lost != nil {
-		l.tell(lost)
+	if lost {
+		l.tell()
 	}
 }
 
-// judge ends the lease as lost if its time is over, and otherwise arms its timer
-// for when that will be. The caller holds mu.
-func (w *Watchdog) judge(l *Lease, now instant) *LostError {
+// judge ends the lease as lost if its time is over, and returns true then;
+// otherwise it arms the lease's timer for when that will be. The caller holds mu.
+func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	if l.ended.Load() != nil {
-		return nil
+		return false
 	}
 	at, cause := l.ends()
 	if now >= at {
@@ -389,5 +388,5 @@ func (w *Watchdog) judge(l *Lease, now instant) *LostError {
 	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return w.lose(l, Closed, err) // nothing would tell when its time is over
 	}
-	return nil
+	return false
 }
