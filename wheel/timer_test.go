@@ -200,6 +200,32 @@ func TestArmFailsWithoutEffect(t *testing.T) {
 	})
 }
 
+// A timer has one place among the pending, however often it is moved.
+func TestArmTakesOnePlace(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
+		var timer wheel.Timer
+		timer.Init(w, func() {})
+		for i := range 10 {
+			must(0, timer.Arm(time.Duration(100-i)*ms)) // nearer
+		}
+		for i := range 10 {
+			must(0, timer.Arm(time.Duration(100+i)*ms)) // further
+		}
+		for range 10 { // gone and back
+			timer.Cancel()
+			must(0, timer.Arm(100*ms))
+		}
+		must(w.Schedule(50*ms, func() {}))
+		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrFull) {
+			t.Errorf("a third one: %v", err)
+		}
+		time.Sleep(second)
+		for range 2 {
+			must(w.Schedule(time.Hour, func() {}))
+		}
+	})
+}
+
 func TestInitTwicePanics(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		var timer wheel.Timer

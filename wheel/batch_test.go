@@ -1,0 +1,116 @@
+package wheel_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/timeout"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// The worker runs what is due in batches, and looks at what came meanwhile when
+// all of them are through. Tasks of one batch cancel others of it, whose memory is
+// free from the next batch on; tasks of that one schedule into it. Nothing of what
+// they schedule is lost, and no handle is mistaken for another.
+func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		const tasks = 200
+		var first, second [tasks]timeout.Timeout
+		ran, again := 0, 0
+		task := func(i int) func() {
+			return func() {
+				ran++
+				if i == 0 { // of the first batch: cancels what is in it and behind it
+					for _, h := range first[10:20] {
+						h.Cancel()
+					}
+					for _, h := range first[100:110] {
+						h.Cancel()
+					}
+				}
+				if i >= 70 { // of a later one
+					second[i] = must(w.Schedule(5*ms, func() { again++ }))
+				}
+			}
+		}
+		// From inside a task, so that all of them meet in the same inbox.
+		must(w.Schedule(ms, func() {
+			for i := range first {
+				first[i] = must(w.Schedule(ms, task(i)))
+			}
+		}))
+		time.Sleep(3 * ms)
+		synctest.Wait()
+		if ran != tasks-20 {
+			t.Fatalf("%d ran, want %d", ran, tasks-20)
+		}
+		seen := make(map[timeout.Timeout]bool)
+		scheduled := 0
+		for _, h := range second {
+			if h == (timeout.Timeout{}) {
+				continue
+			}
+			scheduled++
+			if seen[h] || h.State() != timeout.Pending {
+				t.Fatalf("a handle was given twice: %v, or is %v", seen[h], h.State())
+			}
+			seen[h] = true
+		}
+		for _, h := range first {
+			if h.State() != timeout.Done || h.Cancel() || h.Reset(time.Hour) {
+				t.Fatal("a handle of the first round has power over the second")
+			}
+		}
+		time.Sleep(10 * ms)
+		synctest.Wait()
+		if again != scheduled || scheduled < 100 {
+			t.Errorf("%d of the %d that tasks have scheduled ran", again, scheduled)
+		}
+	})
+}
+
+// A task that cancels and schedules in turn, on the worker, at every tick: the
+// memory that is freed serves at once.
+func TestTasksThatReplaceEachOther(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, Buckets: 32}, func(t *testing.T, w *wheel.Wheel) {
+		rnd := newRand(t)
+		const wide = 300
+		var slots [wide]struct {
+			handle timeout.Timeout
+			due    time.Time
+		}
+		var set func(i int)
+		set = func(i int) {
+			s := &slots[i]
+			s.handle = must(w.Schedule(time.Duration(1+rnd.IntN(40))*ms, func() {
+				if !time.Now().Equal(s.due) {
+					t.Errorf("slot %d ran %v after its deadline", i, time.Since(s.due))
+				}
+				for range 3 { // itself, and others if they are pending
+					set(i)
+					if i = rnd.IntN(wide); !slots[i].handle.Cancel() {
+						return
+					}
+				}
+				set(i)
+			}))
+			s.due = s.handle.Deadline()
+		}
+		must(w.Schedule(ms, func() {
+			for i := range slots {
+				set(i)
+			}
+		}))
+		time.Sleep(2 * second)
+		synctest.Wait()
+		if p := w.Stats().Pending; p == 0 {
+			t.Error("nothing is left of what replaces itself")
+		}
+		for h := range w.All() {
+			if late := time.Since(h.Deadline()); late >= ms {
+				t.Errorf("pending, but was due %v ago", late)
+			}
+		}
+	})
+}
