@@ -178,6 +178,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 	// The leases of a batch get one due time, as far as their TTLs agree: what has
 	// gathered stays together. The jitter keeps batches, and processes, apart.
 	early := w.random() / 10
+	// After a jump the timers of these leases may be armed too late.
+	jumped := b.era != w.clock.era.Load()
 	var shared *fault
 	for i := range b.items {
 		item := &b.items[i]
@@ -204,16 +206,20 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 				l.fault = &fault{item.Err}
 			}
 			w.retry(l, now)
-			report.Retried++
-			continue
 		}
-		if l.ended.Load() != nil {
+		if jumped {
+			w.judge(l, now)
+		}
+		switch {
+		case l.ended.Load() != nil:
 			lost = append(lost, l)
-			continue
-		}
-		report.Renewed++
-		if w.observer.Batch != nil {
-			b.remaining = append(b.remaining, left)
+		case item.Outcome != Renewed:
+			report.Retried++
+		default:
+			report.Renewed++
+			if w.observer.Batch != nil {
+				b.remaining = append(b.remaining, left)
+			}
 		}
 	}
 	report.Lost = len(lost)

@@ -84,10 +84,17 @@ func (c *clock) compare() (wall, boot time.Duration, ok bool) {
 	return now.Round(0).Sub(c.epoch.Round(0)) - awake, boot - awake, ok
 }
 
-// now returns the present instant.
-func (c *clock) now() instant {
-	return instant(time.Since(c.epoch)).add(time.Duration(c.slept.Load()))
+// awake returns for how long the machine has been awake since the start.
+func (c *clock) awake() time.Duration { return time.Since(c.epoch) }
+
+// fromAwake returns the instant at which it has been, or will have been, awake for
+// d, if it does not sleep meanwhile.
+func (c *clock) fromAwake(d time.Duration) instant {
+	return instant(d).add(time.Duration(c.slept.Load()))
 }
+
+// now returns the present instant.
+func (c *clock) now() instant { return c.fromAwake(c.awake()) }
 
 // time returns the instant i as the monotonic clock will show it.
 func (c *clock) time(i instant) time.Time {
@@ -97,7 +104,7 @@ func (c *clock) time(i instant) time.Time {
 // instant returns t, which lies in the past, as an instant. The caller holds mu.
 func (c *clock) instant(t time.Time) instant {
 	awake := t.Sub(c.epoch)
-	i := instant(awake).add(time.Duration(c.slept.Load()))
+	i := c.fromAwake(awake)
 	if awake < c.lastJump {
 		i = i.add(-c.lastSleep)
 	}
@@ -150,7 +157,7 @@ func (c *clock) heed() jump {
 	c.wall.Store(int64(wall))
 	if j.slept > 0 {
 		c.boot.Store(max(c.boot.Load(), int64(boot)))
-		c.lastJump, c.lastSleep = time.Since(c.epoch), j.slept
+		c.lastJump, c.lastSleep = c.awake(), j.slept
 		c.slept.Add(int64(j.slept))
 	}
 	return j

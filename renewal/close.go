@@ -54,7 +54,8 @@ func (w *Watchdog) Drain(ctx context.Context) error {
 // [Releaser], and returns when nothing of the watchdog runs any more. A release
 // that is not answered is tried again until the lease's time is over.
 //
-// ctx bounds it all. Leases that could not be given back are reported by an
+// It waits for the holders' functions too, so it must not be called from one. ctx
+// bounds it all. Leases that could not be given back are reported by an
 // *[UnreleasedError]; the store drops them when their TTL has passed. A second
 // Close waits for the first.
 func (w *Watchdog) Close(ctx context.Context) error { return w.close(ctx, true) }

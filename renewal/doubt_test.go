@@ -158,6 +158,44 @@ func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
 	})
 }
 
+// Whatever becomes of a renewal that was in flight during a suspend, the loss is
+// told by the time that was slept away earlier.
+func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
+	for name, trouble := range map[string]func(*node){
+		"answered":     func(n *node) { n.after, n.deaf = time.Second, true },
+		"not answered": func(n *node) { n.before = time.Second; n.mute = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inClocks(t, Config{RequestTimeout: time.Second}, func(b *bench, k *clocks) {
+				b.node("", trouble)
+				l := b.grant(Spec{Key: "k"})
+				b.awaitRequest()
+				k.sleep(15 * time.Second)
+				b.node("", func(n *node) { n.mute = true })
+				time.Sleep(2 * time.Second)
+				require.False(b, l.Valid())
+				until := l.Until()
+				b.lost(l, Unreachable)
+				b.inTime(until)
+			})
+		})
+	}
+}
+
+// Nobody gives a heartbeat while the machine sleeps.
+func TestSuspendIsNoMissedHeartbeat(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l := b.grant(Spec{Key: "k", Heartbeat: 4 * time.Second})
+		time.Sleep(3 * time.Second)
+		k.sleep(10 * time.Second)
+		end := time.Now().Add(time.Second)
+		time.Sleep(time.Second - 1)
+		require.NoError(b, l.Err())
+		b.lost(l, NoHeartbeat)
+		b.inTime(end)
+	})
+}
+
 func TestWallClockIsStepped(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour, leastStep, -leastStep} {
 		t.Run(step.String(), func(t *testing.T) {

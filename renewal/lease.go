@@ -126,7 +126,9 @@ type rules struct {
 	alive     func() bool
 	onLost    func(error)
 
-	beat atomic.Int64 // the instant of the last heartbeat
+	// beat is when the last heartbeat came, in ns of the time awake: nobody gives
+	// one while the machine sleeps.
+	beat atomic.Int64
 
 	// Guarded by mu, and not written once the lease has ended, so that tell may
 	// read them without.
@@ -149,7 +151,7 @@ func (l *Lease) TTL() time.Duration { return l.ttl }
 func (l *Lease) Ref() any { return l.ref }
 
 // Until returns the instant at which the lease is lost unless it is renewed
-// before. Once the lease has ended it stays as it was.
+// before.
 func (l *Lease) Until() time.Time {
 	return l.dog.clock.time(instant(l.until.Load()))
 }
@@ -256,7 +258,7 @@ func (l *Lease) ruled() *rules {
 // lease without, or one that has ended.
 func (l *Lease) Beat() {
 	if r := l.rules.Load(); r != nil && r.heartbeat > 0 {
-		r.beat.Store(int64(l.dog.clock.now()))
+		r.beat.Store(int64(l.dog.clock.awake()))
 	}
 }
 
@@ -304,7 +306,7 @@ func (l *Lease) ends() (instant, Cause) {
 		return at, cause
 	}
 	if r.heartbeat > 0 {
-		if next := instant(r.beat.Load()).add(r.heartbeat); next < at {
+		if next := l.dog.clock.fromAwake(time.Duration(r.beat.Load()) + r.heartbeat); next < at {
 			at, cause = next, NoHeartbeat
 		}
 	}

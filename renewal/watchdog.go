@@ -249,7 +249,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 		if s.MaxHold > 0 {
 			r.holdEnd = granted.add(s.MaxHold)
 		}
-		r.beat.Store(int64(now))
+		r.beat.Store(int64(w.clock.awake()))
 		l.rules.Store(r)
 	}
 	at, cause := l.ends()
