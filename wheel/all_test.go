@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -135,6 +136,23 @@ func TestAllFromInsideATask(t *testing.T) {
 		synctest.Wait()
 		if ran != tasks {
 			t.Errorf("%d ran, want %d", ran, tasks)
+		}
+	})
+}
+
+// A timeout that its task has set again stands with what has run and with what
+// has just come: it is visited once all the same.
+func TestAllVisitsOnceWhatWasSetAgain(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		var visited []timeout.Timeout
+		h := must(w.ScheduleFunc(ms, func(h timeout.Timeout) {
+			h.Reset(second)
+			visited = slices.Collect(w.All())
+		}))
+		time.Sleep(2 * ms)
+		synctest.Wait()
+		if !slices.Equal(visited, []timeout.Timeout{h}) {
+			t.Errorf("%d visited, want the one that is pending", len(visited))
 		}
 	})
 }

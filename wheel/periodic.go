@@ -95,7 +95,7 @@ func (p *periodic) expire() {
 		}
 		plan := p.plan
 		if due != p.tick {
-			plan = w.ticks.span(max(due, w.since)) // the handle was reset, maybe to the past
+			plan = max(w.ticks.span(due), w.since) // the handle was reset, maybe to the past
 		}
 		plan = p.next(plan, now)
 		if tick := w.ticks.ceil(plan); n.Repeat(due, tick) {

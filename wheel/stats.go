@@ -67,7 +67,7 @@ func (w *Wheel) lag(at time.Duration) {
 	if !pending || tick > w.ring.now {
 		return // cancelled or moved at the last moment: it says nothing
 	}
-	late := at - w.ticks.span(max(tick, w.since))
+	late := at - max(w.ticks.span(tick), w.since)
 	w.counters.lastLag.Store(int64(late))
 	if int64(late) > w.counters.worstLag.Load() {
 		w.counters.worstLag.Store(int64(late))

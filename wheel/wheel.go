@@ -25,7 +25,7 @@ type Wheel struct {
 
 	// What goroutines and worker tell each other.
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
-	roused   atomic.Int64 // the tick at which somebody has woken it
+	roused   atomic.Int64 // when somebody has woken it, since the start
 	soon     atomic.Bool  // there is something to reclaim by the next tick
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
@@ -41,9 +41,9 @@ type Wheel struct {
 	counters counters
 	warnings warnings
 
-	// since is the tick at which the worker's last sleep ended, or should
+	// since is when, since the start, the worker's last sleep ended or should
 	// have. The worker's alone.
-	since timeout.Tick
+	since time.Duration
 
 	worker goroutine     // who runs the worker
 	ended  chan struct{} // closed when the worker is gone
@@ -121,7 +121,7 @@ func (w *Wheel) reclaimSoon() {
 // rouse wakes the worker if it sleeps. Of many who want to, one does.
 func (w *Wheel) rouse() {
 	if w.wake.Swap(0) != 0 {
-		w.roused.Store(int64(w.ticks.now()))
+		w.roused.Store(int64(w.ticks.elapsed()))
 		w.alarm.ring()
 	}
 }
@@ -215,12 +215,13 @@ func (w *Wheel) withdraw() []Unrun {
 	return left
 }
 
-// nodes calls yield for every node that the wheel has, with the wheel's locks
-// held.
+// nodes calls yield for every node that the wheel has, once, with the wheel's
+// locks held.
 func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range w.batch.nodes[:w.batch.filled] {
+	batch := w.batch.nodes[:w.batch.filled]
+	for _, n := range batch {
 		if !yield(n) {
 			return
 		}
@@ -235,7 +236,8 @@ func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
 			return
 		}
 		w.shards[i].inbox.Arrivals(func(n *bucket.Node) bool {
-			more = yield(n)
+			// A timer of the batch that has run may be armed again.
+			more = slices.Contains(batch, n) || yield(n)
 			return more
 		})
 	}

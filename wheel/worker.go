@@ -286,11 +286,11 @@ func (w *Wheel) sleep() {
 // when somebody called. It is not to blame for what was due before that and came
 // later.
 func (w *Wheel) woken(until timeout.Tick) {
-	at := w.ticks.now()
+	at := w.ticks.elapsed()
 	if w.wake.Load() == 0 {
-		at = timeout.Tick(w.roused.Load())
+		at = time.Duration(w.roused.Load())
 	}
-	w.since = max(w.since, min(until, at))
+	w.since = max(w.since, min(w.ticks.span(until), at))
 }
 
 // forever is a sleep that only a ring ends.
