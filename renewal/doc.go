@@ -52,25 +52,33 @@
 //
 // # How renewals travel
 //
-// A lease is due for renewal when a third of its TTL has passed. Leases that are
-// due at the same time and belong to the same group (a node, say; the renewer
-// knows) travel in one request. A request with room takes along leases that
-// would be due soon, so that leases taken at random times gather; those taken at
-// the same time are spread. Nothing ever waits in order to be gathered.
+// A lease is due for renewal when a third of its TTL has passed, of the TTL that
+// the store last gave. Leases that are due at the same time and belong to the same
+// group (a node, say; the renewer knows) travel in one request. A request with room
+// takes along leases that would be due soon, so that leases taken at random times
+// gather; those taken at the same time are spread. Nothing ever waits in order to
+// be gathered.
 //
 // Groups are served in parallel, and each may always have a request in flight,
 // so a mute one costs the others nothing. When a store is slower than what is
-// due, the leases nearest to their until go first. When a group gives no answer,
-// one request at a time probes it, at growing intervals and with fewer leases,
-// so that one which poisons its batch is soon alone.
+// due, the leases nearest to their until go first. Leases whose last renewal was
+// not answered travel apart from the others, so that whatever is wrong with one of
+// them costs its neighbours one renewal at most. When requests get no answer at
+// all, one at a time probes the group, at growing intervals and with fewer leases,
+// so that one which spoils every request it is in is soon alone.
 //
-// # When the machine sleeps
+// # What the holder can rely on, and what it cannot
 //
-// Go's monotonic clock stands still while a machine is suspended; the store's
-// does not. The watchdog compares its clocks, adds what was slept to its
-// reckoning of until, and distrusts every lease ([Lease.Valid] is false) until
-// the store has confirmed it. A step of the wall clock is met with the same
-// distrust.
+// Until until the lease is the holder's, as far as the store keeps its word and its
+// clock runs at most 1 % fast. A store that forgets a lease (a deletion, an
+// eviction, a failover to a replica that had not heard of it) is found out at the
+// next renewal, a third of a TTL later at most.
+//
+// The loss is told at most a tick of the wheel and 50 ms after until, if the
+// process runs: a process that was stopped is told when it goes on. [Lease.Valid]
+// is right at any time. A renewal that is carried out at the store after the loss
+// was told may keep the lease there for up to another TTL, unless the holder
+// releases it.
 //
 // # Ground rules
 //
