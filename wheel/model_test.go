@@ -227,8 +227,8 @@ func (m *model) do(o op, self *item) {
 }
 
 func (m *model) schedule(i *item, d time.Duration, at bool) {
-	if i.kind == periodic && m.countPeriodic() >= 3 {
-		return // each runs often
+	if len(m.items) >= 1000 || i.kind == periodic && m.countPeriodic() >= 3 {
+		return // the model is slow, and a periodic task runs often
 	}
 	want := m.refusal()
 	now := m.elapsed()

@@ -72,10 +72,9 @@ func TestPeriodsAreRoundedOneByOne(t *testing.T) {
 	})
 }
 
-// After days every run is still within a tick of its plan.
+// After a day every run is still within a tick of its plan.
 func TestPeriodicTasksDoNotDrift(t *testing.T) {
-	const days = 3 * 24 * time.Hour
-	for _, period := range []time.Duration{7777 * ms, 10*second + 1, 61*second - 1} {
+	for _, period := range []time.Duration{7777 * ms, 61*second - 1} {
 		for policy, missed := range policies {
 			if missed == wheel.Delay {
 				continue // which plans anew from the run before, a tick late
@@ -90,9 +89,9 @@ func TestPeriodicTasksDoNotDrift(t *testing.T) {
 						t.Fatalf("%s: run %d is %v late", policy, runs, late)
 					}
 				}))
-				time.Sleep(days)
+				time.Sleep(day)
 				synctest.Wait()
-				if want := int(days / period); runs != want {
+				if want := int(day / period); runs != want {
 					t.Errorf("%s: %d runs of a period of %v, want %d", policy, runs, period, want)
 				}
 			})

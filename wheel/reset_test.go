@@ -94,6 +94,7 @@ func TestReset(t *testing.T) {
 			r.want("a@40")
 		}},
 		{"of one that was due when it was scheduled", func(r *record, schedule func(int, string) resets) {
+			time.Sleep(ms / 2) // so that it does not run at once, but at 1 ms
 			a := schedule(-100, "a")
 			a.ResetAt(r.start.Add(100 * ms))
 			a.ResetAt(r.start.Add(50 * ms))

@@ -317,7 +317,7 @@ func TestStopInAStorm(t *testing.T) {
 		{Tick: 100 * time.Microsecond, Buckets: 4},
 	} {
 		rnd := newRand(t)
-		for range 15 {
+		for range 10 {
 			stopInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))), rnd.Uint64())
 			if t.Failed() {
 				return
