@@ -82,7 +82,8 @@ func (l *Locker) join(h *Hold) (*queue, *waiter) {
 }
 
 // leave takes the waiter out of the queue. If it was the head, the next one gets
-// the baton; a queue without waiters ends.
+// the baton: b, or the one that the waiter has not taken yet. A queue without
+// waiters ends.
 func (q *queue) leave(w *waiter, b baton) {
 	l := q.locker
 	l.mu.Lock()
@@ -92,6 +93,10 @@ func (q *queue) leave(w *waiter, b baton) {
 	if next == nil {
 		delete(l.queues, q.key)
 	} else if wasHead {
+		select {
+		case b = <-w.turn:
+		default:
+		}
 		next.Value.(*waiter).turn <- b
 	}
 	l.mu.Unlock()
@@ -115,7 +120,6 @@ func (q *queue) wake() {
 // the store's latest refusal, if it was asked.
 func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 	q, w := l.join(a.hold)
-	next := baton{known: known, ask: true}
 	select {
 	case b := <-w.turn:
 		if known != (Answer{}) {
@@ -125,11 +129,10 @@ func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 		q.leave(w, next)
 		return g, err
 	case <-a.patience.Done():
-		// The turn may have come in the same instant: leave passes it on.
-		q.leave(w, next)
+		q.leave(w, baton{})
 		return grant{}, a.refused(known, a.gaveUp())
 	case <-l.closed.Done():
-		q.leave(w, next)
+		q.leave(w, baton{})
 		return grant{}, ErrClosed
 	}
 }
