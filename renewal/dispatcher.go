@@ -94,9 +94,11 @@ func (w *Watchdog) summon() {
 	}
 }
 
-// room returns how many leases would fill up the batches of those taken.
+// room returns how many leases would fill up the requests that those taken make:
+// all that the groups may have in flight, since half of what a renewal costs is
+// being woken for it.
 func (w *Watchdog) room(taken int) int {
-	full := w.config.BatchSize * max(1, len(w.groups))
+	full := w.config.BatchSize * w.config.GroupParallel * max(1, len(w.groups))
 	return (full - taken%full) % full
 }
 
