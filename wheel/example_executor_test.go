@@ -67,20 +67,16 @@ func ExamplePool() {
 func ExampleNewPool() {
 	pool := wheel.NewPool(1, 1, wheel.RunHere)
 
-	release := make(chan struct{})
+	busy, release := make(chan struct{}), make(chan struct{})
+	_ = pool.Execute(func() { close(busy); <-release })
+	<-busy                      // the pool's one goroutine
+	_ = pool.Execute(func() {}) // waits in the queue, which is full now
 	here := false
-	for !here {
-		_ = pool.Execute(func() {
-			select {
-			case <-release: // on the pool, later
-			default:
-				here = true
-			}
-		})
-	}
+	_ = pool.Execute(func() { here = true })
+	fmt.Println("done by the caller:", here)
+
 	close(release)
 	pool.Close()
-	fmt.Println("done by the caller:", here)
 	// Output: done by the caller: true
 }
 
