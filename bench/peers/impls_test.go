@@ -94,6 +94,7 @@ var impls = []impl{
 	},
 	of[singchia.Tick]{
 		label: "singchia",
+		hangs: true, // its worker waits for tasks, and tasks for its queue
 		open: func(tick time.Duration) timers[singchia.Tick] {
 			return singchiaTimers{singchia.NewTimer(singchia.WithTimeInterval(tick))}
 		},

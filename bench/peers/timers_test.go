@@ -50,6 +50,7 @@ type impl interface {
 	memory(b *testing.B, pending int)
 	collect(b *testing.B, pending int)
 	burst(b *testing.B, count int, spread time.Duration)
+	canRearm() bool
 	selfRearm(b *testing.B, count int, period, tick time.Duration)
 	// idle and start are for children of benchmarks.
 	idle(pending int, tick time.Duration) (stop func())
@@ -64,7 +65,9 @@ type of[H any] struct {
 	// maxPending is set where cancelling takes time in proportion to what is
 	// pending, which would take hours with a million.
 	maxPending int
-	open       func(tick time.Duration) timers[H]
+	// hangs is set where tasks that schedule may block the worker for good.
+	hangs bool
+	open  func(tick time.Duration) timers[H]
 	// rearm begins a timeout that arms itself for as long as again says; nil
 	// means by schedule.
 	rearm func(t timers[H], first, period time.Duration, again func() bool)
@@ -84,6 +87,8 @@ func (o of[H]) tick(wanted time.Duration) time.Duration {
 	}
 	return nearest
 }
+
+func (o of[H]) canRearm() bool { return !o.hangs }
 
 func (o of[H]) most() int {
 	if o.maxPending > 0 {

@@ -16,7 +16,7 @@ var peers = map[string]string{
 	"ouqiang":    "[ouqiang/timewheel](https://github.com/ouqiang/timewheel); its shortest tick is 1 s, and a cancel searches its bucket, so there are no figures with a million cancels",
 	"rfyiamcool": "[rfyiamcool/go-timewheel](https://github.com/rfyiamcool/go-timewheel)",
 	"gozero":     "the TimingWheel of [zeromicro/go-zero](https://github.com/zeromicro/go-zero)",
-	"singchia":   "[singchia/go-timer](https://github.com/singchia/go-timer), hierarchical",
+	"singchia":   "[singchia/go-timer](https://github.com/singchia/go-timer), hierarchical; many tasks that schedule hang it for good, so there are no figures of timeouts that arm themselves",
 	"netty":      "Netty's HashedWheelTimer on a Java virtual machine, warmed up",
 }
 

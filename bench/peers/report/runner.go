@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -101,7 +102,7 @@ func (r *runner) all(ctx context.Context) (string, error) {
 	}
 	check := r.command(ctx, r.binary, "-test.run=.")
 	if output, err := check.Output(); err != nil {
-		return "", fmt.Errorf("an implementation does not do its work: %w\n%s", err, output)
+		return "", failure(check, output, err)
 	}
 	var lines strings.Builder
 	for round := range r.count {
@@ -146,7 +147,7 @@ func (r *runner) workload(ctx context.Context, w workload, lines *strings.Builde
 	running.Wait()
 	for i, output := range outputs {
 		if errs[i] != nil {
-			return fmt.Errorf("%v: %w\n%s", commands[i].Args, errs[i], output)
+			return failure(commands[i], output, errs[i])
 		}
 		for line := range bytes.Lines(output) {
 			if bytes.HasPrefix(line, []byte("Benchmark")) {
@@ -155,6 +156,15 @@ func (r *runner) workload(ctx context.Context, w workload, lines *strings.Builde
 		}
 	}
 	return nil
+}
+
+// failure tells all that is known of a command that failed.
+func failure(cmd *exec.Cmd, output []byte, err error) error {
+	var stderr []byte
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		stderr = exit.Stderr
+	}
+	return fmt.Errorf("%v: %w\n%s%s", cmd.Args, err, output, stderr)
 }
 
 func (r *runner) goCommand(ctx context.Context, w workload, impl string) *exec.Cmd {
