@@ -92,7 +92,8 @@ takes most of an hour, wants a machine that does nothing else, and writes this
 file and benchmarks.txt, whose lines benchstat reads:
 
 ` + "```" + `
-go run golang.org/x/perf/cmd/benchstat@latest -filter '.unit:ns/op' -col /impl docs/benchmarks.txt
+make tools
+.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/benchmarks.txt
 ` + "```" + `
 
 A part of it, from the folder bench/peers:
