@@ -289,7 +289,8 @@ func TestGrantThatTookTooLong(t *testing.T) {
 			}
 		})
 		_, err := l.Mutex("a").Lock(t.Context())
-		require.Error(t, err)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorContains(t, err, "raise the TTL")
 		time.Sleep(ttl / 10)
 		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
 		require.NoError(t, err, "the useless grant was given back")
@@ -342,6 +343,33 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 		about(t, 2*time.Second, time.Since(begin))
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(time.Minute)
+	})
+}
+
+// A head that inherits the knowledge that the lock is held, and gets its own
+// subscription only now, asks: the release may have come in between.
+func TestReleaseBeforeALateSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
+		store.set(func() { store.silent = true })
+		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		released := make(chan time.Time, 1)
+		go func() {
+			lease, err := l.Mutex("a").Lock(t.Context()) // it gets the lock by polling
+			assert.NoError(t, err)
+			store.set(func() { store.silent, store.slow = false, 100*time.Millisecond })
+			time.Sleep(50 * time.Millisecond)
+			assert.NoError(t, lease.Unlock(t.Context()))
+			released <- time.Now()
+		}()
+		time.Sleep(time.Second)
+		time.AfterFunc(time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(<-released), time.Second, "long before the next poll")
+		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
 

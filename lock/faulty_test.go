@@ -20,7 +20,8 @@ type faulty struct {
 	mu       sync.Mutex
 	acquire  fault // guarded by mu, as the others are
 	release  fault
-	silent   bool // subscriptions fail
+	silent   bool          // subscriptions fail
+	slow     time.Duration // subscriptions take so long
 	acquired int
 	released int
 }
@@ -121,8 +122,9 @@ func (f *faulty) Release(ctx context.Context, h *lock.Hold) (held bool, err erro
 
 func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (lock.Subscription, error) {
 	f.mu.Lock()
-	silent := f.silent
+	silent, slow := f.silent, f.slow
 	f.mu.Unlock()
+	time.Sleep(slow)
 	if silent {
 		return nil, unavailable{}
 	}
