@@ -1,8 +1,9 @@
 package wheel_test
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +47,7 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 			if len(runs) != count {
 				t.Fatalf("%d buckets: %d ran, want %d", buckets, len(runs), count)
 			}
-			if !slices.IsSortedFunc(runs, func(a, b run) int { return int(a.deadline - b.deadline) }) {
+			if !slices.IsSortedFunc(runs, func(a, b run) int { return cmp.Compare(a.deadline, b.deadline) }) {
 				t.Errorf("%d buckets: not in the order of the deadlines", buckets)
 			}
 			late := 0
@@ -150,7 +151,7 @@ func TestPausesOfAnyLength(t *testing.T) {
 		bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 			r := newRecord(t)
 			must(w.Schedule(10*ms, func() { time.Sleep(pause) }))
-			after := int(10 + pause/ms)
+			after := 10 + pause.Milliseconds()
 			h := must(w.Schedule(pause+second, r.task("after")))
 			if pause >= second {
 				r.schedule(w, pause/2, "within")
@@ -160,9 +161,9 @@ func TestPausesOfAnyLength(t *testing.T) {
 			synctest.Wait()
 			want := []string{}
 			if pause >= second {
-				want = append(want, "within@"+strconv.Itoa(after))
+				want = append(want, fmt.Sprint("within@", after))
 			}
-			want = append(want, "after@"+strconv.Itoa(int(due.Sub(r.start)/ms)))
+			want = append(want, fmt.Sprint("after@", due.Sub(r.start).Milliseconds()))
 			if !slices.Equal(r.runs, want) {
 				t.Errorf("after a pause of %v: ran %v, want %v", pause, r.runs, want)
 			}

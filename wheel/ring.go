@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -146,7 +147,7 @@ func (r *ring) order() {
 		tick, _ := n.PendingTick()
 		items = append(items, item{tick, n})
 	}
-	slices.SortStableFunc(items, func(a, b item) int { return int(a.tick - b.tick) })
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.tick, b.tick) })
 	for _, it := range items {
 		r.due.Add(it.node, it.tick)
 	}
