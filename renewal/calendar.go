@@ -54,17 +54,21 @@ const (
 // calendar can tell what is due soon, which fills up a batch.
 type calendar struct {
 	width instant
-	// cursor is the number of the first slot that may hold leases; a slot's
-	// number is its time divided by width.
+	// cursor is the number of the first slot that may hold leases.
 	cursor int64
 	ring   *[slots]list
 	// occupied has the bit of every slot that is not empty, and of some that are.
 	occupied [words]uint64
 }
 
+// slot returns the number of the slot in which a lease waits for its due time: the
+// first that begins then or later. So nothing is taken before it is due, and a
+// renewal that is due again at once cannot go round in a circle.
+func (c *calendar) slot(due instant) int64 { return int64((due + c.width - 1) / c.width) }
+
 // put has the lease wait for its due time. What is due already is taken next.
 func (c *calendar) put(l *Lease) (slot int64) {
-	slot = min(max(int64(l.due/c.width), c.cursor), c.cursor+slots-1)
+	slot = min(max(c.slot(l.due), c.cursor), c.cursor+slots-1)
 	l.move(&c.ring[slot%slots])
 	c.occupied[slot%slots/64] |= 1 << (slot % 64)
 	return slot
@@ -109,8 +113,8 @@ func (c *calendar) next() instant {
 	return never
 }
 
-// takeDue unlinks leases that are due at now, at most limit, and adds them to
-// out.
+// takeDue unlinks leases that are due at now, at most limit, and adds them to out.
+// It may leave some to the next slot.
 func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 	today := int64(now / c.width)
 	for len(out) < limit {
@@ -122,7 +126,7 @@ func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 		c.cursor = slot
 		l := c.ring[slot%slots].head
 		l.unlink()
-		if int64(l.due/c.width) > today {
+		if c.slot(l.due) > today {
 			c.put(l) // it was beyond the last slot
 			continue
 		}

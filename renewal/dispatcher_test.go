@@ -48,9 +48,9 @@ func TestLeasesGrantedTogetherSpread(t *testing.T) {
 		const n = 5000
 		leases := b.grantMany(n, "k", atOnce)
 		start := time.Now()
-		time.Sleep(10*time.Second - 1)
+		time.Sleep(10*time.Second + tick)
 		requests := b.take()
-		require.GreaterOrEqual(b, sizes(requests), n-1, "all within the first interval")
+		require.GreaterOrEqual(b, sizes(requests), n, "all within the first interval")
 		second := make(map[time.Duration]int)
 		for _, r := range requests {
 			second[r.at.Sub(start)/time.Second] += size(r)
@@ -81,7 +81,7 @@ func TestLeasesGather(t *testing.T) {
 		stats := b.dog.Stats()
 		require.Zero(b, stats.Late())
 		require.Zero(b, slices.Max(stats.Remaining[:6]))
-		require.Less(b, stats.WorstLag, tick)
+		require.LessOrEqual(b, stats.WorstLag, tick)
 	})
 }
 
@@ -130,6 +130,38 @@ func TestBadItem(t *testing.T) {
 		time.Sleep(time.Hour)
 		b.allHeld(slices.Concat(leases[:7], leases[8:77], leases[78:]))
 		require.Zero(b, b.dog.Stats().Late())
+	})
+}
+
+// A lease whose time is nearly over is asked about again and again, but not without
+// a pause.
+func TestRetriesPause(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.bad = map[string]error{"bad": nil} })
+		leases := b.grantMany(100, "k", atOnce)
+		l := b.grant(Spec{Key: "bad"})
+		b.lost(l, Unreachable)
+		var asked []time.Time
+		for _, r := range b.take() {
+			if slices.Contains(r.keys, "bad") {
+				asked = append(asked, r.at)
+			}
+		}
+		require.Greater(b, len(asked), 10)
+		for i, at := range asked[1:] {
+			require.GreaterOrEqual(b, at.Sub(asked[i]), tick/2)
+		}
+		b.allHeld(leases)
+	})
+}
+
+// The shortest leases that are accepted are kept, too, and not all the time.
+func TestShortestLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", TTL: 3 * tick})
+		time.Sleep(100 * tick)
+		require.True(b, l.Valid())
+		require.InDelta(b, 70, len(b.take()), 31)
 	})
 }
 

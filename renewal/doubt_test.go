@@ -248,6 +248,24 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	})
 }
 
+// One look that was interrupted between the wall clock and the monotonic one does
+// not make a step.
+func TestGlanceThatWasInterrupted(t *testing.T) {
+	glances := 0
+	c := &clock{offsets: func() (wall, boot time.Duration, ok bool) {
+		if glances++; glances%2 == 0 {
+			return -time.Second, 0, true
+		}
+		return 0, 0, true
+	}}
+	c.start()
+	for range 100 {
+		require.False(t, c.jumped())
+		require.False(t, c.heed().happened())
+	}
+	require.Zero(t, c.wall.Load())
+}
+
 // Two looks that were interrupted between two clocks do not make a suspend.
 func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {

@@ -178,7 +178,7 @@ func TestHolderThatIsNotAlive(t *testing.T) {
 		alive = false
 		mu.Unlock()
 		b.take()
-		_, err := lostIn(l, 10*time.Second)
+		_, err := lostIn(l, 10*time.Second+tick)
 		require.NoError(b, err, "told when a renewal would have been due")
 		b.isLost(l, NotAlive)
 		require.Empty(b, b.take())
