@@ -239,3 +239,31 @@ func TestFullUnderContention(t *testing.T) {
 		t.Errorf("after all of it the wheel takes %d, want %d", n, limit)
 	}
 }
+
+// There is room for one more all the time, while a timer that is pending is moved
+// to and fro, and another goroutine is refused what would be one too many: nobody
+// who has room is refused.
+func TestNoFalseRefusals(t *testing.T) {
+	w := start(t, wheel.Config{Tick: ms, MaxPending: 2})
+	var timer wheel.Timer
+	timer.Init(w, func() {})
+	must(0, timer.Arm(time.Hour))
+	var over atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !over.Load() {
+			must(0, timer.Arm(time.Hour))
+			must(0, timer.Arm(time.Minute))
+		}
+	})
+	for range 20_000 {
+		h, err := w.Schedule(time.Hour, func() {})
+		if err != nil {
+			t.Errorf("with one pending of two that are allowed: %v", err)
+			break
+		}
+		h.Cancel()
+	}
+	over.Store(true)
+	all.Wait()
+}

@@ -99,17 +99,18 @@ func (s *shard) put(tick timeout.Tick, task func()) (timeout.Timeout, error) {
 // arm sets a timer, whatever its state.
 func (s *shard) arm(n *bucket.Node, tick timeout.Tick) error {
 	w := s.wheel
-	if w.limit != 0 && !w.reserve() {
+	if w.limit != 0 {
 		// A timer that is pending has its place already.
-		if s.inbox.Closed() {
-			return ErrStopped
+		if by, ok := s.inbox.Move(n, n.Life(), tick); ok {
+			w.needBy(by)
+			return nil
 		}
-		by, ok := s.inbox.Move(n, n.Life(), tick)
-		w.needBy(by)
-		if !ok {
+		if !w.reserve() {
+			if s.inbox.Closed() {
+				return ErrStopped
+			}
 			return ErrFull
 		}
-		return nil
 	}
 	by, fresh, ok := s.inbox.Arm(n, tick)
 	if !fresh {

@@ -126,13 +126,18 @@ func (w *Wheel) rouse() {
 	}
 }
 
-// reserve takes a place among the pending timeouts.
+// reserve takes a place among the pending timeouts. It never takes one too many
+// for a moment: that would have others refused who have room.
 func (w *Wheel) reserve() bool {
-	if w.live.Add(1) <= w.limit {
-		return true
+	for {
+		live := w.live.Load()
+		if live >= w.limit {
+			return false
+		}
+		if w.live.CompareAndSwap(live, live+1) {
+			return true
+		}
 	}
-	w.live.Add(-1)
-	return false
 }
 
 // unreserve gives it back.
