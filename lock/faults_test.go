@@ -217,8 +217,7 @@ func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 		require.ErrorContains(t, err, "no such user")
 		assert.NotErrorIs(t, err, lock.ErrUnavailable)
 		assert.Zero(t, time.Since(begin))
-		acquired, _ := store.counts()
-		assert.Equal(t, 1, acquired)
+		assert.Equal(t, 1, store.asked())
 	})
 }
 
@@ -228,8 +227,7 @@ func TestRetryForNegativeNeverRetries(t *testing.T) {
 		store.set(func() { store.acquire = down })
 		_, err := l.Mutex("a").Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
-		acquired, _ := store.counts()
-		assert.Equal(t, 1, acquired)
+		assert.Equal(t, 1, store.asked())
 	})
 }
 
@@ -352,14 +350,22 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		store.set(func() { store.silent = true })
+		subscriptions := 0 // two that fail are the first waiter's, the third is the second's
+		store.set(func() {
+			store.subscribe = func(_ context.Context, do func() error) error {
+				if subscriptions++; subscriptions < 3 {
+					return unavailable{}
+				}
+				time.Sleep(100 * time.Millisecond)
+				return do()
+			}
+		})
 		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		released := make(chan time.Time, 1)
 		go func() {
 			lease, err := l.Mutex("a").Lock(t.Context()) // it gets the lock by polling
 			assert.NoError(t, err)
-			store.set(func() { store.silent, store.slow = false, 100*time.Millisecond })
 			time.Sleep(50 * time.Millisecond)
 			assert.NoError(t, lease.Unlock(t.Context()))
 			released <- time.Now()
@@ -369,6 +375,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(<-released), time.Second, "long before the next poll")
+		assert.Equal(t, 3, subscriptions)
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
@@ -378,7 +385,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: 3 * time.Second})
-		store.set(func() { store.silent = true })
+		store.set(func() { store.subscribe = down })
 		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		time.AfterFunc(10*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
@@ -391,7 +398,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 		// And a subscription that can be had later is made later.
 		holder, err = server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		time.AfterFunc(10*time.Second, func() { store.set(func() { store.silent = false }) })
+		time.AfterFunc(10*time.Second, func() { store.set(func() { store.subscribe = nil }) })
 		time.AfterFunc(20*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
 		begin = time.Now()
 		lease, err = l.Mutex("a").Lock(t.Context())

@@ -17,13 +17,11 @@ import (
 type faulty struct {
 	lock.Store
 
-	mu       sync.Mutex
-	acquire  fault // guarded by mu, as the others are
-	release  fault
-	silent   bool          // subscriptions fail
-	slow     time.Duration // subscriptions take so long
-	acquired int
-	released int
+	mu        sync.Mutex
+	acquire   fault // guarded by mu, as the others are
+	release   fault
+	subscribe fault
+	acquired  int
 }
 
 // fault stands between a request and the store. It gets the request's context and
@@ -76,59 +74,47 @@ func (f *faulty) set(change func()) {
 	change()
 }
 
-func (f *faulty) counts() (acquired, released int) {
+// asked returns how many acquisitions there were.
+func (f *faulty) asked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.acquired, f.released
+	return f.acquired
+}
+
+// through carries out a request, by way of the fault that which points at.
+func (f *faulty) through(ctx context.Context, which *fault, do func() error) error {
+	f.mu.Lock()
+	stands := *which
+	f.mu.Unlock()
+	if stands == nil {
+		return do()
+	}
+	return stands(ctx, do)
 }
 
 func (f *faulty) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, err error) {
-	f.mu.Lock()
-	f.acquired++
-	through := f.acquire
-	f.mu.Unlock()
-	do := func() (err error) {
+	f.set(func() { f.acquired++ })
+	err = f.through(ctx, &f.acquire, func() (err error) {
 		answer, err = f.Store.Acquire(ctx, h)
 		return err
-	}
-	if through == nil {
-		err = do()
-		return answer, err
-	}
-	if err := through(ctx, do); err != nil {
-		return lock.Answer{}, err
-	}
-	return answer, nil
+	})
+	return answer, err
 }
 
 func (f *faulty) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
-	f.mu.Lock()
-	f.released++
-	through := f.release
-	f.mu.Unlock()
-	do := func() (err error) {
+	err = f.through(ctx, &f.release, func() (err error) {
 		held, err = f.Store.Release(ctx, h)
 		return err
-	}
-	if through == nil {
-		err = do()
-		return held, err
-	}
-	if err := through(ctx, do); err != nil {
-		return false, err
-	}
-	return held, nil
+	})
+	return held, err
 }
 
-func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (lock.Subscription, error) {
-	f.mu.Lock()
-	silent, slow := f.silent, f.slow
-	f.mu.Unlock()
-	time.Sleep(slow)
-	if silent {
-		return nil, unavailable{}
-	}
-	return f.Store.Subscribe(ctx, h, wake)
+func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (sub lock.Subscription, err error) {
+	err = f.through(ctx, &f.subscribe, func() (err error) {
+		sub, err = f.Store.Subscribe(ctx, h, wake)
+		return err
+	})
+	return sub, err
 }
 
 // faultyLocker returns a locker on a faulty store on server.
