@@ -10,7 +10,7 @@ import (
 // be copied.
 //
 // Engines get nodes for one-shot tasks from an [Inbox]; a node can as well be
-// embedded in a record of the user's, see [Inbox.Adopt].
+// embedded in a record of the user's, see [Inbox.Arm].
 type Node struct {
 	timeout.Entry // first, so that Of can lead back
 

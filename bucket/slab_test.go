@@ -113,7 +113,7 @@ func TestSlabsGoBackToTheCollector(t *testing.T) {
 	for _, n := range taken {
 		ss.give(n)
 	}
-	taken = nil
+	clear(taken)
 	checkSlabs(t, &ss, 0)
 	runtime.GC()
 	runtime.GC()

@@ -96,6 +96,46 @@ func ExampleEntry() {
 	// cancelled by a handle of the first: false
 }
 
+// A later deadline needs no word with the engine, which finds the entry where it
+// was and sees that it is not due.
+func ExampleEntry_Postpone() {
+	e := new(timeout.Entry)
+	e.Start(10)
+	fmt.Println("later:", e.Postpone(e.Life(), 20))
+	fmt.Println("due at tick 10:", e.Expire(10))
+	fmt.Println("earlier:", e.Postpone(e.Life(), 5)) // takes Move, and the engine's attention
+	// Output:
+	// later: true
+	// due at tick 10: false
+	// earlier: false
+}
+
+// A periodic task is never anything but pending: coming due moves it on.
+func ExampleEntry_Repeat() {
+	e := new(timeout.Entry)
+	e.Bind(&timeout.Owner{Engine: &queue{}})
+	e.Start(10)
+	fmt.Println(e.Repeat(10, 20))
+	fmt.Println(e.PendingTick())
+	fmt.Println(e.Timeout().Cancel(), e.Repeat(20, 30))
+	// Output:
+	// true
+	// 20 true
+	// true false
+}
+
+// Whoever keeps an engine needs five methods; see the queue of this package's
+// example for what they do.
+func ExampleEngine() {
+	q := &queue{}
+	var engine timeout.Engine = q
+	fmt.Println(engine.After(1500 * time.Millisecond)) // rounded up
+	fmt.Println(engine.Time(engine.At(noon.Add(time.Minute))).Format("15:04:05"))
+	// Output:
+	// 2
+	// 12:01:00
+}
+
 // Entries of one owner share what they have in common, and lead back to the
 // engine.
 func ExampleOwner() {
@@ -117,6 +157,22 @@ func ExampleTick() {
 	// 2
 	// 12:00:02
 	// 281474976710655
+}
+
+// A handle is a value: to be copied, compared, used as a key, and kept for as long
+// as one likes.
+func ExampleTimeout() {
+	q := &queue{}
+	waiting := map[timeout.Timeout]string{}
+	waiting[q.schedule(time.Minute, func() {})] = "the first request"
+	waiting[q.schedule(2*time.Minute, func() {})] = "the second request"
+	q.advance(time.Minute)
+	for t, request := range waiting {
+		if t.State() == timeout.Done {
+			fmt.Println(request, "is over")
+		}
+	}
+	// Output: the first request is over
 }
 
 func ExampleTimeout_Cancel() {

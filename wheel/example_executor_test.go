@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -104,6 +105,35 @@ func ExampleOverflow() {
 	// Output:
 	// wheel: the pool's queue is full
 	// rejected: 1
+}
+
+// A pool serves whoever has a task, not wheels alone.
+func ExamplePool_Execute() {
+	pool := wheel.NewPool(1, 10, wheel.Reject)
+	for _, step := range []string{"load", "transform", "store"} {
+		if err := pool.Execute(func() { fmt.Println(step) }); err != nil {
+			panic(err)
+		}
+	}
+	pool.Close()
+	// Output:
+	// load
+	// transform
+	// store
+}
+
+// Close is the way to wait for what was handed over.
+func ExamplePool_Close() {
+	pool := wheel.NewPool(4, 100, wheel.Reject)
+	var sum atomic.Int64
+	for n := range int64(100) {
+		if err := pool.Execute(func() { sum.Add(n) }); err != nil {
+			panic(err)
+		}
+	}
+	pool.Close()
+	fmt.Println(sum.Load())
+	// Output: 4950
 }
 
 func Example_errPoolFull() {

@@ -55,6 +55,32 @@ func ExampleConfig() {
 	// Output: 1ms
 }
 
+// Tasks run one after the other, in the order of their deadlines, and may call
+// everything: schedule others, move and cancel them.
+func ExampleWheel() {
+	w := exampleWheel(wheel.Config{Tick: time.Millisecond})
+	defer w.Stop()
+
+	done := make(chan struct{})
+	alarm, _ := w.Schedule(time.Hour, func() { fmt.Println("alarm") })
+	_, _ = w.Schedule(30*time.Millisecond, func() {
+		fmt.Println("third")
+		close(done)
+	})
+	_, _ = w.Schedule(10*time.Millisecond, func() {
+		fmt.Println("first")
+		alarm.Cancel()
+		_, _ = w.Schedule(10*time.Millisecond, func() { fmt.Println("second") })
+	})
+	<-done
+	fmt.Println("alarm:", alarm.State())
+	// Output:
+	// first
+	// second
+	// third
+	// alarm: done
+}
+
 // A request that is not answered in time is given up.
 func ExampleWheel_Schedule() {
 	w := exampleWheel(wheel.Config{})
@@ -237,6 +263,24 @@ func ExampleWheel_Stats() {
 	// Output:
 	// scheduled 3
 	// fired 1 cancelled 1 pending 1
+}
+
+// What to watch: is the wheel behind, and who holds it up?
+func ExampleStats() {
+	w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
+	defer w.Stop()
+
+	done := make(chan struct{})
+	_, _ = w.Schedule(0, func() { time.Sleep(50 * time.Millisecond) }) // should be on an executor
+	_, _ = w.Schedule(10*time.Millisecond, func() { close(done) })
+	<-done
+
+	s := w.Stats()
+	fmt.Println("held for longer than a tick:", s.Overruns)
+	fmt.Println("behind by more than two ticks:", s.LastLag > 2*w.Tick())
+	// Output:
+	// held for longer than a tick: 1
+	// behind by more than two ticks: true
 }
 
 // A program that ends does now what it had put off.
