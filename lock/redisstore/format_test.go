@@ -42,7 +42,7 @@ func (r *redisson) tryLock(name string, lease time.Duration) *time.Duration {
 		end
 		return redis.call('pttl', KEYS[1])`,
 		[]string{name}, lease.Milliseconds(), r.owner).Int64()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return nil
 	}
 	require.NoError(r, err)
@@ -64,7 +64,7 @@ func (r *redisson) unlock(name, channel string) bool {
 		redis.call('publish', KEYS[2], ARGV[2])
 		return 1`,
 		[]string{name, channel}, r.owner, "0").Int64()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return false
 	}
 	require.NoError(r, err)
@@ -187,7 +187,7 @@ func TestSharesFencingTokensWithRedisson(t *testing.T) {
 	theirs := func() int64 { return admin.Incr(t.Context(), counter).Val() }
 	ours := func() int64 {
 		lease := mustLock(t, l, "a")
-		defer lease.Unlock(t.Context())
+		defer func() { require.NoError(t, lease.Unlock(t.Context())) }()
 		return lease.Token()
 	}
 	last := theirs()
