@@ -39,11 +39,11 @@ func ValidateName(name string) error {
 // bracesFormTag reports whether a cluster hashes name and the keys derived from
 // it ("prefix:{name}", or "prefix:name" where name holds a "{") to one slot.
 func bracesFormTag(name string) bool {
-	open := strings.IndexByte(name, '{')
-	if open < 0 {
+	_, after, ok := strings.Cut(name, "{")
+	if !ok {
 		return !strings.Contains(name, "}")
 	}
-	return strings.IndexByte(name[open+1:], '}') > 0
+	return strings.IndexByte(after, '}') > 0
 }
 
 // EscapeName turns any text into one that [ValidateName] accepts, unless it is

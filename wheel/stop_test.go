@@ -3,6 +3,7 @@ package wheel_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -385,9 +386,7 @@ func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration, seed uint64
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for h, f := range own {
-				fates[h] = f
-			}
+			maps.Copy(fates, own)
 		})
 	}
 	lefts := make([][]wheel.Unrun, 3)
