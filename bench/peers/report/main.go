@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,6 +28,7 @@ import (
 
 type options struct {
 	count     int
+	guests    int
 	only      *regexp.Regexp
 	benchtime time.Duration
 	out, raw  string
@@ -37,6 +39,7 @@ func main() {
 	var o options
 	only := flag.String("only", "", "run the benchmarks whose names match this `regexp`")
 	flag.IntVar(&o.count, "count", 5, "rounds; the table holds their medians")
+	flag.IntVar(&o.guests, "guests", math.MaxInt, "rounds in which other implementations than the wheel and the runtime take part; default all")
 	flag.DurationVar(&o.benchtime, "benchtime", 300*time.Millisecond, "time for each benchmark of a short operation")
 	flag.StringVar(&o.out, "out", "", "write the table to `FILE` instead of standard output")
 	flag.StringVar(&o.raw, "raw", "", "write the benchmark lines, which benchstat reads, to `FILE`")
