@@ -247,24 +247,17 @@ func (w *Wheel) fired() {
 // with an earlier one has arrived, a tick has passed since something was
 // cancelled, or the wheel is being stopped.
 //
-// It first says until when it will sleep and then looks once more at what came;
-// others first leave what they have and then look at how long the worker
-// sleeps. Whichever way the two meet, one of them sees the other.
+// It first says until when it will sleep and then looks at what came; others
+// first leave what they have and then look at how long the worker sleeps. Whichever way the two meet, one of them sees the other.
 func (w *Wheel) sleep() {
 	w.mu.Lock()
-	next := w.ring.earliest()
+	until := w.ring.earliest()
 	w.mu.Unlock()
-	reclaim := timeout.Tick(0)
+	reclaiming := false
 	for {
-		until := next
-		if w.soon.Load() {
-			if reclaim == 0 {
-				reclaim = w.ticks.now() + 1
-			}
-			until = min(until, reclaim)
-		}
 		w.wake.Store(int64(until))
-		if w.soon.Load() && reclaim == 0 {
+		if w.soon.Load() && !reclaiming {
+			until, reclaiming = min(until, w.ticks.now()+1), true
 			continue
 		}
 		if w.stopping.Load() || w.arrivedBefore(until) {
