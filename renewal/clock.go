@@ -63,11 +63,17 @@ func (c *clock) start() {
 	if c.offsets == nil && monotonic(c.epoch) {
 		c.offsets = c.compare
 	}
-	if c.offsets != nil {
-		wall, boot, _ := c.offsets()
-		c.wall.Store(int64(wall))
-		c.boot.Store(int64(boot))
+	if c.offsets == nil {
+		return
 	}
+	// An interrupted look makes a clock seem less far ahead; the largest is right.
+	wall, boot, _ := c.offsets()
+	for range 2 {
+		w, b, _ := c.offsets()
+		wall, boot = max(wall, w), max(boot, b)
+	}
+	c.wall.Store(int64(wall))
+	c.boot.Store(int64(boot))
 }
 
 // monotonic reports whether t carries a monotonic reading: inside a synctest

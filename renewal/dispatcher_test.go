@@ -103,6 +103,27 @@ func TestTransientErrorIsNoLoss(t *testing.T) {
 	})
 }
 
+// A store that refuses everything is asked now and then, not by every lease; when
+// it is back, all are renewed soon.
+func TestSilentGroupIsProbed(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		leases := b.grantMany(5000, "k", func() time.Duration { return 2 * time.Millisecond })
+		time.Sleep(20 * time.Second)
+		b.node("", func(n *node) { n.refuse = errRefused })
+		b.take()
+		time.Sleep(15 * time.Second)
+		require.Less(b, len(b.take()), 100)
+		require.Greater(b, b.dog.Stats().Queued, 4000)
+		require.Equal(b, 1, b.dog.Stats().Silent)
+		b.node("", func(n *node) { n.refuse = nil; n.before = time.Millisecond })
+		time.Sleep(2 * time.Second)
+		b.allHeld(leases)
+		require.Zero(b, b.dog.Stats().Queued)
+		require.Zero(b, b.dog.Stats().Silent)
+		require.Less(b, len(b.take()), 100)
+	})
+}
+
 // awaitRequest0 waits for a request that may not take any time.
 func (b *bench) awaitRequest0() {
 	b.take()

@@ -182,6 +182,35 @@ func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
 	}
 }
 
+// The answer to a renewal comes between the notice of a suspend and the look at the
+// leases: the timer is armed for later than the lease lasts now.
+func TestAnswerBetweenNoticeAndLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStore(), new(clocks)
+		dog, err := assemble(s, Config{}, &clock{offsets: k.offsets})
+		require.NoError(t, err)
+		b := &bench{t, s, dog}
+		defer b.close()
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(10*time.Second + tick)
+		dog.mu.Lock()
+		dog.summon()
+		request := dog.dispatch(dog.clock.now())
+		dog.mu.Unlock()
+		require.NoError(t, dog.ask(request))
+		k.sleep(15 * time.Second)
+		dog.mu.Lock()
+		dog.heed()
+		dog.mu.Unlock()
+		require.Nil(t, dog.settle(request, nil))
+		b.node("", func(n *node) { n.mute = true })
+		go dog.run()
+		until := l.Until()
+		b.lost(l, Unreachable)
+		b.inTime(until)
+	})
+}
+
 // Nobody gives a heartbeat while the machine sleeps.
 func TestSuspendIsNoMissedHeartbeat(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
