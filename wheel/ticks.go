@@ -35,7 +35,12 @@ func (t *ticks) now() timeout.Tick { return t.floor(t.elapsed()) }
 
 // after returns the first tick by which d from now has passed.
 func (t *ticks) after(d time.Duration) timeout.Tick {
-	return t.ceil(sum(t.elapsed(), max(d, 0)))
+	elapsed := t.elapsed()
+	due := elapsed + d
+	if d|due < 0 { // a negative delay, or one beyond the range of a duration
+		due = sum(elapsed, max(d, 0))
+	}
+	return t.ceil(due)
 }
 
 // at returns the first tick by which an instant has passed.
