@@ -197,7 +197,7 @@ func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
 // newUUID returns a random (version 4) UUID.
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read never returns an error
+	rand.Read(b[:]) // never fails
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])

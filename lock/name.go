@@ -18,7 +18,7 @@ const MaxName = 512
 // any other brace would put the keys of one lock on several servers.
 // [EscapeName] makes any text acceptable.
 func ValidateName(name string) error {
-	reason := ""
+	var reason string
 	switch {
 	case name == "":
 		reason = fmt.Sprintf("empty; accepted are 1 to %d bytes", MaxName)

@@ -45,8 +45,8 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	wire.Set(redistest.Fault{Requests: redistest.Hold})
 	select {
-	case <-confirmed:
-		t.Error("confirmed although the server has not got the request")
+	case err := <-confirmed:
+		t.Errorf("answered (%v) although the server has not got the request", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	wire.Heal()

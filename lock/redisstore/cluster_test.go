@@ -225,8 +225,8 @@ func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
 	changesNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
-		time.Sleep(200 * time.Millisecond) // for the replica to have it all
 		master := cluster.Owner(t, "{a}")
+		master.AwaitReplication(t, 1)
 		master.Kill()
 		cluster.AwaitFailover(t, "{a}", master)
 	})
@@ -264,8 +264,8 @@ func TestSentinelMasterDies(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
-		time.Sleep(200 * time.Millisecond) // for a replica to have it all
 		master := set.Master(t)
+		master.AwaitReplication(t, 2)
 		master.Kill()
 		set.AwaitFailover(t, master)
 	})

@@ -27,6 +27,7 @@ func open(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 }
 
 func TestSingleServer(t *testing.T) {
+	t.Parallel()
 	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
 		server := redistest.Start(t, redistest.Config{})
 		return locktest.Backend{
@@ -46,6 +47,7 @@ func shared(t testing.TB, client func(testing.TB) redis.UniversalClient) locktes
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
 		return shared(t, func(t testing.TB) redis.UniversalClient { return set.Client(t) })
@@ -53,6 +55,7 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
 		return shared(t, func(t testing.TB) redis.UniversalClient { return cluster.Client(t) })

@@ -8,7 +8,6 @@
 //	orders:42                                hash  {"<client uuid>:<number>": holds}, with the lease as its TTL
 //	redisson_lock__channel:{orders:42}       channel; a release publishes "0"
 //	redisson_lock_token:{orders:42}          fencing counter, the largest token granted
-//	redisson_unlock_latch:{orders:42}:<id>   the outcome of a release, for a retry of it
 //	leasewheel:client:{<client uuid>}        hash of host, process, pid, since; one for each locker
 //
 // A name that holds a hash tag of its own, as {user:7}:cart does, gives the tag to

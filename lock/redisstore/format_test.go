@@ -330,3 +330,28 @@ func TestOneSubscriptionConnection(t *testing.T) {
 		return err == nil && !strings.Contains(list, "cmd=unsubscribe") && !strings.Contains(list, "cmd=ping")
 	}, 15*time.Second, 50*time.Millisecond)
 }
+
+// A waiter that asks in the last millisecond of the holder's lease waits that
+// millisecond, not for the poll.
+func TestLastMillisecondOfALease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	ask := func(owner string) lock.Answer {
+		answer, err := store.Acquire(t.Context(), &lock.Hold{Name: "a", Owner: owner, Count: 1, TTL: 20 * time.Millisecond})
+		require.NoError(t, err)
+		return answer
+	}
+	for round := range 10 {
+		require.Equal(t, lock.Granted, ask(fmt.Sprintf("holder:%d", round)).Verdict)
+		for i := 0; ; i++ {
+			answer := ask(fmt.Sprintf("waiter:%d", i))
+			if answer.Verdict == lock.Granted {
+				_, err := store.Release(t.Context(), &lock.Hold{Name: "a", Owner: fmt.Sprintf("waiter:%d", i)})
+				require.NoError(t, err)
+				break
+			}
+			require.Positive(t, answer.TTL)
+		}
+	}
+}

@@ -15,6 +15,4 @@ func channelKey(name string) string { return derive("redisson_lock__channel", na
 
 func tokenKey(name string) string { return derive("redisson_lock_token", name) }
 
-func latchKey(name, id string) string { return derive("redisson_unlock_latch", name) + ":" + id }
-
 func clientKey(id string) string { return derive("leasewheel:client", id) }

@@ -273,8 +273,9 @@ func (l *line) breakDown(err error) {
 	l.health.Stop()
 	b.mu.Unlock()
 
+	err = classify(err)
 	for _, c := range hopeless {
-		b.fail(c, classify(err))
+		b.fail(c, err)
 	}
 	_ = l.pubsub.Close()
 	l.begin()

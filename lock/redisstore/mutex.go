@@ -20,18 +20,26 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 	if err != nil {
 		return lock.Answer{}, err
 	}
-	left := time.Duration(value) * time.Millisecond
 	switch code {
 	case 1:
 		return lock.Answer{Verdict: lock.Granted, Token: value}, nil
 	case 0:
-		return lock.Answer{TTL: left}, nil
+		return lock.Answer{TTL: remaining(value)}, nil
 	case 2:
-		return lock.Answer{TTL: left, Foreign: true}, nil
+		return lock.Answer{TTL: remaining(value), Foreign: true}, nil
 	case 3:
 		return lock.Answer{Verdict: lock.NotHeld}, nil
 	}
 	return lock.Answer{}, unexpected(reply)
+}
+
+// remaining returns the time that PTTL tells of, zero for a key that never expires.
+// In its last millisecond a key has 0 ms left, which is not for ever.
+func remaining(pttl int64) time.Duration {
+	if pttl < 0 {
+		return 0
+	}
+	return time.Duration(max(pttl, 1)) * time.Millisecond
 }
 
 // Release lowers the owner's holds, in one round trip.

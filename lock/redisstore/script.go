@@ -82,8 +82,9 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 		err = s.client.Process(ctx, cmd)
 	}
 	if err != nil {
+		err = classify(err)
 		s.doubtTopology(err)
-		return nil, classify(err)
+		return nil, err
 	}
 	return cmd.Val(), nil
 }
@@ -97,8 +98,9 @@ func (s *Store) runAll(ctx context.Context, calls []call) []any {
 	replies := make([]any, len(calls))
 	for i, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
+			err = classify(err)
 			s.doubtTopology(err)
-			replies[i] = classify(err)
+			replies[i] = err
 		} else {
 			replies[i] = cmd.Val()
 		}

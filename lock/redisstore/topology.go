@@ -83,8 +83,11 @@ func (s *Store) publishing(ctx context.Context) (string, error) {
 // which a failover or a move of slots may be the reason. go-redis does so by itself
 // only where it retries.
 func (s *Store) doubtTopology(err error) {
-	var refusal redis.Error
-	if s.cluster != nil && (!errors.As(err, &refusal) || faultOf(refusal.Error()).err == ErrCluster) {
+	var e *ServerError
+	if s.cluster == nil || !errors.As(err, &e) {
+		return
+	}
+	if silent := e.Fault == nil && e.passing; silent || errors.Is(e, ErrCluster) {
 		s.cluster.ReloadState(context.Background())
 	}
 }

@@ -24,6 +24,26 @@ func (s *Server) AcceptReplicas(t TB) {
 	s.do(t, "ACL", "SETUSER", "default", "+psync", "+sync")
 }
 
+// AwaitReplication waits until so many replicas have all that was written to a
+// master before: a failover then loses nothing of it.
+func (s *Server) AwaitReplication(t TB, replicas int) {
+	t.Helper()
+	var have int64
+	err := s.ask(func(ctx context.Context, client *redis.Client) (err error) {
+		conn := client.Conn()
+		defer conn.Close()
+		// WAIT is for what was done before the last command of its own connection.
+		if err := conn.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		have, err = conn.Wait(ctx, replicas, readyTimeout/2).Result()
+		return err
+	})
+	if err != nil || have < int64(replicas) {
+		t.Fatalf("redistest: %d of %d replicas of %s have all of its data: %v", have, replicas, s.URL(), err)
+	}
+}
+
 // do sends one command that must succeed, on a connection of its own.
 func (s *Server) do(t TB, args ...any) any {
 	t.Helper()
