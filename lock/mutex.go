@@ -53,6 +53,7 @@ func (o *Options) validate(tick time.Duration) error {
 // without waiting, and must be unlocked once more.
 type Mutex struct {
 	locker  *Locker
+	kind    Kind
 	name    string
 	options Options
 }
@@ -60,12 +61,12 @@ type Mutex struct {
 // Mutex returns a handle on the lock called name. A name that [ValidateName]
 // refuses is reported by the methods that acquire.
 func (l *Locker) Mutex(name string) *Mutex {
-	return &Mutex{locker: l, name: name}
+	return &Mutex{locker: l, kind: KindMutex, name: name}
 }
 
 // With returns a handle on the same lock with these options instead.
 func (m *Mutex) With(o Options) *Mutex {
-	return &Mutex{locker: m.locker, name: m.name, options: o}
+	return &Mutex{locker: m.locker, kind: m.kind, name: m.name, options: o}
 }
 
 // Name returns the lock's name.
@@ -131,11 +132,11 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		defer cancel()
 		a.patience = patience
 	}
-	if o := ownershipIn(ctx, l, KindMutex, m.name); o != nil {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
 		if lease, err := o.again(a); lease != nil || err != nil {
 			return lease, err
 		}
 	}
-	a.hold = l.newHold(KindMutex, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	return l.acquire(&a)
 }

@@ -14,12 +14,25 @@ type Kind uint8
 const (
 	// KindMutex is the reentrant lock: one owner, counted.
 	KindMutex Kind = iota
+	// KindFair is the reentrant lock whose waiters get it in their order of
+	// arrival, across all clients.
+	KindFair
+	// KindRead is the shared side of a read-write lock.
+	KindRead
+	// KindWrite is the exclusive side of a read-write lock.
+	KindWrite
 )
 
 func (k Kind) String() string {
 	switch k {
 	case KindMutex:
 		return "mutex"
+	case KindFair:
+		return "fair lock"
+	case KindRead:
+		return "read lock"
+	case KindWrite:
+		return "write lock"
 	}
 	return "unknown"
 }

@@ -73,8 +73,12 @@ type subscription struct {
 
 // Subscribe has wake called for every release of the lock.
 func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (lock.Subscription, error) {
+	k, err := kindOf(h.Kind)
+	if err != nil {
+		return nil, err
+	}
 	b := s.bell
-	sub, fresh, err := b.enlist(channelKey(h.Name), wake)
+	sub, fresh, err := b.enlist(k.channel(h), wake)
 	if err != nil {
 		return nil, err
 	}

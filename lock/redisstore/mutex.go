@@ -8,8 +8,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Acquire asks for the hold, in one round trip.
-func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+// mutex keeps [lock.KindMutex]: Redisson's RLock.
+type mutex struct{}
+
+func (mutex) channel(h *lock.Hold) string { return channelKey(h.Name) }
+
+func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, acquire,
 		[]string{h.Name, tokenKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, max(s.config.FenceTTL, 0).Milliseconds())
@@ -42,14 +46,13 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(max(pttl, 1)) * time.Millisecond
 }
 
-// Release lowers the owner's holds, in one round trip.
-func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (m mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, release,
-		[]string{h.Name, channelKey(h.Name)},
+		[]string{h.Name, m.channel(h)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err

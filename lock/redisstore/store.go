@@ -68,14 +68,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	return classify(s.client.Ping(ctx).Err())
 }
 
-// Supports says which kinds of lock the store keeps.
-func (s *Store) Supports(kind lock.Kind) error {
-	if kind == lock.KindMutex {
-		return nil
-	}
-	return fmt.Errorf("%w: %v", lock.ErrUnsupported, kind)
-}
-
 // Close ends the store's subscriptions, and the client if [Open] made it.
 func (s *Store) Close() error {
 	s.bell.close()

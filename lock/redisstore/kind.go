@@ -1,0 +1,52 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// kind is how one kind of lock is kept. Each has a file of its own.
+type kind interface {
+	// channel is where the hold's waiter hears that it should ask again.
+	channel(h *lock.Hold) string
+	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
+	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
+}
+
+// kinds are those that the store keeps.
+var kinds = map[lock.Kind]kind{
+	lock.KindMutex: mutex{},
+}
+
+func kindOf(k lock.Kind) (kind, error) {
+	if kept, ok := kinds[k]; ok {
+		return kept, nil
+	}
+	return nil, fmt.Errorf("%w: %v", lock.ErrUnsupported, k)
+}
+
+// Supports says which kinds of lock the store keeps.
+func (s *Store) Supports(k lock.Kind) error {
+	_, err := kindOf(k)
+	return err
+}
+
+// Acquire asks for the hold, in one round trip.
+func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	k, err := kindOf(h.Kind)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return k.acquire(ctx, s, h)
+}
+
+// Release lowers the owner's holds, in one round trip.
+func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+	k, err := kindOf(h.Kind)
+	if err != nil {
+		return false, err
+	}
+	return k.release(ctx, s, h)
+}
