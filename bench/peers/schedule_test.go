@@ -115,22 +115,46 @@ func (o of[H]) churn(b *testing.B, pending int) {
 // reusable is how many reusable timeouts BenchmarkRearm goes round.
 const reusable = 1000
 
+// rearmed are the kinds of deadlines that timeouts are armed anew with.
+var rearmed = []struct {
+	deadline string
+	delay    func(i int) time.Duration
+}{
+	// Always the same time from now, as idle timeouts, leases and retries are.
+	{"later", func(int) time.Duration { return idleTimeout }},
+	// Back and forth, so that half of them become earlier.
+	{"random", delay},
+}
+
+// idleTimeout is short enough for the wheel to come by the places where the
+// timeouts were before.
+const idleTimeout = 250 * time.Millisecond
+
+// eachDeadline runs a benchmark for each kind of deadline.
+func eachDeadline(b *testing.B, run func(b *testing.B, delay func(i int) time.Duration)) {
+	for _, r := range rearmed {
+		b.Run("deadline="+r.deadline, func(b *testing.B) { run(b, r.delay) })
+	}
+}
+
 // BenchmarkRearm arms a timeout that its user keeps, anew and whatever its state:
 // the wheel's Timer, embedded in the user's struct, by Arm, the runtime's by Stop
-// and Reset. The deadlines move back and forth.
+// and Reset.
 func BenchmarkRearm(b *testing.B) {
-	b.Run("impl=wheel", func(b *testing.B) {
-		timers, closeAll := wheelTimersOf(reusable)
-		defer closeAll()
-		i := 0
-		m := startMeter(b)
-		for b.Loop() {
-			timers[i%reusable].Arm(delay(i))
-			i++
-		}
-		m.report()
-	})
-	b.Run("impl=runtime", stopReset)
+	b.Run("impl=wheel", func(b *testing.B) { eachDeadline(b, arm) })
+	b.Run("impl=runtime", func(b *testing.B) { eachDeadline(b, stopReset) })
+}
+
+func arm(b *testing.B, delay func(i int) time.Duration) {
+	timers, closeAll := wheelTimersOf(reusable)
+	defer closeAll()
+	i := 0
+	m := startMeter(b)
+	for b.Loop() {
+		timers[i%reusable].Arm(delay(i))
+		i++
+	}
+	m.report()
 }
 
 // BenchmarkCancelArm takes it back and arms it again.
@@ -148,10 +172,10 @@ func BenchmarkCancelArm(b *testing.B) {
 		}
 		m.report()
 	})
-	b.Run("impl=runtime", stopReset)
+	b.Run("impl=runtime", func(b *testing.B) { stopReset(b, delay) })
 }
 
-func stopReset(b *testing.B) {
+func stopReset(b *testing.B, delay func(i int) time.Duration) {
 	timers, closeAll := runtimeTimersOf(reusable)
 	defer closeAll()
 	i := 0
@@ -168,31 +192,35 @@ func stopReset(b *testing.B) {
 // BenchmarkRearmParallel arms timeouts anew from as many goroutines as there are
 // processors, each with timeouts of its own.
 func BenchmarkRearmParallel(b *testing.B) {
-	b.Run("impl=wheel", func(b *testing.B) {
-		w := must(wheel.New(wheel.Config{Tick: defaultTick, Buckets: buckets, Logger: discard}))
-		defer w.Stop()
-		m := startMeter(b)
-		b.RunParallel(func(pb *testing.PB) {
-			timers := newWheelTimers(w, reusable)
-			for i := 0; pb.Next(); i++ {
-				timers[i%reusable].Arm(delay(i))
-			}
-		})
-		m.report()
+	b.Run("impl=wheel", func(b *testing.B) { eachDeadline(b, armParallel) })
+	b.Run("impl=runtime", func(b *testing.B) { eachDeadline(b, stopResetParallel) })
+}
+
+func armParallel(b *testing.B, delay func(i int) time.Duration) {
+	w := must(wheel.New(wheel.Config{Tick: defaultTick, Buckets: buckets, Logger: discard}))
+	defer w.Stop()
+	m := startMeter(b)
+	b.RunParallel(func(pb *testing.PB) {
+		timers := newWheelTimers(w, reusable)
+		for i := 0; pb.Next(); i++ {
+			timers[i%reusable].Arm(delay(i))
+		}
 	})
-	b.Run("impl=runtime", func(b *testing.B) {
-		m := startMeter(b)
-		b.RunParallel(func(pb *testing.PB) {
-			timers, closeAll := runtimeTimersOf(reusable)
-			defer closeAll()
-			for i := 0; pb.Next(); i++ {
-				t := timers[i%reusable]
-				t.Stop()
-				t.Reset(delay(i))
-			}
-		})
-		m.report()
+	m.report()
+}
+
+func stopResetParallel(b *testing.B, delay func(i int) time.Duration) {
+	m := startMeter(b)
+	b.RunParallel(func(pb *testing.PB) {
+		timers, closeAll := runtimeTimersOf(reusable)
+		defer closeAll()
+		for i := 0; pb.Next(); i++ {
+			t := timers[i%reusable]
+			t.Stop()
+			t.Reset(delay(i))
+		}
 	})
+	m.report()
 }
 
 // wheelTimersOf makes a wheel with so many armed timers.

@@ -39,7 +39,7 @@ func main() {
 	var o options
 	only := flag.String("only", "", "run the benchmarks whose names match this `regexp`")
 	flag.IntVar(&o.count, "count", 5, "rounds; the table holds their medians")
-	flag.IntVar(&o.guests, "guests", math.MaxInt, "rounds in which other implementations than the wheel and the runtime take part; default all")
+	flag.IntVar(&o.guests, "guests", math.MaxInt, "rounds in which implementations take part that no limit is about; default all")
 	flag.DurationVar(&o.benchtime, "benchtime", 300*time.Millisecond, "time for each benchmark of a short operation")
 	flag.StringVar(&o.out, "out", "", "write the table to `FILE` instead of standard output")
 	flag.StringVar(&o.raw, "raw", "", "write the benchmark lines, which benchstat reads, to `FILE`")
