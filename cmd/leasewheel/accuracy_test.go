@@ -153,7 +153,7 @@ func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
 
 func checkSchema(t *testing.T, document string) {
 	t.Helper()
-	schema := readSchema(t)
+	schema := readSchema(t, "accuracy")
 	var value any
 	require.NoError(t, json.Unmarshal([]byte(document), &value))
 	assert.Empty(t, schema.faults("", value))
@@ -161,7 +161,7 @@ func checkSchema(t *testing.T, document string) {
 }
 
 func TestSchemaFindsFaults(t *testing.T) {
-	schema := readSchema(t)
+	schema := readSchema(t, "accuracy")
 	var good strings.Builder
 	require.NoError(t, writeJSON(&good, exampleReport(t, bench.OneShot, exampleColumns()...)))
 	for _, tt := range []struct{ old, new, fault string }{

@@ -24,5 +24,6 @@ func processCommands() []*cobra.Command {
 	return []*cobra.Command{
 		refuse("run", "Run a command while holding a lock"),
 		refuse("demo", "Show and check the library with contending, frozen and killed processes"),
+		refuse("bench", "Measure the library on a Redis server"),
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A schema is as much of JSON Schema as docs/accuracy.schema.json uses. A
+// A schema is as much of JSON Schema as the files in docs/ use. A
 // library for all of it would be the largest dependency of the module.
 type schema struct {
 	Type       any               `json:"type"` // a name or a list of names
@@ -30,9 +30,10 @@ type schema struct {
 	Format      string `json:"format"`
 }
 
-func readSchema(t *testing.T) schema {
+// readSchema reads the schema of a report from docs/.
+func readSchema(t *testing.T, report string) schema {
 	t.Helper()
-	f, err := os.Open("../../docs/accuracy.schema.json")
+	f, err := os.Open("../../docs/" + report + ".schema.json")
 	require.NoError(t, err)
 	defer f.Close()
 	var s schema

@@ -1,0 +1,52 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// benchProgress is how far a measurement is.
+type benchProgress struct {
+	what string // is measured; set before the meter asks for the phase of it
+
+	mu    sync.Mutex
+	phase string
+	total int64
+	done  func() int64
+}
+
+// begin begins a phase that has ended once done returns total.
+func (p *benchProgress) begin(phase string, total int64, done func() int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phase, p.total, p.done = p.what+", "+phase, total, done
+}
+
+// wait is a phase in which only time passes.
+func (p *benchProgress) wait(ctx context.Context, phase string, d time.Duration) error {
+	began := time.Now()
+	p.begin(phase, int64(d), func() int64 { return int64(time.Since(began)) })
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// line is what a terminal shows.
+func (p *benchProgress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		return ""
+	}
+	done := float64(min(p.done(), p.total)) / float64(max(p.total, 1))
+	return fmt.Sprintf("%-24s %s %3.0f %%", p.phase, bar(done, 1, 30), 100*done)
+}

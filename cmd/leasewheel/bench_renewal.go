@@ -1,0 +1,194 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+const benchRenewalLong = `Takes very many leases, keeps them alive with one watchdog, and measures what a
+renewal costs the client and the server, how late renewals come, and whether any
+lease is lost. Before that it does the same with the way that most libraries
+leave to their users: a goroutine and a ticker for each lease.
+
+The server is the one that --redis names, or one that --start starts for the time
+of the measurement. With --stop-master one master of a cluster is stopped
+(SIGSTOP) for one and a half TTLs in the middle of it: the leases on it must be
+reported lost in time, and those of the others must not notice.
+
+Exits with 1 if a lease was lost, or renewed when less than half of its time was
+left, that should not have been. See docs/bench.md.`
+
+// Limits of the flags. A million leases take a few hundred megabytes here and as
+// much at the server.
+const (
+	maxBenchLeases   = 10_000_000
+	maxBenchBaseline = 200_000
+)
+
+// benchRenewalFlags say what is measured.
+type benchRenewalFlags struct {
+	server     serverFlags
+	start      string
+	leases     int
+	baseline   int
+	ttl        durationFlag
+	duration   durationFlag
+	stopMaster bool
+	json       bool
+}
+
+func newBenchRenewalCommand() *cobra.Command {
+	f := benchRenewalFlags{ttl: durationFlag(lock.DefaultTTL), duration: durationFlag(30 * time.Second)}
+	cmd := &cobra.Command{
+		Use:   "renewal",
+		Short: "Measure what it costs to keep leases alive",
+		Long:  benchRenewalLong,
+		Example: `  leasewheel bench renewal --start single
+  leasewheel bench renewal --redis redis://127.0.0.1:6379 -n 100000 --duration 2m
+  leasewheel bench renewal --start cluster -n 100000 --duration 90s --stop-master --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return usageError(cmd, err)
+			}
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVarP(&f.leases, "leases", "n", 10_000, "leases kept alive at once")
+	flags.Var(&f.ttl, "ttl", "time to live of every lease, 1s and more")
+	flags.Var(&f.duration, "duration", "how long to measure, once all leases are in their rhythm")
+	flags.IntVar(&f.baseline, "baseline", -1, "leases of the goroutine-and-ticker baseline; 0 leaves it out (default: as many as --leases, 10000 at the most)")
+	flags.BoolVar(&f.stopMaster, "stop-master", false, "stop a master of the cluster, on this machine, for one and a half TTLs")
+	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
+	f.server.register(flags)
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	return cmd
+}
+
+func (f *benchRenewalFlags) validate() error {
+	ttl, duration := time.Duration(f.ttl), time.Duration(f.duration)
+	if f.baseline < 0 {
+		f.baseline = min(f.leases, 10_000)
+	}
+	switch {
+	case f.leases < 1 || f.leases > maxBenchLeases:
+		return fmt.Errorf("--leases %d: accepted are 1 to %d", f.leases, maxBenchLeases)
+	case f.baseline > maxBenchBaseline:
+		return fmt.Errorf("--baseline %d: accepted are 0 to %d", f.baseline, maxBenchBaseline)
+	case ttl < time.Second || ttl > lock.MaxTTL:
+		return fmt.Errorf("--ttl %v: accepted are 1s to %v", ttl, lock.MaxTTL)
+	case duration < time.Second:
+		return fmt.Errorf("--duration %v: accepted are 1s and more", duration)
+	case f.stopMaster && duration < 2*ttl:
+		return fmt.Errorf("--duration %v: with --stop-master it must be two TTLs, %v, or more", duration, 2*ttl)
+	case f.start != "" && f.start != startSingle && f.start != startCluster:
+		return fmt.Errorf("--start %q: accepted are %s and %s", f.start, startSingle, startCluster)
+	case f.start != "" && f.server.url+f.server.file != "":
+		return errors.New("--start and --redis exclude each other")
+	}
+	return nil
+}
+
+func (f *benchRenewalFlags) run(cmd *cobra.Command) error {
+	ctx, stop := withInterrupt(cmd.Context())
+	defer stop()
+	report, err := f.measure(ctx)
+	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
+		return &exitError{code: exitSignal + int(interrupt)}
+	}
+	if err != nil {
+		return benchError(err)
+	}
+	if f.json {
+		err = writeJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = report.writeTable(cmd.OutOrStdout())
+	}
+	if err != nil {
+		return exitf(exitInternal, "%w", err)
+	}
+	if complaint := report.broken(); complaint != "" {
+		return exitf(exitBroken, "%s", complaint)
+	}
+	return nil
+}
+
+// benchError finds the exit code of a measurement that failed.
+func benchError(err error) error {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit
+	}
+	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
+		return exitf(exitUnavailable, "bench renewal: %w", err)
+	}
+	return exitf(exitInternal, "bench renewal: %w", err)
+}
+
+// measure measures the baseline and the watchdog, one after the other.
+func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalReport, err error) {
+	s, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	progress := new(benchProgress)
+	m := startMeter(os.Stderr, progress.line)
+	defer m.stop()
+
+	report = newBenchRenewalReport(f, s)
+	if f.baseline > 0 {
+		progress.what = "baseline"
+		fleet := s.fleet(f.baseline, time.Duration(f.ttl))
+		// One TTL has every lease renewed three times: longer tells no more.
+		window := min(time.Duration(f.duration), fleet.ttl)
+		if report.Baseline, err = measureBaseline(ctx, fleet, window, progress); err != nil {
+			return nil, err
+		}
+	}
+	progress.what = "watchdog"
+	run := watchdogRun{fleet: s.fleet(f.leases, time.Duration(f.ttl)), window: time.Duration(f.duration), stopMaster: f.stopMaster}
+	if err := run.measure(ctx, progress, report); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// open connects to the server, or starts one.
+func (f *benchRenewalFlags) open(ctx context.Context) (*benchServer, error) {
+	// The counters of fencing tokens go soon after the leases of the measurement.
+	config := redisstore.Config{FenceTTL: 2 * time.Duration(f.ttl)}
+	s := &benchServer{}
+	flags := f.server
+	if f.start != "" {
+		url, stage, err := startServers(f.start)
+		if err != nil {
+			return nil, err
+		}
+		flags, s.stage = serverFlags{url: url}, stage
+	}
+	server, err := flags.open(os.Getenv(redisURLVariable), config)
+	if err != nil {
+		s.stage.close()
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	s.server = server
+	if err := s.store.Ping(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if f.stopMaster && s.cluster() == nil {
+		return nil, errors.Join(&exitError{code: exitUsage, err: errors.New("--stop-master needs a cluster: name it with redis-cluster://, or use --start cluster")}, s.Close())
+	}
+	return s, nil
+}

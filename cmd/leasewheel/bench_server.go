@@ -1,0 +1,234 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// What --start starts.
+const (
+	startSingle  = "single"
+	startCluster = "cluster"
+)
+
+// errNoStart says that a server could not be started.
+var errNoStart = errors.New("cannot start a server")
+
+// stage is where servers run that were started for a measurement. It stands in
+// for a test, which the harness reports to and ends with.
+type stage struct{ cleanups []func() }
+
+var _ redistest.TB = (*stage)(nil)
+
+// startServers starts a server, or a cluster, and returns its URL.
+func startServers(what string) (url string, s *stage, err error) {
+	s = new(stage)
+	defer func() {
+		if p := recover(); p != nil {
+			failure, ok := p.(stageError)
+			if !ok {
+				panic(p)
+			}
+			s.close()
+			url, s, err = "", nil, fmt.Errorf("%w: %s", errNoStart, string(failure))
+		}
+	}()
+	if what == startCluster {
+		url = redistest.StartCluster(s, redistest.ClusterConfig{}).URL()
+		return strings.Replace(url, "redis://", "redis-cluster://", 1), s, nil
+	}
+	return redistest.Start(s, redistest.Config{}).URL(), s, nil
+}
+
+// stageError unwinds a start that failed.
+type stageError string
+
+func (s *stage) Helper()             {}
+func (s *stage) Cleanup(f func())    { s.cleanups = append(s.cleanups, f) }
+func (s *stage) Failed() bool        { return false }
+func (s *stage) Logf(string, ...any) {}
+
+func (s *stage) Errorf(string, ...any) {} // a server that ended by itself: its clients have said so
+
+func (s *stage) Fatalf(format string, args ...any) { panic(stageError(fmt.Sprintf(format, args...))) }
+func (s *stage) Skipf(format string, args ...any)  { s.Fatalf(format, args...) }
+
+func (s *stage) close() {
+	if s == nil {
+		return
+	}
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
+	}
+}
+
+// benchServer is the server that is measured.
+type benchServer struct {
+	*server
+	stage *stage // nil if it was there before
+}
+
+func (s *benchServer) Close() error {
+	err := s.server.Close()
+	s.stage.close()
+	return err
+}
+
+// cluster returns the client of a cluster, or nil.
+func (s *benchServer) cluster() *redis.ClusterClient {
+	c, _ := s.client.(*redis.ClusterClient)
+	return c
+}
+
+// serverUse is what all masters together have used since they started.
+type serverUse struct {
+	scripts time.Duration // running scripts
+	calls   int64         // of scripts
+	cpu     time.Duration
+}
+
+func (u serverUse) since(earlier serverUse) serverUse {
+	return serverUse{u.scripts - earlier.scripts, u.calls - earlier.calls, u.cpu - earlier.cpu}
+}
+
+// use asks the masters what they have used.
+func (s *benchServer) use(ctx context.Context) (serverUse, error) {
+	var mu sync.Mutex
+	var use serverUse
+	ask := func(ctx context.Context, c *redis.Client) error {
+		info, err := c.InfoMap(ctx, "commandstats", "cpu").Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		use.add(info)
+		return nil
+	}
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		return use, c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		return use, ask(ctx, c)
+	default:
+		return use, fmt.Errorf("no statistics from a client of type %T", c)
+	}
+}
+
+// add adds what one server tells in INFO.
+func (u *serverUse) add(info map[string]map[string]string) {
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		for field := range strings.SplitSeq(info["Commandstats"][name], ",") {
+			key, text, _ := strings.Cut(field, "=")
+			n, _ := strconv.ParseInt(text, 10, 64)
+			switch key {
+			case "calls":
+				u.calls += n
+			case "usec":
+				u.scripts += time.Duration(n) * time.Microsecond
+			}
+		}
+	}
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, _ := strconv.ParseFloat(info["CPU"][name], 64)
+		u.cpu += time.Duration(seconds * float64(time.Second))
+	}
+}
+
+// fleet is a number of leases at the server, by number.
+type fleet struct {
+	*benchServer
+	prefix, client string
+	size           int
+	ttl            time.Duration
+}
+
+// benchParallel is how many requests are under way while leases are taken.
+const benchParallel = 64
+
+func (s *benchServer) fleet(size int, ttl time.Duration) *fleet {
+	return &fleet{s, "leasewheel-bench:" + rand.Text()[:8], rand.Text(), size, ttl}
+}
+
+func (f *fleet) name(i int) string  { return f.prefix + ":" + strconv.Itoa(i) }
+func (f *fleet) owner(i int) string { return f.client + ":" + strconv.Itoa(i) }
+
+// take takes every lease. granted is told of each, with the instant before it was
+// asked for, by many goroutines.
+func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, owner string, asked time.Time) error) error {
+	var next, taken atomic.Int64
+	p.begin("taking leases", int64(f.size), taken.Load)
+	group, ctx := errgroup.WithContext(ctx)
+	for range benchParallel {
+		group.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < f.size; i = int(next.Add(1)) - 1 {
+				h := lock.Hold{Name: f.name(i), Owner: f.owner(i), Count: 1, TTL: f.ttl}
+				asked := time.Now()
+				answer, err := f.store.Acquire(ctx, &h)
+				if err != nil {
+					return err
+				}
+				if answer.Verdict != lock.Granted {
+					return fmt.Errorf("the name %q is in use", h.Name)
+				}
+				if err := granted(h.Name, h.Owner, asked); err != nil {
+					return err
+				}
+				taken.Add(1)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// sweepLimit bounds the clean-up; what is left then goes with its TTL.
+const sweepLimit = 2 * time.Minute
+
+// sweep deletes every lease, also after ctx has ended. Their names are this run's
+// alone.
+func (f *fleet) sweep(ctx context.Context, p *benchProgress) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
+	defer cancel()
+	var swept atomic.Int64
+	p.begin("giving back", int64(f.size), swept.Load)
+	const portion = 1000
+	for from := 0; from < f.size; from += portion {
+		_, err := f.benchServer.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i := from; i < min(from+portion, f.size); i++ {
+				pipe.Unlink(ctx, f.name(i))
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("the leases of the measurement could not be deleted and end by themselves: %w", err)
+		}
+		swept.Add(portion)
+	}
+	return nil
+}
+
+// memory returns what the process's heap and stacks hold after a collection.
+func memory() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
