@@ -14,9 +14,6 @@ import (
 type grant struct {
 	Answer
 	asked time.Time
-	// doubtful: an earlier attempt of the same acquisition went unanswered and
-	// may yet arrive at the store, even after the release.
-	doubtful bool
 }
 
 // acquisition is one caller's wish for one hold.
@@ -32,6 +29,12 @@ type acquisition struct {
 	patience context.Context
 	// wait is false if the caller does not want to wait at all.
 	wait bool
+
+	// doubtful: a request went unanswered and may yet arrive at the store, even
+	// after the release.
+	doubtful bool
+	// placed: the store may keep a place in its queue for the hold.
+	placed bool
 }
 
 // errWaited is the cause with which a wait that had its own limit ends.
@@ -53,6 +56,10 @@ func (a *acquisition) refused(by Answer, cause error) error {
 
 // acquire gets the hold granted and puts the lease under the watchdog.
 func (l *Locker) acquire(a *acquisition) (*Lease, error) {
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	defer l.asking.Done()
 	g, err := l.obtain(a)
 	if err != nil {
 		return nil, err
@@ -73,6 +80,9 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 func (l *Locker) obtain(a *acquisition) (grant, error) {
 	g, err := l.contend(a)
 	if err != nil {
+		if a.doubtful || a.placed {
+			l.orphans.take(a.hold, a.doubtful)
+		}
 		return grant{}, err
 	}
 	if cause := ended(a.ctx, l.closed); cause != nil {
@@ -100,18 +110,16 @@ func (l *Locker) contend(a *acquisition) (grant, error) {
 
 // ask sends the acquisition until the store has answered it, or has not for
 // [Config.RetryFor]. Sending it again is safe: a store grants an owner what it
-// has. Where an error leaves open what the store has done, the orphans' sweep sees
-// to it.
+// has.
 func (l *Locker) ask(a *acquisition) (grant, error) {
 	var failing time.Time
-	doubtful := false
 	for try := 0; ; try++ {
 		g, err := l.send(a.ctx, a.hold)
 		if err == nil {
-			g.doubtful = doubtful
+			a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
 			return g, nil
 		}
-		doubtful = doubtful || !errors.Is(err, ErrNotDone)
+		a.doubtful = a.doubtful || !errors.Is(err, ErrNotDone)
 		if failing.IsZero() {
 			failing = g.asked
 		}
@@ -124,9 +132,6 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 			}
 		}
 		if over {
-			if doubtful && a.hold.Count == 1 { // a further hold is put right by the owner's next request
-				l.orphans.take(a.hold, true)
-			}
 			return grant{}, err
 		}
 	}
@@ -159,7 +164,7 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 
 // watch makes the lease of a grant and has the watchdog keep it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := &ownership{locker: l, hold: *a.hold, token: g.Token, doubtful: g.doubtful, count: 1}
+	own := &ownership{locker: l, hold: *a.hold, token: g.Token, doubtful: a.doubtful, count: 1}
 	own.first.own = own
 	ttl := a.hold.TTL
 	if g.TTL > 0 {

@@ -120,6 +120,8 @@ type Locker struct {
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; holds the queues with waiters
+
+	asking sync.WaitGroup // acquisitions; added to under mu, while not closed
 }
 
 // New returns a locker on store. It sends nothing yet. Close it when done.
@@ -173,14 +175,42 @@ func (l *Locker) ClientID() string { return l.client.ID }
 // after their TTL. Unlock first what shall be free at once. Close waits, as long
 // as ctx allows, until nothing of this locker runs any more. The store stays open.
 func (l *Locker) Close(ctx context.Context) error {
+	l.mu.Lock()
 	l.close(ErrClosed)
+	l.mu.Unlock()
 	l.announcer.stop()
 	err := l.watchdog.Close(ctx)
+	l.settle(ctx)
 	err = errors.Join(err, l.orphans.stop(ctx))
 	if l.ownWheel {
 		l.wheel.Stop()
 	}
 	return err
+}
+
+// enter counts an acquisition in, unless the locker is closed.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Err() != nil {
+		return false
+	}
+	l.asking.Add(1)
+	return true
+}
+
+// settle waits, as long as ctx allows, for the acquisitions that Close has ended:
+// each may have something to give back.
+func (l *Locker) settle(ctx context.Context) {
+	settled := make(chan struct{})
+	go func() {
+		l.asking.Wait()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
 }
 
 // newHold returns a hold with an owner that nobody else has.

@@ -138,5 +138,8 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		}
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	if m.kind == KindFair && a.wait {
+		a.hold.Wait = placeTTL
+	}
 	return l.acquire(&a)
 }

@@ -12,6 +12,17 @@ import (
 type queueKey struct {
 	kind Kind
 	name string
+	// owner sets the waiters of one lock apart where the store queues them: each
+	// has its own place there, and its own wake.
+	owner string
+}
+
+func queueOf(h *Hold) queueKey {
+	key := queueKey{kind: h.Kind, name: h.Name}
+	if h.Wait > 0 {
+		key.owner = h.Owner
+	}
+	return key
 }
 
 // queue is the line of this process's waiters for one lock. Only its head asks
@@ -59,14 +70,14 @@ type baton struct {
 func (l *Locker) waitedFor(h *Hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queues[queueKey{h.Kind, h.Name}] != nil
+	return l.queues[queueOf(h)] != nil
 }
 
 // join puts a waiter at the end of the lock's queue.
 func (l *Locker) join(h *Hold) (*queue, *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := queueKey{h.Kind, h.Name}
+	key := queueOf(h)
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, woken: make(chan struct{}, 1)}
@@ -157,7 +168,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 			}
 			b = baton{known: g.Answer}
 		}
-		if err := q.backstop.Arm(q.delay(b.known)); err != nil {
+		if err := q.backstop.Arm(q.delay(a.hold, b.known)); err != nil {
 			return grant{}, baton{err: err}, err
 		}
 		select {
@@ -174,13 +185,17 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 
 // delay is how long the head waits to be woken before it asks anyway: to the end
 // of the holder's lease, of which nobody would tell it, and no longer than the
-// slow poll that makes up for a lost message.
-func (q *queue) delay(known Answer) time.Duration {
-	poll := q.locker.config.Poll
-	if known.TTL <= 0 {
-		return poll
+// slow poll that makes up for a lost message, or than its place in the store's
+// queue is safe.
+func (q *queue) delay(h *Hold, known Answer) time.Duration {
+	longest := q.locker.config.Poll
+	if h.Wait > 0 {
+		longest = min(longest, h.Wait/3)
 	}
-	return min(known.TTL, poll)
+	if known.TTL <= 0 || known.Behind {
+		return longest
+	}
+	return min(known.TTL, longest)
 }
 
 // subscribe gets the store's promise to wake, once, and reports whether it has got

@@ -52,8 +52,8 @@ type Hold struct {
 	Count int64
 	// TTL is how long the store keeps the hold without a renewal.
 	TTL time.Duration
-	// Wait is how long the owner is ready to wait; zero if it does not. A store
-	// that keeps a queue holds the owner's place that long.
+	// Wait is how long a store that keeps a queue, as for [KindFair], keeps the
+	// owner's place in it after each request; zero if the owner does not wait.
 	Wait time.Duration
 }
 
@@ -82,6 +82,9 @@ type Answer struct {
 	// Foreign says, with Refused, that something other than a lock of this
 	// format has the name. Nobody will tell of its release.
 	Foreign bool
+	// Behind says, with Refused, that other waiters are served before this one,
+	// so that the end of the holder's lease is nothing to it.
+	Behind bool
 }
 
 // ErrNotDone is matched by those errors of a [Store] that come with the assurance

@@ -25,20 +25,7 @@ elseif ARGV[3] ~= '1' then
   return {3, 0}
 end
 
--- The token comes before the grant: a grant without one must not be left behind.
--- Microseconds fit a Lua number exactly until the year 2255.
-local token = tonumber(redis.call('get', KEYS[2]))
-if left == -2 or not token then
-  local now = redis.call('time')
-  local micros = now[1] * 1000000 + now[2]
-  local endless = ARGV[4] == '0' or token and redis.call('pttl', KEYS[2]) == -1
-  token = math.max(micros, (token or 0) + 1)
-  if endless then
-    redis.call('set', KEYS[2], string.format('%.0f', token))
-  else
-    redis.call('set', KEYS[2], string.format('%.0f', token), 'px', ARGV[4])
-  end
-end
+local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
 redis.call('hset', KEYS[1], ARGV[2], ARGV[3])
 redis.call('pexpire', KEYS[1], ARGV[1])
 return {1, token}

@@ -18,6 +18,7 @@ type kind interface {
 // kinds are those that the store keeps.
 var kinds = map[lock.Kind]kind{
 	lock.KindMutex: mutex{},
+	lock.KindFair:  fair{},
 }
 
 func kindOf(k lock.Kind) (kind, error) {

@@ -16,10 +16,18 @@ func (mutex) channel(h *lock.Hold) string { return channelKey(h.Name) }
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, acquire,
 		[]string{h.Name, tokenKey(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, max(s.config.FenceTTL, 0).Milliseconds())
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis())
 	if err != nil {
 		return lock.Answer{}, err
 	}
+	return answer(reply)
+}
+
+// fenceMillis is the life of a fencing counter as scripts take it.
+func (s *Store) fenceMillis() int64 { return max(s.config.FenceTTL, 0).Milliseconds() }
+
+// answer reads a script's reply to an acquisition.
+func answer(reply any) (lock.Answer, error) {
 	code, value, err := pair(reply)
 	if err != nil {
 		return lock.Answer{}, err
@@ -33,6 +41,8 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 		return lock.Answer{TTL: remaining(value), Foreign: true}, nil
 	case 3:
 		return lock.Answer{Verdict: lock.NotHeld}, nil
+	case 4:
+		return lock.Answer{TTL: remaining(value), Behind: true}, nil
 	}
 	return lock.Answer{}, unexpected(reply)
 }
@@ -57,6 +67,11 @@ func (m mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, 
 	if err != nil {
 		return false, err
 	}
+	return freed(reply)
+}
+
+// freed reads a script's reply to a release: whether the owner had the lock.
+func freed(reply any) (held bool, err error) {
 	code, ok := reply.(int64)
 	if !ok {
 		return false, unexpected(reply)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,12 +13,17 @@ import (
 // script is a Lua script and the name under which a server caches it.
 type script struct{ source, sha string }
 
-func newScript(source string) *script {
+// newScript makes a script of sources, the earlier of which are functions for the
+// later ones.
+func newScript(sources ...string) *script {
+	source := strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
 var (
+	//go:embed token.lua
+	tokenSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed release.lua
@@ -27,7 +33,7 @@ var (
 	//go:embed announce.lua
 	announceSource string
 
-	acquire  = newScript(acquireSource)
+	acquire  = newScript(tokenSource, acquireSource)
 	release  = newScript(releaseSource)
 	renew    = newScript(renewSource)
 	announce = newScript(announceSource)

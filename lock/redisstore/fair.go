@@ -1,0 +1,58 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed fair_queue.lua
+	fairQueueSource string
+	//go:embed fair_acquire.lua
+	fairAcquireSource string
+	//go:embed fair_release.lua
+	fairReleaseSource string
+
+	fairAcquire = newScript(tokenSource, fairQueueSource, fairAcquireSource)
+	fairRelease = newScript(fairQueueSource, fairReleaseSource)
+)
+
+// fair keeps [lock.KindFair]: Redisson's RFairLock.
+type fair struct{}
+
+func queueKey(name string) string    { return derive("redisson_lock_queue", name) }
+func timeoutsKey(name string) string { return derive("redisson_lock_timeout", name) }
+func placesKey(name string) string   { return derive("leasewheel_lock_places", name) }
+
+// channel is the waiter's own.
+func (fair) channel(h *lock.Hold) string { return channelKey(h.Name) + ":" + h.Owner }
+
+func (fair) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	reply, err := s.run(ctx, fairAcquire,
+		[]string{h.Name, tokenKey(h.Name), queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Wait.Milliseconds(), publish)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return answer(reply)
+}
+
+func (fair) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.run(ctx, fairRelease,
+		[]string{h.Name, queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
+		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
+	if err != nil {
+		return false, err
+	}
+	return freed(reply)
+}

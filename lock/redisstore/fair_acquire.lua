@@ -1,0 +1,87 @@
+-- Grants a fair lock to an owner if it is the owner's already, or free and the
+-- owner's turn; or else gives the owner a place in the queue, or keeps the one it
+-- has.
+--
+-- KEYS  1 the lock, a hash of owner to holds
+--       2 its fencing counter
+--       3 the queue's list, 4 its timeouts, 5 its places
+--       6 the channels of its waiters, without the waiter
+-- ARGV  1 the lease in ms
+--       2 the owner
+--       3 the holds it has once granted; more than 1 only if it has the lock already
+--       4 the life of the fencing counter in ms, 0 for no end
+--       5 how long the place is kept in ms, 0 for none
+--       6 the command to publish with
+-- returns  {1, token}  granted
+--          {0, ms}     somebody else holds it for so long yet (-1: without an end,
+--                      -2: nobody does); the owner is the next, or does not wait
+--          {4, ms}     the same, and others are the next
+--          {2, ms}     the key is not a lock of this format
+--          {3, 0}      the owner wants a further hold but has none
+local lock, list, timeouts, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
+local lease, owner, count, wait = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5])
+
+local left = redis.call('pttl', lock)
+local holds = redis.pcall('hget', lock, owner)
+if type(holds) == 'table' then
+  if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left} end
+  return holds
+elseif not holds and count ~= '1' then
+  return {3, 0}
+end
+
+local function grant()
+  local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
+  redis.call('hset', lock, owner, count)
+  redis.call('pexpire', lock, lease)
+  return {1, token}
+end
+if holds then return grant() end
+
+local now = milliseconds()
+local place = tonumber(redis.call('zscore', places, owner))
+if place and place <= now then
+  -- It lives although it was silent for so long: the server was away, or its clock
+  -- was set. Then the others' silence says nothing about them either.
+  for _, waiter in ipairs(redis.call('zrange', places, 0, -1)) do
+    redis.call('zadd', places, number(now + wait), waiter)
+  end
+end
+local queued = place or redis.call('zscore', timeouts, owner)
+if queued then redis.call('zadd', places, number(now + wait), owner) end
+if place and not redis.call('zscore', timeouts, owner) then
+  redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
+end
+
+local head, dropped = first(list, timeouts, places, now)
+if left == -2 and (not head or head == owner) then
+  local granted = grant()
+  if head then redis.call('lpop', list) end
+  redis.call('zrem', timeouts, owner)
+  redis.call('zrem', places, owner)
+  return granted
+end
+if left == -2 and dropped then redis.call(ARGV[6], KEYS[6] .. ':' .. head, '0') end
+if wait == 0 then return {0, left} end
+
+-- Redisson lowers the timeouts of all the others by its own wait, 5 minutes by
+-- default, when it is served, and those behind it when it gives up. It drops nobody
+-- before the end of the present lease, as long as all of ours are that much later.
+if not queued then
+  redis.call('rpush', list, owner)
+  head = head or owner
+end
+redis.call('zadd', places, number(now + wait), owner)
+local others = redis.call('llen', list) - redis.call('zcard', places)
+redis.call('zadd', timeouts, number(now + wait + math.max(left, 0) + math.max(others, 0) * 300000), owner)
+
+-- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
+-- that its waiters do.
+for _, key in ipairs({list, timeouts, places}) do
+  if others > 0 and key ~= places then
+    redis.call('persist', key)
+  else
+    redis.call('pexpire', key, 600000)
+  end
+end
+return {head == owner and 0 or 4, left}

@@ -1,0 +1,34 @@
+-- Lowers an owner's holds of a fair lock; without holds the lock is free. Ends the
+-- owner's place in the queue, too. If the lock is free then, the next one is told.
+--
+-- KEYS  1 the lock, a hash of owner to holds
+--       2 the queue's list, 3 its timeouts, 4 its places
+--       5 the channels of its waiters, without the waiter
+-- ARGV  1 the owner
+--       2 the holds it keeps
+--       3 the lease in ms, for a lock that is kept
+--       4 the command to publish with
+-- returns  1 freed, 0 kept, -1 the owner has no hold
+local lock, list, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner = ARGV[1]
+
+local holds = redis.pcall('hget', lock, owner)
+if type(holds) == 'table' then
+  if not string.find(holds.err, 'WRONGTYPE', 1, true) then return holds end
+  holds = false
+end
+if ARGV[2] ~= '0' then
+  if not holds then return -1 end
+  redis.call('hset', lock, owner, ARGV[2])
+  redis.call('pexpire', lock, ARGV[3])
+  return 0
+end
+
+redis.call('zrem', places, owner)
+if redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', list, 1, owner) end
+if holds then redis.call('hdel', lock, owner) end
+if redis.call('exists', lock) == 0 then
+  local head = first(list, timeouts, places, milliseconds())
+  if head then redis.call(ARGV[4], KEYS[5] .. ':' .. head, '0') end
+end
+return holds and 1 or -1
