@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -419,5 +420,43 @@ func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration, seed uint64
 			break
 		}
 		time.Sleep(ms)
+	}
+}
+
+// What a stopped wheel has not run is nobody's but the caller's: the records in
+// which timers are embedded are not held by the wheel, nor by each other.
+func TestStoppedWheelHoldsNoRecord(t *testing.T) {
+	stop := map[string]func(w *wheel.Wheel){
+		"from outside": func(w *wheel.Wheel) { w.Stop() },
+		"from a task": func(w *wheel.Wheel) {
+			must(w.Schedule(0, func() { w.Stop() }))
+			time.Sleep(w.Tick())
+			w.Stop()
+		},
+	}
+	for name, stop := range stop {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+				arm := func(d time.Duration) weak.Pointer[wheel.Timer] {
+					timer := new(wheel.Timer)
+					timer.Init(w, func() {})
+					if err := timer.Arm(d); err != nil {
+						t.Fatal(err)
+					}
+					return weak.Make(timer)
+				}
+				linked := []weak.Pointer[wheel.Timer]{arm(time.Minute), arm(time.Minute), arm(time.Hour)}
+				time.Sleep(second)
+				synctest.Wait()
+				arriving := arm(time.Hour)
+				stop(w)
+				for i, p := range append(linked, arriving) {
+					if !gone(p) {
+						t.Errorf("timer %d is still held", i)
+					}
+				}
+				runtime.KeepAlive(w)
+			})
+		})
 	}
 }

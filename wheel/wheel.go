@@ -45,6 +45,10 @@ type Wheel struct {
 	// have. The worker's alone.
 	since time.Duration
 
+	// leftovers: a task has stopped the wheel, so that the worker has to see to
+	// what is left in the lists. The worker's alone.
+	leftovers bool
+
 	worker goroutine     // who runs the worker
 	ended  chan struct{} // closed when the worker is gone
 }
@@ -173,11 +177,13 @@ func (w *Wheel) Stop() []Unrun {
 		left = w.withdraw()
 		w.rouse()
 	}
-	if !w.worker.isCurrent() {
-		<-w.ended
-		if first { // any other may come here before all is withdrawn
-			w.release()
-		}
+	if w.worker.isCurrent() {
+		w.leftovers = true
+		return left
+	}
+	<-w.ended
+	if first { // any other may come here before all is withdrawn
+		w.release()
 	}
 	return left
 }

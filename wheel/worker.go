@@ -32,6 +32,9 @@ func (w *Wheel) work() {
 	clean := false
 	defer func() {
 		if clean {
+			if w.leftovers {
+				w.release()
+			}
 			w.alarm.close()
 			close(w.ended)
 			return
