@@ -1,0 +1,289 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// inspectTests check what a store that is a lock.Inspector tells, and that it can
+// force a lock open. Of any other store they check that this is said.
+var inspectTests = []test{
+	{"TellsWhoHolds", inspecting(tellsWhoHolds)},
+	{"TellsThatNobodyHolds", inspecting(tellsThatNobodyHolds)},
+	{"ListsByPattern", inspecting(listsByPattern)},
+	{"ListsWhatIsHeld", inspecting(listsWhatIsHeld)},
+	{"StopsListing", inspecting(stopsListing)},
+	{"RefusesToLookForNonsense", inspecting(refusesToLookForNonsense)},
+	{"ForcesALockOpen", inspecting(forcesALockOpen)},
+	{"ForcesNothingOpen", inspecting(forcesNothingOpen)},
+	{"LooksNoMoreOnceClosed", inspecting(looksNoMoreOnceClosed)},
+}
+
+// inspecting returns the test, or for a store that is no lock.Inspector the one of
+// its saying so.
+func inspecting(f func(*bench)) func(*bench) {
+	return func(b *bench) {
+		if _, ok := b.store().(lock.Inspector); ok {
+			f(b)
+			return
+		}
+		l := b.locker(lock.Config{})
+		_, err := l.Inspect(b.Context(), b.name("a"))
+		_, err2 := l.ForceRelease(b.Context(), b.name("a"))
+		_, err3 := b.list(l, "*")
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				b.Errorf("the store is no lock.Inspector, and the locker says %v", err)
+			}
+		}
+	}
+}
+
+func (b *bench) inspect(l *lock.Locker, name string) lock.Info {
+	b.Helper()
+	info, err := l.Inspect(b.Context(), b.name(name))
+	if err != nil {
+		b.Fatalf("inspect %q: %v", name, err)
+	}
+	if info.Name != b.name(name) {
+		b.Fatalf("inspect %q: it is called %q", b.name(name), info.Name)
+	}
+	return info
+}
+
+// list returns the names of the test's locks that match pattern, in order, and the
+// first error.
+func (b *bench) list(l *lock.Locker, pattern string) (names []string, err error) {
+	for info, err := range l.List(b.Context(), b.Prefix+pattern) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, info.Name[len(b.Prefix):])
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (b *bench) lists(l *lock.Locker, pattern string, want ...string) {
+	b.Helper()
+	got, err := b.list(l, pattern)
+	if err != nil || !slices.Equal(got, want) {
+		b.Errorf("%q lists %q, %v, want %q", pattern, got, err, want)
+	}
+}
+
+func tellsWhoHolds(b *bench) {
+	holder, other := b.locker(lock.Config{TTL: time.Minute}), b.locker(lock.Config{})
+	before := time.Now()
+	lease := b.lock(holder, "a")
+	again, err := holder.Mutex(b.name("a")).Lock(lease.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	info := b.inspect(other, "a")
+	switch {
+	case !info.Held() || info.HolderCount != 1 || len(info.Holders) != 1:
+		b.Fatalf("one holds it, and told is %+v", info)
+	case info.Kind != lock.KindMutex || info.Foreign != "" || info.WaiterCount != 0 || info.Token != lease.Token():
+		b.Errorf("got %+v, want a mutex with token %d and without waiters", info, lease.Token())
+	case info.TTL <= 50*time.Second || info.TTL > time.Minute:
+		b.Errorf("a lease of a minute has %v left", info.TTL)
+	}
+	h := info.Holders[0]
+	if h.Owner != lease.Owner() || h.Holds != 2 || h.Write || h.Client.ID != holder.ClientID() {
+		b.Errorf("got %+v, want %s, which holds it twice", h, lease.Owner())
+	}
+	// The client announces itself after its first grant, which does not wait.
+	for deadline := time.Now().Add(soon); h.Client.Host == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		h = b.inspect(other, "a").Holders[0]
+	}
+	if h.Client.Host == "" || h.Client.Process == "" || h.Client.PID == 0 || h.Client.Since.After(time.Now()) {
+		b.Errorf("the client's record is %+v", h.Client)
+	}
+	if h.Since.Before(before.Add(-soon)) || h.Since.After(before.Add(soon)) {
+		b.Errorf("held since %v, want about %v", h.Since, before)
+	}
+	b.unlock(again)
+	if h := b.inspect(other, "a").Holders[0]; h.Holds != 1 {
+		b.Errorf("after one of two unlocks it is held %d times", h.Holds)
+	}
+	b.unlock(lease)
+}
+
+func tellsThatNobodyHolds(b *bench) {
+	l := b.locker(lock.Config{})
+	if info := b.inspect(l, "a"); info.Held() || info.TTL != 0 || info.Foreign != "" || info.Holders != nil || info.Token != 0 {
+		b.Errorf("of a lock that never was is told %+v", info)
+	}
+	lease := b.lock(l, "a")
+	b.unlock(lease)
+	if info := b.inspect(l, "a"); info.Held() || info.Token != lease.Token() {
+		b.Errorf("of a lock that is free is told %+v, want token %d and no holder", info, lease.Token())
+	}
+}
+
+func listsByPattern(b *bench) {
+	l := b.locker(lock.Config{})
+	for _, name := range []string{"a", "ab", "b", "jobs/1", "jobs/2/x", "{tag}:c", "what?", "star*", "back\\slash", "[set]", "straße"} {
+		b.unlockAtEnd(b.lock(l, name))
+	}
+	b.lists(l, "*", "[set]", "a", "ab", "b", "back\\slash", "jobs/1", "jobs/2/x", "star*", "straße", "what?", "{tag}:c")
+	b.lists(l, "a", "a")
+	b.lists(l, "a*", "a", "ab")
+	b.lists(l, "?", "a", "b")
+	b.lists(l, "jobs/*", "jobs/1", "jobs/2/x")
+	b.lists(l, "jobs/?", "jobs/1")
+	b.lists(l, "*b", "ab", "b")
+	b.lists(l, "[b-z]", "b")
+	b.lists(l, "[^b-z]", "a")
+	b.lists(l, "{tag}*", "{tag}:c")
+	b.lists(l, `what\?`, "what?")
+	b.lists(l, `star\**`, "star*")
+	b.lists(l, `back\\*`, "back\\slash")
+	b.lists(l, `\[set]`, "[set]")
+	b.lists(l, "stra?e", "straße")
+	b.lists(l, "nothing*")
+	b.lists(l, "nothing")
+}
+
+// unlockAtEnd keeps a lock for the test's time.
+func (b *bench) unlockAtEnd(lease *lock.Lease) {
+	b.Cleanup(func() {
+		if err := lease.Unlock(context.Background()); err != nil {
+			b.Errorf("unlock: %v", err)
+		}
+	})
+}
+
+func listsWhatIsHeld(b *bench) {
+	l := b.locker(lock.Config{})
+	b.lists(l, "*")
+	first, second := b.lock(l, "a"), b.lock(l, "b")
+	for info, err := range l.List(b.Context(), b.Prefix+"*") {
+		if err != nil || len(info.Holders) != 1 || info.Token == 0 || info.TTL <= 0 {
+			b.Errorf("got %+v, %v, want all that Inspect tells", info, err)
+		}
+	}
+	b.unlock(first)
+	b.lists(l, "*", "b")
+	b.unlock(second)
+	b.lists(l, "*")
+}
+
+func stopsListing(b *bench) {
+	l := b.locker(lock.Config{})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		b.unlockAtEnd(b.lock(l, name))
+	}
+	locks := l.List(b.Context(), b.Prefix+"*")
+	for range 2 { // an iterator begins anew
+		told := 0
+		for _, err := range locks {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if told++; told == 2 {
+				break
+			}
+		}
+		if told != 2 {
+			b.Errorf("of four locks %d were told before the loop ended", told)
+		}
+	}
+	ended, cancel := context.WithCancel(b.Context())
+	cancel()
+	errs := 0
+	for _, err := range l.List(ended, b.Prefix+"*") {
+		if err == nil {
+			b.Error("a lock was told after the context's end")
+		}
+		errs++
+	}
+	if errs != 1 {
+		b.Errorf("the context's end was told %d times", errs)
+	}
+}
+
+func refusesToLookForNonsense(b *bench) {
+	l := b.locker(lock.Config{})
+	var name *lock.NameError
+	if _, err := l.Inspect(b.Context(), "a{b"); !errors.As(err, &name) {
+		b.Errorf("inspect: %v", err)
+	}
+	if _, err := l.ForceRelease(b.Context(), ""); !errors.As(err, &name) {
+		b.Errorf("force: %v", err)
+	}
+	for _, malformed := range []string{"[a", "a[", "[z-a]x[", `a\`} {
+		var pattern *lock.PatternError
+		if _, err := b.list(l, malformed); !errors.As(err, &pattern) {
+			b.Errorf("list %q: %v", malformed, err)
+		}
+	}
+}
+
+func forcesALockOpen(b *bench) {
+	victim := b.locker(lock.Config{TTL: 2 * ttl})
+	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
+	rescuer := b.locker(lock.Config{})
+	lease := b.lock(victim, "a")
+	further, err := victim.Mutex(b.name("a")).Lock(lease.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	got := make(chan *lock.Lease)
+	go func() { got <- b.lock(waiting, "a") }()
+	time.Sleep(ttl / 2) // it has subscribed, or this is a harder test
+
+	info, err := rescuer.ForceRelease(b.Context(), b.name("a"))
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != lease.Owner() || info.Holders[0].Holds != 2 {
+		b.Fatalf("got %+v, %v, want that the lock was taken from %s", info, err, lease.Owner())
+	}
+	next := <-got // by a message: nothing else would wake it for an hour
+	if next.Token() <= lease.Token() {
+		b.Errorf("token %d came after %d", next.Token(), lease.Token())
+	}
+	b.lost(lease, 2*ttl)
+	if info := b.inspect(rescuer, "a"); len(info.Holders) != 1 || info.Holders[0].Owner != next.Owner() {
+		b.Errorf("got %+v, want that %s holds the lock", info, next.Owner())
+	}
+	for _, lease := range []*lock.Lease{further, lease} { // the victim gives up what is not its own any more
+		if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+			b.Errorf("the victim's unlock: %v", err)
+		}
+	}
+	if err := next.Err(); err != nil {
+		b.Errorf("the victim's unlock ended the next one's lease: %v", err)
+	}
+	b.unlock(next)
+}
+
+func forcesNothingOpen(b *bench) {
+	l := b.locker(lock.Config{})
+	info, err := l.ForceRelease(b.Context(), b.name("a"))
+	if err != nil || info.Held() {
+		b.Errorf("nobody held it: got %+v, %v", info, err)
+	}
+	b.unlock(b.lock(l, "a"))
+}
+
+func looksNoMoreOnceClosed(b *bench) {
+	l, err := lock.New(b.store(), lock.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	_, err = l.Inspect(b.Context(), b.name("a"))
+	_, err2 := l.ForceRelease(b.Context(), b.name("a"))
+	_, err3 := b.list(l, "*")
+	for _, err := range []error{err, err2, err3} {
+		if !errors.Is(err, lock.ErrClosed) {
+			b.Errorf("a closed locker says %v", err)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+-- Frees a lock, whoever holds it, and wakes those who wait for it.
+--
+-- KEYS  1 the lock, 2 its fencing counter
+--       3 the list of a fair lock's waiters, 4 their timeouts, 5 their places
+--       6 the channel of a mutex, and with ":<owner>" of a fair lock's waiter
+--       7 the channel of a read-write lock
+-- ARGV  1 the most holders, and the most waiters, to tell of
+--       2 the command to publish with
+-- returns  as describe, before the release
+local told = describe(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], tonumber(ARGV[1]))
+if told[1] ~= 'lock' then return told end
+redis.call('del', KEYS[1])
+if told[3] ~= '' then
+  redis.call(ARGV[2], KEYS[7], '1') -- it wakes all: readers may go together
+else
+  redis.call(ARGV[2], KEYS[6], '0')
+end
+-- The head may be dead and not know it; whoever lives asks, and the lock finds out.
+for i = 1, #told[7], 2 do
+  redis.call(ARGV[2], KEYS[6] .. ':' .. told[7][i], '0')
+end
+return told

@@ -1,0 +1,224 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed inspect_lock.lua
+	inspectLockSource string
+	//go:embed inspect.lua
+	inspectSource string
+	//go:embed force.lua
+	forceSource string
+
+	inspectLock = newScript(inspectLockSource + inspectSource)
+	forceLock   = newScript(inspectLockSource + forceSource)
+)
+
+var _ lock.Inspector = (*Store)(nil)
+
+// Inspect tells about one lock: in one round trip who holds it, in a second one who
+// they are.
+func (s *Store) Inspect(ctx context.Context, name string) (lock.Info, error) {
+	c := inspectCall(name)
+	reply, err := s.run(ctx, c.script, c.keys, c.args...)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	return s.tell(ctx, name, reply)
+}
+
+// ForceRelease frees a lock in one script, which also publishes what a release of
+// that kind of lock does.
+func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	reply, err := s.run(ctx, forceLock,
+		append(inspectKeys(name), channelKey(name), derive("redisson_rwlock", name)), lock.MaxTold, publish)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	return s.tell(ctx, name, reply)
+}
+
+func inspectCall(name string) call {
+	return call{inspectLock, inspectKeys(name), []any{lock.MaxTold}}
+}
+
+func inspectKeys(name string) []string {
+	return []string{
+		name, tokenKey(name), derive("redisson_lock_queue", name),
+		derive("redisson_lock_timeout", name), derive("leasewheel_lock_places", name),
+	}
+}
+
+// tell makes an Info of a script's reply and finds out who the clients are. That
+// they cannot be asked for is no reason to keep back what is known.
+func (s *Store) tell(ctx context.Context, name string, reply any) (lock.Info, error) {
+	info, err := describe(name, reply)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	s.introduce(ctx, []*lock.Info{&info})
+	return info, nil
+}
+
+// describe makes an Info of a script's reply.
+func describe(name string, reply any) (lock.Info, error) {
+	info := lock.Info{Name: name}
+	fields, _ := reply.([]any)
+	r := replyReader{fields: fields}
+	key, left, mode := r.text(), r.number(), r.text()
+	info.HolderCount = r.number()
+	holders := r.list()
+	info.WaiterCount = r.number()
+	waiters := r.list()
+	token := r.text()
+	if r.failed {
+		return lock.Info{}, unexpected(reply)
+	}
+	info.TTL = remaining(left)
+	info.Token, _ = strconv.ParseInt(token, 10, 64) // what is no number is no token
+	if key != "lock" && key != "none" {
+		info.Foreign = key
+	}
+	switch {
+	case mode == "read":
+		info.Kind = lock.KindRead
+	case mode == "write":
+		info.Kind = lock.KindWrite
+	case info.WaiterCount > 0:
+		info.Kind = lock.KindFair
+	}
+	for i := 0; i+1 < len(holders); i += 2 {
+		info.Holders = append(info.Holders, holder(holders[i], holders[i+1]))
+	}
+	slices.SortFunc(info.Holders, func(a, b lock.Holder) int { return cmp.Compare(a.Owner, b.Owner) })
+	for i := 0; i+1 < len(waiters); i += 2 {
+		kept, _ := strconv.ParseInt(waiters[i+1], 10, 64)
+		info.Waiters = append(info.Waiters, lock.Waiter{
+			Owner: waiters[i], TTL: time.Duration(kept) * time.Millisecond, Client: clientOf(waiters[i]),
+		})
+	}
+	return info, nil
+}
+
+// holder reads a field of a lock's hash: its name and its value.
+func holder(name, holds string) lock.Holder {
+	owner, write := strings.CutSuffix(name, ":write")
+	count, _ := strconv.ParseInt(holds, 10, 64)
+	return lock.Holder{Owner: owner, Write: write, Holds: count, Client: clientOf(owner)}
+}
+
+// clientOf returns what an owner's name tells of its client.
+func clientOf(owner string) lock.Client {
+	id, _, _ := strings.Cut(owner, ":")
+	return lock.Client{ID: id}
+}
+
+// introduce adds who the clients are, as far as they have announced themselves.
+func (s *Store) introduce(ctx context.Context, infos []*lock.Info) {
+	records := make(map[string]*redis.SliceCmd)
+	pipe := s.client.Pipeline()
+	eachClient(infos, func(_ *lock.Info, _ *lock.Holder, c *lock.Client) {
+		if records[c.ID] == nil {
+			records[c.ID] = pipe.HMGet(ctx, clientKey(c.ID), "host", "process", "pid", "since")
+		}
+	})
+	if len(records) == 0 {
+		return
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	eachClient(infos, func(info *lock.Info, h *lock.Holder, c *lock.Client) {
+		if !announced(c, records[c.ID].Val()) || h == nil || info.Kind == lock.KindRead {
+			return
+		}
+		// A client of ours: the token is the instant at which it was granted.
+		if info.Token >= leastInstant {
+			h.Since = time.UnixMicro(info.Token)
+		}
+	})
+}
+
+// leastInstant is the smallest token that is taken for an instant, of 1973.
+// Redisson's begin at 1.
+const leastInstant = 100_000_000_000_000
+
+// eachClient calls f for every client of the locks. h is nil for one that waits.
+func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *lock.Client)) {
+	for _, info := range infos {
+		for i := range info.Holders {
+			f(info, &info.Holders[i], &info.Holders[i].Client)
+		}
+		for i := range info.Waiters {
+			f(info, nil, &info.Waiters[i].Client)
+		}
+	}
+}
+
+// announced fills in a client from its record and reports whether there is one
+// such as Announce writes.
+func announced(c *lock.Client, record []any) bool {
+	r := replyReader{fields: record}
+	host, process, pid, since := r.text(), r.text(), r.text(), r.text()
+	number, err := strconv.Atoi(pid)
+	at, err2 := time.Parse(time.RFC3339, since)
+	if r.failed || err != nil || err2 != nil || !printable(host) || !printable(process) {
+		return false
+	}
+	c.Host, c.Process, c.PID, c.Since = host, process, number, at
+	return true
+}
+
+// printable reports whether a text from the server is one that a client of ours
+// may have written there: people will see it on a terminal.
+func printable(text string) bool {
+	return len(text) <= lock.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// replyReader takes a script's reply apart, field by field. Once a field was
+// not as expected, the whole reply is not.
+type replyReader struct {
+	fields []any
+	failed bool
+}
+
+func field[T any](r *replyReader) (value T) {
+	if len(r.fields) > 0 {
+		if value, ok := r.fields[0].(T); ok {
+			r.fields = r.fields[1:]
+			return value
+		}
+	}
+	r.failed = true
+	return value
+}
+
+func (r *replyReader) text() string  { return field[string](r) }
+func (r *replyReader) number() int64 { return field[int64](r) }
+
+// list reads a field that is a list of texts.
+func (r *replyReader) list() []string {
+	inner := replyReader{fields: field[[]any](r)}
+	var texts []string
+	for len(inner.fields) > 0 && !inner.failed {
+		texts = append(texts, inner.text())
+	}
+	r.failed = r.failed || inner.failed
+	return texts
+}

@@ -1,0 +1,169 @@
+package redisstore
+
+import (
+	"context"
+	"hash/maphash"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const (
+	// scanCount is how many keys a server looks at for one page: about 0.3 ms of
+	// its time.
+	scanCount = 1000
+	// detailBatch is how many locks are read in one pipeline.
+	detailBatch = 200
+	// pageTimeout bounds each request of a list.
+	pageTimeout = 5 * time.Second
+)
+
+// List reads the names of every master's hashes with SCAN, page by page, and then
+// the locks among them. Names that package lock refuses are left out: no lock of
+// ours has them.
+func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
+	return func(yield func(lock.Info, error) bool) {
+		l := lister{
+			store: s, wanted: wanted, yield: yield,
+			pattern: escapePattern(prefix) + "*",
+			seed:    maphash.MakeSeed(), seen: make(map[uint64]struct{}),
+		}
+		servers, err := s.servers(ctx)
+		if err != nil {
+			yield(lock.Info{}, classify(err))
+			return
+		}
+		for _, server := range servers {
+			if !l.server(ctx, server) {
+				return
+			}
+		}
+	}
+}
+
+// servers returns the masters that keep the locks.
+func (s *Store) servers(ctx context.Context) ([]scanner, error) {
+	if s.cluster == nil {
+		return []scanner{s.client}, nil
+	}
+	var mu sync.Mutex
+	var masters []scanner
+	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, master)
+		return nil
+	})
+	return masters, err
+}
+
+// scanner is what a server's keys are listed with.
+type scanner interface {
+	ScanType(ctx context.Context, cursor uint64, match string, count int64, keyType string) *redis.ScanCmd
+}
+
+// lister is one run of a list.
+type lister struct {
+	store   *Store
+	pattern string
+	wanted  func(name string) bool
+	yield   func(lock.Info, error) bool
+
+	// seen has the names that were told of. SCAN may return a key twice, and while
+	// its slot moves, two servers may.
+	seed maphash.Seed
+	seen map[uint64]struct{}
+}
+
+// server lists one server's locks. It reports whether to go on.
+func (l *lister) server(ctx context.Context, server scanner) bool {
+	for cursor := uint64(0); ; {
+		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
+		keys, next, err := server.ScanType(bounded, cursor, l.pattern, scanCount, "hash").Result()
+		cancel()
+		if err != nil {
+			err = classify(err)
+			l.store.doubtTopology(err)
+			return l.yield(lock.Info{}, err) && ctx.Err() == nil
+		}
+		if !l.page(ctx, l.choose(keys)) {
+			return false
+		}
+		if cursor = next; cursor == 0 {
+			return true
+		}
+	}
+}
+
+// choose returns the names among keys that are wanted.
+func (l *lister) choose(keys []string) []string {
+	names := keys[:0]
+	for _, key := range keys {
+		if lock.ValidateName(key) == nil && l.wanted(key) {
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+// first reports whether name was not told of before.
+func (l *lister) first(name string) bool {
+	sum := maphash.String(l.seed, name)
+	_, seen := l.seen[sum]
+	l.seen[sum] = struct{}{}
+	return !seen
+}
+
+// page tells of the locks among names. It reports whether to go on.
+func (l *lister) page(ctx context.Context, names []string) bool {
+	for len(names) > 0 {
+		batch := names[:min(len(names), detailBatch)]
+		names = names[len(batch):]
+		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
+		infos, err := l.store.inspectAll(bounded, batch)
+		cancel()
+		for _, info := range infos {
+			if l.first(info.Name) && !l.yield(*info, nil) {
+				return false
+			}
+		}
+		if err != nil && (!l.yield(lock.Info{}, err) || ctx.Err() != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// inspectAll reads locks in one pipeline, and who their clients are in another. It
+// returns those that are held, and the first of the errors.
+func (s *Store) inspectAll(ctx context.Context, names []string) (infos []*lock.Info, failure error) {
+	calls := make([]call, len(names))
+	for i, name := range names {
+		calls[i] = inspectCall(name)
+	}
+	for i, reply := range s.runAll(ctx, calls) {
+		err, failed := reply.(error)
+		var info lock.Info
+		if !failed {
+			info, err = describe(names[i], reply)
+		}
+		switch {
+		case err != nil && failure == nil:
+			failure = err
+		case err == nil && info.Held():
+			infos = append(infos, &info)
+		}
+	}
+	s.introduce(ctx, infos)
+	return infos, failure
+}
+
+// escapePattern returns the pattern that matches text alone.
+func escapePattern(text string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
+}
