@@ -14,12 +14,14 @@ import (
 // call and its return.
 type history struct {
 	begin time.Time
+	// queued: an acquisition may fail as well because others are before it.
+	queued bool
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
 }
 
-func newHistory() *history { return &history{begin: time.Now()} }
+func newHistory(queued bool) *history { return &history{begin: time.Now(), queued: queued} }
 
 // try is an operation of a client: an acquisition or, if not, a release.
 type try struct {
@@ -40,24 +42,26 @@ func (h *history) record(client int, acquire bool, op func() bool) bool {
 	return ok
 }
 
-// mutexModel is a mutex whose state is the client that has it, 0 for none. An
-// acquisition may fail only while another client has the mutex.
-var mutexModel = porcupine.Model{
-	Init: func() any { return 0 },
-	Step: func(state, input, output any) (bool, any) {
-		owner, t, ok := state.(int), input.(try), output.(bool)
-		switch {
-		case t.acquire && ok:
-			return owner == 0, t.client
-		case t.acquire:
-			return owner != 0, owner
-		default:
-			return ok && owner == t.client, 0
-		}
-	},
-	DescribeOperation: func(input, output any) string {
-		return fmt.Sprintf("%+v: %v", input, output)
-	},
+// model is a mutex whose state is the client that has it, 0 for none. An
+// acquisition may fail only while another client has the mutex, or is before it.
+func (h *history) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return 0 },
+		Step: func(state, input, output any) (bool, any) {
+			owner, t, ok := state.(int), input.(try), output.(bool)
+			switch {
+			case t.acquire && ok:
+				return owner == 0, t.client
+			case t.acquire:
+				return owner != 0 || h.queued, owner
+			default:
+				return ok && owner == t.client, 0
+			}
+		},
+		DescribeOperation: func(input, output any) string {
+			return fmt.Sprintf("%+v: %v", input, output)
+		},
+	}
 }
 
 // check fails t unless a mutex explains the history.
@@ -65,7 +69,7 @@ func (h *history) check(t testing.TB) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch porcupine.CheckOperationsTimeout(mutexModel, h.ops, time.Minute) {
+	switch porcupine.CheckOperationsTimeout(h.model(), h.ops, time.Minute) {
 	case porcupine.Illegal:
 		t.Errorf("no mutex explains these %d operations", len(h.ops))
 	case porcupine.Unknown:

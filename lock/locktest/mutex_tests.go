@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// mutexTests check a locker's mutex on the store.
+// mutexTests check a locker's handles on the store that are held by one at a time.
 var mutexTests = []test{
 	{"ExcludesOthers", excludesOthers},
 	{"IsLinearizable", isLinearizable},
@@ -41,11 +41,19 @@ var mutexTests = []test{
 	{"Closes", closes},
 }
 
+// mutex returns a handle of the kind that is tested.
+func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
+	if b.kind == lock.KindFair {
+		return l.Fair(b.name(name))
+	}
+	return l.Mutex(b.name(name))
+}
+
 func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
-	lease, err := l.Mutex(b.name(name)).Lock(ctx)
+	lease, err := b.mutex(l, name).Lock(ctx)
 	if err != nil {
 		b.Fatalf("lock %q: %v", name, err)
 	}
@@ -61,7 +69,7 @@ func (b *bench) unlock(lease *lock.Lease) {
 
 func (b *bench) isTaken(l *lock.Locker, name string) {
 	b.Helper()
-	lease, err := l.Mutex(b.name(name)).TryLock(b.Context())
+	lease, err := b.mutex(l, name).TryLock(b.Context())
 	if err == nil {
 		_ = lease.Unlock(b.Context())
 		b.Fatalf("%q was free", name)
@@ -73,7 +81,11 @@ func (b *bench) isTaken(l *lock.Locker, name string) {
 
 func (b *bench) isFree(l *lock.Locker, name string) {
 	b.Helper()
-	lease, err := l.Mutex(b.name(name)).TryLock(b.Context())
+	lease, err := b.mutex(l, name).TryLock(b.Context())
+	for begin := time.Now(); b.kind == lock.KindFair && err != nil && time.Since(begin) < time.Second; {
+		time.Sleep(time.Millisecond) // who gave up a moment ago is about to leave the queue
+		lease, err = b.mutex(l, name).TryLock(b.Context())
+	}
 	if err != nil {
 		b.Fatalf("%q was not free: %v", name, err)
 	}
@@ -102,7 +114,7 @@ func excludesOthers(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(mine, "a")
 	for _, l := range []*lock.Locker{mine, theirs} {
-		_, err := l.Mutex(b.name("a")).TryLock(b.Context())
+		_, err := b.mutex(l, "a").TryLock(b.Context())
 		var refused *lock.NotAcquiredError
 		if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) {
 			b.Fatalf("a second TryLock: %v", err)
@@ -127,14 +139,14 @@ func excludesOthers(b *bench) {
 
 func isLinearizable(b *bench) {
 	const lockers, clients, rounds = 3, 9, 12
-	h := newHistory()
+	h := newHistory(b.kind == lock.KindFair)
 	var shared []*lock.Locker
 	for range lockers {
 		shared = append(shared, b.locker(lock.Config{}))
 	}
 	var work sync.WaitGroup
 	for client := 1; client <= clients; client++ {
-		m := shared[client%lockers].Mutex(b.name("a"))
+		m := b.mutex(shared[client%lockers], "a")
 		work.Go(func() {
 			for range rounds {
 				var lease *lock.Lease
@@ -175,7 +187,7 @@ func losesNoUpdate(b *bench) {
 		for range clients / lockers {
 			work.Go(func() {
 				for range rounds {
-					err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
+					err := b.mutex(l, "a").Do(b.Context(), func(ctx context.Context) error {
 						counter++
 						return nil
 					})
@@ -255,19 +267,19 @@ func waitsNoLongerThanAsked(b *bench) {
 		also error
 	}{
 		{"LockWithin", func(ctx context.Context) error {
-			_, err := theirs.Mutex(b.name("a")).LockWithin(ctx, wait)
+			_, err := b.mutex(theirs, "a").LockWithin(ctx, wait)
 			return err
 		}, nil},
 		{"Lock with a deadline", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
-			_, err := theirs.Mutex(b.name("a")).Lock(ctx)
+			_, err := b.mutex(theirs, "a").Lock(ctx)
 			return err
 		}, context.DeadlineExceeded},
 		{"Lock cancelled", func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer time.AfterFunc(wait, cancel).Stop()
-			_, err := theirs.Mutex(b.name("a")).Lock(ctx)
+			_, err := b.mutex(theirs, "a").Lock(ctx)
 			return err
 		}, context.Canceled},
 	} {
@@ -362,7 +374,7 @@ func passesOnWhatAWaiterLeaves(b *bench) {
 		first := make(chan struct{})
 		go func() {
 			defer close(first)
-			if l, err := theirs.Mutex(b.name("a")).Lock(ctx); err == nil {
+			if l, err := b.mutex(theirs, "a").Lock(ctx); err == nil {
 				b.unlock(l)
 			}
 		}()
@@ -385,21 +397,21 @@ func isReentrantByContext(b *bench) {
 	b.isTaken(mine, "a") // without the context there is no ownership
 	ctx, cancel := context.WithTimeout(first.Context(), soon)
 	defer cancel()
-	second, err := mine.Mutex(b.name("a")).TryLock(ctx)
+	second, err := b.mutex(mine, "a").TryLock(ctx)
 	if err != nil {
 		b.Fatalf("the owner's second TryLock: %v", err)
 	}
-	third, err := mine.Mutex(b.name("a")).Lock(second.Context())
+	third, err := b.mutex(mine, "a").Lock(second.Context())
 	if err != nil {
 		b.Fatalf("the owner's third Lock: %v", err)
 	}
 	if second.Token() != first.Token() || third.Owner() != first.Owner() {
 		b.Errorf("further holds came with tokens %d, %d and owners %s, %s", first.Token(), second.Token(), first.Owner(), third.Owner())
 	}
-	if _, err := theirs.Mutex(b.name("a")).TryLock(first.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := b.mutex(theirs, "a").TryLock(first.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Errorf("another client's TryLock with the owner's context: %v", err)
 	}
-	other, err := mine.Mutex(b.name("b")).TryLock(first.Context())
+	other, err := b.mutex(mine, "b").TryLock(first.Context())
 	if err != nil || other.Owner() == first.Owner() {
 		b.Errorf("another lock by the owner's context: %v", err)
 	}
@@ -413,7 +425,7 @@ func isReentrantByContext(b *bench) {
 	b.isTaken(theirs, "a")
 	b.unlock(second)
 	b.isFree(theirs, "a")
-	late, err := mine.Mutex(b.name("a")).TryLock(context.WithoutCancel(first.Context()))
+	late, err := b.mutex(mine, "a").TryLock(context.WithoutCancel(first.Context()))
 	if err != nil || late.Owner() == first.Owner() {
 		b.Fatalf("lock with the context of an ownership that has ended: %v", err)
 	}
@@ -428,7 +440,7 @@ func isReentrantAtTheSameTime(b *bench) {
 	for range 8 {
 		work.Go(func() {
 			for range 10 {
-				further, err := mine.Mutex(b.name("a")).Lock(first.Context())
+				further, err := b.mutex(mine, "a").Lock(first.Context())
 				if err != nil {
 					b.Errorf("a further hold: %v", err)
 					return
@@ -447,7 +459,7 @@ func isNotReentrantAfterLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: hour})
 	lease := b.lock(l, "a")
 	b.delete("a")
-	if _, err := l.Mutex(b.name("a")).Lock(lease.Context()); !errors.Is(err, lock.ErrLost) {
+	if _, err := b.mutex(l, "a").Lock(lease.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("a further hold of a deleted lock: %v", err)
 	}
 	b.isFree(l, "a")
@@ -471,7 +483,7 @@ func keepsALeaseAlive(b *bench) {
 
 func letsAFixedLeaseEnd(b *bench) {
 	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
-	lease, err := mine.Mutex(b.name("a")).With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
+	lease, err := b.mutex(mine, "a").With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -496,7 +508,7 @@ func letsAFixedLeaseEnd(b *bench) {
 func endsAHoldAtItsLimit(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	heard := make(chan error, 1)
-	lease, err := mine.Mutex(b.name("a")).With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
+	lease, err := b.mutex(mine, "a").With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -544,7 +556,7 @@ func tellsOfTakeover(b *bench) {
 
 func endsDoOnLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
-	err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
+	err := b.mutex(l, "a").Do(b.Context(), func(ctx context.Context) error {
 		b.delete("a")
 		select {
 		case <-ctx.Done():
@@ -564,9 +576,9 @@ func endsDoOnLoss(b *bench) {
 func unlocksAfterDo(b *bench) {
 	l := b.locker(lock.Config{})
 	oops := errors.New("oops")
-	err := l.Mutex(b.name("a")).Do(b.Context(), func(ctx context.Context) error {
+	err := b.mutex(l, "a").Do(b.Context(), func(ctx context.Context) error {
 		b.isTaken(l, "a")
-		return l.Mutex(b.name("a")).Do(ctx, func(context.Context) error { return oops })
+		return b.mutex(l, "a").Do(ctx, func(context.Context) error { return oops })
 	})
 	if !errors.Is(err, oops) || errors.Is(err, lock.ErrLost) {
 		b.Errorf("Do returned %v", err)
@@ -578,11 +590,11 @@ func unlocksAfterDo(b *bench) {
 				b.Errorf("Do recovered a panic, or replaced it by %v", p)
 			}
 		}()
-		_ = l.Mutex(b.name("a")).Do(b.Context(), func(context.Context) error { panic("oops") })
+		_ = b.mutex(l, "a").Do(b.Context(), func(context.Context) error { panic("oops") })
 	}()
 	b.isFree(l, "a")
 	ctx, cancel := context.WithCancel(b.Context())
-	err = l.Mutex(b.name("a")).Do(ctx, func(ctx context.Context) error {
+	err = b.mutex(l, "a").Do(ctx, func(ctx context.Context) error {
 		cancel()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -596,7 +608,7 @@ func unlocksAfterDo(b *bench) {
 func unlocksWithAnEndedContext(b *bench) {
 	l := b.locker(lock.Config{})
 	ctx, cancel := context.WithCancel(b.Context())
-	lease, err := l.Mutex(b.name("a")).Lock(ctx)
+	lease, err := b.mutex(l, "a").Lock(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -608,7 +620,7 @@ func unlocksWithAnEndedContext(b *bench) {
 		b.Errorf("unlock with an ended context: %v", err)
 	}
 	b.isFree(l, "a")
-	if _, err := l.Mutex(b.name("a")).Lock(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := b.mutex(l, "a").Lock(ctx); !errors.Is(err, context.Canceled) {
 		b.Errorf("lock with an ended context: %v", err)
 	}
 	b.isFree(l, "a")
@@ -652,7 +664,7 @@ func leavesNothingWhenCancelled(b *bench) {
 		work.Go(func() {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer time.AfterFunc(rand.N(3*time.Millisecond), cancel).Stop()
-			lease, err := l.Mutex(b.name("a")).Lock(ctx)
+			lease, err := b.mutex(l, "a").Lock(ctx)
 			if err == nil {
 				b.unlock(lease)
 			} else if !errors.Is(err, context.Canceled) {
@@ -670,7 +682,7 @@ func closes(b *bench) {
 	theirs := b.lock(other, "theirs")
 	waited := make(chan error)
 	go func() {
-		_, err := l.Mutex(b.name("theirs")).Lock(b.Context())
+		_, err := b.mutex(l, "theirs").Lock(b.Context())
 		waited <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
@@ -683,7 +695,7 @@ func closes(b *bench) {
 	if loss := b.lost(lease, soon); loss.Cause != renewal.Closed {
 		b.Errorf("a lease was lost by %v when the locker was closed", loss.Cause)
 	}
-	if _, err := l.Mutex(b.name("b")).Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
+	if _, err := b.mutex(l, "b").Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
 		b.Errorf("lock on a closed locker: %v", err)
 	}
 	if err := l.Close(b.Context()); err != nil {

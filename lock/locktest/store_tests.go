@@ -34,9 +34,9 @@ var storeTests = []test{
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
 }
 
-// hold returns the request of an owner for one hold of a mutex.
+// hold returns the request of an owner for one hold.
 func (b *bench) hold(name, owner string) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindMutex, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl}
+	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl}
 }
 
 // holding returns the request that brings an owner's holds to count.
@@ -379,8 +379,10 @@ func keepsNamesApart(b *bench) {
 
 func namesItsKinds(b *bench) {
 	s := b.store()
-	if err := s.Supports(lock.KindMutex); err != nil {
-		b.Errorf("every store keeps mutexes, but: %v", err)
+	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair} {
+		if err := s.Supports(kind); b.suite.keeps(kind) != (err == nil) || err != nil && !errors.Is(err, lock.ErrUnsupported) {
+			b.Errorf("Supports(%v): %v", kind, err)
+		}
 	}
 	if err := s.Supports(lock.Kind(255)); !errors.Is(err, lock.ErrUnsupported) {
 		b.Errorf("Supports of no kind at all: got %v, want ErrUnsupported", err)

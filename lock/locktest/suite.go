@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,9 @@ type Suite struct {
 	// backend's prefix.
 	Backend func(t testing.TB) Backend
 
+	// Kinds are those that the store keeps. Default: every kind.
+	Kinds []lock.Kind
+
 	// Bubble runs each test in a testing/synctest bubble: for a backend that lives
 	// in the test's process and sees the bubble's time.
 	Bubble bool
@@ -41,18 +45,26 @@ type Suite struct {
 func Run(t *testing.T, s Suite) {
 	for _, group := range []struct {
 		name  string
+		kind  lock.Kind
 		tests []test
 	}{
-		{"Store", storeTests},
-		{"Mutex", mutexTests},
+		{"Store", lock.KindMutex, storeTests},
+		{"Mutex", lock.KindMutex, mutexTests},
+		{"Fair", lock.KindFair, fairTests},
 	} {
+		if !s.keeps(group.kind) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {
-				t.Run(test.name, func(t *testing.T) { s.run(t, test.run) })
+				t.Run(test.name, func(t *testing.T) { s.run(t, group.kind, test.run) })
 			}
 		})
 	}
 }
+
+// keeps reports whether the store under test is to keep a kind of lock.
+func (s Suite) keeps(k lock.Kind) bool { return s.Kinds == nil || slices.Contains(s.Kinds, k) }
 
 // test is one test of the suite.
 type test struct {
@@ -60,14 +72,14 @@ type test struct {
 	run  func(*bench)
 }
 
-func (s Suite) run(t *testing.T, test func(*bench)) {
+func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
 	if !s.Bubble {
 		t.Parallel() // most of the time is spent waiting for leases to end
-		test(&bench{T: t, Backend: s.Backend(t)})
+		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind})
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		test(&bench{T: t, Backend: s.Backend(t)})
+		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind})
 	})
 }
 
@@ -75,6 +87,8 @@ func (s Suite) run(t *testing.T, test func(*bench)) {
 type bench struct {
 	*testing.T
 	Backend
+	suite Suite
+	kind  lock.Kind // of the locks that are tested
 }
 
 // name returns the full name of a lock.

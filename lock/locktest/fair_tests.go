@@ -1,0 +1,354 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// fairTests check the fair lock: all that is asked of a mutex, but that one wake
+// serves a whole process, and what makes it fair.
+var fairTests = slices.Concat(
+	without(storeTests, // a fair lock's release wakes the next in line, of which these have none
+		"WakesOnRelease", "WakesNobodyAfterClose", "WakesEachListener", "SubscribesManyLocks", "SubscribesAgainAndAgain"),
+	without(mutexTests, "DoesNotStampede"),
+	[]test{
+		{"QueuesInOrderOfArrival", queuesInOrderOfArrival},
+		{"QueuesAnOwnerOnce", queuesAnOwnerOnce},
+		{"LetsNobodyOvertake", letsNobodyOvertake},
+		{"WakesTheNextAlone", wakesTheNextAlone},
+		{"WakesTheNextOfOneThatGivesUp", wakesTheNextOfOneThatGivesUp},
+		{"WakesTheNextOfTheDead", wakesTheNextOfTheDead},
+		{"KeepsTheOrderWhenOneGivesUp", keepsTheOrderWhenOneGivesUp},
+		{"PassesOverTheDeadTogether", passesOverTheDeadTogether},
+		{"KeepsThePlacesOfTheLiving", keepsThePlacesOfTheLiving},
+		{"KeepsTheOrderThroughAnOutage", keepsTheOrderThroughAnOutage},
+		{"ServesLockersInOrder", servesLockersInOrder},
+		{"OutlastsADeadWaiter", outlastsADeadWaiter},
+		{"GivesUpPlacesWhenClosed", givesUpPlacesWhenClosed},
+		{"GivesUpPlacesInTime", givesUpPlacesInTime},
+	},
+)
+
+// without returns the tests but those named.
+func without(tests []test, names ...string) []test {
+	return slices.DeleteFunc(slices.Clone(tests), func(t test) bool { return slices.Contains(names, t.name) })
+}
+
+// waiting returns the request of an owner that waits, and whose place is kept for
+// a ttl.
+func (b *bench) waiting(name, owner string) *lock.Hold {
+	h := b.hold(name, owner)
+	h.Wait = ttl
+	return h
+}
+
+// lineUp has owners ask for the lock, which somebody holds or others wait for.
+func (b *bench) lineUp(s lock.Store, name string, owners ...string) {
+	b.Helper()
+	for _, owner := range owners {
+		b.refused(s, b.waiting(name, owner))
+	}
+}
+
+// areServed checks that the owners are granted the free lock in their order, and
+// that none of them is granted it before.
+func (b *bench) areServed(s lock.Store, name string, owners ...string) {
+	b.Helper()
+	for i := range owners {
+		for j := len(owners) - 1; j > i; j-- {
+			if answer := b.refused(s, b.waiting(name, owners[j])); !answer.Behind {
+				b.Errorf("%s is refused by %+v, though %s is before it", owners[j], answer, owners[i])
+			}
+		}
+		b.granted(s, b.waiting(name, owners[i]))
+		b.release(s, b.holding(name, owners[i], 0), true)
+	}
+	b.granted(s, b.hold(name, "last:1"))
+	b.release(s, b.holding(name, "last:1", 0), true)
+}
+
+func queuesInOrderOfArrival(b *bench) {
+	mine, theirs := b.store(), b.store()
+	b.granted(mine, b.hold("a", "holder:1"))
+	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > ttl {
+		b.Errorf("the next in line was refused by %+v", next)
+	}
+	b.lineUp(theirs, "a", "two:1")
+	b.lineUp(mine, "a", "one:2")
+	if third := b.refused(theirs, b.waiting("a", "two:2")); !third.Behind {
+		b.Errorf("the last in line was refused by %+v", third)
+	}
+	b.release(mine, b.holding("a", "holder:1", 0), true)
+	b.areServed(theirs, "a", "one:1", "two:1", "one:2", "two:2")
+}
+
+// A request whose answer was lost is sent again.
+func queuesAnOwnerOnce(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUp(s, "a", "one:1", "two:1", "one:1", "two:1", "two:1")
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.granted(s, b.waiting("a", "one:1"))
+	b.granted(s, b.waiting("a", "one:1"))
+	b.release(s, b.holding("a", "one:1", 0), true)
+	b.areServed(s, "a", "two:1")
+}
+
+func letsNobodyOvertake(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUp(s, "a", "one:1")
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.TTL != 0 || answer.Foreign {
+		b.Errorf("refused by %+v, though nobody holds the lock", answer)
+	}
+	b.areServed(s, "a", "one:1") // and who does not wait has no place
+}
+
+// listenAs subscribes for a waiter.
+func (b *bench) listenAs(s lock.Store, name, owner string) (<-chan struct{}, lock.Subscription) {
+	b.Helper()
+	woken := make(chan struct{}, 100)
+	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func() { woken <- struct{}{} })
+	if err != nil {
+		b.Fatalf("subscribe %s to %q: %v", owner, name, err)
+	}
+	return woken, sub
+}
+
+func wakesTheNextAlone(b *bench) {
+	mine, theirs := b.store(), b.store()
+	for _, name := range []string{"a", "{a}:b", "b:{a}"} {
+		b.granted(mine, b.hold(name, "holder:1"))
+		b.granted(mine, b.holding(name, "holder:1", 2))
+		b.lineUp(theirs, name, "one:1", "two:1")
+		first, sub := b.listenAs(theirs, name, "one:1")
+		second, other := b.listenAs(theirs, name, "two:1")
+		b.release(mine, b.holding(name, "holder:1", 1), true)
+		b.release(mine, b.holding(name, "nobody:1", 0), false)
+		b.sleeps(first, "a release that leaves a hold")
+		b.release(mine, b.holding(name, "holder:1", 0), true)
+		b.wakes(first, "a release")
+		b.sleeps(second, "a release with another before it")
+		sub.Close()
+		b.granted(theirs, b.waiting(name, "one:1"))
+		b.release(theirs, b.holding(name, "one:1", 0), true)
+		b.wakes(second, "the next release")
+		b.sleeps(first, "a release after the subscription was closed")
+		other.Close()
+	}
+}
+
+func wakesTheNextOfOneThatGivesUp(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUp(s, "a", "one:1", "two:1", "three:1")
+	third, sub := b.listenAs(s, "a", "three:1")
+	defer sub.Close()
+	b.release(s, b.holding("a", "one:1", 0), false)
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.sleeps(third, "a release with another before it")
+	b.release(s, b.holding("a", "two:1", 0), false)
+	b.wakes(third, "the one before it gave up what it could have had")
+	b.areServed(s, "a", "three:1")
+}
+
+func wakesTheNextOfTheDead(b *bench) {
+	s := b.store()
+	holder := b.hold("a", "holder:1")
+	holder.TTL = hour
+	b.granted(s, holder)
+	b.lineUp(s, "a", "dead:1", "dead:2")
+	time.Sleep(ttl / 2)
+	b.lineUp(s, "a", "one:1", "two:1")
+	first, sub := b.listenAs(s, "a", "one:1")
+	defer sub.Close()
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.sleeps(first, "a release, with one before it that may be alive")
+	time.Sleep(ttl * 3 / 4)
+	b.lineUp(s, "a", "two:1") // it finds that the lock is free and the first is dead
+	b.wakes(first, "whoever was before it is dead")
+	b.areServed(s, "a", "one:1", "two:1")
+}
+
+func keepsTheOrderWhenOneGivesUp(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUp(s, "a", "one:1", "two:1", "three:1", "four:1", "five:1")
+	for _, owner := range []string{"three:1", "one:1", "five:1", "nobody:1"} {
+		for range 2 { // the answer was lost
+			b.release(s, b.holding("a", owner, 0), false)
+		}
+	}
+	b.lineUp(s, "a", "three:1") // who comes back is the last
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "a", "two:1", "four:1", "three:1")
+}
+
+// However many waiters have died, they are waited for once.
+func passesOverTheDeadTogether(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("a", "holder:1"))
+	for i := range 20 {
+		b.lineUp(s, "a", fmt.Sprintf("dead:%d", i))
+	}
+	b.lineUp(s, "a", "one:1", "two:1")
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	begin := time.Now()
+	for b.acquire(s, b.waiting("a", "one:1")).Verdict == lock.Refused {
+		if time.Since(begin) > ttl+time.Second {
+			b.Fatal("dead waiters hold up the queue")
+		}
+		time.Sleep(ttl / 20)
+	}
+	b.release(s, b.holding("a", "one:1", 0), true)
+	b.areServed(s, "a", "two:1")
+}
+
+func keepsThePlacesOfTheLiving(b *bench) {
+	s := b.store()
+	holder := b.hold("a", "holder:1")
+	holder.TTL = hour
+	b.granted(s, holder)
+	b.lineUp(s, "a", "one:1", "two:1", "three:1")
+	for range 12 {
+		time.Sleep(ttl / 4)
+		b.lineUp(s, "a", "three:1", "one:1")
+	}
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "a", "one:1", "three:1")
+}
+
+// While the server is away nobody can ask. Whoever comes back first must not take
+// the others for dead.
+func keepsTheOrderThroughAnOutage(b *bench) {
+	s := b.store()
+	holder := b.hold("a", "holder:1")
+	holder.TTL = hour
+	b.granted(s, holder)
+	b.lineUp(s, "a", "one:1", "two:1", "three:1", "four:1")
+	time.Sleep(2 * ttl)
+	b.lineUp(s, "a", "three:1", "two:1", "four:1", "one:1")
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "a", "one:1", "two:1", "three:1", "four:1")
+}
+
+func servesLockersInOrder(b *bench) {
+	const lockers, rounds = 3, 8
+	var shared []*lock.Locker
+	for range lockers {
+		shared = append(shared, b.locker(lock.Config{Poll: hour}))
+	}
+	lease := b.lock(shared[0], "a")
+	var mu sync.Mutex
+	var order []int
+	var work sync.WaitGroup
+	for i := range lockers * rounds {
+		work.Go(func() {
+			mine := b.lock(shared[i%lockers], "a")
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			b.unlock(mine)
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	begin := time.Now()
+	b.unlock(lease)
+	work.Wait()
+	if !slices.IsSorted(order) || len(order) != lockers*rounds {
+		b.Errorf("waiters were served in the order %v", order)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		b.Errorf("%d hand-overs took %v: somebody was not woken", len(order), took)
+	}
+}
+
+// A waiter whose process dies has its place for some seconds; a waiter that lives,
+// as long as it lives.
+func outlastsADeadWaiter(b *bench) {
+	s := b.store()
+	l := b.locker(lock.Config{Poll: hour})
+	lease := b.lock(l, "a")
+	dead := b.waiting("a", "dead:1")
+	dead.Wait = 2 * time.Second
+	b.refused(s, dead)
+	served := make(chan *lock.Lease)
+	for range 2 {
+		go func() { served <- b.lock(l, "a") }()
+	}
+	time.Sleep(200 * time.Millisecond)
+	begin := time.Now()
+	b.unlock(lease)
+	first := <-served
+	if waited := time.Since(begin); waited < time.Second || waited > 4*time.Second {
+		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
+	}
+	b.unlock(first)
+	b.unlock(<-served)
+}
+
+func givesUpPlacesWhenClosed(b *bench) {
+	s := b.store()
+	leaving := b.locker(lock.Config{})
+	holder := b.hold("a", "holder:1")
+	holder.TTL = hour
+	b.granted(s, holder)
+	var work sync.WaitGroup
+	for range 20 {
+		work.Go(func() {
+			if _, err := b.mutex(leaving, "a").Lock(b.Context()); err == nil {
+				b.Error("acquired what another holds")
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	if next := b.refused(s, b.waiting("a", "one:1")); !next.Behind {
+		b.Fatalf("nobody waits: %+v", next)
+	}
+	if err := leaving.Close(b.Context()); err != nil {
+		b.Errorf("close: %v", err)
+	}
+	if next := b.refused(s, b.waiting("a", "one:1")); next.Behind {
+		b.Error("there are places of a locker that is closed")
+	}
+	work.Wait()
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "a", "one:1")
+}
+
+func givesUpPlacesInTime(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	lease := b.lock(mine, "a")
+	var work sync.WaitGroup
+	for i := range 30 {
+		ctx, cancel := context.WithTimeout(b.Context(), 100*time.Millisecond)
+		defer cancel()
+		work.Go(func() {
+			var err error
+			if i%2 == 0 {
+				_, err = b.mutex(theirs, "a").Lock(ctx)
+			} else {
+				_, err = b.mutex(theirs, "a").LockWithin(b.Context(), 100*time.Millisecond)
+			}
+			if err == nil {
+				b.Error("acquired what another holds")
+			}
+		})
+	}
+	got := make(chan *lock.Lease)
+	time.Sleep(50 * time.Millisecond)
+	go func() { got <- b.lock(theirs, "a") }()
+	work.Wait()
+	b.unlock(lease)
+	begin := time.Now()
+	b.unlock(<-got)
+	if waited := time.Since(begin); waited > 2*time.Second {
+		b.Errorf("waited %v for waiters that had given up", waited)
+	}
+}
