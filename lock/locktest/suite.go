@@ -51,6 +51,7 @@ func Run(t *testing.T, s Suite) {
 		{"Store", lock.KindMutex, storeTests},
 		{"Mutex", lock.KindMutex, mutexTests},
 		{"Fair", lock.KindFair, fairTests},
+		{"Inspect", lock.KindMutex, inspectTests},
 	} {
 		if !s.keeps(group.kind) {
 			continue
