@@ -15,8 +15,8 @@ if told[3] ~= '' then
 else
   redis.call(ARGV[2], KEYS[6], '0')
 end
--- The head may be dead and not know it; whoever lives asks, and the lock finds out.
-for i = 1, #told[7], 2 do
-  redis.call(ARGV[2], KEYS[6] .. ':' .. told[7][i], '0')
-end
+-- The next one in a fair lock's queue is told on its own channel. Broken queues are
+-- no reason to leave the lock held.
+local intact, head = pcall(first, KEYS[3], KEYS[4], KEYS[5], milliseconds())
+if intact and head then redis.call(ARGV[2], KEYS[6] .. ':' .. head, '0') end
 return told

@@ -24,8 +24,8 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(inspectLockSource + inspectSource)
-	forceLock   = newScript(inspectLockSource + forceSource)
+	inspectLock = newScript(fairQueueSource, inspectLockSource, inspectSource)
+	forceLock   = newScript(fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
@@ -62,8 +62,7 @@ func inspectCall(name string) call {
 
 func inspectKeys(name string) []string {
 	return []string{
-		name, tokenKey(name), derive("redisson_lock_queue", name),
-		derive("redisson_lock_timeout", name), derive("leasewheel_lock_places", name),
+		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name),
 	}
 }
 

@@ -32,7 +32,8 @@ local function holders(lock, most)
     elseif not isOwner(field) and not isOwner(string.match(field, '^(.*):write$') or '') then
       return
     elseif #told < 2 * most then
-      told[#told + 1], told[#told + 2] = field, value
+      told[#told + 1] = field
+      told[#told + 1] = value
     end
   end
   local stated = redis.call('hget', lock, 'mode')
@@ -44,16 +45,14 @@ end
 local function queue(list, timeouts, places, most)
   local waiters = redis.pcall('lrange', list, 0, most - 1)
   if waiters.err or #waiters == 0 then return 0, {} end
-  local time = redis.call('time')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local told = {}
+  local now, told = milliseconds(), {}
   for _, waiter in ipairs(waiters) do
     if isOwner(waiter) then
       local by = redis.pcall('zscore', places, waiter)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
       told[#told + 1] = waiter
-      told[#told + 2] = string.format('%.0f', math.max(-1e15, math.min(by - now, 1e15)))
+      told[#told + 1] = number(math.max(-1e12, math.min(by - now, 1e12)))
     end
   end
   return redis.call('llen', list), told

@@ -1,0 +1,501 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// Owners as clients of Redisson and of ours have them.
+const (
+	java = "285475da-9152-4c83-822a-67ee2f116a79"
+	golf = "c0ffee00-0000-4000-8000-000000000001"
+)
+
+// inspected is a server with a store on it.
+type inspected struct {
+	*testing.T
+	admin *redis.Client
+	store *redisstore.Store
+}
+
+func newInspected(t *testing.T) *inspected {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	return &inspected{t, server.Client(t), open(t, server.Client(t))}
+}
+
+// do has the server carry out commands, one in each line.
+func (i *inspected) do(commands string) {
+	i.Helper()
+	for line := range strings.Lines(commands) {
+		var args []any
+		for _, word := range strings.Fields(line) {
+			args = append(args, word)
+		}
+		if len(args) > 0 {
+			require.NoError(i, i.admin.Do(i.Context(), args...).Err(), line)
+		}
+	}
+}
+
+func (i *inspected) inspect(name string) lock.Info {
+	i.Helper()
+	info, err := i.store.Inspect(i.Context(), name)
+	require.NoError(i, err)
+	return info
+}
+
+// names lists all locks.
+func (i *inspected) names() (names []string) {
+	i.Helper()
+	for info, err := range i.store.List(i.Context(), "", every) {
+		require.NoError(i, err)
+		names = append(names, info.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func every(string) bool { return true }
+
+// What Redisson's locks, and ours, leave on the server, is understood.
+func TestInspectReadsTheFormat(t *testing.T) {
+	i := newInspected(t)
+	now := time.Now().UnixMilli()
+	i.do(fmt.Sprintf(`
+		HSET mutex %[1]s:52 3
+		PEXPIRE mutex 30000
+		SET redisson_lock_token:{mutex} 7
+		HSET endless %[1]s:-7 1
+
+		HSET reading mode read %[1]s:52 2 %[2]s:1 1
+		PEXPIRE reading 30000
+		SET {reading}:%[1]s:52:rwlock_timeout:1 1 PX 30000
+		HSET writing mode write %[1]s:52:write 1 %[1]s:52 1
+		PEXPIRE writing 30000
+		HSET downgraded mode read %[1]s:52 1
+		PEXPIRE downgraded 30000
+
+		HSET {user:7}:fair %[2]s:1 1
+		PEXPIRE {user:7}:fair 30000
+		RPUSH redisson_lock_queue:{user:7}:fair %[1]s:52 %[2]s:2 %[2]s:3
+		ZADD redisson_lock_timeout:{user:7}:fair %[3]d %[1]s:52 %[3]d %[2]s:2 %[3]d %[2]s:3
+		ZADD leasewheel_lock_places:{user:7}:fair %[4]d %[2]s:2 %[5]d %[2]s:3
+		HSET leasewheel:client:{%[2]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
+		SET redisson_lock_token:{user:7}:fair 1795161600000000
+	`, java, golf, now+300_000, now+5_000, now-1_000))
+	ours := lock.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
+	theirs := lock.Client{ID: java}
+
+	within := func(left time.Duration, most time.Duration) {
+		t.Helper()
+		assert.InDelta(t, most, left, float64(5*time.Second))
+	}
+	for name, want := range map[string]lock.Info{
+		"mutex": {
+			Token: 7, HolderCount: 1,
+			Holders: []lock.Holder{{Owner: java + ":52", Holds: 3, Client: theirs}},
+		},
+		"endless": {
+			HolderCount: 1,
+			Holders:     []lock.Holder{{Owner: java + ":-7", Holds: 1, Client: theirs}},
+		},
+		"reading": {
+			Kind: lock.KindRead, HolderCount: 2,
+			Holders: []lock.Holder{{Owner: java + ":52", Holds: 2, Client: theirs}, {Owner: golf + ":1", Holds: 1, Client: ours}},
+		},
+		"writing": {
+			Kind: lock.KindWrite, HolderCount: 2,
+			Holders: []lock.Holder{
+				{Owner: java + ":52", Write: true, Holds: 1, Client: theirs},
+				{Owner: java + ":52", Holds: 1, Client: theirs},
+			},
+		},
+		"downgraded": {
+			Kind: lock.KindRead, HolderCount: 1,
+			Holders: []lock.Holder{{Owner: java + ":52", Holds: 1, Client: theirs}},
+		},
+		"nothing": {},
+	} {
+		info := i.inspect(name)
+		if name != "nothing" && name != "endless" {
+			within(info.TTL, 30*time.Second)
+			info.TTL = 0
+		}
+		want.Name = name
+		assert.Equal(t, want, info)
+	}
+
+	info := i.inspect("{user:7}:fair")
+	assert.Equal(t, lock.KindFair, info.Kind)
+	assert.Equal(t, []lock.Holder{{
+		Owner: golf + ":1", Holds: 1, Client: ours, Since: time.UnixMicro(1795161600000000),
+	}}, info.Holders)
+	assert.EqualValues(t, 3, info.WaiterCount)
+	require.Len(t, info.Waiters, 3)
+	for n, left := range []time.Duration{300 * time.Second, 5 * time.Second, -time.Second} {
+		within(info.Waiters[n].TTL, left)
+	}
+	assert.Equal(t, java+":52", info.Waiters[0].Owner)
+	assert.Equal(t, theirs, info.Waiters[0].Client)
+	assert.Equal(t, ours, info.Waiters[1].Client)
+	assert.LessOrEqual(t, info.Waiters[2].TTL, time.Duration(0), "its place is gone")
+
+	assert.Equal(t, []string{"downgraded", "endless", "mutex", "reading", "writing", "{user:7}:fair"}, i.names())
+}
+
+// Whatever else is on the server is no lock, is left alone, and costs nobody the
+// list.
+func TestInspectAmongStrangers(t *testing.T) {
+	i := newInspected(t)
+	i.do(fmt.Sprintf(`
+		SET string text
+		SET expiring text PX 30000
+		RPUSH list %[1]s:1
+		SADD set %[1]s:1
+		ZADD zset 1 %[1]s:1
+		XADD stream * %[1]s:1 1
+		PFADD hyperloglog %[1]s:1
+		HSET basket sku:123 2
+		HSET object name straße count 5
+		HSET mode mode read
+		HSET modes mode shared %[1]s:1 1
+		HSET negative %[1]s:1 -1
+		HSET enormous %[1]s:1 1000000000000000000
+		HSET text %[1]s:1 one
+		HSET mixed %[1]s:1 1 sku:123 2
+		HSET write %[1]s:1:write:write 1
+		HSET leasewheel:client:{%[1]s} host a process b pid 1 since 2026-11-21T08:00:00Z
+		HSET lock %[1]s:1 1
+		RPUSH redisson_lock_token:{lock} x
+		SET redisson_lock_queue:{lock} x
+		HSET broken %[1]s:2 1
+		SET redisson_lock_token:{broken} many
+		RPUSH redisson_lock_queue:{broken} %[1]s:3 x y
+		SET redisson_lock_timeout:{broken} x
+		RPUSH leasewheel_lock_places:{broken} x
+		HSET masked %[2]s:1 1
+		SET leasewheel:client:{%[2]s} x
+	`, java, golf))
+	before := i.dump()
+	for name, kind := range map[string]string{
+		"string": "string", "expiring": "string", "list": "list", "set": "set", "zset": "zset", "stream": "stream",
+		"hyperloglog": "string", "basket": "hash", "object": "hash", "mode": "hash", "modes": "hash", "negative": "hash",
+		"enormous": "hash", "text": "hash", "mixed": "hash", "write": "hash",
+	} {
+		for what, ask := range map[string]func(context.Context, string) (lock.Info, error){
+			"inspect": i.store.Inspect, "force": i.store.ForceRelease,
+		} {
+			info, err := ask(t.Context(), name)
+			require.NoError(t, err, "%s %s", what, name)
+			if name == "expiring" {
+				assert.Positive(t, info.TTL)
+				info.TTL = 0
+			}
+			assert.Equal(t, lock.Info{Name: name, Foreign: kind}, info, what)
+		}
+	}
+	assert.Equal(t, []string{"broken", "lock", "masked"}, i.names())
+	assert.Equal(t, lock.Client{ID: golf}, i.inspect("masked").Holders[0].Client)
+	broken := i.inspect("broken")
+	assert.Equal(t, "a", broken.Holders[0].Client.Host)
+	assert.Zero(t, broken.Token)
+	assert.EqualValues(t, 3, broken.WaiterCount)
+	assert.Len(t, broken.Waiters, 1, "%v", broken.Waiters)
+	assert.Equal(t, before, i.dump(), "nothing was changed")
+
+	for _, name := range []string{"lock", "broken"} {
+		info, err := i.store.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+		assert.True(t, info.Held())
+		assert.False(t, ptr(i.inspect(name)).Held())
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// dump returns all that is on the server.
+func (i *inspected) dump() map[string]string {
+	i.Helper()
+	all := make(map[string]string)
+	for _, key := range i.admin.Keys(i.Context(), "*").Val() {
+		value, err := i.admin.Dump(i.Context(), key).Result()
+		require.NoError(i, err)
+		all[key] = value
+	}
+	return all
+}
+
+// Clients write their records themselves; what people are shown of them must not
+// play with their terminals.
+func TestInspectDistrustsRecords(t *testing.T) {
+	i := newInspected(t)
+	i.do(fmt.Sprintf("HSET a %s:1 1", golf))
+	record := "leasewheel:client:{" + golf + "}"
+	good := map[string]string{"host": "web-1", "process": "shop", "pid": "1", "since": "2026-11-21T08:00:00Z"}
+	for field, values := range map[string][]string{
+		"host":    {"\x1b[2J", "a\nb", "\u009b2J", "\xff", strings.Repeat("x", 10_000)},
+		"process": {"a\rb", "\x00"},
+		"pid":     {"", "one", "1.5", "99999999999999999999"},
+		"since":   {"", "today", "2026-11-21"},
+	} {
+		for _, value := range values {
+			require.NoError(t, i.admin.HSet(t.Context(), record, good).Err())
+			assert.Equal(t, "web-1", i.inspect("a").Holders[0].Client.Host)
+			require.NoError(t, i.admin.HSet(t.Context(), record, field, value).Err())
+			assert.Equal(t, lock.Client{ID: golf}, i.inspect("a").Holders[0].Client, "%s %q", field, value)
+		}
+	}
+}
+
+// However many there are, a part is told, and the number.
+func TestInspectOfMany(t *testing.T) {
+	i := newInspected(t)
+	const many = 20_000
+	readers, waiters := []any{"mode", "read"}, []any{}
+	strangers := []any{}
+	for n := range many {
+		readers = append(readers, golf+":"+strconv.Itoa(n), 1)
+		waiters = append(waiters, java+":"+strconv.Itoa(n))
+		strangers = append(strangers, "sku:"+strconv.Itoa(n), 1)
+	}
+	require.NoError(t, i.admin.HSet(t.Context(), "readers", readers...).Err())
+	require.NoError(t, i.admin.RPush(t.Context(), "redisson_lock_queue:{readers}", waiters...).Err())
+	require.NoError(t, i.admin.HSet(t.Context(), "strangers", strangers...).Err())
+	info := i.inspect("readers")
+	assert.Equal(t, lock.KindRead, info.Kind)
+	assert.EqualValues(t, many, info.HolderCount)
+	assert.EqualValues(t, many, info.WaiterCount)
+	assert.Len(t, info.Holders, lock.MaxTold)
+	assert.Len(t, info.Waiters, lock.MaxTold)
+	assert.Equal(t, "hash", i.inspect("strangers").Foreign)
+	assert.Equal(t, []string{"readers"}, i.names())
+	info, err := i.store.ForceRelease(t.Context(), "readers")
+	require.NoError(t, err)
+	assert.EqualValues(t, many, info.HolderCount)
+	assert.Empty(t, i.names())
+}
+
+// A forced release says on each kind's channel what a release says there.
+func TestForceReleasePublishes(t *testing.T) {
+	i := newInspected(t)
+	later := time.Now().Add(time.Minute).UnixMilli()
+	for name, test := range map[string]struct{ held, channel, message string }{
+		"mutex":     {"HSET mutex " + java + ":1 2", "redisson_lock__channel:{mutex}", "0"},
+		"{t}:mutex": {"HSET {t}:mutex " + java + ":1 2", "redisson_lock__channel:{t}:mutex", "0"},
+		"reading":   {"HSET reading mode read " + java + ":1 2", "redisson_rwlock:{reading}", "1"},
+		"writing":   {"HSET writing mode write " + java + ":1:write 2", "redisson_rwlock:{writing}", "1"},
+		"fair": {fmt.Sprintf(`
+			HSET fair %[1]s:1 1
+			RPUSH redisson_lock_queue:{fair} %[1]s:2 %[1]s:3 %[1]s:4
+			ZADD redisson_lock_timeout:{fair} 1 %[1]s:2 %[2]d %[1]s:3 %[2]d %[1]s:4
+		`, java, later), "redisson_lock__channel:{fair}:" + java + ":3", "0"}, // the first one that lives
+	} {
+		i.do(test.held)
+		messages := i.admin.Subscribe(t.Context(), test.channel)
+		_, err := messages.Receive(t.Context())
+		require.NoError(t, err)
+		info, err := i.store.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+		assert.True(t, info.Held(), name)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		message, err := messages.ReceiveMessage(ctx)
+		cancel()
+		require.NoError(t, err, name)
+		assert.Equal(t, test.message, message.Payload, name)
+		require.NoError(t, messages.Close())
+		assert.Zero(t, i.admin.Exists(t.Context(), name).Val())
+		info, err = i.store.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+		assert.False(t, info.Held(), "%s is forced twice", name)
+	}
+	assert.Equal(t, []string{java + ":3", java + ":4"},
+		i.admin.LRange(t.Context(), "redisson_lock_queue:{fair}", 0, -1).Val(), "the queue stays, without its dead")
+}
+
+// scanHook changes what SCAN has found before it is seen.
+type scanHook struct {
+	redis.Hook
+	found func(keys []string) []string
+}
+
+func (h scanHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if scan, ok := cmd.(*redis.ScanCmd); ok && err == nil {
+			keys, cursor := scan.Val()
+			scan.SetVal(h.found(keys), cursor)
+		}
+		return err
+	}
+}
+
+func (h scanHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h scanHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// SCAN may tell of a key twice; a key may be gone, or another's, before it is read;
+// and the server may forget its scripts.
+func TestListWhileKeysChange(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin, client := server.Client(t), server.Client(t)
+	i := &inspected{t, admin, open(t, client)}
+	const count = 5000
+	for n := range count {
+		i.do(fmt.Sprintf("HSET lock:%d %s:1 1", n, java))
+	}
+	pages := 0
+	client.AddHook(scanHook{found: func(keys []string) []string {
+		pages++
+		i.do("SCRIPT FLUSH")
+		if slices.Contains(keys, "lock:1") {
+			i.do("DEL lock:1")
+		}
+		if slices.Contains(keys, "lock:2") {
+			i.do("DEL lock:2\nSET lock:2 x")
+		}
+		return append(keys, keys...)
+	}})
+	names := i.names()
+	assert.Len(t, names, count-2)
+	assert.Len(t, slices.Compact(names), count-2, "each once")
+	assert.NotContains(t, names, "lock:1")
+	assert.NotContains(t, names, "lock:2")
+	assert.Greater(t, pages, 2)
+}
+
+// Names that no lock of ours can have are left out; the rest of the list is not.
+func TestListLeavesOutNamesThatAreRefused(t *testing.T) {
+	i := newInspected(t)
+	for _, name := range []string{"good", "a{b", "a\nb", "\x1b[2J", "\xff", strings.Repeat("x", 513)} {
+		require.NoError(t, i.admin.HSet(t.Context(), name, java+":1", 1).Err())
+	}
+	assert.Equal(t, []string{"good"}, i.names())
+}
+
+// A prefix is text, whatever it holds, and is what the server filters by.
+func TestListByPrefix(t *testing.T) {
+	i := newInspected(t)
+	names := []string{"a*b", "aab", `a\b`, "a[b]c", "abc", "a?b", "a]b"}
+	for _, name := range names {
+		require.NoError(t, i.admin.HSet(t.Context(), name, java+":1", 1).Err())
+	}
+	for _, prefix := range names {
+		var asked, told []string
+		for info, err := range i.store.List(t.Context(), prefix, func(name string) bool { asked = append(asked, name); return true }) {
+			require.NoError(t, err)
+			told = append(told, info.Name)
+		}
+		assert.Equal(t, []string{prefix}, told)
+		assert.Equal(t, []string{prefix}, asked)
+	}
+}
+
+// A pattern with many stars takes time that grows with its length, not
+// exponentially, whatever the server's own matching would need.
+func TestListByManyStars(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	l := locker(t, server.Client(t), lock.Config{})
+	mustLock(t, l, strings.Repeat("a", lock.MaxName))
+	begin := time.Now()
+	for info, err := range l.List(t.Context(), strings.Repeat("a*", 250)+"b") {
+		t.Errorf("%v, %v", info, err)
+	}
+	assert.Less(t, time.Since(begin), 10*time.Second)
+	_, err := server.Client(t).Ping(t.Context()).Result()
+	require.NoError(t, err)
+	for _, err := range l.List(t.Context(), strings.Repeat("*", lock.MaxName+1)) {
+		require.ErrorAs(t, err, new(*lock.PatternError))
+	}
+}
+
+// A master that is gone costs the list its own locks, and the caller is told.
+func TestListWithoutOneMaster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := cluster.Client(t)
+	l := locker(t, client, lock.Config{TTL: time.Hour})
+	const count = 60
+	kept := 0
+	dead := cluster.Nodes[0]
+	for n := range count {
+		lease := mustLock(t, l, "lock:"+strconv.Itoa(n))
+		if cluster.Owner(t, lease.Name()) != dead {
+			kept++
+		}
+	}
+	count2, err := countLocks(l)
+	require.NoError(t, err)
+	assert.Equal(t, count, count2)
+	dead.Kill()
+	told, err := countLocks(l)
+	require.Error(t, err)
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	assert.Equal(t, kept, told)
+}
+
+// countLocks returns how many locks are listed, errors notwithstanding.
+func countLocks(l *lock.Locker) (told int, errs error) {
+	for _, err := range l.List(context.Background(), "*") {
+		if err == nil {
+			told++
+		}
+		errs = errors.Join(errs, err)
+	}
+	return told, errs
+}
+
+// A lock that is forced open in a cluster wakes its waiter by the sharded message
+// that it listens for, and its victim hears of it.
+func TestForceReleaseInCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	victim := locker(t, clusterClient(t, cluster), lock.Config{TTL: 3 * time.Second})
+	next := locker(t, clusterClient(t, cluster), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	rescuer := locker(t, clusterClient(t, cluster), lock.Config{})
+	for _, name := range []string{"a", "{b}:c", "d"} {
+		lease := mustLock(t, victim, name)
+		got := make(chan *lock.Lease, 1)
+		go func() { got <- mustLock(t, next, name) }()
+		require.Eventually(t, func() bool {
+			channel := "redisson_lock__channel:{" + name + "}"
+			if strings.Contains(name, "{") {
+				channel = "redisson_lock__channel:" + name
+			}
+			n, err := cluster.Owner(t, name).Client(t).PubSubShardNumSub(t.Context(), channel).Result()
+			return err == nil && n[channel] == 1
+		}, 10*time.Second, 10*time.Millisecond)
+		info, err := rescuer.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+		assert.Equal(t, lease.Owner(), info.Holders[0].Owner)
+		select {
+		case lease := <-got:
+			require.NoError(t, lease.Unlock(t.Context()))
+		case <-time.After(10 * time.Second):
+			t.Fatal("the waiter was not woken")
+		}
+		select {
+		case <-lease.Lost():
+		case <-time.After(3 * time.Second):
+			t.Fatal("the victim was not told")
+		}
+	}
+}
