@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ const idleTime = 10 * time.Second
 func idleUsage(i impl, pending int, tick, length time.Duration) bench.Usage {
 	stop := i.idle(pending, tick)
 	defer stop()
+	// Else the runtime would go on giving memory back, a little at a time and for
+	// seconds, and wake up for that.
+	debug.FreeOSMemory()
 	time.Sleep(time.Second)
 	before, _ := bench.ReadUsage()
 	time.Sleep(length)
