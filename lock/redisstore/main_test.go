@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -10,6 +12,13 @@ import (
 // TestMain runs more tests at a time than there are processors: most of their time
 // they wait, for leases to end and servers to fail over.
 func TestMain(m *testing.M) {
+	if url := os.Getenv(fairWaiters); url != "" {
+		if err := waitFairly(url, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)

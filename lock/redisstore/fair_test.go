@@ -1,0 +1,609 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// The keys of the fair lock called orders.
+const (
+	fairList     = "redisson_lock_queue:{orders}"
+	fairTimeouts = "redisson_lock_timeout:{orders}"
+	fairPlaces   = "leasewheel_lock_places:{orders}"
+	fairChannel  = "redisson_lock__channel:{orders}"
+)
+
+// redissonWait is how long Redisson keeps the place of a waiter without a limit.
+const redissonWait = 5 * time.Minute
+
+// redissonThread does what a thread does on the wire that uses Redisson's fair lock
+// called orders: the effects of its scripts, as its documentation and sources give
+// them.
+type redissonThread struct {
+	*testing.T
+	client *redis.Client
+	owner  string
+}
+
+func newRedissonThread(t *testing.T, s *redistest.Server, id int) *redissonThread {
+	return &redissonThread{t, s.Client(t), fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id)}
+}
+
+// redissonPurge drops waiters whose time is over from the head of the queue.
+const redissonPurge = `
+	local function purge(list, timeouts, now)
+		while true do
+			local head = redis.call('lindex', list, 0)
+			if head == false then return end
+			local by = redis.call('zscore', timeouts, head)
+			if by == false or tonumber(by) > tonumber(now) then return end
+			redis.call('zrem', timeouts, head)
+			redis.call('lpop', list)
+		end
+	end
+	`
+
+// lock asks once, as a thread does that waits for so long.
+func (r *redissonThread) lock(wait time.Duration) (got bool) {
+	r.Helper()
+	_, err := r.client.Eval(r.Context(), redissonPurge+`
+		local name, list, timeouts = KEYS[1], KEYS[2], KEYS[3]
+		local lease, me, wait, now = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+		purge(list, timeouts, now)
+		if redis.call('exists', name) == 0 and (redis.call('exists', list) == 0 or redis.call('lindex', list, 0) == me) then
+			redis.call('lpop', list)
+			redis.call('zrem', timeouts, me)
+			for _, other in ipairs(redis.call('zrange', timeouts, 0, -1)) do
+				redis.call('zincrby', timeouts, -wait, other)
+			end
+			redis.call('hset', name, me, 1)
+			redis.call('pexpire', name, lease)
+			return nil
+		end
+		if redis.call('hexists', name, me) == 1 then
+			redis.call('hincrby', name, me, 1)
+			redis.call('pexpire', name, lease)
+			return nil
+		end
+		if redis.call('zscore', timeouts, me) ~= false then
+			return math.max(0, redis.call('pttl', name))
+		end
+		local last, left = redis.call('lindex', list, -1), nil
+		if last ~= false and last ~= me then
+			left = tonumber(redis.call('zscore', timeouts, last)) - now
+		else
+			left = redis.call('pttl', name)
+		end
+		if redis.call('zadd', timeouts, left + wait + now, me) == 1 then
+			redis.call('rpush', list, me)
+		end
+		return left`,
+		[]string{"orders", fairList, fairTimeouts},
+		(30 * time.Second).Milliseconds(), r.owner, wait.Milliseconds(), time.Now().UnixMilli()).Result()
+	if errors.Is(err, redis.Nil) {
+		return true
+	}
+	require.NoError(r, err)
+	return false
+}
+
+// unlock releases the lock and tells the next.
+func (r *redissonThread) unlock() {
+	r.Helper()
+	reply, err := r.client.Eval(r.Context(), redissonPurge+`
+		local name, list, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+		purge(list, timeouts, ARGV[2])
+		if redis.call('hexists', name, ARGV[1]) == 0 then return 0 end
+		if redis.call('hincrby', name, ARGV[1], -1) > 0 then return 0 end
+		redis.call('del', name)
+		local next = redis.call('lindex', list, 0)
+		if next ~= false then redis.call('publish', channel .. ':' .. next, '0') end
+		return 1`,
+		[]string{"orders", fairList, fairTimeouts, fairChannel}, r.owner, time.Now().UnixMilli()).Int64()
+	require.NoError(r, err)
+	require.EqualValues(r, 1, reply)
+}
+
+// giveUp ends a wait of so long.
+func (r *redissonThread) giveUp(wait time.Duration) {
+	r.Helper()
+	require.NoError(r, r.client.Eval(r.Context(), `
+		local list, timeouts, after = KEYS[1], KEYS[2], false
+		for _, waiter in ipairs(redis.call('lrange', list, 0, -1)) do
+			if after then redis.call('zincrby', timeouts, -tonumber(ARGV[2]), waiter) end
+			after = after or waiter == ARGV[1]
+		end
+		redis.call('zrem', timeouts, ARGV[1])
+		return redis.call('lrem', list, 0, ARGV[1])`,
+		[]string{fairList, fairTimeouts}, r.owner, wait.Milliseconds()).Err())
+}
+
+// timeout returns how long Redisson keeps the place of a waiter yet.
+func (r *redissonThread) timeout(owner string) time.Duration {
+	r.Helper()
+	by, err := r.client.ZScore(r.Context(), fairTimeouts, owner).Result()
+	require.NoError(r, err, owner)
+	return time.Until(time.UnixMilli(int64(by)))
+}
+
+// mustLockFair acquires the fair lock called orders.
+func mustLockFair(t testing.TB, l *lock.Locker) *lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lease, err := l.Fair("orders").Lock(ctx)
+	require.NoError(t, err)
+	return lease
+}
+
+// queue returns the waiters for the lock called orders.
+func queue(t testing.TB, client redis.UniversalClient) []string {
+	t.Helper()
+	waiters, err := client.LRange(t.Context(), fairList, 0, -1).Result()
+	require.NoError(t, err)
+	return waiters
+}
+
+// awaitQueue waits until n wait for the lock called orders, and returns them.
+func awaitQueue(t testing.TB, client redis.UniversalClient, n int) (waiters []string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		waiters = queue(t, client)
+		return len(waiters) == n
+	}, 20*time.Second, 2*time.Millisecond, "%d in the queue", n)
+	return waiters
+}
+
+// fairHold is what a waiter for the lock called orders asks for.
+func fairHold(owner string, place time.Duration) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Wait: place}
+}
+
+// asks has a waiter ask.
+func asks(t testing.TB, s lock.Store, h *lock.Hold) lock.Answer {
+	t.Helper()
+	answer, err := s.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	return answer
+}
+
+func TestFairWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
+	lease := mustLockFair(t, l)
+	assert.Equal(t, map[string]string{lease.Owner(): "1"}, admin.HGetAll(t.Context(), "orders").Val())
+	assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), "orders").Val(), float64(5*time.Second))
+	assert.Empty(t, queue(t, admin), "who need not wait has no place")
+
+	got := make(chan *lock.Lease)
+	var waiters []string
+	for i := range 2 {
+		go func() { got <- mustLockFair(t, l) }()
+		waiters = awaitQueue(t, admin, i+1)
+	}
+	assert.Equal(t, []string{fmt.Sprintf("%s:2", l.ClientID()), fmt.Sprintf("%s:3", l.ClientID())}, waiters)
+	for _, key := range []string{fairTimeouts, fairPlaces} {
+		assert.ElementsMatch(t, waiters, admin.ZRange(t.Context(), key, 0, -1).Val(), key)
+	}
+	for _, key := range []string{fairList, fairTimeouts, fairPlaces} {
+		ttl := admin.TTL(t.Context(), key).Val()
+		assert.True(t, ttl > time.Minute && ttl <= 10*time.Minute, "if all die, %s goes in %v", key, ttl)
+	}
+	awaitSubscribers(t, admin, fairChannel+":"+waiters[0], 1)
+	awaitSubscribers(t, admin, fairChannel+":"+waiters[1], 1)
+
+	require.NoError(t, lease.Unlock(t.Context()))
+	for _, waiter := range waiters {
+		lease := <-got
+		assert.Equal(t, waiter, lease.Owner())
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	awaitChannels(t, admin, 0)
+	keys, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"redisson_lock_token:{orders}", "leasewheel:client:{" + l.ClientID() + "}"}, keys)
+}
+
+// A fair lock's holder and a mutex's exclude each other: it is one lock.
+func TestFairLockAndMutexAreOneLock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	l := locker(t, server.Client(t), lock.Config{})
+	lease := mustLockFair(t, l)
+	_, err := l.Mutex("orders").TryLock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := mustLock(t, l, "orders")
+	assert.Greater(t, next.Token(), lease.Token())
+	_, err = l.Fair("orders").TryLock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	got := make(chan *lock.Lease)
+	go func() { got <- mustLockFair(t, l) }()
+	awaitQueue(t, server.Client(t), 1)
+	require.NoError(t, next.Unlock(t.Context())) // which tells the mutex's waiters alone
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+// Redisson's threads and our waiters stand in one queue, and each wakes the other.
+func TestFairQueueIsSharedWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	first, second, third := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
+
+	require.True(t, first.lock(redissonWait))
+	got := make(chan *lock.Lease, 3)
+	waits := func(n int) {
+		go func() { got <- mustLockFair(t, l) }()
+		awaitQueue(t, admin, n)
+	}
+	waits(1)
+	require.False(t, second.lock(redissonWait))
+	waits(3)
+	waits(4)
+	require.False(t, third.lock(redissonWait))
+	waiters := awaitQueue(t, admin, 5)
+	assert.Equal(t, []string{second.owner, third.owner}, []string{waiters[1], waiters[4]})
+	awaitChannels(t, admin, 3)
+	hears := admin.Subscribe(t.Context(), fairChannel+":"+second.owner, fairChannel+":"+third.owner)
+	defer hears.Close()
+	for range 2 {
+		_, err := hears.Receive(t.Context())
+		require.NoError(t, err)
+	}
+	isTold := func(r *redissonThread) {
+		message, err := hears.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{fairChannel + ":" + r.owner, "0"}, []string{message.Channel, message.Payload})
+	}
+
+	begin := time.Now()
+	first.unlock() // wakes ours
+	lease := <-got
+	assert.Equal(t, waiters[0], lease.Owner())
+	require.False(t, third.lock(redissonWait))
+	require.NoError(t, lease.Unlock(t.Context()))
+	isTold(second)
+	require.False(t, third.lock(redissonWait))
+	require.True(t, second.lock(redissonWait))
+	second.unlock()
+	for _, waiter := range waiters[2:4] {
+		lease = <-got
+		assert.Equal(t, waiter, lease.Owner())
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	isTold(third)
+	require.True(t, third.lock(redissonWait))
+	third.unlock()
+	assert.Less(t, time.Since(begin), time.Second, "everybody was woken")
+	assert.Zero(t, admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
+}
+
+// A thread of Redisson need not ask again. It has the time that it was given, not
+// the seconds of ours; and once that is over it is dropped.
+func TestFairHonoursRedissonsTimeouts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	thread := newRedissonThread(t, server, 1)
+	const place = 100 * time.Millisecond
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:1", 0)).Verdict)
+	require.False(t, thread.lock(redissonWait))
+	for begin := time.Now(); time.Since(begin) < 5*place; time.Sleep(place / 4) {
+		require.True(t, asks(t, store, fairHold("me:2", place)).Behind)
+	}
+	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: "me:1"})
+	require.NoError(t, err)
+	require.Equal(t, lock.Refused, asks(t, store, fairHold("me:2", place)).Verdict)
+	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairList).Val(), "a queue with a thread of Redisson in it stays")
+	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairTimeouts).Val())
+
+	gone := redis.Z{Member: thread.owner, Score: float64(time.Now().UnixMilli() - 1)}
+	require.NoError(t, thread.client.ZAdd(t.Context(), fairTimeouts, gone).Err())
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:2", place)).Verdict)
+	assert.Empty(t, queue(t, thread.client))
+}
+
+// When a thread of Redisson is served it lowers the timeouts of all others by its
+// own wait, whether it has used it up or not. That must not drop a living waiter of
+// ours (Redisson #3004), however long the thread has waited.
+func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	one, two, late := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:1", 0)).Verdict)
+	require.False(t, one.lock(redissonWait))
+	require.False(t, two.lock(redissonWait))
+	waiters := []string{"me:2", "me:3"}
+	for _, waiter := range waiters {
+		asks(t, store, fairHold(waiter, 5*time.Second))
+	}
+	require.False(t, late.lock(redissonWait))
+	hasWaited := func(thread *redissonThread) { // for most of its time
+		require.NoError(t, one.client.ZAdd(t.Context(), fairTimeouts,
+			redis.Z{Member: thread.owner, Score: float64(time.Now().Add(10 * time.Second).UnixMilli())}).Err())
+	}
+	hasWaited(one)
+	for _, waiter := range waiters {
+		asks(t, store, fairHold(waiter, 5*time.Second))
+	}
+	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: "me:1"})
+	require.NoError(t, err)
+	require.True(t, one.lock(redissonWait))
+	one.unlock()
+	hasWaited(two)
+	require.True(t, two.lock(redissonWait))
+	two.unlock()
+	require.False(t, late.lock(redissonWait))
+	assert.Equal(t, []string{"me:2", "me:3", late.owner}, queue(t, one.client))
+
+	// One that had a wait longer than Redisson's default takes more than was allowed
+	// for. Who asks again then has its place back.
+	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), "me:2")
+	require.False(t, late.lock(redissonWait))
+	require.Equal(t, []string{"me:3", late.owner}, queue(t, one.client), "Redisson drops it")
+	assert.Equal(t, lock.Granted, asks(t, store, fairHold("me:2", 5*time.Second)).Verdict)
+	assert.Equal(t, []string{"me:3", late.owner}, queue(t, one.client))
+}
+
+// The place of one that died among threads of Redisson is not kept for Redisson's
+// minutes.
+func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	thread := newRedissonThread(t, server, 1)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:1", 0)).Verdict)
+	require.False(t, thread.lock(redissonWait))
+	asks(t, store, fairHold("dead:1", 50*time.Millisecond))
+	asks(t, store, fairHold("dead:2", 50*time.Millisecond))
+	asks(t, store, fairHold("me:2", time.Minute))
+	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: "me:1"})
+	require.NoError(t, err)
+	require.True(t, thread.lock(redissonWait))
+	thread.unlock()
+	time.Sleep(60 * time.Millisecond)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:2", time.Minute)).Verdict)
+	assert.Empty(t, queue(t, thread.client))
+}
+
+// Many waiters, and those that come and go, do not add up to a timeout of hours for
+// a thread of Redisson behind them.
+func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	first, last := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold("me:1", 0)).Verdict)
+	for i := range 100 {
+		asks(t, store, fairHold(fmt.Sprintf("me:%d", 100+i), 5*time.Second))
+	}
+	require.False(t, first.lock(redissonWait))
+	assert.InDelta(t, redissonWait+35*time.Second, first.timeout(first.owner), float64(5*time.Second))
+	for i := range 3 {
+		owner := fmt.Sprintf("brief:%d", i)
+		asks(t, store, fairHold(owner, 5*time.Second))
+		_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner})
+		require.NoError(t, err)
+	}
+	asks(t, store, fairHold("me:200", 5*time.Second))
+	require.False(t, last.lock(redissonWait))
+	assert.InDelta(t, 2*redissonWait+35*time.Second, last.timeout(last.owner), float64(5*time.Second))
+
+	first.giveUp(redissonWait)
+	assert.InDelta(t, redissonWait+35*time.Second, last.timeout(last.owner), float64(5*time.Second))
+	assert.Greater(t, last.timeout("me:200"), time.Second)
+	asks(t, store, fairHold("me:200", 5*time.Second))
+	assert.InDelta(t, redissonWait+35*time.Second, last.timeout("me:200"), float64(5*time.Second), "one of Redisson's is behind it yet")
+}
+
+// In a cluster a waiter's channel is on the node of its lock, and ends with it.
+func TestClusterFairChannels(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	mine, theirs := locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour}), locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour})
+	channels := func(node *redistest.Server) int {
+		return len(node.Client(t).PubSubShardChannels(t.Context(), fairChannel+":*").Val())
+	}
+	owner := cluster.Owner(t, "orders")
+	lease := mustLockFair(t, mine)
+	const waiters = 30
+	got := make(chan *lock.Lease, waiters)
+	for i := range waiters {
+		go func() { got <- mustLockFair(t, []*lock.Locker{mine, theirs}[i%2]) }()
+	}
+	require.Eventually(t, func() bool { return channels(owner) == waiters }, 10*time.Second, 5*time.Millisecond)
+	list, err := owner.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(list, "\n"), "one connection for each process: %s", list)
+	order := queue(t, clusterClient(t, cluster))
+	begin := time.Now()
+	require.NoError(t, lease.Unlock(t.Context()))
+	for i := range waiters {
+		lease := <-got
+		assert.Equal(t, order[i], lease.Owner())
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	assert.Less(t, time.Since(begin), 3*time.Second, "everybody was woken")
+	require.Eventually(t, func() bool { return channels(owner) == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// fairWaiters is, in the environment of a process that this test binary started, the
+// server's URL: the process is then one that waits for the lock called orders.
+const fairWaiters = "LEASEWHEEL_FAIR_WAITERS"
+
+// waitFairly has n goroutines of this process each take the lock once, and note it
+// in the list called served. It ends early when standard input does.
+func waitFairly(url, n string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	store, err := redisstore.Open(url, redisstore.Config{})
+	if err != nil {
+		return err
+	}
+	client, err := redisstore.Dial(url, nil)
+	if err != nil {
+		return err
+	}
+	locker, err := lock.New(store, lock.Config{TTL: 3 * time.Second, Poll: time.Hour, RetryFor: time.Minute})
+	if err != nil {
+		return err
+	}
+	waiters, err := strconv.Atoi(n)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	failures := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			lease, err := locker.Fair("orders").Lock(ctx)
+			if err != nil {
+				failures <- err
+				return
+			}
+			err = client.RPush(ctx, "served", lease.Owner()).Err()
+			failures <- errors.Join(err, lease.Unlock(ctx))
+		}()
+	}
+	for range waiters {
+		err = errors.Join(err, <-failures)
+	}
+	return err
+}
+
+// fairProcess is a process whose goroutines wait for the lock called orders.
+type fairProcess struct {
+	*exec.Cmd
+	stdin io.Closer
+}
+
+func startFairProcess(t *testing.T, url string, waiters int) *fairProcess {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &fairProcess{Cmd: exec.Command(self, strconv.Itoa(waiters))}
+	p.Env = append(os.Environ(), fairWaiters+"="+url)
+	p.stdin, err = p.StdinPipe()
+	require.NoError(t, err)
+	says, err := p.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	var heard sync.WaitGroup
+	heard.Go(func() {
+		for lines := bufio.NewScanner(says); lines.Scan(); {
+			t.Logf("process %d: %s", p.Process.Pid, lines.Text())
+		}
+	})
+	t.Cleanup(func() {
+		_ = p.stdin.Close()
+		heard.Wait()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// A thousand waiters of eight processes are served in the order in which the server
+// has queued them. If one process dies, with a tenth of them, the others are.
+func TestFairAmongProcesses(t *testing.T) {
+	t.Parallel()
+	const all, dying = 1000, 100
+	for _, test := range []struct {
+		name   string
+		killed int // how many are served before a process is killed; none if negative
+	}{
+		{"all live", -1},
+		{"a tenth dies waiting", 0},
+		{"a tenth dies meanwhile", 300},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			l := locker(t, server.Client(t), lock.Config{})
+			lease := mustLockFair(t, l)
+			victim := startFairProcess(t, server.URL(), dying)
+			left := all - dying
+			for processes := 7; processes > 0; processes-- {
+				startFairProcess(t, server.URL(), left/processes)
+				left -= left / processes
+			}
+			arrived := awaitQueue(t, admin, all)
+			awaitChannels(t, admin, all)
+			counts := make(map[string]int)
+			for _, owner := range arrived {
+				counts[strings.Split(owner, ":")[0]]++
+			}
+			require.Len(t, counts, 8)
+			kill := func() {
+				require.NoError(t, victim.Process.Kill())
+			}
+			if test.killed == 0 {
+				kill()
+			}
+			begin := time.Now()
+			require.NoError(t, lease.Unlock(t.Context()))
+			if test.killed > 0 {
+				require.Eventually(t, func() bool {
+					return admin.LLen(t.Context(), "served").Val() >= int64(test.killed)
+				}, 30*time.Second, time.Millisecond)
+				kill()
+			}
+			require.Eventually(t, func() bool {
+				return admin.Exists(t.Context(), "orders", fairList).Val() == 0
+			}, time.Minute, 10*time.Millisecond)
+			took := time.Since(begin)
+			served, err := admin.LRange(t.Context(), "served", 0, -1).Result()
+			require.NoError(t, err)
+			t.Logf("%d were served in %v", len(served), took)
+
+			place := make(map[string]int, all)
+			for i, owner := range arrived {
+				place[owner] = i
+			}
+			last := -1
+			for _, owner := range served {
+				at, waited := place[owner]
+				require.True(t, waited, "%s was served and had no place", owner)
+				require.Greater(t, at, last, "%s was served too late, or twice", owner)
+				last = at
+			}
+			missing := make(map[string]int)
+			for _, owner := range arrived {
+				missing[strings.Split(owner, ":")[0]]++
+			}
+			for _, owner := range served {
+				missing[strings.Split(owner, ":")[0]]--
+			}
+			for process, n := range missing {
+				if n != 0 {
+					assert.Equal(t, dying, counts[process], "%d waiters of a process that lives were not served", n)
+					assert.GreaterOrEqual(t, test.killed, 0)
+				}
+			}
+		})
+	}
+}
