@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,9 +68,6 @@ const idleTime = 10 * time.Second
 func idleUsage(i impl, pending int, tick, length time.Duration) bench.Usage {
 	stop := i.idle(pending, tick)
 	defer stop()
-	// Else the runtime would go on giving memory back, a little at a time and for
-	// seconds, and wake up for that.
-	debug.FreeOSMemory()
 	time.Sleep(time.Second)
 	before, _ := bench.ReadUsage()
 	time.Sleep(length)
@@ -104,7 +100,9 @@ func childCommand(b *testing.B, task ...string) *exec.Cmd {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join(task, " "))
+	// Without it the runtime wakes about five times a second to see how many
+	// processors it may use, in whatever else a process does.
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join(task, " "), "GODEBUG=updatemaxprocs=0")
 	cmd.Stderr = os.Stderr
 	return cmd
 }

@@ -78,7 +78,9 @@ const repeatText = `
 - **arm itself** is 100,000 timeouts of three seconds that arm themselves again
   from their own tasks; CPU time for each.
 - **idle** is a process of its own that waits for ten seconds; its CPU time and
-  its voluntary context switches come from getrusage.
+  its voluntary context switches come from getrusage. GODEBUG=updatemaxprocs=0
+  is set, without which every Go process wakes some fifty times in that time to
+  see how many processors it may use.
 - **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
 - **stopped** is a process that is stopped for three seconds by a signal.
 
