@@ -41,4 +41,11 @@
 // store. It is woken by the store's message, by the end of the holder's
 // remaining lease, and by a slow poll in case that both fail. Waiting costs no
 // goroutine beyond the caller's own.
+//
+// # Looking into locks
+//
+// [Locker.Inspect] tells who holds a lock, since when, and who waits in its queue;
+// [Locker.List] finds locks by pattern; [Locker.ForceRelease] takes one away from a
+// holder that is stuck, who is told at its next renewal.
 package lock
+

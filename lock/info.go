@@ -48,6 +48,9 @@ type Holder struct {
 	Write bool
 	// Holds is how often it holds the lock.
 	Holds int64
+	// TTL is how long its lease lasts unless it is renewed; readers have one each.
+	// Zero: it has no end.
+	TTL time.Duration
 	// Since is when the lock was granted to it, by the store's clock. Zero:
 	// unknown, as for clients of other libraries.
 	Since time.Time

@@ -11,6 +11,7 @@ import (
 const (
 	exitOK          = 0
 	exitBroken      = 1   // a report found a broken promise
+	exitNotHeld     = 1   // nobody holds the lock that was asked about
 	exitUsage       = 64  // the arguments make no sense
 	exitUnavailable = 69  // the server cannot be reached or refused
 	exitInternal    = 70  // a defect of leasewheel itself, or of its host

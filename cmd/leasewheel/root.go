@@ -26,6 +26,9 @@ the library beneath behaves: its locks, its leases and its timer.`,
 	})
 	root.AddCommand(
 		newAccuracyCommand(),
+		newLsCommand(),
+		newInspectCommand(),
+		newUnlockCommand(),
 		newVersionCommand(),
 	)
 	root.AddCommand(processCommands()...)

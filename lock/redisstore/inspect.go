@@ -88,11 +88,11 @@ func describe(name string, reply any) (lock.Info, error) {
 	info.WaiterCount = r.number()
 	waiters := r.list()
 	token := r.text()
-	if r.failed {
+	if r.failed || len(holders)%3 != 0 || len(waiters)%2 != 0 {
 		return lock.Info{}, unexpected(reply)
 	}
 	info.TTL = remaining(left)
-	info.Token, _ = strconv.ParseInt(token, 10, 64) // what is no number is no token
+	info.Token = integer(token)
 	if key != "lock" && key != "none" {
 		info.Foreign = key
 	}
@@ -104,24 +104,38 @@ func describe(name string, reply any) (lock.Info, error) {
 	case info.WaiterCount > 0:
 		info.Kind = lock.KindFair
 	}
-	for i := 0; i+1 < len(holders); i += 2 {
-		info.Holders = append(info.Holders, holder(holders[i], holders[i+1]))
+	for h := range slices.Chunk(holders, 3) {
+		info.Holders = append(info.Holders, holder(h))
 	}
-	slices.SortFunc(info.Holders, func(a, b lock.Holder) int { return cmp.Compare(a.Owner, b.Owner) })
-	for i := 0; i+1 < len(waiters); i += 2 {
-		kept, _ := strconv.ParseInt(waiters[i+1], 10, 64)
-		info.Waiters = append(info.Waiters, lock.Waiter{
-			Owner: waiters[i], TTL: time.Duration(kept) * time.Millisecond, Client: clientOf(waiters[i]),
-		})
+	slices.SortFunc(info.Holders, func(a, b lock.Holder) int {
+		if a.Owner == b.Owner && a.Write {
+			return -1
+		}
+		return cmp.Compare(a.Owner, b.Owner)
+	})
+	for w := range slices.Chunk(waiters, 2) {
+		kept := time.Duration(integer(w[1])) * time.Millisecond
+		info.Waiters = append(info.Waiters, lock.Waiter{Owner: w[0], TTL: kept, Client: clientOf(w[0])})
 	}
 	return info, nil
 }
 
-// holder reads a field of a lock's hash: its name and its value.
-func holder(name, holds string) lock.Holder {
-	owner, write := strings.CutSuffix(name, ":write")
-	count, _ := strconv.ParseInt(holds, 10, 64)
-	return lock.Holder{Owner: owner, Write: write, Holds: count, Client: clientOf(owner)}
+// holder reads what is told of one holder: its field of the lock's hash, how often
+// it holds the lock, and for how long.
+func holder(told []string) lock.Holder {
+	owner, write := strings.CutSuffix(told[0], ":write")
+	return lock.Holder{
+		Owner: owner, Write: write, Holds: integer(told[1]), TTL: remaining(integer(told[2])), Client: clientOf(owner),
+	}
+}
+
+// integer reads a number of the server's; what is none is nothing.
+func integer(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // clientOf returns what an owner's name tells of its client.

@@ -5,40 +5,59 @@
 -- most  the most holders, and the most waiters, to tell of
 -- returns  {'lock', 'none' or the type of what is no lock of this format,
 --           ms left (-1: without an end, -2: no such key),
---           'read', 'write' or '', holders, {owner field, holds, …},
+--           'read', 'write' or '', holders, {owner field, holds, ms left, …},
 --           waiters, {owner, ms that its place is kept, …},
 --           fencing token or ''}
 local function isOwner(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') ~= nil
 end
 
+-- reading returns for how many ms a reader has a lock yet (-1: without an end, -2: it
+-- is dead). Each of its holds has a key; nobody has many.
+local function reading(lock, reader, holds, most)
+  local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+  local longest = -2
+  for i = 1, math.min(holds, most) do
+    local left = redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:' .. i)
+    if left == -1 then return -1 end
+    longest = math.max(longest, left)
+  end
+  return longest
+end
+
 -- holders returns the mode of a lock, how many holders it has, and the first of
--- them; or nothing if the hash is not a lock.
-local function holders(lock, most)
-  local count = redis.call('hlen', lock)
+-- them; or nothing if the hash is not a lock. Dead readers do not count.
+local function holders(lock, left, most)
+  local mode = redis.call('hget', lock, 'mode') or ''
+  if mode ~= '' and mode ~= 'read' and mode ~= 'write' then return end
+  local size = redis.call('hlen', lock)
   local fields
-  if count <= most + 1 then
+  if size <= most + 1 then
     fields = redis.call('hgetall', lock)
   else
     fields = redis.call('hscan', lock, 0, 'count', most)[2]
   end
-  local mode, told = '', {}
+  local count, told = 0, {}
+  if mode ~= '' then size = size - 1 end
+  if size == 0 then return end
   for i = 1, #fields, 2 do
-    local field, value = fields[i], fields[i + 1]
-    if field == 'mode' then
-      if value ~= 'read' and value ~= 'write' then return end
-    elseif not string.find(value, '^%d+$') or #value > 15 then
-      return
-    elseif not isOwner(field) and not isOwner(string.match(field, '^(.*):write$') or '') then
-      return
-    elseif #told < 2 * most then
-      told[#told + 1] = field
-      told[#told + 1] = value
+    local field, holds = fields[i], fields[i + 1]
+    if field ~= 'mode' then
+      local writer = string.match(field, '^(.*):write$')
+      if not isOwner(writer or field) or not string.find(holds, '^%d+$') or #holds > 15 then return end
+      local lasts = left
+      if mode ~= '' and not writer then lasts = reading(lock, field, tonumber(holds), most) end
+      if lasts == -2 then
+        size = size - 1
+      elseif count < most then
+        count = count + 1
+        table.insert(told, field)
+        table.insert(told, holds)
+        table.insert(told, number(lasts))
+      end
     end
   end
-  local stated = redis.call('hget', lock, 'mode')
-  if stated then mode, count = stated, count - 1 end
-  if count > 0 then return mode, count, told end
+  return mode, size, told
 end
 
 -- queue returns how many waiters a fair lock has, and the first of them.
@@ -51,21 +70,22 @@ local function queue(list, timeouts, places, most)
       local by = redis.pcall('zscore', places, waiter)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
-      told[#told + 1] = waiter
-      told[#told + 1] = number(math.max(-1e12, math.min(by - now, 1e12)))
+      table.insert(told, waiter)
+      table.insert(told, number(math.max(-1e12, math.min(by - now, 1e12))))
     end
   end
   return redis.call('llen', list), told
 end
 
 local function describe(lock, counter, list, timeouts, places, most)
-  local kind, mode, count, told = redis.call('type', lock).ok, '', 0, {}
+  local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)
+  local mode, count, told = '', 0, {}
   if kind == 'hash' then
-    local m, n, t = holders(lock, most)
+    local m, n, t = holders(lock, left, most)
     if m then kind, mode, count, told = 'lock', m, n, t end
   end
   local waiting, waiters = queue(list, timeouts, places, most)
   local token = redis.pcall('get', counter)
   if type(token) ~= 'string' then token = '' end
-  return {kind, redis.call('pttl', lock), mode, count, told, waiting, waiters, token}
+  return {kind, left, mode, count, told, waiting, waiters, token}
 end

@@ -82,13 +82,16 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		SET redisson_lock_token:{mutex} 7
 		HSET endless %[1]s:-7 1
 
-		HSET reading mode read %[1]s:52 2 %[2]s:1 1
+		HSET reading mode read %[1]s:52 2 %[2]s:1 1 %[1]s:53 1
 		PEXPIRE reading 30000
-		SET {reading}:%[1]s:52:rwlock_timeout:1 1 PX 30000
-		HSET writing mode write %[1]s:52:write 1 %[1]s:52 1
-		PEXPIRE writing 30000
-		HSET downgraded mode read %[1]s:52 1
-		PEXPIRE downgraded 30000
+		SET {reading}:%[1]s:52:rwlock_timeout:1 1 PX 20000
+		SET {reading}:%[1]s:52:rwlock_timeout:2 1 PX 10000
+		SET {reading}:%[2]s:1:rwlock_timeout:1 1 PX 30000
+		HSET {t}writing mode write %[1]s:52:write 1 %[1]s:52 1
+		PEXPIRE {t}writing 30000
+		SET {t}writing:%[1]s:52:rwlock_timeout:1 1 PX 20000
+		HSET dead mode read %[1]s:52 1
+		PEXPIRE dead 30000
 
 		HSET {user:7}:fair %[2]s:1 1
 		PEXPIRE {user:7}:fair 30000
@@ -103,48 +106,50 @@ func TestInspectReadsTheFormat(t *testing.T) {
 
 	within := func(left time.Duration, most time.Duration) {
 		t.Helper()
-		assert.InDelta(t, most, left, float64(5*time.Second))
+		assert.InDelta(t, most, left, float64(4*time.Second))
+		assert.LessOrEqual(t, left, most)
 	}
+	holder := func(owner string, holds int64, ttl time.Duration, c lock.Client) lock.Holder {
+		return lock.Holder{Owner: owner, Holds: holds, TTL: ttl, Client: c}
+	}
+	writer := holder(java+":52", 1, 30*time.Second, theirs)
+	writer.Write = true
 	for name, want := range map[string]lock.Info{
 		"mutex": {
-			Token: 7, HolderCount: 1,
-			Holders: []lock.Holder{{Owner: java + ":52", Holds: 3, Client: theirs}},
+			Token: 7, HolderCount: 1, TTL: 30 * time.Second,
+			Holders: []lock.Holder{holder(java+":52", 3, 30*time.Second, theirs)},
 		},
 		"endless": {
 			HolderCount: 1,
-			Holders:     []lock.Holder{{Owner: java + ":-7", Holds: 1, Client: theirs}},
+			Holders:     []lock.Holder{holder(java+":-7", 1, 0, theirs)},
 		},
-		"reading": {
-			Kind: lock.KindRead, HolderCount: 2,
-			Holders: []lock.Holder{{Owner: java + ":52", Holds: 2, Client: theirs}, {Owner: golf + ":1", Holds: 1, Client: ours}},
+		"reading": { // of its three readers one is dead
+			Kind: lock.KindRead, HolderCount: 2, TTL: 30 * time.Second,
+			Holders: []lock.Holder{holder(java+":52", 2, 20*time.Second, theirs), holder(golf+":1", 1, 30*time.Second, ours)},
 		},
-		"writing": {
-			Kind: lock.KindWrite, HolderCount: 2,
-			Holders: []lock.Holder{
-				{Owner: java + ":52", Write: true, Holds: 1, Client: theirs},
-				{Owner: java + ":52", Holds: 1, Client: theirs},
-			},
+		"{t}writing": {
+			Kind: lock.KindWrite, HolderCount: 2, TTL: 30 * time.Second,
+			Holders: []lock.Holder{writer, holder(java+":52", 1, 20*time.Second, theirs)},
 		},
-		"downgraded": {
-			Kind: lock.KindRead, HolderCount: 1,
-			Holders: []lock.Holder{{Owner: java + ":52", Holds: 1, Client: theirs}},
-		},
+		"dead":    {Kind: lock.KindRead, TTL: 30 * time.Second},
 		"nothing": {},
 	} {
 		info := i.inspect(name)
-		if name != "nothing" && name != "endless" {
-			within(info.TTL, 30*time.Second)
-			info.TTL = 0
-		}
 		want.Name = name
+		for n, h := range want.Holders {
+			within(info.Holders[n].TTL, h.TTL)
+			info.Holders[n].TTL = h.TTL
+		}
+		within(info.TTL, want.TTL)
+		info.TTL = want.TTL
 		assert.Equal(t, want, info)
 	}
 
 	info := i.inspect("{user:7}:fair")
 	assert.Equal(t, lock.KindFair, info.Kind)
-	assert.Equal(t, []lock.Holder{{
-		Owner: golf + ":1", Holds: 1, Client: ours, Since: time.UnixMicro(1795161600000000),
-	}}, info.Holders)
+	require.Len(t, info.Holders, 1)
+	assert.Equal(t, golf+":1", info.Holders[0].Owner)
+	assert.Equal(t, time.UnixMicro(1795161600000000), info.Holders[0].Since)
 	assert.EqualValues(t, 3, info.WaiterCount)
 	require.Len(t, info.Waiters, 3)
 	for n, left := range []time.Duration{300 * time.Second, 5 * time.Second, -time.Second} {
@@ -155,7 +160,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 	assert.Equal(t, ours, info.Waiters[1].Client)
 	assert.LessOrEqual(t, info.Waiters[2].TTL, time.Duration(0), "its place is gone")
 
-	assert.Equal(t, []string{"downgraded", "endless", "mutex", "reading", "writing", "{user:7}:fair"}, i.names())
+	assert.Equal(t, []string{"endless", "mutex", "reading", "{t}writing", "{user:7}:fair"}, i.names())
 }
 
 // Whatever else is on the server is no lock, is left alone, and costs nobody the
@@ -268,11 +273,15 @@ func TestInspectOfMany(t *testing.T) {
 	const many = 20_000
 	readers, waiters := []any{"mode", "read"}, []any{}
 	strangers := []any{}
+	pipe := i.admin.Pipeline()
 	for n := range many {
+		require.NoError(t, pipe.Set(t.Context(), "{readers}:"+golf+":"+strconv.Itoa(n)+":rwlock_timeout:1", "1", time.Hour).Err())
 		readers = append(readers, golf+":"+strconv.Itoa(n), 1)
 		waiters = append(waiters, java+":"+strconv.Itoa(n))
 		strangers = append(strangers, "sku:"+strconv.Itoa(n), 1)
 	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
 	require.NoError(t, i.admin.HSet(t.Context(), "readers", readers...).Err())
 	require.NoError(t, i.admin.RPush(t.Context(), "redisson_lock_queue:{readers}", waiters...).Err())
 	require.NoError(t, i.admin.HSet(t.Context(), "strangers", strangers...).Err())
@@ -284,7 +293,7 @@ func TestInspectOfMany(t *testing.T) {
 	assert.Len(t, info.Waiters, lock.MaxTold)
 	assert.Equal(t, "hash", i.inspect("strangers").Foreign)
 	assert.Equal(t, []string{"readers"}, i.names())
-	info, err := i.store.ForceRelease(t.Context(), "readers")
+	info, err = i.store.ForceRelease(t.Context(), "readers")
 	require.NoError(t, err)
 	assert.EqualValues(t, many, info.HolderCount)
 	assert.Empty(t, i.names())
@@ -297,7 +306,7 @@ func TestForceReleasePublishes(t *testing.T) {
 	for name, test := range map[string]struct{ held, channel, message string }{
 		"mutex":     {"HSET mutex " + java + ":1 2", "redisson_lock__channel:{mutex}", "0"},
 		"{t}:mutex": {"HSET {t}:mutex " + java + ":1 2", "redisson_lock__channel:{t}:mutex", "0"},
-		"reading":   {"HSET reading mode read " + java + ":1 2", "redisson_rwlock:{reading}", "1"},
+		"reading":   {"HSET reading mode read " + java + ":1 2\nSET {reading}:" + java + ":1:rwlock_timeout:2 1", "redisson_rwlock:{reading}", "1"},
 		"writing":   {"HSET writing mode write " + java + ":1:write 2", "redisson_rwlock:{writing}", "1"},
 		"fair": {fmt.Sprintf(`
 			HSET fair %[1]s:1 1

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// lockReport is a lock as JSON shows it. docs/lock.schema.json describes it.
+type lockReport struct {
+	Name        string         `json:"name"`
+	Held        bool           `json:"held"`
+	Kind        string         `json:"kind"`
+	Foreign     string         `json:"foreign,omitempty"`
+	TTL         time.Duration  `json:"ttl_ns"`
+	Token       int64          `json:"token"`
+	HolderCount int64          `json:"holder_count"`
+	Holders     []holderReport `json:"holders"`
+	WaiterCount int64          `json:"waiter_count"`
+	Waiters     []waiterReport `json:"waiters"`
+}
+
+type holderReport struct {
+	Owner  string        `json:"owner"`
+	Write  bool          `json:"write"`
+	Holds  int64         `json:"holds"`
+	TTL    time.Duration `json:"ttl_ns"`
+	Since  *time.Time    `json:"since,omitempty"`
+	Client clientReport  `json:"client"`
+}
+
+type waiterReport struct {
+	Owner  string        `json:"owner"`
+	TTL    time.Duration `json:"ttl_ns"`
+	Client clientReport  `json:"client"`
+}
+
+type clientReport struct {
+	ID      string     `json:"id"`
+	Host    string     `json:"host,omitempty"`
+	Process string     `json:"process,omitempty"`
+	PID     int        `json:"pid,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+}
+
+// reportOf is what JSON shows of a lock.
+func reportOf(info *lock.Info) lockReport {
+	r := lockReport{
+		Name: info.Name, Held: info.Held(), Kind: kindName(info), Foreign: info.Foreign, TTL: info.TTL, Token: info.Token,
+		HolderCount: info.HolderCount, Holders: []holderReport{},
+		WaiterCount: info.WaiterCount, Waiters: []waiterReport{},
+	}
+	for _, h := range info.Holders {
+		r.Holders = append(r.Holders, holderReport{h.Owner, h.Write, h.Holds, h.TTL, instantOf(h.Since), clientReportOf(h.Client)})
+	}
+	for _, w := range info.Waiters {
+		r.Waiters = append(r.Waiters, waiterReport{w.Owner, w.TTL, clientReportOf(w.Client)})
+	}
+	return r
+}
+
+func clientReportOf(c lock.Client) clientReport {
+	return clientReport{c.ID, c.Host, c.Process, c.PID, instantOf(c.Since)}
+}
+
+// instantOf leaves out an instant that is not known.
+func instantOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// kindName names the kind of a lock in one word, which is "free" or "foreign" if
+// nobody holds a lock of ours.
+func kindName(info *lock.Info) string {
+	switch {
+	case info.Foreign != "":
+		return "foreign"
+	case !info.Held():
+		return "free"
+	}
+	switch info.Kind {
+	case lock.KindFair:
+		return "fair"
+	case lock.KindRead:
+		return "read"
+	case lock.KindWrite:
+		return "write"
+	default:
+		return "mutex"
+	}
+}
+
+// clientName says who an owner is: as people know it, or else as the server does.
+func clientName(c lock.Client, owner string) string {
+	if c.Host == "" {
+		return owner
+	}
+	return fmt.Sprintf("%s[%d]@%s", quoted(c.Process), c.PID, quoted(c.Host))
+}
+
+// sinceThen says how long ago an instant by the server's clock is.
+func sinceThen(t, now time.Time) string {
+	d := max(now.Sub(t), 0)
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// quoted returns text, in quotes if there is anything in it that a terminal would
+// not show as it is: others chose it.
+func quoted(text string) string {
+	if q := strconv.Quote(text); q[1:len(q)-1] != text || text == "" {
+		return q
+	}
+	return text
+}
+
+// writeEscaped prints v as JSON, in which every character that a terminal might act
+// upon is escaped.
+func writeEscaped(w io.Writer, v any, indent string) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetIndent("", indent)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range text.String() {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,396 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// Owners of a client that has announced itself and of one that has not.
+const (
+	shop = "c0ffee00-0000-4000-8000-000000000001"
+	java = "285475da-9152-4c83-822a-67ee2f116a79"
+)
+
+// commands has a server carry out commands, one in each line.
+func commands(t *testing.T, client redis.UniversalClient, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var args []any
+		for _, word := range strings.Fields(line) {
+			args = append(args, word)
+		}
+		if len(args) > 0 {
+			require.NoError(t, client.Do(t.Context(), args...).Err(), line)
+		}
+	}
+}
+
+// locks writes some locks to a server, as their holders would.
+func locks(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	future := time.Now().Add(time.Hour).UnixMilli()
+	commands(t, client, fmt.Sprintf(`
+		HSET leasewheel:client:{%[1]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
+		HSET orders:42 %[1]s:7 2
+		SET redisson_lock_token:{orders:42} 12
+		HSET orders:7 %[2]s:52 1
+		HSET report mode read %[1]s:8 1 %[2]s:52 1
+		SET {report}:%[1]s:8:rwlock_timeout:1 1
+		SET {report}:%[2]s:52:rwlock_timeout:1 1
+		HSET fair %[2]s:1 1
+		RPUSH redisson_lock_queue:{fair} %[1]s:9 %[2]s:3
+		ZADD redisson_lock_timeout:{fair} %[3]d %[1]s:9 1000 %[2]s:3
+		HSET basket sku:1 2
+		SET text x
+	`, shop, java, future))
+	require.NoError(t, client.HSet(t.Context(), "evil\u202e\u2028name", java+":1", 1).Err())
+}
+
+// ask runs a command to its end and returns its output.
+func ask(t *testing.T, env []string, code int, args ...string) string {
+	t.Helper()
+	p := start(t, env, args...)
+	require.Equal(t, code, p.wait(), "%s%s", p.stdout, p.stderr)
+	if code == exitOK || code == exitNotHeld {
+		assert.Empty(t, p.stderr.String(), "nothing but the answer, and no progress where there is no terminal")
+	}
+	return p.stdout.String()
+}
+
+func TestLs(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	assert.Empty(t, ask(t, env, exitOK, "ls"))
+	assert.Empty(t, ask(t, env, exitOK, "ls", "--json"))
+	locks(t, client)
+
+	assert.Equal(t, `NAME                    KIND   HOLDER                                      HELD  TTL      WAITERS
+"evil\u202e\u2028name"  mutex  285475da-9152-4c83-822a-67ee2f116a79:1      -     endless  0
+fair                    fair   285475da-9152-4c83-822a-67ee2f116a79:1      -     endless  2
+orders:42               mutex  shop[4711]@web-1                            -     endless  0
+orders:7                mutex  285475da-9152-4c83-822a-67ee2f116a79:52     -     endless  0
+report                  read   285475da-9152-4c83-822a-67ee2f116a79:52 +1  -     endless  0
+`, ask(t, env, exitOK, "ls"))
+	assert.Equal(t, `NAME       KIND   HOLDER                                   HELD  TTL      WAITERS
+orders:42  mutex  shop[4711]@web-1                         -     endless  0
+orders:7   mutex  285475da-9152-4c83-822a-67ee2f116a79:52  -     endless  0
+`, ask(t, env, exitOK, "ls", "orders:*"))
+	assert.Empty(t, ask(t, env, exitOK, "ls", "text"))
+
+	assert.Equal(t, `{"name":"orders:42","held":true,"kind":"mutex","ttl_ns":0,"token":12,"holder_count":1,"holders":[`+
+		`{"owner":"c0ffee00-0000-4000-8000-000000000001:7","write":false,"holds":2,"ttl_ns":0,"client":`+
+		`{"id":"c0ffee00-0000-4000-8000-000000000001","host":"web-1","process":"shop","pid":4711,"since":"2026-11-21T08:00:00Z"}}],`+
+		`"waiter_count":0,"waiters":[]}
+`, ask(t, env, exitOK, "ls", "--json", "orders:42"))
+	lines := ask(t, env, exitOK, "ls", "--json")
+	assert.Equal(t, 5, strings.Count(lines, "\n"))
+	assert.Contains(t, lines, `"name":"evil\u202e\u2028name"`)
+	assert.NotContains(t, lines, "\u202e")
+	for line := range strings.Lines(lines) {
+		requireLockSchema(t, line)
+	}
+}
+
+// requireLockSchema holds a lock's JSON to its description in docs/.
+func requireLockSchema(t *testing.T, text string) {
+	t.Helper()
+	var document any
+	require.NoError(t, json.Unmarshal([]byte(text), &document))
+	s := readSchema(t, "lock")
+	require.Empty(t, s.faults("", document), text)
+	require.Empty(t, s.unnamed("", document), text)
+}
+
+func TestInspect(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	locks(t, server.Client(t))
+	assert.Equal(t, `lock    orders:42
+kind    mutex
+ends    never by itself
+token   12
+holder  shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
+`, ask(t, env, exitOK, "inspect", "orders:42"))
+	assert.Regexp(t, `^lock    fair
+kind    fair
+ends    never by itself
+holder  owner 285475da-9152-4c83-822a-67ee2f116a79:1
+waiter  shop\[4711\]@web-1, owner c0ffee00-0000-4000-8000-000000000001:9, place kept for (59m|1h0m)\S+s
+waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has run out
+$`, ask(t, env, exitOK, "inspect", "fair"))
+	assert.Equal(t, `lock      text
+taken by  a string, which is not a lock of this format
+ends      never by itself
+`, ask(t, env, exitOK, "inspect", "text"))
+	assert.Equal(t, "lock    nothing\nholder  nobody\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
+
+	free := ask(t, env, exitNotHeld, "inspect", "--json", "nothing")
+	assert.JSONEq(t, `{"name":"nothing","held":false,"kind":"free","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, free)
+	requireLockSchema(t, free)
+	foreign := ask(t, env, exitOK, "inspect", "--json", "basket")
+	assert.JSONEq(t, `{"name":"basket","held":false,"kind":"foreign","foreign":"hash","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, foreign)
+	requireLockSchema(t, foreign)
+	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "fair"))
+	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "report"))
+}
+
+// What is told of a lock that leasewheel holds is told of the process that does.
+func TestInspectWhatRunHolds(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	holder := start(t, env, run("job", sh("echo held; read line"))...)
+	assert.Equal(t, "held", holder.line())
+	var report lockReport
+	eventually(t, "announced", func() bool {
+		text := ask(t, env, exitOK, "inspect", "--json", "job")
+		requireLockSchema(t, text)
+		require.NoError(t, json.Unmarshal([]byte(text), &report))
+		return report.Holders[0].Client.PID != 0
+	})
+	assert.Equal(t, holder.cmd.Process.Pid, report.Holders[0].Client.PID)
+	require.NotNil(t, report.Holders[0].Since)
+	assert.WithinDuration(t, time.Now(), *report.Holders[0].Since, patience)
+	assert.InDelta(t, lock.DefaultTTL, report.TTL, float64(lock.DefaultTTL/2))
+	assert.Regexp(t, `(?m)^holder  \S+\[\d+\]@\S+, owner \S+:1, for \S+s since 20\S+Z$`, ask(t, env, exitOK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^job +mutex +\S+\[\d+\]@\S+ +\S+s +\S+s +0$`, ask(t, env, exitOK, "ls"))
+	require.NoError(t, holder.stdin.Close())
+	assert.Equal(t, 1, holder.wait(), "the end of its input")
+	ask(t, env, exitNotHeld, "inspect", "job")
+}
+
+// A forced release gives the lock to the one who waits, and the one who had it ends
+// its command.
+func TestUnlockForce(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	victim := start(t, env, run("job", sh("echo held; exec sleep 1000"), "--ttl", "3s")...)
+	assert.Equal(t, "held", victim.line())
+	next := start(t, env, run("job", sh("echo mine"), "-v")...)
+	next.awaitError("waiting for lock")
+
+	p := start(t, env, "unlock", "job")
+	assert.Equal(t, exitUsage, p.wait())
+	p.requireOneLine("say --force")
+	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+, )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
+	assert.Equal(t, "mine", next.line())
+	assert.Equal(t, 0, next.wait())
+	assert.Equal(t, exitLost, victim.wait())
+	victim.requireReport("lost")
+	assert.Equal(t, "job: nobody held it\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
+}
+
+func TestUnlockOfSeveral(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	locks(t, client)
+	assert.Equal(t, `orders:42: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
+nothing: nobody held it
+report: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52
+report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:8
+`, ask(t, env, exitNotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
+	assert.Equal(t, "fair\norders:7\n", firstColumn(ask(t, env, exitOK, "ls", "[fo]*")))
+
+	p := start(t, env, "unlock", "--force", "text", "orders:7", "basket")
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("text is a string, not a lock of this format; it was left alone")
+	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.stdout.String())
+	assert.Equal(t, "x", client.Get(t.Context(), "text").Val())
+
+	p = start(t, env, "unlock", "--force", "fair", "a{b")
+	assert.Equal(t, exitUsage, p.wait())
+	p.requireOneLine("brace")
+	assert.Equal(t, "fair\n", firstColumn(ask(t, env, exitOK, "ls", "fair")), "nothing was done")
+	was := ask(t, env, exitOK, "unlock", "--force", "--json", "fair")
+	requireLockSchema(t, was)
+	assert.Contains(t, was, `{"name":"fair","held":true,"kind":"fair"`)
+}
+
+// firstColumn returns the first column of a table.
+func firstColumn(table string) string {
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		if name, _, _ := strings.Cut(line, " "); name != "NAME" {
+			b.WriteString(name + "\n")
+		}
+	}
+	return b.String()
+}
+
+// Every misuse is one line and exit code 64, and every server that does not answer
+// one line and 69, without a password.
+func TestLookupTrouble(t *testing.T) {
+	for says, args := range map[string][]string{
+		"one PATTERN":                     {"ls", "a", "b"},
+		`pattern "a["`:                    {"ls", "a["},
+		"too long":                        {"ls", strings.Repeat("*", lock.MaxName+1)},
+		"unknown flag: --nothing":         {"ls", "--nothing"},
+		"inspect takes the NAME":          {"inspect"},
+		"of one lock":                     {"inspect", "a", "b"},
+		"lone brace":                      {"inspect", "a{b"},
+		"NAME is missing":                 {"unlock", "--force"},
+		"say --force":                     {"unlock", "a"},
+		"holds a control character":       {"unlock", "--force", "a\nb"},
+		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
+	} {
+		t.Run(says, func(t *testing.T) {
+			p := start(t, nowhere, args...)
+			assert.Equal(t, exitUsage, p.wait())
+			p.requireOneLine(says)
+			assert.Empty(t, p.stdout.String())
+		})
+	}
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "job"}, {"inspect", "job"}, {"unlock", "--force", "job"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel() // it is tried again for a while
+			p := start(t, nowhere, args...)
+			assert.Equal(t, exitUnavailable, p.wait())
+			p.requireOneLine("server 127.0.0.1:1: ")
+			assert.Empty(t, p.stdout.String())
+			p = start(t, []string{redisURLVariable + "="}, args...)
+			assert.Equal(t, exitUsage, p.wait())
+			p.requireOneLine("no server")
+		})
+	}
+}
+
+// The ACL user in SECURITY.md can look into its own locks and force them open, and
+// no others.
+func TestLookupByLeastUser(t *testing.T) {
+	rules := inspectingUser(t)
+	server, _ := onServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
+	admin := server.Client(t)
+	_, address := server.Addr()
+	env := []string{redisURLVariable + "=redis://" + rules[0] + ":secret@" + address}
+	locks(t, admin)
+	future := time.Now().Add(time.Hour).UnixMilli()
+	commands(t, admin, fmt.Sprintf(`
+		HSET orders:fair %[1]s:1 1
+		RPUSH redisson_lock_queue:{orders:fair} %[1]s:2 %[1]s:3
+		ZADD redisson_lock_timeout:{orders:fair} 1 %[1]s:2 %[2]d %[1]s:3
+		ZADD leasewheel_lock_places:{orders:fair} %[2]d %[1]s:3
+		HSET orders:read mode read %[1]s:1 1
+		SET {orders:read}:%[1]s:1:rwlock_timeout:1 1
+	`, java, future))
+	large := []any{"mode", "read"}
+	for n := range 200 {
+		owner := fmt.Sprintf("%s:%d", java, n)
+		large = append(large, owner, 1)
+		require.NoError(t, admin.Set(t.Context(), "{orders:large}:"+owner+":rwlock_timeout:1", 1, time.Hour).Err())
+	}
+	require.NoError(t, admin.HSet(t.Context(), "orders:large", large...).Err())
+
+	assert.Equal(t, "orders:42\norders:7\norders:fair\norders:large\norders:read\n", firstColumn(ask(t, env, exitOK, "ls", "orders:*")))
+	ask(t, env, exitOK, "inspect", "orders:42")
+	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "orders:42", "orders:fair", "orders:read", "orders:large"), "orders:fair: taken")
+	assert.Empty(t, refused(t, admin))
+
+	p := start(t, env, "inspect", "report")
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("lacks a permission")
+}
+
+// inspectingUser returns the ACL user of SECURITY.md with what it has the user add
+// for looking into locks.
+func inspectingUser(t *testing.T) (rules []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
+	require.NoError(t, err)
+	least := regexp.MustCompile("(?s)```\nuser (.*?)```").FindSubmatch(text)
+	require.NotNil(t, least)
+	rules = strings.Fields(strings.Replace(string(least[1]), ">PASSWORD", ">secret", 1))
+	_, after, found := strings.Cut(string(text), "To look into locks")
+	require.True(t, found)
+	for _, line := range regexp.MustCompile(`(?m)^    .*$`).FindAllString(after, -1) {
+		rules = append(rules, strings.Fields(line)...)
+	}
+	return rules
+}
+
+// A reader that goes away ends the list.
+func TestLsIntoAClosedPipe(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	pipe := client.Pipeline()
+	for n := range 3000 {
+		pipe.HSet(t.Context(), fmt.Sprintf("lock:%d", n), java+":1", 1)
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	p := startWith(t, env, func(cmd *exec.Cmd) {
+		cmd.Args = []string{"/bin/sh", "-c", `"$0" ls --json | head -n 1 | wc -l`, cmd.Path}
+		cmd.Path = "/bin/sh"
+	})
+	assert.Equal(t, "1", strings.TrimSpace(p.line()))
+	assert.Equal(t, 0, p.wait())
+}
+
+// Ten thousand locks of a cluster are listed in seconds, each once, by what is of
+// them on three masters among as many keys of others.
+func TestLsOfACluster(t *testing.T) {
+	redistest.Need(t)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := cluster.Client(t)
+	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	const count = 10_000
+	pipe := client.Pipeline()
+	for n := range count {
+		name := fmt.Sprintf("lock:%d", n)
+		pipe.HSet(t.Context(), name, fmt.Sprintf("%s:%d", shop, n), 1)
+		pipe.PExpire(t.Context(), name, time.Hour)
+		pipe.Set(t.Context(), "redisson_lock_token:{"+name+"}", time.Now().UnixMicro(), 0)
+		pipe.HSet(t.Context(), fmt.Sprintf("session:%d", n), "user", n)
+	}
+	commands(t, client, "HSET leasewheel:client:{"+shop+"} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z")
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+
+	begin := time.Now()
+	lines := askLines(t, env, exitOK, "ls", "--json")
+	took := time.Since(begin)
+	t.Logf("leasewheel ls --json of %d locks among %d other hashes on 3 masters: %v", count, count, took.Round(time.Millisecond))
+	assert.Less(t, took, patience)
+	seen := make(map[string]bool)
+	for _, line := range lines {
+		var report lockReport
+		require.NoError(t, json.Unmarshal([]byte(line), &report))
+		seen[report.Name] = true
+		require.Equal(t, "web-1", report.Holders[0].Client.Host)
+		require.NotNil(t, report.Holders[0].Since)
+	}
+	assert.Len(t, seen, count)
+	assert.Len(t, lines, count, "each once")
+	assert.Equal(t, 11, strings.Count(ask(t, env, exitOK, "ls", "lock:123?"), "\n"))
+
+	cluster.Nodes[1].Kill()
+	lines = askLines(t, env, exitUnavailable, "ls", "--json")
+	assert.InDelta(t, count*2/3, len(lines), count/10, "what the others have")
+}
+
+// askLines is ask for an output of very many lines.
+func askLines(t *testing.T, env []string, code int, args ...string) (lines []string) {
+	t.Helper()
+	p := start(t, env, args...)
+	for line := range p.stdout.lines {
+		lines = append(lines, line)
+	}
+	require.Equal(t, code, p.wait())
+	if code == exitOK {
+		assert.Empty(t, p.stderr.String())
+	} else {
+		p.requireOneLine("server ")
+	}
+	return lines
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const lsLong = `Ls lists the locks that somebody holds, in a cluster those of every master.
+
+In PATTERN "*" stands for any text, "?" for any one character, "[a-z]" for one of
+a range, "[^a-z]" for one of none, and "\" takes its meaning from the character
+behind it. Quote it, or the shell reads it first. Without PATTERN all locks are
+listed.
+
+The server is read in small steps; what is taken or given back meanwhile may be
+missing. With --json each lock is one line, in no order, and is printed as it is
+found; otherwise the table is sorted by name, and printed when all are known.
+
+Exit codes:
+  0   also if there is no such lock
+  64  the arguments make no sense
+  69  the server, or one of a cluster, cannot be reached, or refused; what the
+      others told is printed`
+
+const lsExample = `  leasewheel ls
+  leasewheel ls 'orders:*'
+  leasewheel ls --json | jq -r 'select(.ttl_ns < 5e9) | .name'`
+
+// lsCommand is one execution of `leasewheel ls`.
+type lsCommand struct {
+	lookup
+	found atomic.Int64
+}
+
+func newLsCommand() *cobra.Command {
+	l := &lsCommand{}
+	cmd := &cobra.Command{
+		Use:     "ls [flags] [PATTERN]",
+		Short:   "List the locks that are held, and by whom",
+		Long:    lsLong,
+		Example: lsExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return l.run(cmd, args)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	l.register(cmd, "print each lock as a line of JSON")
+	return cmd
+}
+
+func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
+	pattern := "*"
+	switch len(args) {
+	case 0:
+	case 1:
+		pattern = args[0]
+	default:
+		return usageError(cmd, fmt.Errorf("ls takes one PATTERN, got %d; quote it, or the shell replaces it by names of files", len(args)))
+	}
+	if err := l.open(cmd); err != nil {
+		return err
+	}
+	defer l.close()
+	progress := func() {}
+	if !l.json || !isTerminal(os.Stdout) { // lines that scroll by are progress enough
+		m := startMeter(os.Stderr, func() string { return grouped(l.found.Load()) + " locks" })
+		progress = m.stop
+	}
+	print := l.printTable
+	if l.json {
+		print = l.printLines
+	}
+	failure, err := print(cmd, pattern, progress)
+	switch {
+	case err != nil:
+		return exitf(exitUnavailable, "writing the list: %w", err)
+	case failure != nil:
+		return l.failed(cmd, failure)
+	}
+	return nil
+}
+
+// each calls f for every lock, and returns the first of the failures to find out
+// about more.
+func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(lock.Info) error) (failure, err error) {
+	for info, err := range l.locker.List(cmd.Context(), pattern) {
+		if err != nil {
+			failure = cmp.Or(failure, err)
+			continue
+		}
+		l.found.Add(1)
+		if err := f(info); err != nil {
+			return failure, err
+		}
+	}
+	return failure, nil
+}
+
+// printLines prints each lock when it is found, and keeps none.
+func (l *lsCommand) printLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	failure, err = l.each(cmd, pattern, func(info lock.Info) error {
+		return writeEscaped(out, reportOf(&info), "")
+	})
+	progress()
+	return failure, cmp.Or(err, out.Flush())
+}
+
+// printTable prints all locks in the order of their names.
+func (l *lsCommand) printTable(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+	type row struct{ name, text string }
+	var rows []row
+	now := time.Now()
+	failure, _ = l.each(cmd, pattern, func(info lock.Info) error {
+		rows = append(rows, row{info.Name, tableRow(&info, now)})
+		return nil
+	})
+	progress()
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	if len(rows) > 0 {
+		fmt.Fprintln(table, "NAME\tKIND\tHOLDER\tHELD\tTTL\tWAITERS")
+	}
+	for _, r := range rows {
+		fmt.Fprintln(table, r.text)
+	}
+	return failure, table.Flush()
+}
+
+// tableRow describes a lock in one row of the table.
+func tableRow(info *lock.Info, now time.Time) string {
+	first := &info.Holders[0]
+	holder, held, ttl := clientName(first.Client, first.Owner), "-", "endless"
+	if more := info.HolderCount - 1; more > 0 {
+		holder += fmt.Sprintf(" +%s", grouped(more))
+	}
+	if !first.Since.IsZero() {
+		held = sinceThen(first.Since, now)
+	}
+	if info.TTL > 0 {
+		ttl = round3(info.TTL).String()
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", quoted(info.Name), kindName(info), holder, held, ttl, grouped(info.WaiterCount))
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const unlockLong = `Unlock --force takes locks away from whoever holds them, wakes those who wait for
+them, and says who held them. It is for locks whose holder is known to be stuck;
+a lock whose holder died is free after its TTL without it.
+
+A holder that is alive learns of it at its next renewal, a third of its TTL later
+at most. Until then it and the next holder may be at work side by side, and only
+a resource that compares fencing tokens keeps them apart.
+
+Exit codes:
+  0   every lock was held, and is now free
+  1   nobody held one of them
+  64  the arguments make no sense, or --force is missing; nothing was done
+  69  the server cannot be reached, or refused, or one of the names is not that
+      of a lock; locks named before are free`
+
+const unlockExample = `  leasewheel inspect orders:42 && leasewheel unlock --force orders:42`
+
+// unlockCommand is one execution of `leasewheel unlock`.
+type unlockCommand struct {
+	lookup
+	force bool
+}
+
+func newUnlockCommand() *cobra.Command {
+	u := &unlockCommand{}
+	cmd := &cobra.Command{
+		Use:     "unlock --force [flags] NAME...",
+		Short:   "Take locks away from their holders",
+		Long:    unlockLong,
+		Example: unlockExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return u.run(cmd, args)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().BoolVar(&u.force, "force", false, "yes, whoever holds them")
+	u.register(cmd, "print what each lock was before as a line of JSON")
+	return cmd
+}
+
+func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
+	if len(names) == 0 {
+		return usageError(cmd, errors.New("NAME is missing"))
+	}
+	for _, name := range names {
+		if err := lock.ValidateName(name); err != nil {
+			return usageError(cmd, err)
+		}
+	}
+	if !u.force {
+		return usageError(cmd, errors.New("unlock takes locks away from holders that may be at work; if that is meant, say --force"))
+	}
+	if err := u.open(cmd); err != nil {
+		return err
+	}
+	defer u.close()
+	var foreign, free error
+	for _, name := range names {
+		info, err := u.locker.ForceRelease(cmd.Context(), name)
+		if err != nil {
+			return u.failed(cmd, fmt.Errorf("lock %s: %w", quoted(name), err))
+		}
+		if err := u.print(cmd.OutOrStdout(), &info); err != nil {
+			return exitf(exitUnavailable, "writing what was done: %w", err)
+		}
+		switch {
+		case info.Foreign != "":
+			foreign = cmp.Or(foreign, exitf(exitUnavailable, "%s is a %s, not a lock of this format; it was left alone", quoted(name), quoted(info.Foreign)))
+		case !info.Held():
+			free = &exitError{code: exitNotHeld} // said already
+		}
+	}
+	return cmp.Or(foreign, free)
+}
+
+// print says what a lock was before it was forced open.
+func (u *unlockCommand) print(w io.Writer, was *lock.Info) error {
+	if u.json {
+		return writeEscaped(w, reportOf(was), "")
+	}
+	if was.Foreign != "" {
+		return nil // said on standard error
+	}
+	if !was.Held() {
+		_, err := fmt.Fprintf(w, "%s: nobody held it\n", quoted(was.Name))
+		return err
+	}
+	now := time.Now()
+	for _, h := range was.Holders {
+		if _, err := fmt.Fprintf(w, "%s: taken from %s\n", quoted(was.Name), holderText(&h, now)); err != nil {
+			return err
+		}
+	}
+	if more := was.HolderCount - int64(len(was.Holders)); more > 0 {
+		_, err := fmt.Fprintf(w, "%s: and from %s more\n", quoted(was.Name), grouped(more))
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+func ExampleLocker_Inspect() {
+	locker, server, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	var t examples // another process
+	defer t.end()
+	info, err := server.Locker(&t, lock.Config{}).Inspect(ctx, "orders:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, holder := range info.Holders {
+		fmt.Println(info.Name, "is held, a", info.Kind)
+		fmt.Println("by this process:", holder.Client.ID == locker.ClientID())
+		fmt.Println("so often:", holder.Holds)
+	}
+	// Output:
+	// orders:42 is held, a mutex
+	// by this process: true
+	// so often: 1
+}
+
+func ExampleLocker_List() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	for _, name := range []string{"orders:1", "orders:2", "report"} {
+		lease, err := locker.Mutex(name).Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer lease.Unlock(ctx)
+	}
+
+	for info, err := range locker.List(ctx, "orders:*") {
+		if err != nil {
+			log.Print(err) // some locks may be missing
+			continue
+		}
+		fmt.Println(info.Name)
+	}
+	// Unordered output:
+	// orders:1
+	// orders:2
+}
+
+func ExampleLocker_ForceRelease() {
+	locker, server, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	stuck, err := locker.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	var t examples // another process
+	defer t.end()
+	rescuer := server.Locker(&t, lock.Config{})
+	was, err := rescuer.ForceRelease(ctx, "orders:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("somebody held it:", was.Held())
+	next, err := rescuer.Mutex("orders:42").TryLock(ctx)
+	fmt.Println("it was free:", err == nil)
+	defer next.Unlock(ctx)
+
+	<-stuck.Lost() // the holder is told at its next renewal
+	fmt.Println("the holder has lost it:", errors.Is(stuck.Err(), lock.ErrLost))
+	// Output:
+	// somebody held it: true
+	// it was free: true
+	// the holder has lost it: true
+}

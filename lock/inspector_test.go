@@ -1,0 +1,149 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// faultyInspector is a faulty store that tells about its locks.
+type faultyInspector struct {
+	*faulty
+	inspector lock.Inspector
+	examine   fault
+	examined  int
+}
+
+func (f *faultyInspector) ask(ctx context.Context, name string, do func(context.Context, string) (lock.Info, error)) (info lock.Info, err error) {
+	f.examined++
+	err = f.through(ctx, &f.examine, func() (err error) {
+		info, err = do(ctx, name)
+		return err
+	})
+	return info, err
+}
+
+func (f *faultyInspector) Inspect(ctx context.Context, name string) (lock.Info, error) {
+	return f.ask(ctx, name, f.inspector.Inspect)
+}
+
+func (f *faultyInspector) ForceRelease(ctx context.Context, name string) (lock.Info, error) {
+	return f.ask(ctx, name, f.inspector.ForceRelease)
+}
+
+func (f *faultyInspector) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[lock.Info, error] {
+	return f.inspector.List(ctx, prefix, wanted)
+}
+
+func inspectorLocker(t *testing.T, server *locktest.Server, c lock.Config) (*lock.Locker, *faultyInspector) {
+	t.Helper()
+	store := server.Store(t)
+	f := &faultyInspector{faulty: &faulty{Store: store}, inspector: store}
+	return locker(t, f, c), f
+}
+
+// A question may be asked again. A forced release may not, unless it certainly was
+// not carried out: by now the lock may be the next one's.
+func TestWhatIsAskedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault    fault
+		inspects int // how often it takes, with one fault
+		forces   int
+		forced   error
+	}{
+		"nobody there":  {down, 2, 2, nil},
+		"reply lost":    {deaf, 2, 1, lock.ErrUnavailable},
+		"request lost":  {mute, 2, 1, lock.ErrUnavailable},
+		"refused":       {broken, 1, 1, errors.New("no such user")},
+		"without fault": {nil, 1, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l, store := inspectorLocker(t, server, lock.Config{TTL: time.Minute})
+				lease, err := l.Mutex("a").Lock(t.Context())
+				require.NoError(t, err)
+				stand := func() {
+					store.examined, store.examine = 0, nil
+					if test.fault != nil {
+						store.examine = times(1, test.fault)
+					}
+				}
+				stand()
+				info, err := l.Inspect(t.Context(), "a")
+				if test.inspects > 1 || test.forced == nil {
+					require.NoError(t, err)
+					assert.True(t, info.Held())
+				} else {
+					require.ErrorContains(t, err, test.forced.Error())
+				}
+				assert.Equal(t, test.inspects, store.examined)
+
+				stand()
+				info, err = l.ForceRelease(t.Context(), "a")
+				if test.forced == nil {
+					require.NoError(t, err)
+					assert.Equal(t, lease.Owner(), info.Holders[0].Owner)
+				} else {
+					require.ErrorContains(t, err, map[bool]string{true: "no answer", false: test.forced.Error()}[errors.Is(test.forced, lock.ErrUnavailable)])
+				}
+				assert.Equal(t, test.forces, store.examined)
+			})
+		})
+	}
+}
+
+// Nobody is asked for longer than the caller wants, or than RetryFor.
+func TestInspectEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := inspectorLocker(t, locktest.Start(t), lock.Config{RetryFor: 5 * time.Second})
+		store.examine = mute
+		begin := time.Now()
+		_, err := l.Inspect(t.Context(), "a")
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.InDelta(t, 5*time.Second, time.Since(begin), float64(2*time.Second))
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		time.AfterFunc(500*time.Millisecond, func() { cancel(enough) })
+		begin = time.Now()
+		_, err = l.Inspect(ctx, "a")
+		require.ErrorIs(t, err, enough)
+		assert.Less(t, time.Since(begin), time.Second)
+	})
+}
+
+// A victim that is at work learns of a forced release within the interval of its
+// renewals, and its Do ends.
+func TestVictimOfAForcedRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		victim, rescuer := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
+		held := make(chan struct{})
+		ended := make(chan error)
+		go func() {
+			ended <- victim.Mutex("a").Do(t.Context(), func(ctx context.Context) error {
+				close(held)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		<-held
+		time.Sleep(time.Hour)
+		begin := time.Now()
+		info, err := rescuer.ForceRelease(t.Context(), "a")
+		require.NoError(t, err)
+		assert.Equal(t, victim.ClientID(), info.Holders[0].Client.ID)
+		require.ErrorIs(t, <-ended, lock.ErrLost)
+		assert.LessOrEqual(t, time.Since(begin), lock.DefaultTTL/3+time.Second)
+	})
+}
