@@ -62,13 +62,18 @@ func BenchmarkIdle(b *testing.B) {
 	})
 }
 
-const idleTime = 10 * time.Second
+const (
+	idleTime = 10 * time.Second
+	// settledAfter is how long a process may go on with what its start has left
+	// to do: in the first seconds the runtime wakes some thirty times for its heap.
+	settledAfter = 5 * time.Second
+)
 
 // idleUsage has the implementation do nothing for a while.
 func idleUsage(i impl, pending int, tick, length time.Duration) bench.Usage {
 	stop := i.idle(pending, tick)
 	defer stop()
-	time.Sleep(time.Second)
+	time.Sleep(settledAfter)
 	before, _ := bench.ReadUsage()
 	time.Sleep(length)
 	after, _ := bench.ReadUsage()
