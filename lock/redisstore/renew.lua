@@ -4,14 +4,15 @@
 -- ARGV  for each lock: its lease in ms, its owner
 -- returns  for each lock: 1 prolonged, 0 no such lock, -1 the key is another
 --          owner's or no lock, or an error
+local call, pcall = redis.call, redis.pcall
 local outcomes = {}
 for i, key in ipairs(KEYS) do
-  local holds = redis.pcall('hget', key, ARGV[2 * i])
-  if type(holds) == 'table' then
-    outcomes[i] = string.find(holds.err, 'WRONGTYPE', 1, true) and -1 or holds
-  elseif holds then
-    outcomes[i] = redis.call('pexpire', key, ARGV[2 * i - 1])
-  elseif redis.call('exists', key) == 1 then
+  local held = pcall('hexists', key, ARGV[2 * i])
+  if held == 1 then
+    outcomes[i] = call('pexpire', key, ARGV[2 * i - 1])
+  elseif held ~= 0 then
+    outcomes[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -1 or held
+  elseif call('exists', key) == 1 then
     outcomes[i] = -1
   else
     outcomes[i] = 0
