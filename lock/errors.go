@@ -21,6 +21,11 @@ var (
 	// ErrNotHeld is returned by an Unlock of a lease that was already unlocked.
 	ErrNotHeld = errors.New("lock: this lease was already unlocked")
 
+	// ErrUpgrade is returned to whoever asks for the write lock with the context of
+	// a read lease of the same lock. Unlock the read lock first, and look again at
+	// what was read once the write lock is granted.
+	ErrUpgrade = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
+
 	// ErrUnavailable says that the store did not answer, or would not serve just
 	// now, for as long as [Config.RetryFor] allows. Trying again later may help.
 	ErrUnavailable = errors.New("lock: the store is unavailable")

@@ -2,9 +2,10 @@ package lock
 
 import "time"
 
-// placeTTL is how long the store keeps a waiter's place in a fair lock's queue
-// after it was asked last, so how long a waiter whose process died can hold up
-// those behind it, once. A waiter asks three times in that time.
+// placeTTL is how long the store keeps a waiter's place in a fair lock's queue, or
+// a writer's claim on a read-write lock, after it was asked last, so how long a
+// waiter whose process died can hold up those behind it, once. A waiter asks three
+// times in that time.
 const placeTTL = 5 * time.Second
 
 // Fair returns a handle on the fair lock called name: waiters get it in the order

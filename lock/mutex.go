@@ -44,9 +44,9 @@ func (o *Options) validate(tick time.Duration) error {
 	return nil
 }
 
-// Mutex is a handle on one reentrant lock by name. It is cheap: make one where it
-// is needed. Any number of handles of one name are the same lock. Its methods may
-// be called at the same time.
+// Mutex is a handle on one reentrant lock by name, or on one side of a
+// [ReadWrite] lock. It is cheap: make one where it is needed. Any number of handles
+// of one name are the same lock. Its methods may be called at the same time.
 //
 // Every method that acquires takes a context. If that context carries the
 // ownership of this very lock (see [Lease.Context]), the lock is taken once more
@@ -56,6 +56,7 @@ type Mutex struct {
 	kind    Kind
 	name    string
 	options Options
+	claims  bool // see [ReadWrite.WritersFirst]
 }
 
 // Mutex returns a handle on the lock called name. A name that [ValidateName]
@@ -66,7 +67,9 @@ func (l *Locker) Mutex(name string) *Mutex {
 
 // With returns a handle on the same lock with these options instead.
 func (m *Mutex) With(o Options) *Mutex {
-	return &Mutex{locker: m.locker, kind: m.kind, name: m.name, options: o}
+	with := *m
+	with.options = o
+	return &with
 }
 
 // Name returns the lock's name.
@@ -138,7 +141,15 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		}
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
-	if m.kind == KindFair && a.wait {
+	switch m.kind {
+	case KindRead:
+		a.hold.Under = writerIn(ctx, l, m.name)
+	case KindWrite:
+		if err := refuseUpgrade(ctx, l, m.name); err != nil {
+			return nil, err
+		}
+	}
+	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL
 	}
 	return l.acquire(&a)

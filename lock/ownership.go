@@ -72,6 +72,13 @@ func (o *ownership) again(a acquisition) (*Lease, error) {
 	return &Lease{own: o}, nil
 }
 
+// held reports whether the lock was not yet unlocked for the last time.
+func (o *ownership) held() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count > 0
+}
+
 // drop gives one hold back, the last one for good.
 func (o *ownership) drop(ctx context.Context) error {
 	o.mu.Lock()

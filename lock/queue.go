@@ -19,7 +19,7 @@ type queueKey struct {
 
 func queueOf(h *Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if h.Wait > 0 {
+	if h.Kind == KindFair && h.Wait > 0 {
 		key.owner = h.Owner
 	}
 	return key
@@ -66,8 +66,12 @@ type baton struct {
 }
 
 // waitedFor reports whether this process has waiters for the lock. A newcomer
-// lines up behind them instead of asking.
+// lines up behind them instead of asking, unless they may be waiting for its own
+// write lock.
 func (l *Locker) waitedFor(h *Hold) bool {
+	if h.Under != "" {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queues[queueOf(h)] != nil
@@ -164,7 +168,8 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 			case err != nil: // the caller's end, and the wake is used up
 				return grant{}, baton{known: b.known, ask: true}, err
 			case g.Verdict != Refused:
-				return g, baton{known: Answer{TTL: a.hold.TTL}}, nil
+				// Where one reads, the next may read as well.
+				return g, baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead}, nil
 			}
 			b = baton{known: g.Answer}
 		}

@@ -54,7 +54,12 @@ type Hold struct {
 	TTL time.Duration
 	// Wait is how long a store that keeps a queue, as for [KindFair], keeps the
 	// owner's place in it after each request; zero if the owner does not wait.
+	// With [KindWrite] it is how long new readers are kept out after each request
+	// that was refused because of readers; zero if they are not.
 	Wait time.Duration
+	// Under is, with [KindRead], the owner of a write lock of the same name beside
+	// which this one may read: the same holder's. Empty: none.
+	Under string
 }
 
 // Verdict is a store's answer to an acquisition.
@@ -73,7 +78,8 @@ const (
 type Answer struct {
 	Verdict Verdict
 	// Token is the fencing token of a grant: larger than that of every earlier
-	// grant of the same name, and kept by the owner's further holds.
+	// grant of the same name, and kept by the owner's further holds. Only those
+	// who hold a lock together, as readers do, share one.
 	Token int64
 	// TTL is, with Granted, the time to live that the store chose (zero: as
 	// asked); with Refused, how long the present holder's lease runs on unless

@@ -43,10 +43,16 @@ var mutexTests = []test{
 
 // mutex returns a handle of the kind that is tested.
 func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
-	if b.kind == lock.KindFair {
+	switch b.kind {
+	case lock.KindFair:
 		return l.Fair(b.name(name))
+	case lock.KindRead:
+		return l.ReadWrite(b.name(name)).Read()
+	case lock.KindWrite:
+		return l.ReadWrite(b.name(name)).Write()
+	default:
+		return l.Mutex(b.name(name))
 	}
-	return l.Mutex(b.name(name))
 }
 
 func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {

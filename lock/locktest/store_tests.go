@@ -379,7 +379,7 @@ func keepsNamesApart(b *bench) {
 
 func namesItsKinds(b *bench) {
 	s := b.store()
-	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair} {
+	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
 		if err := s.Supports(kind); b.suite.keeps(kind) != (err == nil) || err != nil && !errors.Is(err, lock.ErrUnsupported) {
 			b.Errorf("Supports(%v): %v", kind, err)
 		}

@@ -51,6 +51,8 @@ func Run(t *testing.T, s Suite) {
 		{"Store", lock.KindMutex, storeTests},
 		{"Mutex", lock.KindMutex, mutexTests},
 		{"Fair", lock.KindFair, fairTests},
+		{"Write", lock.KindWrite, writeTests},
+		{"ReadWrite", lock.KindRead, readWriteTests},
 		{"Inspect", lock.KindMutex, inspectTests},
 	} {
 		if !s.keeps(group.kind) {

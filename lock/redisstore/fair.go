@@ -19,8 +19,8 @@ var (
 	fairRelease = newScript(fairQueueSource, fairReleaseSource)
 )
 
-// fair keeps [lock.KindFair]: Redisson's RFairLock.
-type fair struct{}
+// fair keeps [lock.KindFair]: Redisson's RFairLock, a mutex with a queue.
+type fair struct{ mutex }
 
 func queueKey(name string) string    { return derive("redisson_lock_queue", name) }
 func timeoutsKey(name string) string { return derive("redisson_lock_timeout", name) }

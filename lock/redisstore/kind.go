@@ -13,12 +13,19 @@ type kind interface {
 	channel(h *lock.Hold) string
 	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
 	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
+
+	// renewal is the script that prolongs holds of this kind, any number at a time.
+	renewal() *script
+	// prolong adds to a call of that script what it needs to prolong one hold.
+	prolong(c *call, h *lock.Hold, ms int64)
 }
 
 // kinds are those that the store keeps.
 var kinds = map[lock.Kind]kind{
 	lock.KindMutex: mutex{},
 	lock.KindFair:  fair{},
+	lock.KindRead:  read{},
+	lock.KindWrite: write{},
 }
 
 func kindOf(k lock.Kind) (kind, error) {

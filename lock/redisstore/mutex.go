@@ -70,6 +70,13 @@ func (m mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, 
 	return freed(reply)
 }
 
+func (mutex) renewal() *script { return renew }
+
+func (mutex) prolong(c *call, h *lock.Hold, ms int64) {
+	c.keys = append(c.keys, h.Name)
+	c.args = append(c.args, ms, h.Owner)
+}
+
 // freed reads a script's reply to a release: whether the owner had the lock.
 func freed(reply any) (held bool, err error) {
 	code, ok := reply.(int64)

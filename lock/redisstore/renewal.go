@@ -3,62 +3,77 @@ package redisstore
 import (
 	"context"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew prolongs leases: on a single server all in one script, in a cluster those
-// of one slot in one script, and the scripts in one pipeline.
+// Renew prolongs leases: those that one script may prolong in one run of it, and if
+// there are several such batches, all of them in one pipeline.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	batches := s.batches(items)
-	calls := make([]call, len(batches))
-	for i, batch := range batches {
-		calls[i] = renewCall(items, batch)
-	}
-	if len(calls) == 1 {
-		reply, err := s.run(ctx, renew, calls[0].keys, calls[0].args...)
+	if len(batches) == 1 {
+		b := batches[0]
+		reply, err := s.run(ctx, b.script, b.keys, b.args...)
 		if err != nil {
 			reply = err
 		}
-		settle(items, batches[0], reply)
+		settle(items, b.items, reply)
 		return
 	}
+	calls := make([]call, len(batches))
+	for i, b := range batches {
+		calls[i] = b.call
+	}
 	for i, reply := range s.runAll(ctx, calls) {
-		settle(items, batches[i], reply)
+		settle(items, batches[i].items, reply)
 	}
 }
 
-// batches returns the items, by their indexes, that may share a script.
-func (s *Store) batches(items []renewal.Item) [][]int {
-	if s.cluster == nil {
-		all := make([]int, len(items))
-		for i := range items {
-			all[i] = i
-		}
-		return [][]int{all}
+// batch is one run of a script and the items, by their indexes, that it prolongs.
+type batch struct {
+	call
+	items []int
+}
+
+// batches returns the runs that prolong the items: one for each script, and in a
+// cluster for each script and slot.
+func (s *Store) batches(items []renewal.Item) []*batch {
+	type together struct {
+		script *script
+		tag    string
 	}
-	var batches [][]int
-	byTag := make(map[string]int, len(items))
+	var batches []*batch
+	open := make(map[together]*batch)
 	for i := range items {
-		tag := hashTag(items[i].Lease.Key())
-		at, known := byTag[tag]
-		if !known {
-			at = len(batches)
-			byTag[tag] = at
-			batches = append(batches, nil)
+		lease := items[i].Lease
+		h := holdOf(lease)
+		k, err := kindOf(h.Kind)
+		if err != nil {
+			items[i].Err = err
+			continue
 		}
-		batches[at] = append(batches[at], i)
+		key := together{script: k.renewal()}
+		if s.cluster != nil {
+			key.tag = hashTag(h.Name)
+		}
+		b := open[key]
+		if b == nil {
+			b = &batch{call: call{script: key.script}}
+			open[key] = b
+			batches = append(batches, b)
+		}
+		k.prolong(&b.call, h, lease.TTL().Milliseconds())
+		b.items = append(b.items, i)
 	}
 	return batches
 }
 
-func renewCall(items []renewal.Item, batch []int) call {
-	c := call{script: renew, keys: make([]string, len(batch)), args: make([]any, 0, 2*len(batch))}
-	for i, item := range batch {
-		lease := items[item].Lease
-		c.keys[i] = lease.Key()
-		c.args = append(c.args, lease.TTL().Milliseconds(), lease.Owner())
+// holdOf returns what a lease is of: a mutex, if the lease came without its hold.
+func holdOf(lease *renewal.Lease) *lock.Hold {
+	if h, ok := lease.Ref().(*lock.Hold); ok {
+		return h
 	}
-	return c
+	return &lock.Hold{Kind: lock.KindMutex, Name: lease.Key(), Owner: lease.Owner()}
 }
 
 // settle notes a script's reply, or its failure, in the items of a batch.

@@ -1,0 +1,862 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// writeTests check the write side alone: nothing but a mutex of its own.
+var writeTests = slices.Concat(storeTests, mutexTests)
+
+// readWriteTests check readers together with writers.
+var readWriteTests = []test{
+	{"SharesAmongReaders", sharesAmongReaders},
+	{"CountsAReadersHolds", countsAReadersHolds},
+	{"RefusesFurtherReadsOfNone", refusesFurtherReadsOfNone},
+	{"ReleasesTheReaderOnly", releasesTheReaderOnly},
+	{"KeepsEachReaderForItsOwnTTL", keepsEachReaderForItsOwnTTL},
+	{"DropsDeadReaders", dropsDeadReaders},
+	{"ForgetsAFormerReadersTTL", forgetsAFormerReadersTTL},
+	{"ReadsUnderItsOwnWrite", readsUnderItsOwnWrite},
+	{"ReadsAfterItsOwnWrite", readsAfterItsOwnWrite},
+	{"RenewsEachKindByItself", renewsEachKindByItself},
+	{"RenewsNoDeadReader", renewsNoDeadReader},
+	{"WakesWhereReadersEnd", wakesWhereReadersEnd},
+	{"KeepsNewReadersOut", keepsNewReadersOut},
+	{"KeepsNobodyOutForTheDead", keepsNobodyOutForTheDead},
+
+	{"ReadsTogether", readsTogether},
+	{"LetsAllWaitingReadersIn", letsAllWaitingReadersIn},
+	{"IsReentrantByContext", readsReentrantly},
+	{"Downgrades", downgrades},
+	{"DowngradesPastWaitingReaders", downgradesPastWaitingReaders},
+	{"RefusesToUpgrade", refusesToUpgrade},
+	{"KeepsReadersAlive", keepsReadersAlive},
+	{"LetsFixedReadersEnd", letsFixedReadersEnd},
+	{"LetsAFixedWriterEnd", letsAFixedWriterEnd},
+	{"OutlivesDeadReaders", outlivesDeadReaders},
+	{"TellsReadersOfDeletion", tellsReadersOfDeletion},
+	{"TellsReadersOfAWriter", tellsReadersOfAWriter},
+	{"NeverReadsBesideAWriter", neverReadsBesideAWriter},
+	{"LeavesNoReaderWhenCancelled", leavesNoReaderWhenCancelled},
+	{"PutsWritersFirst", putsWritersFirst},
+	{"ServesWritersAmongManyReaders", servesWritersAmongManyReaders},
+}
+
+// reading returns the request that brings a reader's holds to count.
+func (b *bench) reading(name, owner string, count int64) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: owner, Count: count, TTL: ttl}
+}
+
+// writing returns the request that brings a writer's holds to count.
+func (b *bench) writing(name, owner string, count int64) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: owner, Count: count, TTL: ttl}
+}
+
+// lasting returns the request with another TTL.
+func lasting(h *lock.Hold, ttl time.Duration) *lock.Hold {
+	h.TTL = ttl
+	return h
+}
+
+// under returns a reader's request beside a write lock of the same holder.
+func under(h *lock.Hold, writer string) *lock.Hold {
+	h.Under = writer
+	return h
+}
+
+// claiming returns a writer's request that keeps new readers out.
+func claiming(h *lock.Hold) *lock.Hold {
+	h.Wait = ttl
+	return h
+}
+
+func sharesAmongReaders(b *bench) {
+	mine, theirs := b.store(), b.store()
+	first := b.granted(mine, b.reading("a", "me:1", 1))
+	second := b.granted(theirs, b.reading("a", "you:1", 1))
+	if first.Token <= 0 || first.Token != second.Token {
+		b.Errorf("readers at the same time have tokens %d and %d", first.Token, second.Token)
+	}
+	answer := b.refused(theirs, b.writing("a", "you:2", 1))
+	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+		b.Errorf("a writer was refused with %+v; the readers have %v at most", answer, ttl)
+	}
+	b.release(mine, b.reading("a", "me:1", 0), true)
+	b.refused(mine, b.writing("a", "me:2", 1))
+	b.release(theirs, b.reading("a", "you:1", 0), true)
+	writer := b.granted(theirs, b.writing("a", "you:2", 1))
+	if writer.Token <= first.Token {
+		b.Errorf("a writer's token %d came after the readers' %d", writer.Token, first.Token)
+	}
+	answer = b.refused(mine, b.reading("a", "me:1", 1))
+	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+		b.Errorf("a reader was refused with %+v; the writer has %v at most", answer, ttl)
+	}
+	b.refused(mine, b.writing("a", "me:2", 1))
+	b.release(theirs, b.writing("a", "you:2", 0), true)
+	if next := b.granted(mine, b.reading("a", "me:1", 1)); next.Token <= writer.Token {
+		b.Errorf("a reader's token %d came after the writer's %d", next.Token, writer.Token)
+	}
+}
+
+// A request that is sent twice counts once.
+func countsAReadersHolds(b *bench) {
+	s := b.store()
+	first := b.granted(s, b.reading("a", "me:1", 1))
+	for _, count := range []int64{1, 2, 2, 3, 3} {
+		if further := b.granted(s, b.reading("a", "me:1", count)); further.Token != first.Token {
+			b.Errorf("hold %d came with token %d instead of %d", count, further.Token, first.Token)
+		}
+	}
+	for _, count := range []int64{2, 2, 1, 1} {
+		b.release(s, b.reading("a", "me:1", count), true)
+		b.refused(s, b.writing("a", "you:1", 1))
+	}
+	b.release(s, b.reading("a", "me:1", 0), true)
+	b.granted(s, b.writing("a", "you:1", 1))
+}
+
+func refusesFurtherReadsOfNone(b *bench) {
+	s := b.store()
+	none := func(when string) {
+		b.Helper()
+		if answer := b.acquire(s, b.reading("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+			b.Errorf("a further hold %s: got %+v, want NotHeld", when, answer)
+		}
+	}
+	none("of a free lock")
+	b.granted(s, b.writing("a", "you:1", 1))
+	none("of a writer's lock")
+	b.release(s, b.writing("a", "you:1", 0), true)
+	b.granted(s, lasting(b.reading("a", "you:2", 1), time.Hour))
+	none("of other readers' lock")
+	b.granted(s, b.reading("a", "me:1", 1))
+	time.Sleep(ttl + 50*time.Millisecond)
+	none("of a lock that only others hold still")
+	b.granted(s, b.reading("a", "me:2", 1))
+}
+
+func releasesTheReaderOnly(b *bench) {
+	s := b.store()
+	b.release(s, b.reading("a", "me:1", 0), false)
+	b.granted(s, b.reading("a", "me:1", 1))
+	b.release(s, b.reading("a", "you:1", 0), false)
+	b.release(s, b.reading("a", "you:1", 1), false)
+	b.release(s, b.writing("a", "me:1", 0), false)
+	b.refused(s, b.writing("a", "you:1", 1))
+	b.release(s, b.reading("a", "me:1", 0), true)
+	b.release(s, b.reading("a", "me:1", 0), false)
+	b.release(s, b.reading("a", "me:1", 1), false)
+	b.granted(s, b.writing("a", "you:1", 1))
+	b.release(s, b.reading("a", "you:1", 0), false)
+	b.release(s, b.writing("a", "you:1", 0), true)
+}
+
+// A reader's lease is neither cut short by a later, shorter one nor made longer by
+// a longer one.
+func keepsEachReaderForItsOwnTTL(b *bench) {
+	s := b.store()
+	b.granted(s, lasting(b.reading("a", "long:1", 1), 3*ttl))
+	begin := time.Now()
+	b.granted(s, b.reading("a", "short:1", 1))
+	if left := b.refused(s, b.writing("a", "you:1", 1)).TTL; left <= ttl {
+		b.Errorf("the lock lasts %v, though a reader has it for %v", left, 3*ttl)
+	}
+	time.Sleep(ttl * 3 / 2)
+	b.refused(s, b.writing("a", "you:1", 1))
+	b.release(s, b.reading("a", "short:1", 0), false)
+	b.refused(s, b.writing("a", "you:1", 1))
+	time.Sleep(time.Until(begin.Add(3*ttl + 50*time.Millisecond)))
+	b.granted(s, b.writing("a", "you:1", 1))
+}
+
+func dropsDeadReaders(b *bench) {
+	s := b.store()
+	for i := range 20 {
+		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
+	}
+	b.granted(s, lasting(b.reading("a", "alive:1", 1), time.Hour))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.refused(s, b.writing("a", "you:1", 1))
+	woken, sub := b.listen(s, "a")
+	defer sub.Close()
+	b.release(s, b.reading("a", "alive:1", 0), true)
+	b.wakes(woken, "the release of the last reader that lives")
+	b.granted(s, b.writing("a", "you:1", 1))
+	b.release(s, b.reading("a", "dead:1", 0), false)
+	b.release(s, b.writing("a", "you:1", 0), true)
+}
+
+// The TTL of a holder that has gone is no longer the lock's.
+func forgetsAFormerReadersTTL(b *bench) {
+	s := b.store()
+	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
+	b.granted(s, b.reading("a", "dead:1", 1))
+	b.release(s, b.reading("a", "me:1", 0), true)
+	if left := b.refused(s, b.writing("a", "you:1", 1)).TTL; left <= 0 || left > ttl {
+		b.Errorf("the lock lasts %v, though the last reader has it for %v", left, ttl)
+	}
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, lasting(b.writing("a", "you:1", 1), time.Hour))
+	b.granted(s, under(b.reading("a", "dead:2", 1), "you:1"))
+	b.release(s, b.writing("a", "you:1", 0), true)
+	b.refused(s, b.writing("a", "you:2", 1))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, b.writing("a", "you:2", 1))
+}
+
+func readsUnderItsOwnWrite(b *bench) {
+	mine, theirs := b.store(), b.store()
+	w := b.granted(mine, b.writing("a", "me:1", 1))
+	b.refused(mine, b.reading("a", "me:2", 1))
+	b.refused(mine, under(b.reading("a", "me:2", 1), "me:3"))
+	r := b.granted(mine, under(b.reading("a", "me:2", 1), "me:1"))
+	if r.Token != w.Token {
+		b.Errorf("a writer with token %d reads with %d", w.Token, r.Token)
+	}
+	b.granted(mine, under(b.reading("a", "me:3", 1), "me:1"))
+	b.granted(mine, b.reading("a", "me:2", 2))
+	b.refused(theirs, b.reading("a", "you:1", 1))
+	b.refused(theirs, b.writing("a", "you:1", 1))
+	b.release(mine, b.reading("a", "me:2", 0), true)
+	b.release(mine, b.reading("a", "me:3", 0), true)
+	b.refused(theirs, b.reading("a", "you:1", 1))
+	b.release(mine, b.writing("a", "me:1", 0), true)
+	b.granted(theirs, b.writing("a", "you:1", 1))
+}
+
+func readsAfterItsOwnWrite(b *bench) {
+	mine, theirs := b.store(), b.store()
+	w := b.granted(mine, b.writing("a", "me:1", 1))
+	b.granted(mine, b.writing("a", "me:1", 2))
+	b.granted(mine, under(b.reading("a", "me:2", 1), "me:1"))
+	woken, sub := b.listen(theirs, "a")
+	defer sub.Close()
+	b.release(mine, b.writing("a", "me:1", 1), true)
+	b.refused(theirs, b.reading("a", "you:1", 1))
+	b.sleeps(woken, "a release that leaves a hold")
+	b.release(mine, b.writing("a", "me:1", 0), true)
+	b.wakes(woken, "a writer that goes on as a reader")
+	b.release(mine, b.writing("a", "me:1", 0), false)
+	b.refused(theirs, b.writing("a", "you:1", 1))
+	if r := b.granted(theirs, b.reading("a", "you:1", 1)); r.Token != w.Token {
+		b.Errorf("beside a former writer's token %d a reader has %d", w.Token, r.Token)
+	}
+	b.release(mine, b.reading("a", "me:2", 0), true)
+	b.refused(mine, b.writing("a", "me:3", 1))
+	b.release(theirs, b.reading("a", "you:1", 0), true)
+	b.granted(mine, b.writing("a", "me:3", 1))
+}
+
+func renewsEachKindByItself(b *bench) {
+	s := b.store()
+	mutex := &lock.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: "me:1", Count: 1, TTL: ttl}
+	twice := b.reading("read", "me:2", 2)
+	holds := []*lock.Hold{
+		mutex, b.reading("read", "me:1", 1), b.writing("write", "me:1", 1), twice, b.writing("both", "me:1", 1),
+	}
+	b.granted(s, b.reading("read", "me:2", 1))
+	for _, h := range holds {
+		b.granted(s, h)
+	}
+	beside := under(b.reading("both", "me:2", 1), "me:1")
+	b.granted(s, beside)
+	b.granted(s, b.writing("theirs", "you:1", 1))
+	time.Sleep(ttl / 2)
+	items := b.leases(append(holds, beside,
+		b.reading("nobody's", "me:1", 1), b.writing("nobody's", "me:1", 1),
+		b.reading("theirs", "me:1", 1), b.writing("theirs", "me:1", 1),
+		b.reading("read", "me:3", 1), b.writing("read", "me:1", 1))...)
+	b.renew(s, items,
+		renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed,
+		renewal.Gone, renewal.Gone, renewal.Taken, renewal.Taken, renewal.Gone, renewal.Taken)
+	time.Sleep(ttl * 3 / 4)
+	for _, name := range []string{"read", "write", "both"} {
+		b.refused(s, b.writing(name, "you:1", 1))
+	}
+	b.granted(s, b.writing("theirs", "you:2", 1)) // a refused renewal prolongs nothing
+	b.release(s, b.writing("both", "me:1", 0), true)
+	b.release(s, b.reading("both", "me:2", 0), true)
+	b.release(s, b.reading("read", "me:1", 0), true)
+	b.release(s, b.reading("read", "me:2", 1), true) // each of its holds was prolonged
+	b.refused(s, b.writing("read", "you:1", 1))
+	b.release(s, b.reading("read", "me:2", 0), true)
+	b.granted(s, b.writing("read", "you:1", 1))
+}
+
+func renewsNoDeadReader(b *bench) {
+	s := b.store()
+	dead, alive := b.reading("a", "dead:1", 1), b.reading("a", "alive:1", 1)
+	b.granted(s, dead)
+	b.granted(s, alive)
+	items := b.leases(alive)
+	for range 4 {
+		time.Sleep(ttl / 2)
+		b.renew(s, items, renewal.Renewed)
+	}
+	b.renew(s, b.leases(dead), renewal.Gone)
+	b.release(s, b.reading("a", "alive:1", 0), true)
+	b.granted(s, b.writing("a", "you:1", 1))
+	b.renew(s, items, renewal.Taken)
+}
+
+func wakesWhereReadersEnd(b *bench) {
+	mine, theirs := b.store(), b.store()
+	b.granted(mine, b.reading("a", "me:1", 1))
+	b.granted(mine, b.reading("a", "me:1", 2))
+	b.granted(mine, b.reading("a", "me:2", 1))
+	woken, sub := b.listen(theirs, "a")
+	defer sub.Close()
+	b.release(mine, b.reading("a", "me:1", 1), true)
+	b.release(mine, b.reading("a", "me:1", 0), true)
+	b.release(mine, b.reading("a", "you:1", 0), false)
+	b.sleeps(woken, "a release that leaves a reader")
+	b.release(mine, b.reading("a", "me:2", 0), true)
+	b.wakes(woken, "the last reader's release")
+	b.granted(mine, b.writing("a", "me:1", 1))
+	b.release(mine, b.writing("a", "me:1", 0), true)
+	b.wakes(woken, "the writer's release")
+}
+
+func keepsNewReadersOut(b *bench) {
+	mine, theirs := b.store(), b.store()
+	b.granted(mine, b.reading("a", "me:1", 1))
+	b.refused(theirs, b.writing("a", "you:1", 1))
+	b.granted(mine, b.reading("a", "me:2", 1)) // the writer does not insist
+	b.refused(theirs, claiming(b.writing("a", "you:1", 1)))
+	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+		b.Errorf("a new reader was refused with %+v; the claim is for %v", answer, ttl)
+	}
+	b.granted(mine, b.reading("a", "me:1", 1)) // sent again
+	b.granted(mine, b.reading("a", "me:1", 2))
+	b.release(mine, b.reading("a", "me:1", 0), true)
+	b.release(mine, b.reading("a", "me:2", 0), true)
+	b.refused(mine, b.reading("a", "me:3", 1)) // though nobody holds it
+	b.granted(theirs, claiming(b.writing("a", "you:1", 1)))
+	b.granted(theirs, under(b.reading("a", "you:2", 1), "you:1"))
+	b.refused(theirs, claiming(b.writing("a", "you:3", 1))) // behind a writer: no claim
+	b.release(theirs, b.writing("a", "you:1", 0), true)
+	b.granted(mine, b.reading("a", "me:3", 1))
+
+	// Who gives up lets them in.
+	b.refused(theirs, claiming(b.writing("a", "you:3", 1)))
+	b.refused(mine, b.reading("a", "me:4", 1))
+	woken, sub := b.listen(mine, "a")
+	defer sub.Close()
+	b.release(theirs, b.writing("a", "you:4", 0), false)
+	b.refused(mine, b.reading("a", "me:4", 1))
+	b.release(theirs, b.writing("a", "you:3", 0), false)
+	b.wakes(woken, "a writer that gives up")
+	b.granted(mine, b.reading("a", "me:4", 1))
+}
+
+func keepsNobodyOutForTheDead(b *bench) {
+	s := b.store()
+	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
+	b.refused(s, claiming(b.writing("a", "dead:1", 1)))
+	b.refused(s, b.reading("a", "me:2", 1))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, b.reading("a", "me:2", 1))
+}
+
+// read takes the read lock.
+func (b *bench) read(ctx context.Context, l *lock.Locker, name string) *lock.Lease {
+	b.Helper()
+	return b.take(ctx, l.ReadWrite(b.name(name)).Read())
+}
+
+// write takes the write lock.
+func (b *bench) write(ctx context.Context, l *lock.Locker, name string) *lock.Lease {
+	b.Helper()
+	return b.take(ctx, l.ReadWrite(b.name(name)).Write())
+}
+
+func (b *bench) take(ctx context.Context, m *lock.Mutex) *lock.Lease {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		b.Fatalf("lock %q: %v", m.Name(), err)
+	}
+	return lease
+}
+
+// mayRead checks whether a newcomer is granted the read lock.
+func (b *bench) mayRead(l *lock.Locker, name string, want bool) {
+	b.Helper()
+	b.may(l.ReadWrite(b.name(name)).Read(), "read", want)
+}
+
+// mayWrite checks whether a newcomer is granted the write lock.
+func (b *bench) mayWrite(l *lock.Locker, name string, want bool) {
+	b.Helper()
+	b.may(l.ReadWrite(b.name(name)).Write(), "write", want)
+}
+
+func (b *bench) may(m *lock.Mutex, what string, want bool) {
+	b.Helper()
+	lease, err := m.TryLock(b.Context())
+	if err == nil {
+		b.unlock(lease)
+	} else if !errors.Is(err, lock.ErrNotAcquired) {
+		b.Fatalf("try to %s %q: %v", what, m.Name(), err)
+	}
+	if (err == nil) != want {
+		b.Fatalf("may %s %q: %v, want %v (%v)", what, m.Name(), err == nil, want, err)
+	}
+}
+
+func readsTogether(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	readers := []*lock.Lease{
+		b.read(b.Context(), mine, "a"), b.read(b.Context(), mine, "a"), b.read(b.Context(), theirs, "a"),
+	}
+	b.mayWrite(mine, "a", false)
+	b.mayWrite(theirs, "a", false)
+	got := make(chan *lock.Lease)
+	go func() { got <- b.write(b.Context(), theirs, "a") }()
+	for _, reader := range readers {
+		select {
+		case <-got:
+			b.Fatal("a writer was granted the lock beside a reader")
+		case <-time.After(50 * time.Millisecond):
+		}
+		b.unlock(reader)
+	}
+	writer := <-got
+	if writer.Token() <= readers[0].Token() {
+		b.Errorf("a writer's token %d came after the readers' %d", writer.Token(), readers[0].Token())
+	}
+	b.mayRead(mine, "a", false)
+	b.mayRead(theirs, "a", false)
+	b.mayWrite(mine, "a", false)
+	b.unlock(writer)
+	b.mayRead(mine, "a", true)
+	b.mayWrite(theirs, "a", true)
+}
+
+// One release lets in every reader that waits, in whichever process.
+func letsAllWaitingReadersIn(b *bench) {
+	const each = 5
+	lockers := []*lock.Locker{
+		b.locker(lock.Config{TTL: hour, Poll: hour}), b.locker(lock.Config{TTL: hour, Poll: hour}),
+	}
+	writer := b.write(b.Context(), lockers[0], "a")
+	got := make(chan *lock.Lease, len(lockers)*each)
+	for _, l := range lockers {
+		for range each {
+			go func() { got <- b.read(b.Context(), l, "a") }()
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	b.unlock(writer)
+	var readers []*lock.Lease
+	for range cap(got) {
+		select {
+		case reader := <-got:
+			readers = append(readers, reader)
+		case <-time.After(soon):
+			b.Fatalf("of %d waiting readers %d were let in", cap(got), len(readers))
+		}
+	}
+	for _, reader := range readers {
+		b.unlock(reader)
+	}
+	b.mayWrite(lockers[1], "a", true)
+}
+
+func readsReentrantly(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
+	first := b.read(b.Context(), mine, "a")
+	second := b.read(first.Context(), mine, "a")
+	third := b.read(second.Context(), mine, "a")
+	if second.Owner() != first.Owner() || third.Owner() != first.Owner() {
+		b.Errorf("further holds have owners %s, %s, %s", first.Owner(), second.Owner(), third.Owner())
+	}
+	other := b.read(b.Context(), mine, "a")
+	if other.Owner() == first.Owner() {
+		b.Error("two readers have one owner")
+	}
+	b.unlock(other)
+	b.unlock(first)
+	b.unlock(third)
+	time.Sleep(2 * ttl)
+	if err := second.Err(); err != nil {
+		b.Errorf("the last hold is no longer kept alive: %v", err)
+	}
+	b.mayWrite(theirs, "a", false)
+	b.unlock(second)
+	b.mayWrite(theirs, "a", true)
+}
+
+func downgrades(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	writer := b.write(b.Context(), mine, "a")
+	b.mayRead(mine, "a", false) // without the context there is no ownership
+	reader, again := b.read(writer.Context(), mine, "a"), b.read(writer.Context(), mine, "a")
+	if reader.Token() != writer.Token() {
+		b.Errorf("a writer with token %d reads with %d", writer.Token(), reader.Token())
+	}
+	further := b.write(reader.Context(), mine, "a") // it is the writer still
+	b.unlock(further)
+	b.unlock(again)
+	b.mayRead(theirs, "a", false)
+
+	reads, writes := make(chan *lock.Lease), make(chan *lock.Lease)
+	go func() { reads <- b.read(b.Context(), theirs, "a") }()
+	time.Sleep(50 * time.Millisecond)
+	b.unlock(writer)
+	beside := <-reads // told at once, though its poll is far
+	go func() { writes <- b.write(b.Context(), theirs, "a") }()
+	b.unlock(beside)
+	time.Sleep(2 * ttl)
+	if err := reader.Err(); err != nil {
+		b.Errorf("a former writer reads no more: %v", err)
+	}
+	select {
+	case <-writes:
+		b.Error("a writer was granted the lock beside a reader")
+	default:
+	}
+	b.unlock(reader)
+	b.unlock(<-writes)
+	b.mayRead(mine, "a", true)
+}
+
+// A writer must not line up behind those that wait for it.
+func downgradesPastWaitingReaders(b *bench) {
+	l := b.locker(lock.Config{TTL: hour, Poll: hour})
+	writer := b.write(b.Context(), l, "a")
+	got := make(chan *lock.Lease)
+	go func() { got <- b.read(b.Context(), l, "a") }()
+	time.Sleep(50 * time.Millisecond)
+	reader := b.read(writer.Context(), l, "a")
+	b.unlock(writer)
+	b.unlock(<-got)
+	b.unlock(reader)
+	b.mayWrite(l, "a", true)
+}
+
+func refusesToUpgrade(b *bench) {
+	l := b.locker(lock.Config{})
+	upgrade := func(ctx context.Context) error {
+		lease, err := l.ReadWrite(b.name("a")).Write().LockWithin(context.WithoutCancel(ctx), ttl)
+		if err == nil {
+			b.unlock(lease)
+		}
+		return err
+	}
+	reader := b.read(b.Context(), l, "a")
+	if err := upgrade(reader.Context()); !errors.Is(err, lock.ErrUpgrade) || errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("the write lock with the context of a read lease: %v", err)
+	}
+	if reader.Err() != nil {
+		b.Errorf("the attempt has ended the read lease: %v", reader.Err())
+	}
+	b.unlock(reader)
+	if err := upgrade(reader.Context()); err != nil {
+		b.Errorf("the write lock with the context of a former read lease: %v", err)
+	}
+
+	writer := b.write(b.Context(), l, "a")
+	reader = b.read(writer.Context(), l, "a")
+	b.unlock(writer)
+	if err := upgrade(reader.Context()); !errors.Is(err, lock.ErrUpgrade) {
+		b.Errorf("the write lock with the context of one who reads after writing: %v", err)
+	}
+	b.delete("a")
+	if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of a deleted lock: %v", err)
+	}
+}
+
+func keepsReadersAlive(b *bench) {
+	lockers := []*lock.Locker{b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: 2 * ttl})}
+	other := b.locker(lock.Config{})
+	var readers []*lock.Lease
+	for i := range 4 {
+		readers = append(readers, b.read(b.Context(), lockers[i%2], "a"))
+	}
+	for end := time.Now().Add(5 * ttl); time.Now().Before(end); time.Sleep(ttl / 7) {
+		b.mayWrite(other, "a", false)
+	}
+	for _, reader := range readers {
+		if !reader.Valid() {
+			b.Errorf("a reader's lease is no longer valid: %v", reader.Err())
+		}
+		b.unlock(reader)
+	}
+	b.mayWrite(other, "a", true)
+}
+
+// fixed takes a lock for a fixed time.
+func (b *bench) fixed(m *lock.Mutex, ttl time.Duration) *lock.Lease {
+	b.Helper()
+	return b.take(b.Context(), m.With(lock.Options{TTL: ttl, Fixed: true}))
+}
+
+func letsFixedReadersEnd(b *bench) {
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
+	begin := time.Now()
+	long := b.fixed(mine.ReadWrite(b.name("a")).Read(), 2*ttl)
+	short := b.fixed(mine.ReadWrite(b.name("a")).Read(), ttl)
+	writer := b.write(b.Context(), theirs, "a")
+	if waited := time.Since(begin); waited < 2*ttl-100*time.Millisecond || waited > 2*ttl+time.Second {
+		b.Errorf("leases of %v and %v were over after %v", ttl, 2*ttl, waited)
+	}
+	for _, reader := range []*lock.Lease{short, long} {
+		if reader.Valid() {
+			b.Error("a reader's lease is valid though a writer has the lock")
+		}
+		if loss := b.lost(reader, soon); loss.Cause != renewal.Expired {
+			b.Errorf("a fixed lease was lost by %v", loss.Cause)
+		}
+		if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+			b.Errorf("unlock of an expired lease: %v", err)
+		}
+	}
+	b.mayRead(mine, "a", false) // and nothing of the writer's was touched
+	b.unlock(writer)
+}
+
+func letsAFixedWriterEnd(b *bench) {
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
+	b.fixed(mine.ReadWrite(b.name("a")).Write(), ttl)
+	begin := time.Now()
+	got := make(chan *lock.Lease)
+	for range 2 {
+		go func() { got <- b.read(b.Context(), theirs, "a") }()
+	}
+	first, second := <-got, <-got
+	if waited := time.Since(begin); waited > ttl+time.Second {
+		b.Errorf("a lease of %v was over after %v", ttl, waited)
+	}
+	b.unlock(first)
+	b.unlock(second)
+}
+
+// Readers whose process died, among others that go on, do not keep a writer out
+// for longer than their own TTL.
+func outlivesDeadReaders(b *bench) {
+	s := b.store()
+	for i := range 10 {
+		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
+	}
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{Poll: hour})
+	reader := b.read(b.Context(), mine, "a")
+	got := make(chan *lock.Lease)
+	go func() { got <- b.write(b.Context(), theirs, "a") }()
+	time.Sleep(2 * ttl)
+	select {
+	case <-got:
+		b.Error("a writer was granted the lock beside a reader")
+	default:
+	}
+	begin := time.Now()
+	b.unlock(reader)
+	b.unlock(<-got)
+	if waited := time.Since(begin); waited > time.Second {
+		b.Errorf("the writer had to wait %v for the dead", waited)
+	}
+
+	b.granted(s, b.reading("a", "dead:1", 1))
+	begin = time.Now()
+	b.unlock(b.write(b.Context(), theirs, "a"))
+	if waited := time.Since(begin); waited > ttl+time.Second {
+		b.Errorf("waited %v for the end of a TTL of %v", waited, ttl)
+	}
+}
+
+func tellsReadersOfDeletion(b *bench) {
+	l := b.locker(lock.Config{TTL: ttl})
+	first, second := b.read(b.Context(), l, "a"), b.read(b.Context(), l, "a")
+	b.delete("a")
+	for _, reader := range []*lock.Lease{first, second} {
+		if loss := b.lost(reader, interval); loss.Cause != renewal.Deleted {
+			b.Errorf("lost by %v", loss.Cause)
+		}
+		if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+			b.Errorf("unlock of a deleted lock: %v", err)
+		}
+	}
+}
+
+func tellsReadersOfAWriter(b *bench) {
+	s := b.store()
+	l := b.locker(lock.Config{TTL: ttl})
+	reader := b.read(b.Context(), l, "a")
+	b.delete("a")
+	b.granted(s, lasting(b.writing("a", "you:1", 1), time.Hour))
+	if loss := b.lost(reader, interval); loss.Cause != renewal.TakenOver {
+		b.Errorf("lost by %v", loss.Cause)
+	}
+	if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlock of a lock that was taken over: %v", err)
+	}
+	b.release(s, b.writing("a", "you:1", 0), true) // it was left alone
+}
+
+// neverReadsBesideAWriter has clients read and write what only the lock protects.
+func neverReadsBesideAWriter(b *bench) {
+	const lockers, clients, rounds = 3, 9, 15
+	var written, latest int64 // not atomic: the lock makes them safe, and -race looks
+	var readers atomic.Int64
+	var work sync.WaitGroup
+	for i := range lockers {
+		rw := b.locker(lock.Config{}).ReadWrite(b.name("a"))
+		if i == 0 {
+			rw = rw.WritersFirst()
+		}
+		write := func(ctx context.Context) error {
+			return rw.Write().Do(ctx, func(ctx context.Context) error {
+				if n := readers.Load(); n != 0 {
+					b.Errorf("a writer has the lock beside %d readers", n)
+				}
+				written++
+				return rw.Read().Do(ctx, func(context.Context) error {
+					latest = written
+					return nil
+				})
+			})
+		}
+		read := func(ctx context.Context) error {
+			return rw.Read().Do(ctx, func(context.Context) error {
+				readers.Add(1)
+				defer readers.Add(-1)
+				if latest != written {
+					b.Errorf("read %d where %d was written", latest, written)
+				}
+				time.Sleep(rand.N(time.Millisecond))
+				return nil
+			})
+		}
+		for client := range clients / lockers {
+			work.Go(func() {
+				for round := range rounds {
+					do := read
+					if (round+client)%3 == 0 {
+						do = write
+					}
+					if err := do(b.Context()); err != nil {
+						b.Errorf("do: %v", err)
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
+	if want := int64(clients * rounds / 3); written != want {
+		b.Errorf("%d writes made %d", want, written)
+	}
+}
+
+func leavesNoReaderWhenCancelled(b *bench) {
+	l, other := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	rw := l.ReadWrite(b.name("a")).WritersFirst()
+	var work sync.WaitGroup
+	for i := range 60 {
+		side := rw.Read()
+		if i%3 == 0 {
+			side = rw.Write()
+		}
+		work.Go(func() {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer time.AfterFunc(rand.N(3*time.Millisecond), cancel).Stop()
+			lease, err := side.Lock(ctx)
+			if err == nil {
+				b.unlock(lease)
+			} else if !errors.Is(err, context.Canceled) {
+				b.Errorf("acquisition %d: %v", i, err)
+			}
+		})
+	}
+	work.Wait()
+	b.unlock(b.write(b.Context(), other, "a"))
+	b.unlock(b.read(b.Context(), other, "a"))
+}
+
+func putsWritersFirst(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
+	rw := theirs.ReadWrite(b.name("a")).WritersFirst()
+	reader := b.read(b.Context(), mine, "a")
+	if _, err := rw.Write().TryLock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Fatalf("try to write: %v", err)
+	}
+	b.mayRead(mine, "a", true) // one that does not wait keeps nobody out
+
+	ctx, cancel := context.WithCancel(b.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := rw.Write().Lock(ctx)
+		gaveUp <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	b.mayRead(mine, "a", false)
+	b.unlock(b.read(reader.Context(), mine, "a"))
+	got := make(chan *lock.Lease)
+	go func() { got <- b.read(b.Context(), theirs, "a") }()
+	time.Sleep(50 * time.Millisecond)
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		b.Errorf("a cancelled writer: %v", err)
+	}
+	b.unlock(<-got) // the writer that gives up wakes those that it kept out
+
+	writes := make(chan *lock.Lease)
+	go func() { writes <- b.take(b.Context(), rw.Write()) }()
+	time.Sleep(100 * time.Millisecond)
+	go func() { got <- b.read(b.Context(), mine, "a") }()
+	time.Sleep(50 * time.Millisecond)
+	b.unlock(reader)
+	writer := <-writes
+	select {
+	case <-got:
+		b.Error("a reader was granted the lock beside a writer, or before it")
+	case <-time.After(50 * time.Millisecond):
+	}
+	b.unlock(writer)
+	b.unlock(<-got)
+}
+
+// Readers who come and go so that there is always one do not starve a writer that
+// goes first, nor are they starved.
+func servesWritersAmongManyReaders(b *bench) {
+	const streams, writes = 4, 5
+	l := b.locker(lock.Config{})
+	var stop atomic.Bool
+	var reads atomic.Int64
+	var work sync.WaitGroup
+	for i := range streams {
+		rw := b.locker(lock.Config{}).ReadWrite(b.name("a"))
+		work.Go(func() {
+			time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+			for !stop.Load() {
+				lease := b.take(b.Context(), rw.Read())
+				time.Sleep(20 * time.Millisecond)
+				b.unlock(lease)
+				reads.Add(1)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	for range writes {
+		before := reads.Load()
+		b.unlock(b.take(b.Context(), l.ReadWrite(b.name("a")).WritersFirst().Write()))
+		for reads.Load() < before+streams {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	stop.Store(true)
+	work.Wait()
+}

@@ -1,0 +1,29 @@
+-- Prolongs the leases of many readers. One that cannot be prolonged costs the
+-- others nothing.
+--
+-- KEYS  for each reader: the lock, what the keys of its holds begin with
+-- ARGV  for each reader: its lease in ms, its owner
+-- returns  for each reader: 1 prolonged, 0 it holds nothing, -1 the key is another
+--          owner's or no lock, or an error
+local function renew(lock, timeouts, lease, owner)
+  local holds = redis.pcall('hget', lock, owner)
+  if type(holds) == 'table' then
+    return string.find(holds.err, 'WRONGTYPE', 1, true) and -1 or holds
+  end
+  local living = 0
+  for i = 1, tonumber(holds) or 0 do
+    living = living + redis.call('pexpire', timeouts .. ':' .. i, lease)
+  end
+  if living > 0 then
+    prolong(lock, lease)
+    return 1
+  end
+  local mode = modeOf(lock)
+  return (mode == 'free' or mode == 'read') and 0 or -1
+end
+
+local outcomes = {}
+for i = 1, #KEYS, 2 do
+  table.insert(outcomes, renew(KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1]))
+end
+return outcomes

@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed readwrite.lua
+	readWriteSource string
+	//go:embed read_acquire.lua
+	readAcquireSource string
+	//go:embed read_release.lua
+	readReleaseSource string
+	//go:embed read_renew.lua
+	readRenewSource string
+	//go:embed write_acquire.lua
+	writeAcquireSource string
+	//go:embed write_release.lua
+	writeReleaseSource string
+	//go:embed write_renew.lua
+	writeRenewSource string
+
+	readAcquire  = newScript(tokenSource, readWriteSource, readAcquireSource)
+	readRelease  = newScript(readWriteSource, readReleaseSource)
+	readRenew    = newScript(readWriteSource, readRenewSource)
+	writeAcquire = newScript(tokenSource, readWriteSource, writeAcquireSource)
+	writeRelease = newScript(readWriteSource, writeReleaseSource)
+	writeRenew   = newScript(readWriteSource, writeRenewSource)
+)
+
+func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
+
+// claimKey is where a writer that waits keeps new readers out.
+func claimKey(name string) string { return derive("leasewheel_lock_claim", name) }
+
+// holdsTag is what the keys of all readers' holds of a lock begin with.
+func holdsTag(name string) string {
+	if strings.Contains(name, "{") {
+		return name
+	}
+	return "{" + name + "}"
+}
+
+// holdsKey is what the keys of one reader's holds begin with. They end in ":1",
+// ":2" and so on.
+func holdsKey(h *lock.Hold) string {
+	return holdsTag(h.Name) + ":" + h.Owner + ":rwlock_timeout"
+}
+
+// writerField is the field of a writer in the lock's hash.
+func writerField(owner string) string { return owner + ":write" }
+
+// read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
+type read struct{}
+
+func (read) channel(h *lock.Hold) string { return readWriteChannel(h.Name) }
+
+func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	reply, err := s.run(ctx, readAcquire,
+		[]string{h.Name, tokenKey(h.Name), holdsKey(h), claimKey(h.Name)},
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return answer(reply)
+}
+
+func (r read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.run(ctx, readRelease,
+		[]string{h.Name, r.channel(h), holdsKey(h), holdsTag(h.Name)},
+		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
+	if err != nil {
+		return false, err
+	}
+	return freed(reply)
+}
+
+func (read) renewal() *script { return readRenew }
+
+func (read) prolong(c *call, h *lock.Hold, ms int64) {
+	c.keys = append(c.keys, h.Name, holdsKey(h))
+	c.args = append(c.args, ms, h.Owner)
+}
+
+// write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
+type write struct{}
+
+func (write) channel(h *lock.Hold) string { return readWriteChannel(h.Name) }
+
+func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	reply, err := s.run(ctx, writeAcquire,
+		[]string{h.Name, tokenKey(h.Name), holdsTag(h.Name), claimKey(h.Name)},
+		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.Wait.Milliseconds())
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return answer(reply)
+}
+
+func (w write) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.run(ctx, writeRelease,
+		[]string{h.Name, w.channel(h), holdsTag(h.Name), claimKey(h.Name)},
+		writerField(h.Owner), h.Count, h.TTL.Milliseconds(), publish)
+	if err != nil {
+		return false, err
+	}
+	return freed(reply)
+}
+
+func (write) renewal() *script { return writeRenew }
+
+func (write) prolong(c *call, h *lock.Hold, ms int64) {
+	c.keys = append(c.keys, h.Name)
+	c.args = append(c.args, ms, writerField(h.Owner))
+}

@@ -1,0 +1,36 @@
+-- Grants a write lock to an owner if nobody reads or writes, or it is the owner's
+-- already.
+--
+-- KEYS  1 the lock
+--       2 its fencing counter
+--       3 what the keys of readers' holds begin with
+--       4 the claim of a writer that waits
+-- ARGV  1 the lease in ms
+--       2 the owner's field
+--       3 the holds it has once granted; more than 1 only if it has the lock already
+--       4 the life of the fencing counter in ms, 0 for no end
+--       5 how long in ms to keep new readers out if there are readers, 0 for not
+-- returns  {1, token}  granted
+--          {0, ms}     somebody else holds it for so long yet (-1: without an end)
+--          {2, ms}     the key is not a lock of this format
+--          {3, 0}      the owner wants a further hold but has none
+local mode = modeOf(KEYS[1])
+if mode == 'foreign' then return {2, redis.call('pttl', KEYS[1])} end
+
+local count = tonumber(ARGV[3])
+local holds = mode == 'write' and tonumber(redis.call('hget', KEYS[1], ARGV[2])) or 0
+if holds == 0 then
+  if count > 1 then return {3, 0} end
+  if mode == 'write' then return {0, redis.call('pttl', KEYS[1])} end
+  local left = mode == 'read' and settle(KEYS[1], KEYS[3])
+  if left then
+    if ARGV[5] ~= '0' then redis.call('set', KEYS[4], ARGV[2], 'px', ARGV[5]) end
+    return {0, left}
+  end
+end
+
+local token = nextToken(KEYS[2], holds > 0, ARGV[4])
+if holds == 0 then redis.call('del', KEYS[1], KEYS[4]) end
+redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], math.max(count, holds))
+prolong(KEYS[1], ARGV[1])
+return {1, token}

@@ -1,0 +1,34 @@
+-- Lowers a writer's holds. Without holds the lock is free, or its owner's own
+-- readers have it, and whoever waits is told.
+--
+-- KEYS  1 the lock
+--       2 its channel
+--       3 what the keys of readers' holds begin with
+--       4 the claim of a writer that waits
+-- ARGV  1 the owner's field
+--       2 the holds it keeps
+--       3 the lease in ms, for a lock that is kept
+--       4 the command to publish with
+-- returns  1 given back, 0 kept, -1 the owner has no hold
+local kept = tonumber(ARGV[2])
+if kept == 0 and redis.call('get', KEYS[4]) == ARGV[1] then
+  redis.call('del', KEYS[4])
+  redis.call(ARGV[4], KEYS[2], '1')
+end
+if modeOf(KEYS[1]) ~= 'write' then return -1 end
+local holds = tonumber(redis.call('hget', KEYS[1], ARGV[1]))
+if not holds then return -1 end
+
+if kept > 0 then
+  redis.call('hset', KEYS[1], ARGV[1], math.min(kept, holds))
+  prolong(KEYS[1], ARGV[3])
+  return 0
+end
+redis.call('hdel', KEYS[1], ARGV[1])
+if settle(KEYS[1], KEYS[3]) then
+  redis.call('hset', KEYS[1], 'mode', 'read')
+else
+  redis.call('del', KEYS[1])
+end
+redis.call(ARGV[4], KEYS[2], '1')
+return 1
