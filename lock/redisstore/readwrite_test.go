@@ -1,0 +1,514 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// redissonReadWrite does what a thread does on the wire that uses Redisson's
+// read-write lock of some name: the effects of its scripts, as its documentation
+// and sources give them.
+type redissonReadWrite struct {
+	*testing.T
+	client *redis.Client
+	owner  string
+	lock   string
+	tag    string // begins the keys of holds
+}
+
+func newRedissonReadWrite(t *testing.T, s *redistest.Server, name string, id int) *redissonReadWrite {
+	tag := "{" + name + "}"
+	if strings.Contains(name, "{") {
+		tag = name
+	}
+	return &redissonReadWrite{t, s.Client(t), fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id), name, tag}
+}
+
+// channel is where the lock's messages are.
+func (r *redissonReadWrite) channel() string { return "redisson_rwlock:" + r.tag }
+
+// timeout is the key of one of an owner's read holds.
+func (r *redissonReadWrite) timeout(owner string, i int) string {
+	return fmt.Sprintf("%s:%s:rwlock_timeout:%d", r.tag, owner, i)
+}
+
+// run returns what a script returns: false for nil.
+func (r *redissonReadWrite) run(script string, args ...any) (reply int64, ok bool) {
+	r.Helper()
+	keys := []string{r.lock, r.tag, r.channel()}
+	reply, err := r.client.Eval(r.Context(), script, keys, args...).Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, false
+	}
+	require.NoError(r, err)
+	return reply, true
+}
+
+// tryRead reports whether it has got the read lock.
+func (r *redissonReadWrite) tryRead(lease time.Duration) bool {
+	r.Helper()
+	_, refused := r.run(`
+		local mode = redis.call('hget', KEYS[1], 'mode')
+		if mode == 'write' and redis.call('hexists', KEYS[1], ARGV[2] .. ':write') == 0 then
+			return redis.call('pttl', KEYS[1])
+		end
+		if mode == false then
+			redis.call('hset', KEYS[1], 'mode', 'read')
+		end
+		local hold = redis.call('hincrby', KEYS[1], ARGV[2], 1)
+		redis.call('set', KEYS[2] .. ':' .. ARGV[2] .. ':rwlock_timeout:' .. hold, 1, 'px', ARGV[1])
+		redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), ARGV[1]))
+		return nil`, lease.Milliseconds(), r.owner)
+	return !refused
+}
+
+// tryWrite reports whether it has got the write lock.
+func (r *redissonReadWrite) tryWrite(lease time.Duration) bool {
+	r.Helper()
+	_, refused := r.run(`
+		local mode, mine = redis.call('hget', KEYS[1], 'mode'), ARGV[2] .. ':write'
+		if mode == false then
+			redis.call('hset', KEYS[1], 'mode', 'write', mine, 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		if mode == 'write' and redis.call('hexists', KEYS[1], mine) == 1 then
+			redis.call('hincrby', KEYS[1], mine, 1)
+			redis.call('pexpire', KEYS[1], redis.call('pttl', KEYS[1]) + ARGV[1])
+			return nil
+		end
+		return redis.call('pttl', KEYS[1])`, lease.Milliseconds(), r.owner)
+	return !refused
+}
+
+// The outcomes of a release by Redisson.
+const (
+	notHeld = -1
+	kept    = 0
+	freed   = 1
+)
+
+func outcome(code int64, ok bool) int64 {
+	if !ok {
+		return notHeld
+	}
+	return code
+}
+
+func (r *redissonReadWrite) unlockRead() int64 {
+	r.Helper()
+	return outcome(r.run(`
+		local mode = redis.call('hget', KEYS[1], 'mode')
+		if mode == false then
+			redis.call('publish', KEYS[3], '0')
+			return 1
+		end
+		if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+			return nil
+		end
+		local left = redis.call('hincrby', KEYS[1], ARGV[1], -1)
+		if left == 0 then
+			redis.call('hdel', KEYS[1], ARGV[1])
+		end
+		redis.call('del', KEYS[2] .. ':' .. ARGV[1] .. ':rwlock_timeout:' .. left + 1)
+		if redis.call('hlen', KEYS[1]) > 1 then
+			local longest = -3
+			for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
+				for hold = tonumber(redis.call('hget', KEYS[1], owner)) or 0, 1, -1 do
+					longest = math.max(longest, redis.call('pttl', KEYS[2] .. ':' .. owner .. ':rwlock_timeout:' .. hold))
+				end
+			end
+			if longest > 0 then
+				redis.call('pexpire', KEYS[1], longest)
+				return 0
+			end
+			if mode == 'write' then
+				return 0
+			end
+		end
+		redis.call('del', KEYS[1])
+		redis.call('publish', KEYS[3], '0')
+		return 1`, r.owner))
+}
+
+func (r *redissonReadWrite) unlockWrite() int64 {
+	r.Helper()
+	return outcome(r.run(`
+		local mode, mine = redis.call('hget', KEYS[1], 'mode'), ARGV[1] .. ':write'
+		if mode == false then
+			redis.call('publish', KEYS[3], '1')
+			return 1
+		end
+		if mode ~= 'write' or redis.call('hexists', KEYS[1], mine) == 0 then
+			return nil
+		end
+		if redis.call('hincrby', KEYS[1], mine, -1) > 0 then
+			return 0
+		end
+		redis.call('hdel', KEYS[1], mine)
+		if redis.call('hlen', KEYS[1]) == 1 then
+			redis.call('del', KEYS[1])
+			redis.call('publish', KEYS[3], '1')
+		else
+			redis.call('hset', KEYS[1], 'mode', 'read')
+		end
+		return 1`, r.owner))
+}
+
+// renewRead prolongs the lock and its own holds.
+func (r *redissonReadWrite) renewRead(lease time.Duration) {
+	r.Helper()
+	_, ok := r.run(`
+		for hold = redis.call('hget', KEYS[1], ARGV[2]), 1, -1 do
+			redis.call('pexpire', KEYS[2] .. ':' .. ARGV[2] .. ':rwlock_timeout:' .. hold, ARGV[1])
+		end
+		return redis.call('pexpire', KEYS[1], ARGV[1])`, lease.Milliseconds(), r.owner)
+	require.True(r, ok)
+}
+
+func mustTake(t *testing.T, ctx context.Context, m *lock.Mutex) *lock.Lease { //nolint:revive // the test comes first, as in every helper here
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	lease, err := m.Lock(ctx)
+	require.NoError(t, err)
+	return lease
+}
+
+func TestReadWriteWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range []string{"orders:42", "{user:7}:cart"} {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			r := newRedissonReadWrite(t, server, name, 1)
+			l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+			rw := l.ReadWrite(name)
+			messages := admin.Subscribe(t.Context(), r.channel())
+			defer messages.Close()
+			_, err := messages.Receive(t.Context())
+			require.NoError(t, err)
+			message := func() string {
+				m, err := messages.ReceiveMessage(t.Context())
+				require.NoError(t, err)
+				return m.Payload
+			}
+			fields := func() map[string]string { return admin.HGetAll(t.Context(), name).Val() }
+			holds := func(owner string) (keys []string) {
+				for i := range 4 {
+					if key := r.timeout(owner, i); admin.Exists(t.Context(), key).Val() == 1 {
+						assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), key).Val(), float64(5*time.Second))
+						keys = append(keys, key)
+					}
+				}
+				return keys
+			}
+
+			reader := mustTake(t, t.Context(), rw.Read())
+			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
+			assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, reader.Owner())
+			assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
+			assert.Equal(t, "1", admin.Get(t.Context(), r.timeout(reader.Owner(), 1)).Val())
+			assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), name).Val(), float64(5*time.Second))
+			further := mustTake(t, reader.Context(), rw.Read())
+			beside := mustTake(t, t.Context(), rw.Read())
+			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "2", beside.Owner(): "1"}, fields())
+			assert.Len(t, holds(reader.Owner()), 2)
+			assert.Len(t, holds(beside.Owner()), 1)
+			require.NoError(t, further.Unlock(t.Context()))
+			assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
+			require.NoError(t, reader.Unlock(t.Context()))
+			assert.Equal(t, map[string]string{"mode": "read", beside.Owner(): "1"}, fields())
+			require.NoError(t, beside.Unlock(t.Context()))
+			assert.Empty(t, fields())
+			assert.Equal(t, "0", message(), "one message, and only for the last reader")
+
+			writer := mustTake(t, t.Context(), rw.Write())
+			assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1"}, fields())
+			reader = mustTake(t, writer.Context(), rw.Read())
+			assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1", reader.Owner(): "1"}, fields())
+			require.NoError(t, writer.Unlock(t.Context()))
+			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
+			assert.Equal(t, "1", message(), "a message for the readers that wait")
+			require.NoError(t, reader.Unlock(t.Context()))
+			assert.Equal(t, "0", message())
+			writer = mustTake(t, t.Context(), rw.Write())
+			require.NoError(t, writer.Unlock(t.Context()))
+			assert.Equal(t, "1", message())
+
+			left := admin.Keys(t.Context(), "*").Val()
+			slices.Sort(left)
+			assert.Equal(t, []string{"leasewheel:client:{" + l.ClientID() + "}", "redisson_lock_token:" + r.tag}, left)
+		})
+	}
+}
+
+func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range []string{"orders:42", "{user:7}:cart"} {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			first, second := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
+			l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+			rw := l.ReadWrite(name)
+			got := make(chan *lock.Lease)
+			waits := func(side *lock.Mutex) {
+				t.Helper()
+				_, err := side.TryLock(t.Context())
+				var refused *lock.NotAcquiredError
+				require.ErrorAs(t, err, &refused)
+				assert.False(t, refused.Foreign)
+				go func() { got <- mustTake(t, t.Context(), side) }()
+				awaitSubscribers(t, admin, first.channel(), 1)
+			}
+
+			// Readers of both together; the last one's release wakes our writer.
+			reader := mustTake(t, t.Context(), rw.Read())
+			require.True(t, first.tryRead(time.Hour))
+			require.True(t, first.tryRead(time.Hour))
+			require.True(t, second.tryRead(time.Minute))
+			require.False(t, second.tryWrite(time.Hour))
+			require.EqualValues(t, kept, second.unlockRead())
+			require.EqualValues(t, notHeld, second.unlockRead())
+			waits(rw.Write())
+			require.NoError(t, reader.Unlock(t.Context()))
+			require.EqualValues(t, kept, first.unlockRead())
+			require.EqualValues(t, freed, first.unlockRead())
+			writer := <-got
+
+			// Our writer goes on as a reader, which lets theirs in.
+			require.False(t, first.tryRead(time.Hour))
+			require.False(t, first.tryWrite(time.Hour))
+			require.EqualValues(t, notHeld, first.unlockWrite())
+			reader = mustTake(t, writer.Context(), rw.Read())
+			require.False(t, first.tryRead(time.Hour))
+			require.NoError(t, writer.Unlock(t.Context()))
+			require.True(t, first.tryRead(time.Minute))
+			require.False(t, first.tryWrite(time.Hour))
+			require.EqualValues(t, kept, first.unlockRead())
+			assert.Greater(t, admin.PTTL(t.Context(), name).Val(), 50*time.Minute, "Redisson has found our hold")
+			require.NoError(t, reader.Unlock(t.Context()))
+
+			// Their writer, twice.
+			require.True(t, first.tryWrite(time.Hour))
+			require.True(t, first.tryWrite(time.Hour))
+			waits(rw.Read())
+			require.EqualValues(t, kept, first.unlockWrite())
+			require.EqualValues(t, freed, first.unlockWrite())
+			require.NoError(t, (<-got).Unlock(t.Context()))
+
+			// Their writer goes on as a reader, of which it tells nobody.
+			require.True(t, first.tryWrite(time.Hour))
+			require.True(t, first.tryRead(time.Hour))
+			waits(rw.Write())
+			require.EqualValues(t, freed, first.unlockWrite())
+			reader = mustTake(t, t.Context(), rw.Read())
+			require.EqualValues(t, kept, first.unlockRead())
+			require.NoError(t, reader.Unlock(t.Context()))
+			require.NoError(t, (<-got).Unlock(t.Context()))
+			require.Zero(t, admin.Exists(t.Context(), name, first.timeout(first.owner, 1), first.timeout(first.owner, 2)).Val())
+		})
+	}
+}
+
+// A reader of either kind that dies among readers of the other costs its own TTL.
+func TestDeadReadersBesideRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	const name, brief = "orders", 400 * time.Millisecond
+	r, dead := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
+	l := locker(t, server.Client(t), lock.Config{TTL: brief, Poll: time.Hour})
+	store := open(t, server.Client(t))
+
+	// Theirs die beside ours, which goes on.
+	require.True(t, dead.tryRead(brief))
+	require.True(t, dead.tryRead(brief))
+	reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
+	time.Sleep(3 * brief)
+	require.False(t, r.tryWrite(time.Hour))
+	require.NoError(t, reader.Unlock(t.Context()))
+	require.True(t, r.tryWrite(time.Hour))
+	require.EqualValues(t, freed, r.unlockWrite())
+
+	// Ours die beside theirs, which goes on.
+	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: "dead:1", Count: 1, TTL: brief})
+	require.NoError(t, err)
+	require.Equal(t, lock.Granted, answer.Verdict)
+	require.True(t, r.tryRead(brief))
+	for range 4 {
+		time.Sleep(brief / 2)
+		r.renewRead(brief)
+	}
+	require.EqualValues(t, freed, r.unlockRead())
+	mustTake(t, t.Context(), l.ReadWrite(name).Write())
+}
+
+// A claim of ours keeps no reader of Redisson's out, but is no obstacle to it
+// either.
+func TestClaimsBesideRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	r := newRedissonReadWrite(t, server, "orders", 1)
+	l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	rw := l.ReadWrite("orders").WritersFirst()
+	require.True(t, r.tryRead(time.Hour))
+	got := make(chan *lock.Lease)
+	go func() { got <- mustTake(t, t.Context(), rw.Write()) }()
+	require.Eventually(t, func() bool {
+		return r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val() == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	assert.LessOrEqual(t, r.client.PTTL(t.Context(), "leasewheel_lock_claim:{orders}").Val(), 5*time.Second)
+	require.True(t, r.tryRead(time.Hour))
+	_, err := rw.Read().TryLock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.EqualValues(t, kept, r.unlockRead())
+	require.EqualValues(t, freed, r.unlockRead())
+	writer := <-got
+	assert.Zero(t, r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val())
+	require.NoError(t, writer.Unlock(t.Context()))
+	require.True(t, r.tryRead(time.Hour))
+}
+
+// A claim is kept up as long as its writer waits.
+func TestKeepsUpAClaim(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	rw := l.ReadWrite("orders").WritersFirst()
+	reader := mustTake(t, t.Context(), rw.Read())
+	got := make(chan *lock.Lease)
+	go func() { got <- mustTake(t, t.Context(), rw.Write()) }()
+	require.Eventually(t, func() bool {
+		lease, err := rw.Read().TryLock(t.Context())
+		if err == nil {
+			assert.NoError(t, lease.Unlock(t.Context()))
+		}
+		return err != nil
+	}, 10*time.Second, 5*time.Millisecond)
+	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		_, err := rw.Read().TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+	}
+	require.NoError(t, reader.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+// Another kind of lock, or of value, has the name: refused as such, never touched.
+func TestReadWriteAmongOtherFamilies(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
+	rw := l.ReadWrite("a")
+	foreign := func() {
+		t.Helper()
+		for _, side := range []*lock.Mutex{rw.Read(), rw.Write()} {
+			_, err := side.TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrForeign)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
+	}
+	require.NoError(t, admin.Set(t.Context(), "a", "redsync's", 0).Err())
+	foreign()
+	require.NoError(t, admin.Del(t.Context(), "a").Err())
+	mutex := mustLock(t, l, "a")
+	foreign()
+	require.NoError(t, mutex.Unlock(t.Context()))
+
+	for _, side := range []*lock.Mutex{rw.Read(), rw.Write()} {
+		lease := mustTake(t, t.Context(), side)
+		_, err := l.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		beside := []*lock.Lease{
+			mustTake(t, t.Context(), l.ReadWrite("b").Read()), mustTake(t, t.Context(), l.ReadWrite("c").Write()), mustLock(t, l, "d"),
+		}
+		require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
+		_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
+		assert.Equal(t, renewal.TakenOver, loss.Cause)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		time.Sleep(time.Second)
+		for _, lease := range beside {
+			require.NoError(t, lease.Err(), "a wrong-typed key costs only itself")
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
+		require.NoError(t, admin.Del(t.Context(), "a").Err())
+	}
+}
+
+// tripsHook counts round trips.
+type tripsHook struct{ trips atomic.Int64 }
+
+func (h *tripsHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *tripsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.trips.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *tripsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.trips.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// Leases of every kind are renewed in one round trip, and each hold of a reader
+// with them.
+func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client, hook := server.Client(t), &tripsHook{}
+	client.AddHook(hook)
+	store := open(t, client)
+	dog, err := renewal.New(store, renewal.Config{})
+	require.NoError(t, err)
+	defer dog.Close(context.Background())
+	var items []renewal.Item
+	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+		for i := range 50 {
+			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: "me:1", Count: 1, TTL: time.Minute}
+			for h.Count = 1; h.Count <= 3; h.Count++ {
+				answer, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				require.Equal(t, lock.Granted, answer.Verdict)
+			}
+			lease, err := dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Hour, Granted: time.Now(), Fixed: true})
+			require.NoError(t, err)
+			items = append(items, renewal.Item{Lease: lease})
+		}
+	}
+	hook.trips.Store(0)
+	store.Renew(t.Context(), items) // the server learns the scripts
+	hook.trips.Store(0)
+	store.Renew(t.Context(), items)
+	assert.EqualValues(t, 1, hook.trips.Load())
+	for _, item := range items {
+		assert.Equal(t, renewal.Renewed, item.Outcome)
+		assert.Greater(t, client.PTTL(t.Context(), item.Lease.Key()).Val(), 59*time.Minute)
+	}
+	for i := range 50 {
+		for hold := 1; hold <= 3; hold++ {
+			key := fmt.Sprintf("{read lock %d}:me:1:rwlock_timeout:%d", i, hold)
+			assert.Greater(t, client.PTTL(t.Context(), key).Val(), 59*time.Minute, key)
+		}
+	}
+}
