@@ -16,7 +16,7 @@ import (
 
 // The defaults of [Config].
 const (
-	DefaultBatchSize      = 128
+	DefaultBatchSize      = 96
 	DefaultParallel       = 16
 	DefaultGroupParallel  = 4
 	DefaultRequestTimeout = 2 * time.Second
@@ -40,8 +40,9 @@ type Config struct {
 	// own with a tick of 10 ms.
 	Wheel *wheel.Wheel
 
-	// BatchSize is the most leases that travel in one request. Default: 128,
-	// which a Redis server handles in about 0.2 ms.
+	// BatchSize is the most leases that travel in one request. Default: 96,
+	// which a Redis server handles in less than 0.3 ms, also those that are in none
+	// of its processor's caches.
 	BatchSize int
 	// GroupParallel is the most requests in flight to one group, apart from one
 	// with leases whose last renewal was not answered. Default: 4.
