@@ -17,7 +17,7 @@ type kind interface {
 	// renewal is the script that prolongs holds of this kind, any number at a time.
 	renewal() *script
 	// prolong adds to a call of that script what it needs to prolong one hold.
-	prolong(c *call, h *lock.Hold, ms int64)
+	prolong(c *call, name, owner string, ms int64)
 }
 
 // kinds are those that the store keeps.

@@ -72,9 +72,9 @@ func (m mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, 
 
 func (mutex) renewal() *script { return renew }
 
-func (mutex) prolong(c *call, h *lock.Hold, ms int64) {
-	c.keys = append(c.keys, h.Name)
-	c.args = append(c.args, ms, h.Owner)
+func (mutex) prolong(c *call, name, owner string, ms int64) {
+	c.keys = append(c.keys, name)
+	c.args = append(c.args, ms, owner)
 }
 
 // freed reads a script's reply to a release: whether the owner had the lock.

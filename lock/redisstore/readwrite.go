@@ -47,8 +47,8 @@ func holdsTag(name string) string {
 
 // holdsKey is what the keys of one reader's holds begin with. They end in ":1",
 // ":2" and so on.
-func holdsKey(h *lock.Hold) string {
-	return holdsTag(h.Name) + ":" + h.Owner + ":rwlock_timeout"
+func holdsKey(name, owner string) string {
+	return holdsTag(name) + ":" + owner + ":rwlock_timeout"
 }
 
 // writerField is the field of a writer in the lock's hash.
@@ -61,7 +61,7 @@ func (read) channel(h *lock.Hold) string { return readWriteChannel(h.Name) }
 
 func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
-		[]string{h.Name, tokenKey(h.Name), holdsKey(h), claimKey(h.Name)},
+		[]string{h.Name, tokenKey(h.Name), holdsKey(h.Name, h.Owner), claimKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
 	if err != nil {
 		return lock.Answer{}, err
@@ -75,7 +75,7 @@ func (r read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, e
 		return false, err
 	}
 	reply, err := s.run(ctx, readRelease,
-		[]string{h.Name, r.channel(h), holdsKey(h), holdsTag(h.Name)},
+		[]string{h.Name, r.channel(h), holdsKey(h.Name, h.Owner), holdsTag(h.Name)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err
@@ -85,9 +85,9 @@ func (r read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, e
 
 func (read) renewal() *script { return readRenew }
 
-func (read) prolong(c *call, h *lock.Hold, ms int64) {
-	c.keys = append(c.keys, h.Name, holdsKey(h))
-	c.args = append(c.args, ms, h.Owner)
+func (read) prolong(c *call, name, owner string, ms int64) {
+	c.keys = append(c.keys, name, holdsKey(name, owner))
+	c.args = append(c.args, ms, owner)
 }
 
 // write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
@@ -121,7 +121,7 @@ func (w write) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, 
 
 func (write) renewal() *script { return writeRenew }
 
-func (write) prolong(c *call, h *lock.Hold, ms int64) {
-	c.keys = append(c.keys, h.Name)
-	c.args = append(c.args, ms, writerField(h.Owner))
+func (write) prolong(c *call, name, owner string, ms int64) {
+	c.keys = append(c.keys, name)
+	c.args = append(c.args, ms, writerField(owner))
 }

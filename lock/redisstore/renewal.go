@@ -46,34 +46,40 @@ func (s *Store) batches(items []renewal.Item) []*batch {
 	open := make(map[together]*batch)
 	for i := range items {
 		lease := items[i].Lease
-		h := holdOf(lease)
-		k, err := kindOf(h.Kind)
+		k, err := kindOf(kindKept(lease))
 		if err != nil {
 			items[i].Err = err
 			continue
 		}
-		key := together{script: k.renewal()}
+		key, room := together{script: k.renewal()}, len(items)
 		if s.cluster != nil {
-			key.tag = hashTag(h.Name)
+			key.tag, room = hashTag(lease.Key()), 1
 		}
 		b := open[key]
 		if b == nil {
-			b = &batch{call: call{script: key.script}}
+			b = newBatch(key.script, room)
 			open[key] = b
 			batches = append(batches, b)
 		}
-		k.prolong(&b.call, h, lease.TTL().Milliseconds())
+		k.prolong(&b.call, lease.Key(), lease.Owner(), lease.TTL().Milliseconds())
 		b.items = append(b.items, i)
 	}
 	return batches
 }
 
-// holdOf returns what a lease is of: a mutex, if the lease came without its hold.
-func holdOf(lease *renewal.Lease) *lock.Hold {
-	if h, ok := lease.Ref().(*lock.Hold); ok {
-		return h
+func newBatch(script *script, room int) *batch {
+	return &batch{
+		call:  call{script: script, keys: make([]string, 0, room), args: make([]any, 0, 2*room)},
+		items: make([]int, 0, room),
 	}
-	return &lock.Hold{Kind: lock.KindMutex, Name: lease.Key(), Owner: lease.Owner()}
+}
+
+// kindKept returns the kind of lock that a lease is of: a mutex, if it does not say.
+func kindKept(lease *renewal.Lease) lock.Kind {
+	if h, ok := lease.Ref().(*lock.Hold); ok {
+		return h.Kind
+	}
+	return lock.KindMutex
 }
 
 // settle notes a script's reply, or its failure, in the items of a batch.
