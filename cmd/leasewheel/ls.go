@@ -76,11 +76,11 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 		m := startMeter(os.Stderr, func() string { return grouped(l.found.Load()) + " locks" })
 		progress = m.stop
 	}
-	print := l.printTable
+	write := l.writeTable
 	if l.json {
-		print = l.printLines
+		write = l.writeLines
 	}
-	failure, err := print(cmd, pattern, progress)
+	failure, err := write(cmd, pattern, progress)
 	switch {
 	case err != nil:
 		return exitf(exitUnavailable, "writing the list: %w", err)
@@ -106,8 +106,8 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(lock.Info) e
 	return failure, nil
 }
 
-// printLines prints each lock when it is found, and keeps none.
-func (l *lsCommand) printLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+// writeLines prints each lock when it is found, and keeps none.
+func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	failure, err = l.each(cmd, pattern, func(info lock.Info) error {
 		return writeEscaped(out, reportOf(&info), "")
@@ -116,8 +116,8 @@ func (l *lsCommand) printLines(cmd *cobra.Command, pattern string, progress func
 	return failure, cmp.Or(err, out.Flush())
 }
 
-// printTable prints all locks in the order of their names.
-func (l *lsCommand) printTable(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+// writeTable prints all locks in the order of their names.
+func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	type row struct{ name, text string }
 	var rows []row
 	now := time.Now()

@@ -226,7 +226,8 @@ func refusesToLookForNonsense(b *bench) {
 }
 
 func forcesALockOpen(b *bench) {
-	victim := b.locker(lock.Config{TTL: 2 * ttl})
+	const longTTL = 10 * ttl // at whose end the waiter would ask without a message
+	victim := b.locker(lock.Config{TTL: longTTL})
 	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := b.locker(lock.Config{})
 	lease := b.lock(victim, "a")
@@ -237,16 +238,19 @@ func forcesALockOpen(b *bench) {
 	got := make(chan *lock.Lease)
 	go func() { got <- b.lock(waiting, "a") }()
 	time.Sleep(ttl / 2) // it has subscribed, or this is a harder test
-
+	begin := time.Now()
 	info, err := rescuer.ForceRelease(b.Context(), b.name("a"))
 	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != lease.Owner() || info.Holders[0].Holds != 2 {
 		b.Fatalf("got %+v, %v, want that the lock was taken from %s", info, err, lease.Owner())
 	}
-	next := <-got // by a message: nothing else would wake it for an hour
+	next := <-got
+	if waited := time.Since(begin); waited > longTTL/2 {
+		b.Errorf("the waiter was woken after %v", waited)
+	}
 	if next.Token() <= lease.Token() {
 		b.Errorf("token %d came after %d", next.Token(), lease.Token())
 	}
-	b.lost(lease, 2*ttl)
+	_ = b.lost(lease, longTTL/2)
 	if info := b.inspect(rescuer, "a"); len(info.Holders) != 1 || info.Holders[0].Owner != next.Owner() {
 		b.Errorf("got %+v, want that %s holds the lock", info, next.Owner())
 	}

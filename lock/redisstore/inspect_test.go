@@ -267,36 +267,38 @@ func TestInspectDistrustsRecords(t *testing.T) {
 	}
 }
 
-// However many there are, a part is told, and the number.
+// However many there are, a part is told, and the number: of hashes that the server
+// hands out whole, and of those that it hands out in parts.
 func TestInspectOfMany(t *testing.T) {
 	i := newInspected(t)
-	const many = 20_000
-	readers, waiters := []any{"mode", "read"}, []any{}
-	strangers := []any{}
-	pipe := i.admin.Pipeline()
-	for n := range many {
-		require.NoError(t, pipe.Set(t.Context(), "{readers}:"+golf+":"+strconv.Itoa(n)+":rwlock_timeout:1", "1", time.Hour).Err())
-		readers = append(readers, golf+":"+strconv.Itoa(n), 1)
-		waiters = append(waiters, java+":"+strconv.Itoa(n))
-		strangers = append(strangers, "sku:"+strconv.Itoa(n), 1)
+	for _, many := range []int{lock.MaxTold + 50, 20_000} {
+		readers, waiters, strangers := []any{"mode", "read"}, []any{}, []any{}
+		pipe := i.admin.Pipeline()
+		for n := range many {
+			pipe.Set(t.Context(), "{readers}:"+golf+":"+strconv.Itoa(n)+":rwlock_timeout:1", "1", time.Hour)
+			readers = append(readers, golf+":"+strconv.Itoa(n), 1)
+			waiters = append(waiters, java+":"+strconv.Itoa(n))
+			strangers = append(strangers, "sku:"+strconv.Itoa(n), 1)
+		}
+		pipe.HSet(t.Context(), "readers", readers...)
+		pipe.RPush(t.Context(), "redisson_lock_queue:{readers}", waiters...)
+		pipe.HSet(t.Context(), "strangers", strangers...)
+		_, err := pipe.Exec(t.Context())
+		require.NoError(t, err)
+		info := i.inspect("readers")
+		assert.Equal(t, lock.KindRead, info.Kind)
+		assert.EqualValues(t, many, info.HolderCount)
+		assert.EqualValues(t, many, info.WaiterCount)
+		assert.Len(t, info.Holders, lock.MaxTold)
+		assert.Len(t, info.Waiters, lock.MaxTold)
+		assert.Equal(t, "hash", i.inspect("strangers").Foreign)
+		assert.Equal(t, []string{"readers"}, i.names())
+		info, err = i.store.ForceRelease(t.Context(), "readers")
+		require.NoError(t, err)
+		assert.EqualValues(t, many, info.HolderCount)
+		assert.Empty(t, i.names())
+		require.NoError(t, i.admin.FlushDB(t.Context()).Err())
 	}
-	_, err := pipe.Exec(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, i.admin.HSet(t.Context(), "readers", readers...).Err())
-	require.NoError(t, i.admin.RPush(t.Context(), "redisson_lock_queue:{readers}", waiters...).Err())
-	require.NoError(t, i.admin.HSet(t.Context(), "strangers", strangers...).Err())
-	info := i.inspect("readers")
-	assert.Equal(t, lock.KindRead, info.Kind)
-	assert.EqualValues(t, many, info.HolderCount)
-	assert.EqualValues(t, many, info.WaiterCount)
-	assert.Len(t, info.Holders, lock.MaxTold)
-	assert.Len(t, info.Waiters, lock.MaxTold)
-	assert.Equal(t, "hash", i.inspect("strangers").Foreign)
-	assert.Equal(t, []string{"readers"}, i.names())
-	info, err = i.store.ForceRelease(t.Context(), "readers")
-	require.NoError(t, err)
-	assert.EqualValues(t, many, info.HolderCount)
-	assert.Empty(t, i.names())
 }
 
 // A forced release says on each kind's channel what a release says there.
@@ -477,7 +479,7 @@ func countLocks(l *lock.Locker) (told int, errs error) {
 func TestForceReleaseInCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	victim := locker(t, clusterClient(t, cluster), lock.Config{TTL: 3 * time.Second})
+	victim := locker(t, clusterClient(t, cluster), lock.Config{TTL: 15 * time.Second})
 	next := locker(t, clusterClient(t, cluster), lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := locker(t, clusterClient(t, cluster), lock.Config{})
 	for _, name := range []string{"a", "{b}:c", "d"} {
@@ -498,12 +500,12 @@ func TestForceReleaseInCluster(t *testing.T) {
 		select {
 		case lease := <-got:
 			require.NoError(t, lease.Unlock(t.Context()))
-		case <-time.After(10 * time.Second):
+		case <-time.After(8 * time.Second): // after 15 s it would ask by itself
 			t.Fatal("the waiter was not woken")
 		}
 		select {
 		case <-lease.Lost():
-		case <-time.After(3 * time.Second):
+		case <-time.After(8 * time.Second):
 			t.Fatal("the victim was not told")
 		}
 	}
