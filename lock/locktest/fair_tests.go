@@ -55,10 +55,11 @@ func (b *bench) lineUp(s lock.Store, name string, owners ...string) {
 	}
 }
 
-// areServed checks that the owners are granted the free lock in their order, and
-// that none of them is granted it before.
-func (b *bench) areServed(s lock.Store, name string, owners ...string) {
+// areServed checks that the owners are granted the free lock called a in their
+// order, and that none of them is granted it before.
+func (b *bench) areServed(s lock.Store, owners ...string) {
 	b.Helper()
+	const name = "a"
 	for i := range owners {
 		for j := len(owners) - 1; j > i; j-- {
 			if answer := b.refused(s, b.waiting(name, owners[j])); !answer.Behind {
@@ -84,7 +85,7 @@ func queuesInOrderOfArrival(b *bench) {
 		b.Errorf("the last in line was refused by %+v", third)
 	}
 	b.release(mine, b.holding("a", "holder:1", 0), true)
-	b.areServed(theirs, "a", "one:1", "two:1", "one:2", "two:2")
+	b.areServed(theirs, "one:1", "two:1", "one:2", "two:2")
 }
 
 // A request whose answer was lost is sent again.
@@ -96,7 +97,7 @@ func queuesAnOwnerOnce(b *bench) {
 	b.granted(s, b.waiting("a", "one:1"))
 	b.granted(s, b.waiting("a", "one:1"))
 	b.release(s, b.holding("a", "one:1", 0), true)
-	b.areServed(s, "a", "two:1")
+	b.areServed(s, "two:1")
 }
 
 func letsNobodyOvertake(b *bench) {
@@ -107,7 +108,7 @@ func letsNobodyOvertake(b *bench) {
 	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.TTL != 0 || answer.Foreign {
 		b.Errorf("refused by %+v, though nobody holds the lock", answer)
 	}
-	b.areServed(s, "a", "one:1") // and who does not wait has no place
+	b.areServed(s, "one:1") // and who does not wait has no place
 }
 
 // listenAs subscribes for a waiter.
@@ -155,7 +156,7 @@ func wakesTheNextOfOneThatGivesUp(b *bench) {
 	b.sleeps(third, "a release with another before it")
 	b.release(s, b.holding("a", "two:1", 0), false)
 	b.wakes(third, "the one before it gave up what it could have had")
-	b.areServed(s, "a", "three:1")
+	b.areServed(s, "three:1")
 }
 
 func wakesTheNextOfTheDead(b *bench) {
@@ -173,7 +174,7 @@ func wakesTheNextOfTheDead(b *bench) {
 	time.Sleep(ttl * 3 / 4)
 	b.lineUp(s, "a", "two:1") // it finds that the lock is free and the first is dead
 	b.wakes(first, "whoever was before it is dead")
-	b.areServed(s, "a", "one:1", "two:1")
+	b.areServed(s, "one:1", "two:1")
 }
 
 func keepsTheOrderWhenOneGivesUp(b *bench) {
@@ -187,7 +188,7 @@ func keepsTheOrderWhenOneGivesUp(b *bench) {
 	}
 	b.lineUp(s, "a", "three:1") // who comes back is the last
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	b.areServed(s, "a", "two:1", "four:1", "three:1")
+	b.areServed(s, "two:1", "four:1", "three:1")
 }
 
 // However many waiters have died, they are waited for once.
@@ -207,7 +208,7 @@ func passesOverTheDeadTogether(b *bench) {
 		time.Sleep(ttl / 20)
 	}
 	b.release(s, b.holding("a", "one:1", 0), true)
-	b.areServed(s, "a", "two:1")
+	b.areServed(s, "two:1")
 }
 
 func keepsThePlacesOfTheLiving(b *bench) {
@@ -221,7 +222,7 @@ func keepsThePlacesOfTheLiving(b *bench) {
 		b.lineUp(s, "a", "three:1", "one:1")
 	}
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	b.areServed(s, "a", "one:1", "three:1")
+	b.areServed(s, "one:1", "three:1")
 }
 
 // While the server is away nobody can ask. Whoever comes back first must not take
@@ -235,7 +236,7 @@ func keepsTheOrderThroughAnOutage(b *bench) {
 	time.Sleep(2 * ttl)
 	b.lineUp(s, "a", "three:1", "two:1", "four:1", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	b.areServed(s, "a", "one:1", "two:1", "three:1", "four:1")
+	b.areServed(s, "one:1", "two:1", "three:1", "four:1")
 }
 
 func servesLockersInOrder(b *bench) {
@@ -319,7 +320,7 @@ func givesUpPlacesWhenClosed(b *bench) {
 	}
 	work.Wait()
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	b.areServed(s, "a", "one:1")
+	b.areServed(s, "one:1")
 }
 
 func givesUpPlacesInTime(b *bench) {

@@ -19,6 +19,7 @@ var inspectTests = []test{
 	{"StopsListing", inspecting(stopsListing)},
 	{"RefusesToLookForNonsense", inspecting(refusesToLookForNonsense)},
 	{"ForcesALockOpen", inspecting(forcesALockOpen)},
+	{"ForcesEachKindOpen", inspecting(forcesEachKindOpen)},
 	{"ForcesNothingOpen", inspecting(forcesNothingOpen)},
 	{"LooksNoMoreOnceClosed", inspecting(looksNoMoreOnceClosed)},
 }
@@ -263,6 +264,75 @@ func forcesALockOpen(b *bench) {
 		b.Errorf("the victim's unlock ended the next one's lease: %v", err)
 	}
 	b.unlock(next)
+}
+
+// A forced release wakes those who wait for that kind of lock, and whoever had it,
+// of whichever side, loses it.
+func forcesEachKindOpen(b *bench) {
+	const longTTL = 10 * ttl // at whose end waiters would ask without a message
+	victim := b.locker(lock.Config{TTL: longTTL})
+	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
+	rescuer := b.locker(lock.Config{})
+	type take func(context.Context) (*lock.Lease, error)
+	for _, kind := range []struct {
+		kind          lock.Kind
+		name          string
+		holders, next []take
+	}{
+		{lock.KindFair, "fair", []take{victim.Fair(b.name("fair")).Lock}, []take{waiting.Fair(b.name("fair")).Lock}},
+		{
+			lock.KindRead, "read", []take{victim.ReadWrite(b.name("read")).Read().Lock, victim.ReadWrite(b.name("read")).Read().Lock},
+			[]take{waiting.ReadWrite(b.name("read")).Write().Lock},
+		},
+		{
+			lock.KindWrite, "write", []take{victim.ReadWrite(b.name("write")).Write().Lock},
+			[]take{waiting.ReadWrite(b.name("write")).Read().Lock, b.locker(lock.Config{Poll: time.Hour}).ReadWrite(b.name("write")).Read().Lock},
+		},
+	} {
+		if !b.suite.keeps(kind.kind) {
+			continue
+		}
+		var held []*lock.Lease
+		for _, take := range kind.holders {
+			lease, err := take(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			held = append(held, lease)
+		}
+		got := make(chan *lock.Lease)
+		for _, take := range kind.next {
+			go func() {
+				lease, err := take(b.Context())
+				if err != nil {
+					b.Errorf("waiting for the %v: %v", kind.kind, err)
+				}
+				got <- lease
+			}()
+		}
+		time.Sleep(ttl / 2) // they have subscribed, or this is a harder test
+		info := b.inspect(rescuer, kind.name)
+		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) {
+			b.Errorf("the %v is told as %+v", kind.kind, info)
+		}
+		if kind.kind == lock.KindFair && (info.WaiterCount != 1 || len(info.Waiters) != 1 || info.Waiters[0].Client.ID != waiting.ClientID()) {
+			b.Errorf("of the queue is told %+v", info.Waiters)
+		}
+		begin := time.Now()
+		if was, err := rescuer.ForceRelease(b.Context(), b.name(kind.name)); err != nil || len(was.Holders) != len(held) {
+			b.Errorf("forced the %v open: %+v, %v", kind.kind, was, err)
+		}
+		for range kind.next {
+			next := <-got
+			if waited := time.Since(begin); waited > longTTL/2 || next == nil {
+				b.Fatalf("those who wait for the %v were woken after %v", kind.kind, waited)
+			}
+			b.unlockAtEnd(next)
+		}
+		for _, lease := range held {
+			_ = b.lost(lease, longTTL/2)
+		}
+	}
 }
 
 func forcesNothingOpen(b *bench) {

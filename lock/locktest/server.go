@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -25,14 +26,17 @@ func New(t testing.TB, c lock.Config) *lock.Locker {
 // may be called at the same time.
 type Server struct {
 	redis *miniredis.Miniredis
+
+	mu     sync.Mutex
+	closed bool // guarded by mu; a client may still be dialling at the end of its test
 }
 
 // Start returns a server that ends with t.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{miniredis.NewMiniRedis()}
+	s := &Server{redis: miniredis.NewMiniRedis()}
 	s.redis.ClockTTL(true)
-	t.Cleanup(s.redis.Close)
+	t.Cleanup(s.close)
 	return s
 }
 
@@ -80,7 +84,19 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
+func (s *Server) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.redis.Close()
+}
+
 func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, net.ErrClosed
+	}
 	pipe, err := s.redis.Dial()
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ local place = tonumber(redis.call('zscore', places, owner))
 if place and place <= now then
   -- It lives although it was silent for so long: the server was away, or its clock
   -- was set. Then the others' silence says nothing about them either.
-  for _, waiter in ipairs(redis.call('zrange', places, 0, -1)) do
+  for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', number(now + wait))) do
     redis.call('zadd', places, number(now + wait), waiter)
   end
 end

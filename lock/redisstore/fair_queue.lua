@@ -21,7 +21,10 @@ local function first(list, timeouts, places, now)
   while true do
     local waiter = redis.call('lindex', list, 0)
     if not waiter then
-      if dropped then redis.call('del', timeouts, places) end
+      if dropped then -- what others have dropped may have left more
+        redis.call('del', timeouts)
+        redis.call('zremrangebyscore', places, '-inf', number(now))
+      end
       return false, dropped
     end
     local by = redis.call('zscore', places, waiter) or redis.call('zscore', timeouts, waiter)

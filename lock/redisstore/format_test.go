@@ -110,7 +110,7 @@ func TestWireFormat(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "0", message.Payload, "one message, and only for the last hold")
 
-	record := admin.HGetAll(t.Context(), "leasewheel:client:{"+l.ClientID()+"}").Val()
+	record := admin.HGetAll(t.Context(), awaitAnnounced(t, admin, l)).Val()
 	for _, field := range []string{"host", "process", "pid", "since"} {
 		assert.NotEmpty(t, record[field], field)
 	}
@@ -354,4 +354,13 @@ func TestLastMillisecondOfALease(t *testing.T) {
 			require.Positive(t, answer.TTL)
 		}
 	}
+}
+
+// awaitAnnounced returns the key of the locker's record on the server, which a first
+// grant has made in the background.
+func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
+	t.Helper()
+	key := "leasewheel:client:{" + l.ClientID() + "}"
+	require.Eventually(t, func() bool { return admin.Exists(t.Context(), key).Val() == 1 }, 10*time.Second, time.Millisecond)
+	return key
 }

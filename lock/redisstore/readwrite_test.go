@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,9 +250,8 @@ func TestReadWriteWireFormat(t *testing.T) {
 			require.NoError(t, writer.Unlock(t.Context()))
 			assert.Equal(t, "1", message())
 
-			left := admin.Keys(t.Context(), "*").Val()
-			slices.Sort(left)
-			assert.Equal(t, []string{"leasewheel:client:{" + l.ClientID() + "}", "redisson_lock_token:" + r.tag}, left)
+			record := awaitAnnounced(t, admin, l)
+			assert.ElementsMatch(t, []string{record, "redisson_lock_token:" + r.tag}, admin.Keys(t.Context(), "*").Val())
 		})
 	}
 }
