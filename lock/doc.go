@@ -42,10 +42,13 @@
 // remaining lease, and by a slow poll in case that both fail. Waiting costs no
 // goroutine beyond the caller's own.
 //
+// Among processes, whoever asks first after a release gets the lock. Waiters of a
+// [Locker.Fair] lock get it in their order of arrival, wherever they are: each has a
+// place of its own in the store's queue.
+//
 // # Looking into locks
 //
 // [Locker.Inspect] tells who holds a lock, since when, and who waits in its queue;
 // [Locker.List] finds locks by pattern; [Locker.ForceRelease] takes one away from a
 // holder that is stuck, who is told at its next renewal.
 package lock
-

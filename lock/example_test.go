@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,6 +135,41 @@ func ExampleMutex_With() {
 	// Output:
 	// renewal: lease "nightly" lost: expired here
 	// true
+}
+
+func ExampleLocker_Fair() {
+	here, server, end := exampleLocker()
+	defer end()
+	var t examples
+	defer t.end()
+	there := server.Locker(&t, lock.Config{}) // as if in another process
+	ctx := context.Background()
+	lease, err := here.Fair("printer").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	var served sync.WaitGroup
+	for i, locker := range []*lock.Locker{there, here, there} {
+		served.Go(func() {
+			err := locker.Fair("printer").Do(ctx, func(context.Context) error {
+				fmt.Println("served:", i+1)
+				return nil
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+		})
+		time.Sleep(100 * time.Millisecond) // who asks first is served first
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	served.Wait()
+	// Output:
+	// served: 1
+	// served: 2
+	// served: 3
 }
 
 func ExampleLease_Lost() {

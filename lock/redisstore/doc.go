@@ -10,6 +10,13 @@
 //	redisson_lock_token:{orders:42}          fencing counter, the largest token granted
 //	leasewheel:client:{<client uuid>}        hash of host, process, pid, since; one for each locker
 //
+// A fair lock of that name is the same hash, and has besides, while somebody waits,
+//
+//	redisson_lock_queue:{orders:42}          list of owners that wait, in their order of arrival
+//	redisson_lock_timeout:{orders:42}        zset of them, each with the ms (Unix time) after which Redisson drops it
+//	leasewheel_lock_places:{orders:42}       zset of those of leasewheel, each with the ms after which it is taken for dead
+//	redisson_lock__channel:{orders:42}:…     channel of each of them, by its owner; a release publishes "0" to the first's
+//
 // A name that holds a hash tag of its own, as {user:7}:cart does, gives the tag to
 // the derived keys, which then end in the bare name. So all keys of one lock are
 // on one server of a cluster.
