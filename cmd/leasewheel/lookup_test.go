@@ -5,10 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -270,7 +267,7 @@ func TestLookupTrouble(t *testing.T) {
 // The ACL user in SECURITY.md can look into its own locks and force them open, and
 // no others.
 func TestLookupByLeastUser(t *testing.T) {
-	rules := inspectingUser(t)
+	rules := leastUser(t, "inspect")
 	server, _ := onServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
 	_, address := server.Addr()
@@ -301,23 +298,6 @@ func TestLookupByLeastUser(t *testing.T) {
 	p := start(t, env, "inspect", "report")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("lacks a permission")
-}
-
-// inspectingUser returns the ACL user of SECURITY.md with what it has the user add
-// for looking into locks.
-func inspectingUser(t *testing.T) (rules []string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
-	require.NoError(t, err)
-	least := regexp.MustCompile("(?s)```\nuser (.*?)```").FindSubmatch(text)
-	require.NotNil(t, least)
-	rules = strings.Fields(strings.Replace(string(least[1]), ">PASSWORD", ">secret", 1))
-	_, after, found := strings.Cut(string(text), "To look into locks")
-	require.True(t, found)
-	for _, line := range regexp.MustCompile(`(?m)^    .*$`).FindAllString(after, -1) {
-		rules = append(rules, strings.Fields(line)...)
-	}
-	return rules
 }
 
 // A reader that goes away ends the list.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,46 +21,77 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// leastUser returns the ACL user of SECURITY.md, and what it needs beside that
-// in a cluster.
-func leastUser(t *testing.T) (user, inCluster []string) {
+// leastUser returns the ACL user of SECURITY.md with the rights for the given uses,
+// in the order in which the text adds them.
+func leastUser(t *testing.T, uses ...string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, 2)
-	user = strings.Fields(strings.Replace(string(blocks[0][1]), ">PASSWORD", ">secret", 1))
-	return user[1:], strings.Fields(string(blocks[1][1])) // without the word "user"
+	further := []string{"fair", "read-write", "inspect", "cluster"}
+	require.Len(t, blocks, 1+len(further))
+	rules := strings.Fields(strings.Replace(string(blocks[0][1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
+	for i, use := range further {
+		if slices.Contains(uses, use) {
+			rules = append(rules, strings.Fields(string(blocks[i+1][1]))...)
+		}
+	}
+	return rules
 }
 
-// The ACL user in SECURITY.md can do all that a lock needs, and nothing else.
+// The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the
+// same holds with what the text adds for other uses.
 func TestLeastUser(t *testing.T) {
-	rules, _ := leastUser(t)
-	server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
-	admin := server.Client(t)
-	require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
-	options := server.Options()
-	options.Username, options.Password = rules[0], "secret"
+	all := []string{"fair", "read-write", "inspect"}
+	for _, test := range []struct {
+		name string
+		uses []string
+		use  func(t *testing.T, newClient func() redis.UniversalClient)
+	}{
+		{"Mutex", nil, func(*testing.T, func() redis.UniversalClient) {}},
+		{"Fair", []string{"fair"}, useFairLocks},
+		{"ReadWrite", []string{"read-write"}, useReadWriteLocks},
+		{"Inspect", all, func(t *testing.T, newClient func() redis.UniversalClient) {
+			useFairLocks(t, newClient)
+			useReadWriteLocks(t, newClient)
+			inspectLocks(t, newClient)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			rules := leastUser(t, test.uses...)
+			server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
+			admin := server.Client(t)
+			require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+			options := server.Options()
+			options.Username, options.Password = rules[0], "secret"
+			newClient := func() redis.UniversalClient { return redis.NewClient(options) }
 
-	useLocks(t, admin, func() redis.UniversalClient { return redis.NewClient(options) })
-	assert.Empty(t, refused(t, admin))
-	assert.Equal(t, allowed(rules), called(t, admin), "allowed, and needed")
+			useLocks(t, admin, newClient)
+			test.use(t, newClient)
+			assert.Empty(t, refused(t, admin))
+			assert.Equal(t, allowed(rules), called(t, admin), "allowed, and needed")
 
-	locker, _ := newTestLocker(t, redis.NewClient(options))
-	_, err := locker.Mutex("invoices:7").TryLock(t.Context())
-	require.ErrorContains(t, err, "NOPERM", "another name")
+			other, _ := newTestLocker(t, newClient())
+			_, err := other.Mutex("payments:1").TryLock(t.Context())
+			require.ErrorContains(t, err, "NOPERM", "another name")
+		})
+	}
 }
 
 func TestLeastUserInCluster(t *testing.T) {
-	rules, more := leastUser(t)
-	rules = append(rules, more...)
+	rules := leastUser(t, "fair", "read-write", "inspect", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
 	})
 	options := cluster.Options()
 	options.Username, options.Password = rules[0], "secret"
+	newClient := func() redis.UniversalClient { return redis.NewClusterClient(options) }
 
-	useLocks(t, cluster.Client(t), func() redis.UniversalClient { return redis.NewClusterClient(options) })
+	useLocks(t, cluster.Client(t), newClient)
+	useFairLocks(t, newClient)
+	useReadWriteLocks(t, newClient)
+	inspectLocks(t, newClient)
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}
@@ -96,9 +129,145 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 
 	lease, err = first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, admin.Del(t.Context(), name).Err())
+	require.NoError(t, admin.Unlink(t.Context(), name).Err())
 	<-lease.Lost()
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
+}
+
+// useFairLocks has waiters of a fair lock line up, give up, die, come back among
+// Redisson's, and be served.
+func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	_, store := newTestLocker(t, newClient())
+	hold := func(owner string, wait time.Duration) *lock.Hold {
+		return &lock.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+	}
+	asks := func(owner string, wait time.Duration) lock.Answer {
+		answer, err := store.Acquire(t.Context(), hold(owner, wait))
+		require.NoError(t, err)
+		return answer
+	}
+	gone := func(owner string) {
+		h := hold(owner, 0)
+		h.Count = 0
+		_, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+	}
+	asks("holder:1", 0)
+	asks("dead:1", time.Millisecond)
+	asks("next:1", time.Minute)
+	asks("brief:1", time.Minute)
+	sub, err := store.Subscribe(t.Context(), hold("next:1", time.Minute), func() {})
+	require.NoError(t, err)
+	sub.Close()
+	gone("brief:1")
+	for range 2 { // silent for longer than its place was kept
+		time.Sleep(2 * time.Millisecond)
+		asks("dead:1", time.Millisecond)
+	}
+	time.Sleep(2 * time.Millisecond)
+	asks("next:1", time.Minute)
+	gone("holder:1")
+	assert.Equal(t, lock.Granted, asks("next:1", time.Minute).Verdict)
+
+	// A waiter of Redisson's, for whom the queue stays; and one that it has dropped.
+	asks("dropped:1", time.Minute)
+	client := newClient()
+	defer func() { assert.NoError(t, client.Close()) }()
+	const list, timeouts = "redisson_lock_queue:{orders:43}", "redisson_lock_timeout:{orders:43}"
+	require.NoError(t, client.Eval(t.Context(), `
+		redis.call('lpop', KEYS[1])
+		redis.call('zrem', KEYS[2], 'dropped:1')
+		redis.call('rpush', KEYS[1], 'theirs:1')
+		return redis.call('zadd', KEYS[2], 1, 'theirs:1')`, []string{list, timeouts}).Err())
+	asks("other:1", time.Millisecond) // after one whose time is over
+	asks("dropped:1", time.Millisecond)
+	require.NoError(t, client.Eval(t.Context(), `return redis.call('rpush', KEYS[1], 'theirs:1') + redis.call('zadd', KEYS[2], 'inf', 'theirs:1')`,
+		[]string{list, timeouts}).Err())
+	asks("other:1", time.Millisecond)
+	gone("theirs:1")
+	gone("other:1")
+	time.Sleep(2 * time.Millisecond)
+	gone("next:1") // and finds the last one dead
+}
+
+// useReadWriteLocks has readers and a writer wait for each other, renew, and read
+// on where they wrote.
+func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	first, _ := newTestLocker(t, newClient())
+	second, _ := newTestLocker(t, newClient())
+	rw, theirs := first.ReadWrite("orders:44"), second.ReadWrite("orders:44").WritersFirst()
+
+	reader, err := rw.Read().Lock(t.Context())
+	require.NoError(t, err)
+	again, err := rw.Read().Lock(reader.Context())
+	require.NoError(t, err)
+	written := make(chan error, 1)
+	go func() {
+		written <- theirs.Write().Do(t.Context(), func(ctx context.Context) error {
+			reader, err := theirs.Read().Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(awaitRenewal(ctx, reader), reader.Unlock(ctx))
+		})
+	}()
+	require.NoError(t, awaitRenewal(t.Context(), reader))
+	require.NoError(t, again.Unlock(t.Context()))
+	require.NoError(t, reader.Unlock(t.Context()))
+	require.NoError(t, <-written)
+}
+
+// awaitRenewal returns once the lease was renewed.
+func awaitRenewal(ctx context.Context, lease *lock.Lease) error {
+	for until := lease.Until(); !lease.Until().After(until); {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-lease.Lost():
+			return lease.Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// inspectLocks looks into locks of every kind, held and awaited, and forces them
+// open.
+func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	locker, store := newTestLocker(t, newClient())
+	var names []string
+	for _, m := range []*lock.Mutex{
+		locker.Mutex("orders:1"), locker.Fair("orders:2"), locker.ReadWrite("orders:3").Read(), locker.ReadWrite("orders:4").Write(),
+	} {
+		_, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		names = append(names, m.Name())
+	}
+	for i := range 2 * lock.MaxTold { // of whom a part is told
+		_, err := locker.ReadWrite("orders:3").Read().Lock(t.Context())
+		require.NoError(t, err)
+		hold := &lock.Hold{
+			Kind: lock.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
+			Count: 1, TTL: time.Minute, Wait: time.Millisecond,
+		}
+		_, err = store.Acquire(t.Context(), hold)
+		require.NoError(t, err)
+	}
+	time.Sleep(2 * time.Millisecond) // those who wait are dead, and dropped
+	for info, err := range locker.List(t.Context(), "orders:*") {
+		require.NoError(t, err)
+		assert.Contains(t, names, info.Name)
+	}
+	for _, name := range names {
+		info, err := locker.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		assert.True(t, info.Held())
+		_, err = locker.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+	}
 }
 
 // refused returns what the server did not allow. Newer go-redis tells newer
@@ -125,14 +294,14 @@ func allowed(rules []string) []string {
 		}
 	}
 	slices.Sort(commands)
-	return commands
+	return slices.Compact(commands)
 }
 
 // called returns the commands that were called since the statistics were reset,
 // but for those of this test itself.
 func called(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	ours := []string{"acl|log", "config|resetstat", "del", "info", "pubsub|numsub", "pubsub|shardnumsub"}
+	ours := []string{"acl|log", "config|resetstat", "info", "unlink", "pubsub|numsub", "pubsub|shardnumsub"}
 	info, err := admin.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	var commands []string
