@@ -47,6 +47,12 @@ var fences = map[string]fence{
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
+	// A delay queue is another structure on a store's server.
+	"lock/delayqueue": {
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock", "lock/redisstore"},
+		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
+	},
+
 	// A quorum is made of any stores.
 	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock"}, others: []string{"golang.org/x/"}},
 }

@@ -1,0 +1,10 @@
+-- Drops a message that waits, or a dead letter.
+--
+-- ARGV  2 its id
+-- returns  1 dropped, 0 there is none of that name, -1 a worker has it
+local id = ARGV[2]
+if not read(id) then return 0 end
+if call('zscore', leased, id) then return -1 end
+local _ = call('zrem', due, id) == 1 or call('zrem', dead, id)
+forget(id)
+return 1

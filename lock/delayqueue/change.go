@@ -1,0 +1,102 @@
+package delayqueue
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// What can be done to a message from outside.
+
+// Move gives a message that waits, be it due or not, another due time. It returns
+// [ErrNotFound], [ErrLeased] while a worker has it, or [ErrDead].
+func (q *Queue) Move(ctx context.Context, id string, due time.Time) error {
+	if err := validateDue(due, time.Now()); err != nil {
+		return err
+	}
+	if due.IsZero() {
+		return invalid("Move to no time; use time.Now for at once")
+	}
+	return q.move(ctx, id, 0, due)
+}
+
+// MoveIn is [Queue.Move] to d from now, by the server's clock.
+func (q *Queue) MoveIn(ctx context.Context, id string, d time.Duration) error {
+	if err := validateDelay(d); err != nil {
+		return err
+	}
+	return q.move(ctx, id, d, time.Time{})
+}
+
+func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due time.Time) error {
+	if err := validateID(id); err != nil {
+		return err
+	}
+	kind, ms := instant(delay, due)
+	reply, err := q.ask(ctx, moveScript, id, kind, ms)
+	return q.changed(id, reply, err)
+}
+
+// Cancel drops a message that waits, or a dead letter. It returns [ErrNotFound], or
+// [ErrLeased] while a worker has it. After [ErrUnavailable] the message may have
+// been dropped.
+func (q *Queue) Cancel(ctx context.Context, id string) error {
+	if err := validateID(id); err != nil {
+		return err
+	}
+	// A second time it would not find what the first one dropped.
+	reply, err := q.askWhile(ctx, undone, cancelScript, id)
+	return q.changed(id, reply, err)
+}
+
+// changed reads a script's answer about one message.
+func (q *Queue) changed(id string, reply []any, err error) error {
+	if err != nil {
+		return err
+	}
+	outcomes, err := codes(reply, 1)
+	if err != nil {
+		return err
+	}
+	switch outcomes[0] {
+	case 1:
+		return nil
+	case -1:
+		err = ErrLeased
+	case -2:
+		err = ErrDead
+	default:
+		err = ErrNotFound
+	}
+	return fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, err)
+}
+
+// Revive has dead letters wait again, due at once and with all their attempts
+// before them, and returns how many of these ids were dead letters.
+func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err error) {
+	for _, id := range ids {
+		if err := validateID(id); err != nil {
+			return 0, err
+		}
+	}
+	for len(ids) > 0 {
+		some := ids[:min(batch, len(ids))]
+		ids = ids[len(some):]
+		args := make([]any, len(some))
+		for i, id := range some {
+			args[i] = id
+		}
+		reply, err := q.ask(ctx, reviveScript, args...)
+		if err != nil {
+			return revived, err
+		}
+		outcomes, err := codes(reply, len(some))
+		if err != nil {
+			return revived, err
+		}
+		for _, outcome := range outcomes {
+			revived += int(outcome)
+		}
+	}
+	return revived, nil
+}

@@ -1,0 +1,175 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// maxError is how much of an error is kept with a message, in bytes.
+const maxError = 1 << 10
+
+// PanicError is the error of a handler that panicked.
+type PanicError struct {
+	// Value is what it panicked with; nil after runtime.Goexit.
+	Value any
+	// Stack is where.
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return "the handler called runtime.Goexit"
+	}
+	return fmt.Sprintf("the handler panicked: %v", e.Value)
+}
+
+// begin handles a message that was asked for at an instant, or gives it back if the
+// worker is ending.
+func (w *worker) begin(d *Delivery, asked time.Time) {
+	w.busy.Add(1)
+	w.handling.Add(1)
+	ctx, cancel := context.WithCancelCause(w.base)
+	lease, err := w.engine.watchdog.Watch(renewal.Spec{
+		Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
+		TTL: w.config.TTL, Granted: asked, MaxHold: w.config.MaxHold,
+		OnLost: func(err error) { cancel(err) },
+	})
+	d.lease = lease
+	go func() {
+		defer w.end()
+		defer cancel(nil)
+		if err != nil || w.ending.Err() != nil {
+			w.giveBack(d)
+			return
+		}
+		w.handle(ctx, d)
+	}()
+}
+
+// end counts a message out.
+func (w *worker) end() {
+	w.busy.Add(-1)
+	w.handling.Done()
+	w.rouse()
+}
+
+// giveBack returns a message whose handling has not begun.
+func (w *worker) giveBack(d *Delivery) {
+	st := settlement{word: wordBack, id: d.ID, token: d.Token}
+	outcome := w.settle(d, st)
+	w.report(Report{Delivery: d, Outcome: outcome})
+}
+
+// handle has the handler do its work, and tells the server what became of it. The
+// lease is kept until the server knows.
+func (w *worker) handle(ctx context.Context, d *Delivery) {
+	begun := time.Now()
+	var err error = &PanicError{} // what stays after runtime.Goexit
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+			w.queue.config.Logger.Error("delayqueue: panic in a handler", "queue", w.queue.name,
+				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+		r := Report{Delivery: d, Err: err, Took: time.Since(begun)}
+		r.Outcome = w.settle(d, w.word(d, err))
+		w.report(r)
+	}()
+	err = w.handler(ctx, d)
+}
+
+// word returns what a handler's error makes of the message.
+func (w *worker) word(d *Delivery, err error) settlement {
+	st := settlement{word: wordDone, id: d.ID, token: d.Token}
+	if err == nil {
+		return st
+	}
+	st.err = clip(err.Error())
+	var v *verdict
+	said := errors.As(err, &v)
+	switch {
+	case said && v.reject:
+		st.word = wordDead
+	case w.base.Err() != nil:
+		st.word = wordBack // it was not the handler that failed
+	case w.config.MaxAttempts > 0 && d.Attempt >= w.config.MaxAttempts:
+		st.word = wordDead
+	case said:
+		st.word, st.after = wordRetry, ceilMillis(min(v.after, MaxDelay))
+	default:
+		st.word, st.after = wordRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
+	}
+	return st
+}
+
+// clip returns what of an error is kept: text that every client can print.
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
+}
+
+// settle tells the server what became of a message: again and again while the lease
+// lasts, for as long nobody else can have it. Then the message's time will show.
+func (w *worker) settle(d *Delivery, st settlement) Outcome {
+	defer w.release(d)
+	doubt := false // an earlier word may have been heard
+	for try := 0; ; try++ {
+		answer, err := w.queue.settler.settle(st)
+		switch {
+		case err == nil && (answer == 1 || doubt && d.Valid()):
+			return outcomeOf(st.word)
+		case err == nil:
+			return Forfeited
+		case d.lease == nil || d.lease.Err() != nil || !passing(err) && try > 5:
+			w.queue.config.Logger.Warn("delayqueue: a message is handled again: the server could not be told what became of it",
+				"queue", w.queue.name, "id", d.ID, "became", st.word, "err", err)
+			return Forfeited
+		}
+		doubt = doubt || !errors.Is(err, lock.ErrNotDone)
+		pause(context.Background(), backoff(try, 10*time.Millisecond, w.config.TTL/6))
+	}
+}
+
+// outcomeOf returns what a word that was heard has done.
+func outcomeOf(word string) Outcome {
+	switch word {
+	case wordDone:
+		return Done
+	case wordRetry:
+		return Retried
+	case wordDead:
+		return Buried
+	}
+	return Returned
+}
+
+// release has the lease renewed no more. A renewal that is in flight finds nothing
+// to renew.
+func (w *worker) release(d *Delivery) {
+	if d.lease == nil {
+		return
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = d.lease.Stop(over) // need not wait for that
+}
+
+func (w *worker) report(r Report) {
+	if w.config.Report == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.queue.config.Logger.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	w.config.Report(r)
+}

@@ -1,0 +1,199 @@
+package delayqueue
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// State says where a message is in its life.
+type State uint8
+
+const (
+	// Delayed: it waits for its due time.
+	Delayed State = iota
+	// Ready: it is due, and waits for a worker.
+	Ready
+	// Leased: a worker has it.
+	Leased
+	// Dead: it is a dead letter.
+	Dead
+
+	states = iota
+)
+
+var stateNames = [states]string{"delayed", "ready", "leased", "dead"}
+
+func (s State) String() string {
+	if s >= states {
+		return fmt.Sprintf("State(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// Info tells of a message. Its times are the server's.
+type Info struct {
+	ID      string
+	Payload []byte
+	State   State
+
+	// Put is when the message was put, Due when it is or was due; after a failure
+	// that is the time of the next attempt.
+	Put, Due time.Time
+	// Until is, with Leased, when the worker's lease ends unless it is renewed.
+	Until time.Time
+	// Died is, with Dead, when it died.
+	Died time.Time
+
+	// Attempt is how often the message was claimed.
+	Attempt int
+	// LastError is the error of the last attempt that failed.
+	LastError string
+}
+
+// Get tells of a message, or returns [ErrNotFound].
+func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
+	if err := validateID(id); err != nil {
+		return Info{}, err
+	}
+	reply, err := q.ask(ctx, getScript, id)
+	if err != nil {
+		return Info{}, err
+	}
+	infos, err := readInfos(reply)
+	if err != nil {
+		return Info{}, err
+	}
+	if len(infos) == 0 {
+		return Info{}, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, ErrNotFound)
+	}
+	return infos[0], nil
+}
+
+// Dead lists the dead letters in the order in which they died, some dozens in a
+// request. Letters that are revived or dropped meanwhile, also by the loop itself,
+// cost it no others. An error ends it.
+func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		var last Info
+		// seen has the letters that died in the same ms as the last one: if that one
+		// is gone, the server begins with them again.
+		seen := make(map[string]bool)
+		for {
+			letters, err := q.deadAfter(ctx, last)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			if len(letters) == 0 {
+				return
+			}
+			for _, letter := range letters {
+				if !letter.Died.Equal(last.Died) {
+					clear(seen)
+				}
+				last = letter
+				if seen[letter.ID] {
+					continue
+				}
+				seen[letter.ID] = true
+				if !yield(letter, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// deadAfter returns some of the dead letters that follow one.
+func (q *Queue) deadAfter(ctx context.Context, last Info) ([]Info, error) {
+	var died int64
+	if last.ID != "" {
+		died = last.Died.UnixMilli()
+	}
+	reply, err := q.ask(ctx, deadScript, last.ID, died, batch, batchBytes)
+	if err != nil {
+		return nil, err
+	}
+	return readInfos(reply)
+}
+
+// readInfos reads {now, what describe tells of each}.
+func readInfos(reply []any) ([]Info, error) {
+	r := reader{parts: reply}
+	now := r.time()
+	var infos []Info
+	for r.err == nil && len(r.parts) > 0 {
+		part := r.next()
+		described, ok := part.([]any)
+		if !ok {
+			r.fail(part)
+			break
+		}
+		info, err := readInfo(described, now)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, r.err
+}
+
+func readInfo(parts []any, now time.Time) (Info, error) {
+	r := reader{parts: parts}
+	i := Info{ID: r.text()}
+	state, at := r.text(), r.time()
+	i.Attempt = int(r.number())
+	_ = r.number() // the token is the claimant's
+	i.Put, i.Due = r.time(), r.time()
+	i.LastError, i.Payload = r.text(), []byte(r.text())
+	switch {
+	case state == "dead":
+		i.State, i.Died = Dead, at
+	case state == "leased":
+		i.State, i.Until = Leased, at
+	case !i.Due.After(now):
+		i.State = Ready
+	}
+	return i, r.err
+}
+
+// Stats is how a queue fares.
+type Stats struct {
+	Delayed int64 // messages that wait for their due time
+	Ready   int64 // due, and waiting for a worker: the backlog
+	Leased  int64 // with workers
+	Dead    int64 // dead letters
+
+	// Age is for how long the first message that is due has been so; zero if none
+	// is. It grows where workers are too few or gone.
+	Age time.Duration
+	// NextDue is when the first message that waits is or was due, by the server's
+	// clock; the zero time if none waits.
+	NextDue time.Time
+	// OldestDeath is when the first of the dead letters died; the zero time if there
+	// are none.
+	OldestDeath time.Time
+}
+
+// Stats counts the messages, in one request that takes the same time for any
+// number of them.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	reply, err := q.ask(ctx, statsScript)
+	if err != nil {
+		return Stats{}, err
+	}
+	r := reader{parts: reply}
+	now := r.time()
+	s := Stats{Ready: r.number(), Delayed: r.number(), Leased: r.number(), Dead: r.number()}
+	if due := r.number(); due >= 0 {
+		s.NextDue = time.UnixMilli(due)
+		s.Age = max(0, now.Sub(s.NextDue))
+	}
+	_ = r.number() // the first end of a lease
+	if died := r.number(); died >= 0 {
+		s.OldestDeath = time.UnixMilli(died)
+	}
+	return s, r.err
+}

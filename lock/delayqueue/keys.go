@@ -1,0 +1,20 @@
+package delayqueue
+
+import "strings"
+
+// key returns a key of the queue called name. Like those of locks it is
+// "prefix:{name}", or "prefix:name" for a name that brings a hash tag.
+func key(what, name string) string {
+	if strings.Contains(name, "{") {
+		return "leasewheel_queue_" + what + ":" + name
+	}
+	return "leasewheel_queue_" + what + ":{" + name + "}"
+}
+
+// keysOf returns the keys that all scripts of a queue are given.
+func keysOf(name string) []string {
+	return []string{
+		key("due", name), key("leased", name), key("dead", name),
+		key("payload", name), key("record", name), key("token", name), key("channel", name),
+	}
+}

@@ -1,0 +1,40 @@
+package delayqueue
+
+import (
+	"context"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// leases prolongs the leases of a queue's messages for the watchdog. A lease's Key
+// is the message's id, its Owner the token of the claim.
+type leases struct{ queue *Queue }
+
+// Group names the node that the queue lives on.
+func (l leases) Group(string) string { return l.queue.store.Group(l.queue.keys[0]) }
+
+// Renew prolongs leases.
+func (l leases) Renew(ctx context.Context, items []renewal.Item) {
+	args := make([]any, 0, 3*len(items))
+	for i := range items {
+		lease := items[i].Lease
+		args = append(args, lease.Key(), lease.Owner(), lease.TTL().Milliseconds())
+	}
+	reply, err := l.queue.once(ctx, renewScript, args...)
+	var outcomes []int64
+	if err == nil {
+		outcomes, err = codes(reply, len(items))
+	}
+	for i := range items {
+		switch {
+		case err != nil:
+			items[i].Err = err
+		case outcomes[i] == 1:
+			items[i].Outcome = renewal.Renewed
+		case outcomes[i] == 0:
+			items[i].Outcome = renewal.Gone
+		default:
+			items[i].Outcome = renewal.Taken
+		}
+	}
+}

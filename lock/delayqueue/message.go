@@ -1,0 +1,203 @@
+package delayqueue
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The limits of a [Message].
+const (
+	// MaxID is the length of the longest accepted id, in bytes.
+	MaxID = 512
+	// MaxDelay is how far away a due time may be.
+	MaxDelay = 10 * 365 * 24 * time.Hour
+)
+
+// Message is work to be done at a later time.
+type Message struct {
+	// ID names the message in the queue: 1 to [MaxID] bytes of UTF-8 without
+	// control characters. The queue takes one message of a name at a time, so that
+	// a Put may be repeated; once a message was handled or cancelled its name is
+	// free again. Default: a random one.
+	ID string
+	// Payload is what the handler gets, up to [Config.MaxPayload] bytes. It may be
+	// empty if there is an ID.
+	Payload []byte
+
+	// Delay is how long after it was put the message is due, by the server's
+	// clock: up to [MaxDelay], rounded up to a millisecond. Zero: at once.
+	Delay time.Duration
+	// Due is the instant from which it is due instead, which the server compares
+	// with its own clock; one in the past means at once. It excludes Delay.
+	Due time.Time
+}
+
+// validate says what is wrong with m.
+func (m *Message) validate(most int, now time.Time) error {
+	switch reason := idReason(m.ID); {
+	case m.ID != "" && reason != "":
+		return invalid("the id of a message %s", reason)
+	case len(m.Payload) > most:
+		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: keep large things elsewhere and put where", m.ID, len(m.Payload), most)
+	case len(m.Payload) == 0 && m.ID == "":
+		return invalid("a message with neither an id nor a payload says nothing")
+	case m.Delay != 0 && !m.Due.IsZero():
+		return invalid("message %q has both a Delay and a Due; give one", m.ID)
+	}
+	if err := validateDelay(m.Delay); err != nil {
+		return err
+	}
+	return validateDue(m.Due, now)
+}
+
+// idReason says what is wrong with an id; "" for nothing.
+func idReason(id string) string {
+	switch {
+	case id == "":
+		return "is empty"
+	case len(id) > MaxID:
+		return fmt.Sprintf("has %d bytes; accepted are up to %d", len(id), MaxID)
+	case !utf8.ValidString(id):
+		return "is not UTF-8"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "holds a control character"
+	}
+	return ""
+}
+
+func validateID(id string) error {
+	if reason := idReason(id); reason != "" {
+		return invalid("the id of a message %s", reason)
+	}
+	return nil
+}
+
+func validateDelay(d time.Duration) error {
+	if d < 0 || d > MaxDelay {
+		return invalid("a delay of %v; accepted are 0 … %v", d, MaxDelay)
+	}
+	return nil
+}
+
+func validateDue(due, now time.Time) error {
+	if due.After(now.Add(MaxDelay)) {
+		return invalid("a due time of %v is further than %v away", due.Format(time.RFC3339), MaxDelay)
+	}
+	return nil
+}
+
+// instant returns a due time as scripts read it.
+func instant(delay time.Duration, due time.Time) (kind string, ms int64) {
+	if due.IsZero() {
+		return "in", ceilMillis(delay)
+	}
+	ms = max(0, due.UnixMilli())
+	if due.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return "at", ms
+}
+
+// ceilMillis returns d in ms, rounded up.
+func ceilMillis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Put puts a message into the queue and returns its id. It returns [ErrDuplicate],
+// and the id, if the queue has a message of that id already; a Put whose answer was
+// lost is repeated and does not find itself.
+func (q *Queue) Put(ctx context.Context, m Message) (id string, err error) {
+	receipts, err := q.PutAll(ctx, []Message{m})
+	if err != nil {
+		return "", err
+	}
+	if receipts[0].Duplicate {
+		return receipts[0].ID, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, receipts[0].ID, ErrDuplicate)
+	}
+	return receipts[0].ID, nil
+}
+
+// Receipt tells of one message of a [Queue.PutAll].
+type Receipt struct {
+	ID string
+	// Duplicate says that the queue had a message of that id already.
+	Duplicate bool
+}
+
+// PutAll puts messages into the queue, some dozens in a request, in their order. A
+// message that is invalid keeps all from being put. After another error the
+// receipts are those of the messages that were put, or found to be duplicates; of
+// those that follow some may have been put.
+func (q *Queue) PutAll(ctx context.Context, messages []Message) ([]Receipt, error) {
+	now := time.Now()
+	named := slices.Clone(messages)
+	for i := range named {
+		m := &named[i]
+		if err := m.validate(q.config.MaxPayload, now); err != nil {
+			return nil, err
+		}
+		if m.ID == "" {
+			m.ID = rand.Text()
+		}
+	}
+	// Each message has a nonce of its own: a second one of the same id is a
+	// duplicate, not the first one come again.
+	nonce := rand.Text()[:13]
+	receipts := make([]Receipt, 0, len(named))
+	for len(named) > 0 {
+		n := portion(named)
+		some, err := q.put(ctx, named[:n], nonce+strconv.Itoa(len(receipts)))
+		receipts = append(receipts, some...)
+		if err != nil {
+			return receipts, err
+		}
+		named = named[n:]
+	}
+	return receipts, nil
+}
+
+// portion returns how many of the messages go into one request.
+func portion(messages []Message) int {
+	bytes := 0
+	for i := range messages {
+		bytes += len(messages[i].Payload)
+		if i > 0 && bytes > batchBytes || i == batch {
+			return i
+		}
+	}
+	return len(messages)
+}
+
+// put puts messages in one request.
+func (q *Queue) put(ctx context.Context, messages []Message, nonce string) ([]Receipt, error) {
+	args := make([]any, 0, 1+5*len(messages))
+	args = append(args, q.config.MaxLength)
+	for i := range messages {
+		m := &messages[i]
+		kind, ms := instant(m.Delay, m.Due)
+		args = append(args, m.ID, kind, ms, nonce+"."+strconv.Itoa(i), m.Payload)
+	}
+	reply, err := q.ask(ctx, putScript, args...)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := codes(reply, len(messages))
+	if err != nil {
+		return nil, err
+	}
+	receipts := make([]Receipt, 0, len(messages))
+	for i, outcome := range outcomes {
+		if outcome < 0 {
+			return receipts, fmt.Errorf("delayqueue: %q: %w: it has %d messages", q.name, ErrFull, q.config.MaxLength)
+		}
+		receipts = append(receipts, Receipt{ID: messages[i].ID, Duplicate: outcome == 0})
+	}
+	return receipts, nil
+}

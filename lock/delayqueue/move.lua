@@ -1,0 +1,16 @@
+-- Gives a message that waits another due time.
+--
+-- ARGV  2 its id
+--       3 "at" or "in", 4 a ms
+-- returns  1 moved, 0 there is none of that name, -1 a worker has it, -2 it is dead
+local id = ARGV[2]
+local r = read(id)
+if not r then return 0 end
+if call('zscore', leased, id) then return -1 end
+if call('zscore', dead, id) then return -2 end
+spend()
+local before = head(due)
+r.due = instant(ARGV[3], ARGV[4])
+wait(id, r)
+tell(before)
+return 1

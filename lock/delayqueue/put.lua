@@ -1,0 +1,27 @@
+-- Puts messages, unless the queue has one of that name or is full.
+--
+-- ARGV  2 the most messages that the queue may have, 0 for no limit
+--       3… for each message: its id, "at" or "in", a ms, a nonce, its payload
+-- returns  for each: 1 put, now or by an earlier run with the same nonce
+--                    0 there is one of that name
+--                    -1 the queue is full
+local before, room = head(due), math.huge
+if ARGV[2] ~= '0' then room = tonumber(ARGV[2]) - call('hlen', records) end
+local outcomes = {}
+for i = 3, #ARGV, 5 do
+  local id, nonce = ARGV[i], ARGV[i + 3]
+  local known = read(id)
+  local outcome
+  if known then
+    outcome = known.nonce == nonce and 1 or 0
+  elseif room < 1 then
+    outcome = -1
+  else
+    room, outcome = room - 1, 1
+    call('hset', payloads, id, ARGV[i + 4])
+    wait(id, {attempt = 0, token = 0, put = now, due = instant(ARGV[i + 1], ARGV[i + 2]), nonce = nonce, err = ''})
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+tell(before)
+return outcomes

@@ -1,0 +1,218 @@
+package delayqueue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// The defaults and limits of [Config].
+const (
+	DefaultRequestTimeout = time.Second
+	DefaultRetryFor       = 5 * time.Second
+	DefaultPoll           = 30 * time.Second
+	DefaultMaxPayload     = 1 << 20
+
+	maxPayload = 64 << 20
+)
+
+// ownTick is the tick of a queue's own wheel. A wheel sleeps from deadline to
+// deadline, so that a fine tick costs nothing where there are few.
+const ownTick = time.Millisecond
+
+// Config says how a [Queue] works. Its zero value is ready to use.
+type Config struct {
+	// RequestTimeout bounds one request to the server. Default: 1 s.
+	RequestTimeout time.Duration
+	// RetryFor is how long a request that fails for a reason that may pass is sent
+	// again before [ErrUnavailable] is returned. Workers go on trying for ever.
+	// Default: 5 s. Negative: never sent again.
+	RetryFor time.Duration
+	// Poll is how often, at least, a worker with room for more looks although it
+	// has heard of nothing. Default: 30 s.
+	Poll time.Duration
+
+	// MaxPayload is the most bytes that a message may carry, up to 64 MiB.
+	// Default: 1 MiB.
+	MaxPayload int
+	// MaxLength is the most messages that the queue may have, those with workers
+	// and dead letters included, beyond which Put returns [ErrFull]. Default: no
+	// limit.
+	MaxLength int64
+
+	// Wheel tells workers when messages are due. Default: one of the queue's own
+	// with a tick of 1 ms, from the first Work until Close.
+	Wheel *wheel.Wheel
+	// Renewal configures the watchdog that prolongs the leases of workers. Its
+	// Wheel and Logger are set from here.
+	Renewal renewal.Config
+	// Logger hears what no caller can be told. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// withDefaults returns c with its zero fields filled in, apart from Wheel.
+func (c Config) withDefaults() Config {
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	c.RetryFor = cmp.Or(c.RetryFor, DefaultRetryFor)
+	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate says what is wrong with c, whose zero fields are filled in.
+func (c Config) validate() error {
+	switch {
+	case c.RequestTimeout < 0:
+		return invalid("RequestTimeout %v is negative; 0 means %v", c.RequestTimeout, DefaultRequestTimeout)
+	case c.Poll < 0:
+		return invalid("Poll %v is negative; 0 means %v", c.Poll, DefaultPoll)
+	case c.MaxPayload < 0 || c.MaxPayload > maxPayload:
+		return invalid("MaxPayload %d is outside 1 … %d; 0 means %d", c.MaxPayload, maxPayload, DefaultMaxPayload)
+	case c.MaxLength < 0:
+		return invalid("MaxLength %d is negative; 0 means no limit", c.MaxLength)
+	}
+	return nil
+}
+
+// Queue is a delay queue. Any number of them, in any number of processes, may be
+// open on one name. Its methods may be called at the same time.
+type Queue struct {
+	store  *redisstore.Store
+	name   string
+	keys   []string
+	config Config
+
+	// closed ends with Close; its Done stops every worker.
+	closed context.Context
+	close  context.CancelCauseFunc
+
+	settler settler
+
+	mu       sync.Mutex
+	engine   *engine // what workers run on; made by the first
+	workers  sync.WaitGroup
+	draining bool // no worker begins any more
+}
+
+// engine is what the workers of a queue share.
+type engine struct {
+	wheel    *wheel.Wheel
+	own      bool // the queue's to stop
+	watchdog *renewal.Watchdog
+}
+
+// New returns the queue called name, which need not exist, on the server of store.
+// It sends nothing and, until [Queue.Work], runs nothing. Names are those that
+// [lock.ValidateName] accepts. Close it before the store.
+func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
+	if store == nil {
+		return nil, invalid("New needs a store, got nil: make one with redisstore.Open")
+	}
+	if err := lock.ValidateName(name); err != nil {
+		var refused *lock.NameError
+		if errors.As(err, &refused) {
+			return nil, invalid("the name of a queue: %s", refused.Reason)
+		}
+		return nil, err
+	}
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	q := &Queue{store: store, name: name, keys: keysOf(name), config: c}
+	q.settler.queue = q
+	q.closed, q.close = context.WithCancelCause(context.Background())
+	return q, nil
+}
+
+// Name returns the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Close ends every [Queue.Work] as the end of its context does, and returns when
+// they have. If ctx ends first, the leases of what is still handled are lost, and
+// the error says that handlers still run. A second Close waits as well.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	q.draining = true
+	q.close(ErrClosed)
+	e := q.engine
+	q.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		q.workers.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("delayqueue: %q: handlers still run: %w", q.name, context.Cause(ctx))
+	}
+	return errors.Join(err, e.stop(ctx))
+}
+
+// stop ends the leases that are left, and all that runs.
+func (e *engine) stop(ctx context.Context) error {
+	err := e.watchdog.Orphan(ctx)
+	if e.own {
+		e.wheel.Stop()
+	}
+	return err
+}
+
+// enter counts a worker in, and returns what it runs on. Whoever has entered calls
+// workers.Done.
+func (q *Queue) enter() (*engine, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.draining {
+		return nil, ErrClosed
+	}
+	if q.engine == nil {
+		e, err := q.start()
+		if err != nil {
+			return nil, err
+		}
+		q.engine = e
+	}
+	q.workers.Add(1)
+	return q.engine, nil
+}
+
+// start makes an engine.
+func (q *Queue) start() (*engine, error) {
+	e := &engine{wheel: q.config.Wheel}
+	if e.wheel == nil {
+		own, err := wheel.New(wheel.Config{Tick: ownTick, Logger: q.config.Logger})
+		if err != nil {
+			return nil, err
+		}
+		e.wheel, e.own = own, true
+	}
+	r := q.config.Renewal
+	r.Wheel, r.Logger = e.wheel, q.config.Logger
+	watchdog, err := renewal.New(leases{q}, r)
+	if err != nil {
+		if e.own {
+			e.wheel.Stop()
+		}
+		return nil, err
+	}
+	e.watchdog = watchdog
+	return e, nil
+}

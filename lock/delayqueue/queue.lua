@@ -1,0 +1,79 @@
+-- What all scripts of a queue share, and come after.
+--
+-- KEYS  1 due       zset of the messages that wait, by the ms (Unix time) from which
+--                   they may be claimed
+--       2 leased    zset of those that are with workers, by the ms at which their
+--                   leases end
+--       3 dead      zset of the dead letters, by the ms at which they died
+--       4 payloads  hash
+--       5 records   hash of "attempt token put due nonce error"
+--       6 counter   the largest token granted
+--       7 channel   on which is published when the first of due has become an
+--                   earlier one
+-- ARGV  1 the command to publish with
+local due, leased, dead, payloads, records, counter, channel = unpack(KEYS, 1, 7)
+local call = redis.call
+
+local clock = call('time')
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+
+local function number(n) return string.format('%.0f', n) end
+
+-- head returns the first score of a zset, or nil.
+local function head(zset) return tonumber(call('zrange', zset, 0, 0, 'withscores')[2]) end
+
+-- read returns what is known of a message, or nil.
+local function read(id)
+  local text = call('hget', records, id)
+  if not text then return nil end
+  local attempt, token, put, when, nonce, err = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  return {
+    attempt = tonumber(attempt), token = tonumber(token), put = tonumber(put), due = tonumber(when),
+    nonce = nonce, err = err,
+  }
+end
+
+local function write(id, r)
+  call('hset', records, id, table.concat({
+    number(r.attempt), number(r.token), number(r.put), number(r.due), r.nonce, r.err,
+  }, ' '))
+end
+
+-- wait puts a message among those that wait, from its due time on.
+local function wait(id, r)
+  call('zadd', due, number(r.due), id)
+  write(id, r)
+end
+
+-- bury makes a dead letter of a message that is in no zset.
+local function bury(id, r, err)
+  r.err = err
+  call('zadd', dead, number(now), id)
+  write(id, r)
+end
+
+-- forget drops all that is known of a message that is in no zset.
+local function forget(id)
+  call('hdel', payloads, id)
+  call('hdel', records, id)
+end
+
+-- after returns the due time of what is to wait for so many ms: never early, and
+-- now for none.
+local function after(ms) return ms > 0 and math.ceil(micros / 1000) + ms or now end
+
+-- instant reads a due time: "at" with a ms, but not before now, or "in" so many.
+local function instant(kind, ms) return kind == 'in' and after(tonumber(ms)) or math.max(now, tonumber(ms)) end
+
+-- spend allows the script to write although the server is out of memory: what takes
+-- messages out of a queue must work above all then. A server refuses the first
+-- write alone, and only if it is of a kind that may need memory.
+local function spend() call('zrem', leased, '') end
+
+-- tell wakes the workers if the first message that waits is an earlier one than
+-- before.
+local function tell(before)
+  local first = head(due)
+  if first and (not before or first < before) then call(ARGV[1], channel, number(first)) end
+end

@@ -1,0 +1,137 @@
+package delayqueue
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+var (
+	//go:embed queue.lua
+	queueSource string
+	//go:embed put.lua
+	putSource string
+	//go:embed claim.lua
+	claimSource string
+	//go:embed settle.lua
+	settleSource string
+	//go:embed renew.lua
+	renewSource string
+	//go:embed move.lua
+	moveSource string
+	//go:embed cancel.lua
+	cancelSource string
+	//go:embed revive.lua
+	reviveSource string
+	//go:embed info.lua
+	infoSource string
+	//go:embed get.lua
+	getSource string
+	//go:embed dead.lua
+	deadSource string
+	//go:embed stats.lua
+	statsSource string
+
+	putScript    = redisstore.NewScript(queueSource, putSource)
+	claimScript  = redisstore.NewScript(queueSource, claimSource)
+	settleScript = redisstore.NewScript(queueSource, settleSource)
+	renewScript  = redisstore.NewScript(queueSource, renewSource)
+	moveScript   = redisstore.NewScript(queueSource, moveSource)
+	cancelScript = redisstore.NewScript(queueSource, cancelSource)
+	reviveScript = redisstore.NewScript(queueSource, reviveSource)
+	getScript    = redisstore.NewScript(queueSource, infoSource, getSource)
+	deadScript   = redisstore.NewScript(queueSource, infoSource, deadSource)
+	statsScript  = redisstore.NewScript(queueSource, statsSource)
+)
+
+// The bounds of what one run of a script does.
+const (
+	// batch is the most messages that a script touches: the server does nothing
+	// else meanwhile.
+	batch = 64
+	// batchBytes is the most payload that a script or its answer carries, beside
+	// one message.
+	batchBytes = 1 << 20
+)
+
+// once runs a script once, for at most [Config.RequestTimeout].
+func (q *Queue) once(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
+	return q.onceWith(ctx, sc, q.keys, args...)
+}
+
+func (q *Queue) onceWith(ctx context.Context, sc redisstore.Script, keys []string, args ...any) ([]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.config.RequestTimeout)
+	defer cancel()
+	publish, err := q.store.PublishCommand(ctx)
+	if err != nil {
+		return nil, errors.Join(err, lock.ErrNotDone)
+	}
+	reply, err := q.store.Run(ctx, sc, keys, slices.Insert(args, 0, any(publish))...)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		list = []any{reply}
+	}
+	return list, nil
+}
+
+// ask runs a script until it is answered, as long as [Config.RetryFor] and ctx
+// allow. The script must be one that may be run twice.
+func (q *Queue) ask(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
+	return q.askWhile(ctx, passing, sc, args...)
+}
+
+// passing reports whether sending again may help.
+func passing(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// undone reports whether sending again may help and is no second time.
+func undone(err error) bool { return passing(err) && errors.Is(err, lock.ErrNotDone) }
+
+func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisstore.Script, args ...any) ([]any, error) {
+	if err := q.closed.Err(); err != nil {
+		return nil, ErrClosed
+	}
+	begun := time.Now()
+	for try := 0; ; try++ {
+		reply, err := q.once(ctx, sc, args...)
+		switch {
+		case err == nil:
+			return reply, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, errors.Join(context.Cause(ctx), err))
+		case !again(err) || time.Since(begun) > q.config.RetryFor:
+			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
+		}
+		pause(ctx, backoff(try, 10*time.Millisecond, 500*time.Millisecond))
+	}
+}
+
+// backoff returns how long to wait after so many failures: from first on doubling,
+// up to most, less a random part of up to a half, so that those who failed
+// together do not come again together.
+func backoff(failures int, first, most time.Duration) time.Duration {
+	d := most
+	if failures < 32 && first < most>>failures {
+		d = first << failures
+	}
+	return d - rand.N(d/2+1)
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

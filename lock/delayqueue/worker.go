@@ -1,0 +1,305 @@
+package delayqueue
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// The defaults and limits of [WorkerConfig].
+const (
+	DefaultConcurrency = 16
+	DefaultTTL         = 30 * time.Second
+	DefaultMaxAttempts = 10
+	DefaultBackoff     = time.Second
+	DefaultMaxBackoff  = 10 * time.Minute
+
+	maxConcurrency = 1 << 16
+	minTTL         = 100 * time.Millisecond
+	maxTTL         = 24 * time.Hour
+)
+
+// Handler does the work of a message. The message is done when it returns nil, and
+// tried again when it returns an error or panics; see [RetryAfter] and [Reject].
+//
+// Its context ends, with cause [ErrLost], when the lease is lost, and then the work
+// is another worker's; with cause [ErrClosed] when the worker ends and
+// [WorkerConfig.Grace] is over. It carries the values of the context of
+// [Queue.Work]. A handler that does not heed it keeps its place in the worker.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// WorkerConfig says how a worker works. Its zero value is ready to use.
+type WorkerConfig struct {
+	// Concurrency is the most messages that are handled at the same time, which is
+	// also the most that the worker claims. Default: 16.
+	Concurrency int
+
+	// TTL is how long a message stays with a worker that is not heard of: 100 ms to
+	// 24 h. Default: 30 s.
+	TTL time.Duration
+	// MaxHold ends the lease of a message that is handled for longer, since a
+	// handler that hangs would keep it for ever. Default: no limit.
+	MaxHold time.Duration
+
+	// MaxAttempts is how often a message is tried before it becomes a dead letter;
+	// an attempt whose worker died counts. Workers of one queue should agree.
+	// Default: 10. Negative: no limit.
+	MaxAttempts int
+	// Backoff says how long a message waits after an attempt that failed. Default:
+	// [Exponential] from 1 s to 10 min.
+	Backoff Backoff
+
+	// Grace is how long handlers may go on, once the worker ends, before their
+	// contexts end too. Default: for as long as they like. Negative: not at all.
+	Grace time.Duration
+
+	// Report is called after each delivery, by the goroutine of its handler, before
+	// the worker takes another message in its place. Default: nobody is told.
+	Report func(Report)
+}
+
+// withDefaults returns c with its zero fields filled in.
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
+	if c.Backoff == nil {
+		c.Backoff = Exponential(DefaultBackoff, DefaultMaxBackoff)
+	}
+	return c
+}
+
+// validate says what is wrong with c, whose zero fields are filled in, for a worker
+// on a wheel with the given tick.
+func (c WorkerConfig) validate(tick time.Duration) error {
+	least := max(minTTL, 3*tick)
+	switch {
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
+		return invalid("Concurrency %d is outside 1 … %d; 0 means %d", c.Concurrency, maxConcurrency, DefaultConcurrency)
+	case c.TTL < least || c.TTL > maxTTL:
+		return invalid("TTL %v is outside %v … %v; 0 means %v", c.TTL, least, maxTTL, DefaultTTL)
+	case c.MaxHold < 0:
+		return invalid("MaxHold %v is negative; 0 means no limit", c.MaxHold)
+	}
+	return nil
+}
+
+// The pauses after requests of a worker that failed.
+const (
+	firstPause = 50 * time.Millisecond
+	mostPause  = 5 * time.Second
+)
+
+// worker is one [Queue.Work]. Its fields are its own goroutine's, but for those of
+// which it is said.
+type worker struct {
+	queue   *Queue
+	engine  *engine
+	handler Handler
+	config  WorkerConfig
+
+	// ending ends when the worker is to claim no more.
+	ending context.Context
+	// base is what handlers' contexts are derived from; cut ends it.
+	base context.Context
+	cut  context.CancelCauseFunc
+
+	keys []string // with that of its claims
+	seq  int64    // the number of the latest claim
+	// again: the answer to that claim was lost.
+	again bool
+
+	// wake has the worker look at how things stand. Anybody's to send to.
+	wake chan struct{}
+	// told says that something may be due that the worker does not know of. Atomic,
+	// anybody's to set.
+	told atomic.Bool
+	// busy counts the messages in hand. Atomic.
+	busy     atomic.Int64
+	handling sync.WaitGroup
+
+	alarm *wheel.Timer
+	// next is when to look for messages, and rest before when not to, whatever is
+	// told.
+	next, rest time.Time
+	failures   int  // since the last success
+	served     bool // the server has answered once
+	heard      lock.Subscription
+}
+
+// Work handles messages until ctx ends or the queue is closed: then it claims no
+// more, gives back what was claimed and not begun, waits for the handlers, and
+// returns nil. Any number of workers may run, in one process and in many.
+//
+// While the server is away it waits for its return. An error means that there is no
+// point in waiting: a config that is refused, [ErrClosed], or a server that refuses
+// the very first request for good.
+func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
+	if h == nil {
+		return invalid("Work needs a handler, got nil")
+	}
+	c = c.withDefaults()
+	e, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.workers.Done()
+	if err := c.validate(e.wheel.Tick()); err != nil {
+		return err
+	}
+	w := &worker{
+		queue: q, engine: e, handler: h, config: c,
+		keys: append(keysOf(q.name), key("claim", q.name)+":"+rand.Text()),
+		wake: make(chan struct{}, 1),
+	}
+	ending, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(q.closed, func() { end(ErrClosed) })()
+	w.ending = ending
+	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer w.cut(nil)
+	w.alarm = new(wheel.Timer)
+	w.alarm.Init(e.wheel, w.rouse)
+	defer w.alarm.Cancel()
+	return w.run()
+}
+
+// rouse has the worker look at how things stand.
+func (w *worker) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until the end.
+func (w *worker) run() error {
+	defer w.deafen()
+	var err error
+	for w.ending.Err() == nil && err == nil {
+		now := time.Now()
+		if w.told.Swap(false) {
+			w.next = now
+		}
+		if w.room() > 0 && !now.Before(w.next) && !now.Before(w.rest) {
+			err = w.look()
+			continue
+		}
+		err = w.sleep()
+	}
+	return errors.Join(err, w.windUp())
+}
+
+// room returns how many messages more the worker can take.
+func (w *worker) room() int { return w.config.Concurrency - int(w.busy.Load()) }
+
+// sleep waits until there may be something to do.
+func (w *worker) sleep() error {
+	if w.room() > 0 {
+		at := w.next
+		if w.rest.After(at) {
+			at = w.rest
+		}
+		if err := w.alarm.ArmAt(at); err != nil {
+			return fmt.Errorf("delayqueue: %q: nothing tells when messages are due: %w", w.queue.name, err)
+		}
+	}
+	select {
+	case <-w.wake:
+	case <-w.ending.Done():
+	}
+	return nil
+}
+
+// look claims what is due, and learns when to look next.
+func (w *worker) look() error {
+	w.listen()
+	c, err := w.claim(min(w.room(), batch))
+	if err != nil {
+		return w.failed(err)
+	}
+	w.served, w.failures = true, 0
+	w.next = c.answered.Add(w.queue.config.Poll)
+	if c.pause >= 0 {
+		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
+	}
+	for _, d := range c.deliveries {
+		w.begin(d, c.asked)
+	}
+	return nil
+}
+
+// failed notes that the server cannot be asked just now. It returns err if it never
+// could and trying again would not help.
+func (w *worker) failed(err error) error {
+	if !w.served && !passing(err) {
+		return err
+	}
+	d := backoff(w.failures, firstPause, mostPause)
+	w.failures++
+	w.rest = time.Now().Add(d)
+	w.next = w.rest
+	w.queue.config.Logger.Warn("delayqueue: the server does not answer; trying again",
+		"queue", w.queue.name, "after", d, "err", err)
+	return nil
+}
+
+// listen has the server tell of messages that are due earlier than the others. What
+// was told before is found by looking, and without it there is the poll.
+func (w *worker) listen() {
+	if w.heard != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
+	defer cancel()
+	heard, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
+		w.told.Store(true)
+		w.rouse()
+	})
+	if err != nil {
+		w.queue.config.Logger.Warn("delayqueue: not told of messages that are due early; trying again",
+			"queue", w.queue.name, "err", err)
+		return
+	}
+	w.heard = heard
+}
+
+func (w *worker) deafen() {
+	if w.heard != nil {
+		w.heard.Close()
+	}
+}
+
+// windUp waits for the handlers, whose contexts end when their time is over.
+func (w *worker) windUp() error {
+	if w.again {
+		w.recover()
+	}
+	switch grace := w.config.Grace; {
+	case grace < 0:
+		w.cut(ErrClosed)
+	case grace > 0:
+		defer time.AfterFunc(grace, func() { w.cut(ErrClosed) }).Stop()
+	}
+	w.handling.Wait()
+	return nil
+}
+
+// recover gives back what the last claim has given, if its answer was lost.
+func (w *worker) recover() {
+	c, err := w.claim(0)
+	if err != nil {
+		return // their leases will end
+	}
+	for _, d := range c.deliveries {
+		w.begin(d, c.asked)
+	}
+}

@@ -1,0 +1,58 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// What other structures on the same server are built with, as delay queues are:
+// they share the store's connections, its subscription and its errors.
+
+// Script is a Lua script.
+type Script struct{ *script }
+
+// NewScript makes a script of sources, the earlier of which are functions for the
+// later ones.
+func NewScript(sources ...string) Script { return Script{newScript(sources...)} }
+
+// Run runs a script once on the server that has the keys, and never again by
+// itself. A server that does not know the script is given it. Errors are of type
+// *[ServerError].
+func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
+	return s.run(ctx, sc.script, keys, args...)
+}
+
+// Listen has wake called for every message on a channel, which in a cluster is one
+// of the node that has the key of that name, and after every gap in which one may
+// have been missed. It returns once the server has confirmed it. wake must not
+// block.
+func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subscription, error) {
+	b := s.bell
+	sub, fresh, err := b.enlist(name, wake)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := b.attach(ctx, sub.channel); err != nil {
+			b.fail(sub.channel, err)
+		}
+	}
+	select {
+	case <-sub.channel.ready:
+	case <-ctx.Done():
+		sub.Close()
+		return nil, classify(ctx.Err())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := sub.channel.err; err != nil {
+		return nil, err
+	}
+	return sub, nil
+}
+
+// PublishCommand returns the command with which scripts have to publish what
+// [Store.Listen] hears: "publish", or in most clusters "spublish". In a cluster it
+// asks a server, once.
+func (s *Store) PublishCommand(ctx context.Context) (string, error) { return s.publishing(ctx) }
