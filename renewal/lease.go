@@ -23,6 +23,10 @@ type Spec struct {
 	// Granted is the instant before the request was sent that the store granted,
 	// with its monotonic reading.
 	Granted time.Time
+	// First is how long the grant lasts if that is not TTL: a store may want to
+	// hear from a holder soon before it gives more. At least three ticks of the
+	// wheel. Default: TTL.
+	First time.Duration
 
 	// Fixed leases are not renewed: they are lost (Expired) when their time is
 	// over.
@@ -51,6 +55,8 @@ func (s *Spec) validate(tick time.Duration, now time.Time) error {
 	switch least := max(3*tick, minTTL); {
 	case s.TTL < least || s.TTL > maxTTL:
 		return fmt.Errorf("renewal: TTL %v of lease %q is outside %v … %v: three ticks of the wheel are needed to renew in time", s.TTL, s.Key, least, maxTTL)
+	case s.First != 0 && (s.First < least || s.First > maxTTL):
+		return fmt.Errorf("renewal: First %v of lease %q is outside %v … %v; 0 means the TTL", s.First, s.Key, least, maxTTL)
 	case s.Granted.IsZero():
 		return fmt.Errorf("renewal: lease %q has no Granted: give the instant before its request was sent", s.Key)
 	case s.Granted.After(now):

@@ -52,6 +52,26 @@ func TestLeaseIsKept(t *testing.T) {
 	})
 }
 
+// A grant may last for less than what the renewals ask for.
+func TestGrantsOfAnotherLengthThanTheRenewals(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		granted := time.Now()
+		l := b.grant(Spec{Key: "k", First: 3 * time.Second})
+		require.Equal(b, Until(granted, 3*time.Second), l.Until())
+		time.Sleep(time.Second + 100*time.Millisecond)
+		require.Greater(b, time.Until(l.Until()), 28*time.Second, "renewed within a third of the grant, for the TTL")
+		b.take()
+		time.Sleep(6 * time.Second)
+		require.Empty(b, b.take(), "from then on at the TTL's pace")
+		b.stop(l)
+
+		l = b.grant(Spec{Key: "k2", First: 3 * time.Second, Fixed: true})
+		b.lost(l, Expired)
+		_, err := b.dog.Watch(Spec{Key: "k", Owner: "o", TTL: time.Second, Granted: time.Now(), First: time.Millisecond})
+		require.ErrorContains(b, err, "First")
+	})
+}
+
 // The renewal moves until from the instant before it was sent, not from that of
 // its reply.
 func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {

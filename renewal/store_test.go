@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -331,7 +332,7 @@ func (b *bench) grant(s Spec) *Lease {
 		s.Owner = "owner of " + s.Key
 	}
 	s.Granted = time.Now()
-	require.True(b, b.acquire(s.Key, s.Owner, s.TTL))
+	require.True(b, b.acquire(s.Key, s.Owner, cmp.Or(s.First, s.TTL)))
 	l, err := b.dog.Watch(s)
 	require.NoError(b, err)
 	return l

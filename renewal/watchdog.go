@@ -225,7 +225,8 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	if s.Context != nil && s.Context.Err() != nil {
 		return nil, &LostError{Key: s.Key, Cause: ContextEnded, Err: context.Cause(s.Context)}
 	}
-	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.TTL, fixed: s.Fixed, parent: s.Context}
+	s.First = cmp.Or(s.First, s.TTL)
+	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
 	l.deadline.Init(w.wheel, l.expire)
 	if err := w.admit(l, &s); err != nil {
 		return nil, err
@@ -243,7 +244,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	}
 	w.heed()
 	now, granted := w.clock.now(), w.clock.instant(s.Granted)
-	l.until.Store(int64(granted.add(validity(s.TTL))))
+	l.until.Store(int64(granted.add(validity(s.First))))
 	l.era.Store(w.clock.era.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
 		r := &rules{heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
@@ -268,8 +269,8 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	}
 	// Leases that were granted at the same time are spread from the first renewal
 	// on; those that are given back soon are not renewed before.
-	first := interval(s.TTL) / 4
-	first += time.Duration(w.random() * float64(interval(s.TTL)-first))
+	first := interval(s.First) / 4
+	first += time.Duration(w.random() * float64(interval(s.First)-first))
 	l.due = granted.add(first)
 	w.wait(l)
 	return nil

@@ -227,11 +227,10 @@ func TestInspectAmongStrangers(t *testing.T) {
 		info, err := i.store.ForceRelease(t.Context(), name)
 		require.NoError(t, err)
 		assert.True(t, info.Held())
-		assert.False(t, ptr(i.inspect(name)).Held())
+		assert.False(t, new(i.inspect(name)).Held())
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
 
 // dump returns all that is on the server.
 func (i *inspected) dump() map[string]string {
