@@ -1,0 +1,184 @@
+package delayqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// The types that tests name most.
+type (
+	config   = delayqueue.Config
+	worker   = delayqueue.WorkerConfig
+	message  = delayqueue.Message
+	delivery = delayqueue.Delivery
+	report   = delayqueue.Report
+)
+
+// mails is the name of the queue in tests that need no other.
+const mails = "mails"
+
+// open returns the queue called mails, over client, closed at the end of t.
+func open(t testing.TB, client redis.UniversalClient, c config) *delayqueue.Queue {
+	t.Helper()
+	return openNamed(t, client, mails, c)
+}
+
+func openNamed(t testing.TB, client redis.UniversalClient, name string, c config) *delayqueue.Queue {
+	t.Helper()
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	q, err := delayqueue.New(store, name, c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, q.Close(ctx))
+		assert.NoError(t, store.Close())
+	})
+	return q
+}
+
+// embedded returns a client of a server in the test's process and in its time.
+func embedded(t testing.TB) *redis.Client { return locktest.Start(t).Client(t) }
+
+// everywhere runs a test on each kind of server.
+func everywhere(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, embedded(t))
+	})
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Start(t, redistest.Config{}).Client(t))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.StartCluster(t, redistest.ClusterConfig{}).Client(t))
+	})
+}
+
+func put(t testing.TB, q *delayqueue.Queue, messages ...message) {
+	t.Helper()
+	receipts, err := q.PutAll(t.Context(), messages)
+	require.NoError(t, err)
+	for _, r := range receipts {
+		require.False(t, r.Duplicate, r.ID)
+	}
+}
+
+// work runs a worker until the test's end, or until stop is called, which returns
+// once the worker has ended.
+func work(t testing.TB, q *delayqueue.Queue, h delayqueue.Handler, c worker) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Work(ctx, h, c) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// log collects what workers report.
+type log struct {
+	mu      sync.Mutex
+	reports []report
+	more    chan struct{} // closed and replaced with each report
+}
+
+func newLog() *log { return &log{more: make(chan struct{})} }
+
+func (l *log) add(r report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reports = append(l.reports, r)
+	close(l.more)
+	l.more = make(chan struct{})
+}
+
+func (l *log) all() []report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.reports)
+}
+
+// await waits for n reports and returns them.
+func (l *log) await(t testing.TB, n int) []report {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		l.mu.Lock()
+		reports, more := slices.Clone(l.reports), l.more
+		l.mu.Unlock()
+		if len(reports) >= n {
+			return reports
+		}
+		select {
+		case <-more:
+		case <-limit:
+			require.FailNow(t, "no report", "%d of %d came", len(reports), n)
+		}
+	}
+}
+
+// outcomes returns "id outcome" of each report.
+func outcomes(reports []report) []string {
+	var all []string
+	for _, r := range reports {
+		all = append(all, fmt.Sprint(r.ID, " ", r.Outcome))
+	}
+	return all
+}
+
+var errFailed = errors.New("it did not work out")
+
+// succeed is a handler.
+func succeed(context.Context, *delivery) error { return nil }
+
+// whole checks that every message of the queue called mails is in one place, with
+// all that belongs to it, and returns their ids by place.
+func whole(t testing.TB, client redis.UniversalClient) map[string][]string {
+	t.Helper()
+	ctx := context.Background()
+	places := make(map[string][]string)
+	where := make(map[string]string)
+	for _, place := range []string{"due", "leased", "dead"} {
+		ids, err := client.ZRange(ctx, "leasewheel_queue_"+place+":{mails}", 0, -1).Result()
+		require.NoError(t, err)
+		for _, id := range ids {
+			assert.Empty(t, where[id], "%q is %s too", id, place)
+			where[id] = place
+			places[place] = append(places[place], id)
+		}
+	}
+	for _, part := range []string{"payload", "record"} {
+		ids, err := client.HKeys(ctx, "leasewheel_queue_"+part+":{mails}").Result()
+		require.NoError(t, err)
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(where)), ids, part)
+	}
+	return places
+}
+
+// eventually waits for a state that nothing announces.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, time.Minute, 2*time.Millisecond, what)
+}
