@@ -2,6 +2,7 @@ package delayqueue_test
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -138,6 +139,19 @@ func TestBackstop(t *testing.T) {
 	})
 }
 
+// unplugged fails every command, as a network does that is gone.
+type unplugged struct{}
+
+func (unplugged) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (unplugged) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return io.EOF }
+}
+
+func (unplugged) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // A message whose worker is cut off goes to another one when its lease has ended,
 // which the first one has learned before.
 func TestLeaseIsLost(t *testing.T) {
@@ -171,7 +185,7 @@ func TestLeaseIsLost(t *testing.T) {
 		}, worker{Report: other.add})
 		time.Sleep(time.Minute)
 		assert.Empty(t, other.all(), "it is renewed while its handler works")
-		require.NoError(t, mine.Close())
+		mine.AddHook(unplugged{})
 		cut := time.Now()
 		time.Sleep(time.Minute)
 		synctest.Wait()
