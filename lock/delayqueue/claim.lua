@@ -5,9 +5,9 @@
 -- ARGV  2 the most messages
 --       3 the lease in ms
 --       4 the most attempts, 0 for no limit
---       5 the number of this claim, which the worker has not used before
---       6 "again" if the answer to a claim of this number was lost: what it gave is
---         given once more
+--       5 the number of this claim: larger than those of the worker's earlier ones,
+--         or that of one whose answer was lost; what that gave is given once more
+--       6 "again" if it is the number of an earlier one
 --       7 the most messages to take back
 --       8 the most bytes of payload, beside one message
 --       9 the life of the counter in ms
@@ -64,15 +64,18 @@ local function fresh()
       damaged = damaged + 1
     end
   end
-  if #ids > 0 then
-    call('set', counter, number(first + #ids - 1), 'px', ARGV[9])
+  if #ids > 0 then call('set', counter, number(first + #ids - 1), 'px', ARGV[9]) end
+  -- An earlier request of the same number may be on its way yet.
+  if #ids > 0 or ARGV[6] == 'again' then
     call('set', claim, cjson.encode({ARGV[5], number(first), ids}), 'px', lease)
   end
 end
 
-local earlier = ARGV[6] == 'again' and call('get', claim)
-earlier = earlier and cjson.decode(earlier)
-if earlier and earlier[1] == ARGV[5] then renewed(earlier) else fresh() end
+-- A request that was overtaken by later ones gets nothing: nobody waits for it.
+local earlier = call('get', claim)
+earlier = earlier and cjson.decode(earlier) or {'0'}
+local past = tonumber(earlier[1]) - tonumber(ARGV[5])
+if past == 0 then renewed(earlier) elseif past < 0 then fresh() end
 
 local first, ending = head(due), head(leased)
 local at = math.min(first or math.huge, ending or math.huge)

@@ -1,6 +1,7 @@
 package delayqueue
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +44,16 @@ func (d *Delivery) Until() time.Time {
 // cannot be undone; the handler's context tells the same, but a process that has
 // just woken up may see it later.
 func (d *Delivery) Valid() bool { return d.lease != nil && d.lease.Valid() }
+
+// gone reports whether the server has said that the lease is no more, before its
+// time was over.
+func (d *Delivery) gone() bool {
+	if d.lease == nil {
+		return false
+	}
+	lost, ok := errors.AsType[*renewal.LostError](d.lease.Err())
+	return ok && lost.Cause == renewal.Deleted
+}
 
 // Outcome is what became of a [Delivery].
 type Outcome uint8

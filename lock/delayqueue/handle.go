@@ -116,14 +116,16 @@ func clip(text string) string {
 }
 
 // settle tells the server what became of a message: again and again while the lease
-// lasts, for as long nobody else can have it. Then the message's time will show.
+// lasts, for as long nobody else can have it. Then the message's time will show. A
+// message that is not where it was although its lease lasts was taken from there by
+// an earlier word, whose answer was lost.
 func (w *worker) settle(d *Delivery, st settlement) Outcome {
 	defer w.release(d)
 	doubt := false // an earlier word may have been heard
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
 		switch {
-		case err == nil && (answer == 1 || doubt && d.Valid()):
+		case err == nil && answer == 1, err == nil && doubt && d.Valid(), doubt && d.gone():
 			return outcomeOf(st.word)
 		case err == nil:
 			return Forfeited

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -154,25 +156,31 @@ var errFailed = errors.New("it did not work out")
 func succeed(context.Context, *delivery) error { return nil }
 
 // whole checks that every message of the queue called mails is in one place, with
-// all that belongs to it, and returns their ids by place.
+// all that belongs to it, and returns their ids by place. It looks at one instant.
 func whole(t testing.TB, client redis.UniversalClient) map[string][]string {
 	t.Helper()
 	ctx := context.Background()
-	places := make(map[string][]string)
-	where := make(map[string]string)
-	for _, place := range []string{"due", "leased", "dead"} {
-		ids, err := client.ZRange(ctx, "leasewheel_queue_"+place+":{mails}", 0, -1).Result()
-		require.NoError(t, err)
-		for _, id := range ids {
+	zsets, hashes := make(map[string]*redis.StringSliceCmd), make(map[string]*redis.StringSliceCmd)
+	_, err := client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		for _, place := range []string{"due", "leased", "dead"} {
+			zsets[place] = tx.ZRange(ctx, "leasewheel_queue_"+place+":{mails}", 0, -1)
+		}
+		for _, part := range []string{"payload", "record"} {
+			hashes[part] = tx.HKeys(ctx, "leasewheel_queue_"+part+":{mails}")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	places, where := make(map[string][]string), make(map[string]string)
+	for place, ids := range zsets {
+		for _, id := range ids.Val() {
 			assert.Empty(t, where[id], "%q is %s too", id, place)
 			where[id] = place
 			places[place] = append(places[place], id)
 		}
 	}
-	for _, part := range []string{"payload", "record"} {
-		ids, err := client.HKeys(ctx, "leasewheel_queue_"+part+":{mails}").Result()
-		require.NoError(t, err)
-		assert.ElementsMatch(t, slices.Collect(maps.Keys(where)), ids, part)
+	for part, ids := range hashes {
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(where)), ids.Val(), part)
 	}
 	return places
 }
@@ -182,3 +190,6 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, time.Minute, 2*time.Millisecond, what)
 }
+
+// logTo returns a logger that writes to w, one record at a time.
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

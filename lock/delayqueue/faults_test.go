@@ -1,0 +1,333 @@
+package delayqueue_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// numbered returns n messages that are due at once.
+func numbered(n int) []message {
+	messages := make([]message, n)
+	for i := range messages {
+		messages[i].ID = strconv.Itoa(i)
+	}
+	return messages
+}
+
+// The answer to a claim is lost: its messages come with the next one, and need not
+// wait until their leases have ended.
+func TestAnswerToClaimIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	proxy := redistest.StartProxy(t, server)
+	admin := server.Client(t)
+	q := open(t, admin, config{})
+	// It does not hear of messages either while answers are lost.
+	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 50 * time.Millisecond})
+	l := newLog()
+	work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
+	eventually(t, "the worker listens", func() bool {
+		const channel = "leasewheel_queue_channel:{mails}"
+		return admin.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	})
+	put(t, q, message{ID: "warm"})
+	l.await(t, 1)
+	for i := range 3 {
+		proxy.Set(redistest.Fault{Replies: redistest.Drop})
+		put(t, q, message{ID: strconv.Itoa(i), Delay: 20 * time.Millisecond})
+		eventually(t, "it is claimed", func() bool { return len(whole(t, admin)["leased"]) == 1 })
+		proxy.Set(redistest.Fault{})
+		r := l.await(t, i+2)[i+1]
+		assert.Equal(t, delayqueue.Done, r.Outcome)
+		assert.Equal(t, 1, r.Attempt, "it was begun once")
+	}
+	assert.Empty(t, whole(t, admin))
+}
+
+// A worker that ends while the answer to its claim is lost gives back what it was
+// given.
+func TestAnswerToLastClaimIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	proxy := redistest.StartProxy(t, server)
+	admin := server.Client(t)
+	q := open(t, admin, config{})
+	through := open(t, proxy.Client(t), config{RequestTimeout: time.Second, Poll: 50 * time.Millisecond})
+	put(t, q, message{ID: "warm"})
+	l := newLog()
+	stop := work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
+	l.await(t, 1)
+	proxy.Set(redistest.Fault{Replies: redistest.Drop})
+	put(t, q, message{ID: "a", Delay: 20 * time.Millisecond})
+	eventually(t, "it is claimed", func() bool { return len(whole(t, admin)["leased"]) == 1 })
+	stopped := make(chan struct{})
+	go func() {
+		stop()
+		close(stopped)
+	}()
+	proxy.Set(redistest.Fault{})
+	<-stopped
+	if r := l.all(); len(r) > 1 { // unless the worker was faster than its end
+		info, err := q.Get(t.Context(), "a")
+		if r[1].Outcome == delayqueue.Returned {
+			require.NoError(t, err)
+			assert.Equal(t, delayqueue.Ready, info.State)
+			assert.Zero(t, info.Attempt)
+		}
+	}
+	assert.Empty(t, whole(t, admin)["leased"])
+}
+
+// The answer to a handler's word is lost: it is said again, and the message is not
+// handled twice.
+func TestAnswerToWordIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	proxy := redistest.StartProxy(t, server)
+	admin := server.Client(t)
+	q := open(t, admin, config{})
+	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
+	l := newLog()
+	// Its lease is renewed while the word is said again, and found gone.
+	const ttl = 900 * time.Millisecond
+	put(t, q, message{ID: "warm"}) // has the server know the scripts
+	work(t, through, func(_ context.Context, d *delivery) error {
+		if d.ID != "warm" {
+			proxy.Set(redistest.Fault{Replies: redistest.Drop})
+		}
+		switch d.ID {
+		case "retry":
+			return delayqueue.RetryAfter(time.Hour, errFailed)
+		case "dead":
+			return delayqueue.Reject(errFailed)
+		}
+		return nil
+	}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
+	l.await(t, 1)
+	for i, id := range []string{"done", "retry", "dead"} {
+		put(t, q, message{ID: id})
+		eventually(t, "it is claimed and the word is heard", func() bool {
+			info, err := q.Get(t.Context(), id)
+			return err != nil || info.Attempt == 1 && info.State != delayqueue.Leased
+		})
+		time.Sleep(rand.N(ttl / 3))
+		proxy.Set(redistest.Fault{})
+		l.await(t, i+2)
+	}
+	assert.Equal(t, []string{"warm done", "done done", "retry retried", "dead buried"}, outcomes(l.all()))
+	assert.Equal(t, map[string][]string{"due": {"retry"}, "dead": {"dead"}}, whole(t, admin))
+	info, err := q.Get(t.Context(), "retry")
+	require.NoError(t, err)
+	assert.Equal(t, 1, info.Attempt)
+}
+
+// Outages of the server cost nothing but time. What was not yet handled is handled
+// after it, and nothing twice whose lease did not end.
+func TestOutages(t *testing.T) {
+	t.Parallel()
+	outages := map[string]func(t *testing.T, s *redistest.Server){
+		"frozen": func(_ *testing.T, s *redistest.Server) {
+			s.Pause()
+			time.Sleep(time.Second)
+			s.Resume()
+		},
+		"restarted": func(t *testing.T, s *redistest.Server) {
+			s.Kill()
+			time.Sleep(time.Second)
+			s.Restart(t)
+		},
+		"forgetful of scripts": func(t *testing.T, s *redistest.Server) {
+			for range 50 {
+				require.NoError(t, s.Client(t).ScriptFlush(t.Context()).Err())
+				time.Sleep(20 * time.Millisecond)
+			}
+		},
+		"breaking connections": func(t *testing.T, s *redistest.Server) {
+			for range 20 {
+				require.NoError(t, s.Client(t).Do(t.Context(), "client", "kill", "type", "normal").Err())
+				require.NoError(t, s.Client(t).Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+				time.Sleep(50 * time.Millisecond)
+			}
+		},
+	}
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{AOF: true, Directives: []string{"appendfsync always"}})
+			q := open(t, server.Client(t), config{RequestTimeout: 200 * time.Millisecond, RetryFor: time.Minute})
+			const n = 400
+			messages := numbered(n)
+			for i := range messages {
+				messages[i].Delay = time.Duration(i) * 10 * time.Millisecond
+			}
+			put(t, q, messages...)
+			l := newLog()
+			for range 2 {
+				work(t, q, func(context.Context, *delivery) error {
+					time.Sleep(30 * time.Millisecond)
+					return nil
+				}, worker{TTL: 10 * time.Second, Report: l.add})
+			}
+			l.await(t, 50)
+			outage(t, server)
+			handled := make(map[string]int)
+			for _, r := range l.await(t, n) {
+				handled[r.ID]++
+				assert.Equal(t, delayqueue.Done, r.Outcome, r.ID)
+			}
+			for i := range n {
+				assert.Equal(t, 1, handled[strconv.Itoa(i)], i)
+			}
+			stats, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, delayqueue.Stats{}, stats)
+		})
+	}
+}
+
+// A server out of memory refuses messages, and gives out those that it has: else
+// it would stay full for ever.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	q := open(t, admin, config{})
+	const n = 100
+	put(t, q, numbered(n)...)
+	put(t, q, message{ID: "later", Delay: time.Hour})
+	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err := q.Put(t.Context(), message{ID: "refused"})
+	require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
+
+	l := newLog()
+	const ttl = 300 * time.Millisecond
+	work(t, q, func(_ context.Context, d *delivery) error {
+		switch d.ID {
+		case "0": // renewed, too
+			time.Sleep(5 * ttl)
+			assert.True(t, d.Valid())
+		case "1":
+			return delayqueue.Reject(errFailed)
+		case "2":
+			if d.Attempt == 1 {
+				return delayqueue.RetryAfter(0, errFailed)
+			}
+		}
+		return nil
+	}, worker{TTL: ttl, Report: l.add})
+	l.await(t, n+1)
+	require.NoError(t, q.MoveIn(t.Context(), "later", 0))
+	l.await(t, n+2)
+	revived, err := q.Revive(t.Context(), "1")
+	require.NoError(t, err)
+	assert.Equal(t, 1, revived)
+	l.await(t, n+3)
+	for _, r := range l.all() {
+		assert.NotEqual(t, delayqueue.Forfeited, r.Outcome, r.ID)
+	}
+}
+
+// A server that refuses a worker for good says so at once, not in a log.
+func TestRefusedWorker(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all -zrem"}})
+	options := server.Options()
+	options.Username, options.Password = "weak", "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	q := open(t, client, config{})
+	require.ErrorIs(t, q.Work(t.Context(), succeed, worker{}), redisstore.ErrNoPermission)
+
+	admin := server.Client(t)
+	require.NoError(t, admin.Set(t.Context(), "leasewheel_queue_due:{mails}", "something else", 0).Err())
+	q = open(t, admin, config{})
+	require.ErrorIs(t, q.Work(t.Context(), succeed, worker{}), redisstore.ErrWrongType)
+	_, err := q.Put(t.Context(), message{ID: "a"})
+	require.ErrorIs(t, err, redisstore.ErrWrongType)
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+// Of a message whose parts another client has removed, the rest is dropped, and the
+// others are handled.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	var said strings.Builder
+	q := open(t, client, config{Logger: logTo(&said)})
+	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"})
+	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_payload:{mails}", "a").Err())
+	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "b").Err())
+	l := newLog()
+	stop := work(t, q, succeed, worker{Report: l.add})
+	assert.Equal(t, []string{"c done"}, outcomes(l.await(t, 1)))
+	stop()
+	assert.Empty(t, whole(t, client))
+	assert.Contains(t, said.String(), "messages were dropped")
+	assert.Contains(t, said.String(), "messages=2")
+}
+
+// A message that kills its workers does not do so for ever.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	q := open(t, server.Client(t), config{})
+	put(t, q, message{ID: "poison"})
+	died := make(chan struct{})
+	release := make(chan struct{})
+	defer close(release)
+	const ttl = 300 * time.Millisecond
+	for range 3 { // workers that die while they have it
+		dying := open(t, server.Client(t), config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			_ = dying.Work(ctx, func(context.Context, *delivery) error {
+				died <- struct{}{}
+				<-release
+				return nil
+			}, worker{TTL: ttl, MaxAttempts: 3, MaxHold: time.Millisecond})
+		}()
+		<-died
+	}
+	l := newLog()
+	work(t, q, succeed, worker{TTL: ttl, MaxAttempts: 3, Report: l.add})
+	eventually(t, "it is dead", func() bool {
+		info, err := q.Get(t.Context(), "poison")
+		return err == nil && info.State == delayqueue.Dead
+	})
+	info, err := q.Get(t.Context(), "poison")
+	require.NoError(t, err)
+	assert.Equal(t, 3, info.Attempt)
+	assert.Contains(t, info.LastError, "the lease of attempt 3 ended")
+	assert.Empty(t, l.all())
+}
+
+// Nothing that a queue leaves on the server stays there for ever.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	q := open(t, client, config{})
+	l := newLog()
+	stop := work(t, q, succeed, worker{Report: l.add})
+	put(t, q, numbered(100)...)
+	l.await(t, 100)
+	stop()
+	for _, key := range client.Keys(t.Context(), "*").Val() {
+		assert.Positive(t, client.PTTL(t.Context(), key).Val(), "%s stays", key)
+	}
+	eventually(t, "nobody listens", func() bool { return len(client.PubSubChannels(t.Context(), "*").Val()) == 0 })
+}
