@@ -114,13 +114,60 @@ func TestIdleWorkersAskNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{Poll: 10 * time.Minute})
-		put(t, q, message{ID: "a", Delay: 100 * time.Hour})
+		put(t, q, message{ID: "a", Delay: 100 * time.Hour}, message{ID: "b"})
 		work(t, q, succeed, worker{})
-		synctest.Wait()
+		time.Sleep(time.Minute) // the next look is the first lease's end
 		var sent counter
 		client.AddHook(&sent)
-		time.Sleep(10*time.Hour + time.Minute)
+		time.Sleep(10 * time.Hour)
 		assert.EqualValues(t, 60, sent.sent.Load())
+	})
+}
+
+// delayed delays the answers to commands.
+type delayed struct{ by time.Duration }
+
+func (h delayed) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h delayed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		time.Sleep(h.by)
+		return err
+	}
+}
+
+func (h delayed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A lease counts from when it was asked for: the server has counted since before
+// its answer came.
+func TestLeaseCountsFromTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		q := open(t, client, config{RequestTimeout: time.Minute})
+		put(t, q, message{ID: "a"})
+		client.AddHook(delayed{3 * time.Second})
+		l := newLog()
+		work(t, q, func(_ context.Context, d *delivery) error {
+			assert.Less(t, time.Until(d.Until()), 7*time.Second)
+			assert.Greater(t, time.Until(d.Until()), 3*time.Second) // the server did not know the script
+			return nil
+		}, worker{TTL: 10 * time.Second, Concurrency: 1, Report: l.add})
+		l.await(t, 1)
+
+		// One that is over when the answer comes is none.
+		client.AddHook(delayed{time.Hour})
+		put(t, q, message{ID: "b"})
+		began := make(chan struct{})
+		work(t, q, func(context.Context, *delivery) error { close(began); return nil }, worker{MaxAttempts: -1, TTL: time.Minute})
+		time.Sleep(5 * time.Hour)
+		select {
+		case <-began:
+			assert.Fail(t, "begun with a lease that had ended")
+		default:
+		}
 	})
 }
 

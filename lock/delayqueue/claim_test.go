@@ -1,0 +1,193 @@
+package delayqueue
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// claimant returns a worker that claims only when told to.
+func claimant(t *testing.T, q *Queue, name string) *worker {
+	t.Helper()
+	return &worker{
+		queue: q, ending: t.Context(), config: WorkerConfig{TTL: time.Minute}.withDefaults(),
+		keys: append(keysOf(q.name), key("claim", q.name)+":"+name),
+	}
+}
+
+// get claims up to limit messages and returns them.
+func (w *worker) get(t *testing.T, limit int) []*Delivery {
+	t.Helper()
+	c, err := w.claim(limit)
+	require.NoError(t, err)
+	return c.deliveries
+}
+
+func ids(deliveries []*Delivery) []string {
+	all := []string{}
+	for _, d := range deliveries {
+		all = append(all, d.ID)
+	}
+	return all
+}
+
+func bubble(t *testing.T, test func(t *testing.T, q *Queue, server *locktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q, err := New(server.Store(t), "mails", Config{})
+		require.NoError(t, err)
+		for i := range 9 {
+			_, err := q.Put(t.Context(), Message{ID: strconv.Itoa(i)})
+			require.NoError(t, err)
+		}
+		test(t, q, server)
+	})
+}
+
+// A claim that is repeated since its answer was lost gives the same messages once
+// more, with fresh leases, but for those that have left the claimant's hands.
+func TestClaimIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w := claimant(t, q, "w")
+		first := w.get(t, 3)
+		assert.Equal(t, []string{"0", "1", "2"}, ids(first))
+		outcome, err := q.settler.settle(settlement{word: wordDone, id: "1", token: first[1].Token})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, outcome)
+
+		time.Sleep(50 * time.Second)
+		w.again = true
+		again := w.get(t, 5)
+		assert.Equal(t, []string{"0", "2"}, ids(again), "and no others")
+		assert.Equal(t, first[2].Token, again[1].Token)
+		assert.Equal(t, 1, again[1].Attempt)
+		time.Sleep(50 * time.Second)
+		other := claimant(t, q, "other")
+		assert.Equal(t, []string{"3", "4", "5", "6", "7", "8"}, ids(other.get(t, 9)), "the leases are fresh")
+		time.Sleep(11 * time.Second)
+		assert.Equal(t, []string{"0", "2"}, ids(claimant(t, q, "third").get(t, 9)))
+
+		// Nothing is left of the claim to be repeated: it is as if it were new.
+		w.again = true
+		assert.Empty(t, w.get(t, 5))
+	})
+}
+
+// A request that arrives after those that came after it gets nothing.
+func TestOvertakenClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w := claimant(t, q, "w")
+		assert.Len(t, w.get(t, 2), 2) // claim 1
+		assert.Len(t, w.get(t, 2), 2) // claim 2
+		w.seq = 0
+		assert.Empty(t, w.get(t, 2), "1 comes again")
+		w.seq = 2
+		assert.Len(t, w.get(t, 2), 2) // claim 3
+		assert.Len(t, w.get(t, 9), 3)
+		assert.Empty(t, w.get(t, 9)) // claim 5, which gives nothing
+
+		// The answer to claim 6 is lost, it is repeated and has nothing; then its
+		// first request arrives.
+		w.seq, w.again = 6, true
+		assert.Empty(t, w.get(t, 9))
+		_, err := q.Put(t.Context(), Message{ID: "late"})
+		require.NoError(t, err)
+		w.seq = 5
+		assert.Empty(t, w.get(t, 9))
+		assert.Equal(t, []string{"late"}, ids(w.get(t, 9)))
+	})
+}
+
+// Tokens grow also where the clock does not, and when the counter was lost.
+func TestTokensGrow(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, server *locktest.Server) {
+		w := claimant(t, q, "w")
+		counter := q.keys[5]
+		ahead := time.Now().Add(time.Minute).UnixMicro() // the clock was set back since
+		require.NoError(t, server.Client(t).Set(t.Context(), counter, ahead, 0).Err())
+		last := ahead
+		for range 2 {
+			for _, d := range w.get(t, 2) {
+				assert.Equal(t, last+1, d.Token)
+				last = d.Token
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		server.Delete(counter)
+		assert.Greater(t, w.get(t, 1)[0].Token, last)
+	})
+}
+
+// The last claimant's word that a message is done counts as long as nobody has
+// claimed it since; any other's, and any other word of its, does not.
+func TestWordAfterTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w, other := claimant(t, q, "w"), claimant(t, q, "other")
+		says := func(word string, d *Delivery) int64 {
+			outcome, err := q.settler.settle(settlement{word: word, id: d.ID, token: d.Token})
+			require.NoError(t, err)
+			return outcome
+		}
+		claimed := w.get(t, 4)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, other.get(t, 0), "they are taken back and wait")
+		for _, word := range []string{wordRetry, wordBack, wordDead} {
+			assert.EqualValues(t, 2, says(word, claimed[0]), word)
+		}
+		assert.EqualValues(t, 1, says(wordDone, claimed[1]))
+		theirs := other.get(t, 3)
+		assert.Equal(t, []string{"0", "2", "3"}, ids(theirs))
+		for _, word := range []string{wordDone, wordRetry, wordBack, wordDead} {
+			assert.EqualValues(t, 0, says(word, claimed[2]), word)
+		}
+
+		// A message of the same name that came later is another one.
+		assert.EqualValues(t, 1, says(wordDone, theirs[2]))
+		_, err := q.Put(t.Context(), Message{ID: "3"})
+		require.NoError(t, err)
+		assert.EqualValues(t, 0, says(wordDone, claimed[3]))
+	})
+}
+
+// The word of a claimant on a dead letter counts too; not once it was revived.
+func TestWordOnDeadLetters(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w := claimant(t, q, "w")
+		w.config.MaxAttempts = 1
+		claimed := w.get(t, 2)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, w.get(t, 0), "they have died")
+		revived, err := q.Revive(t.Context(), claimed[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, 1, revived)
+		for i, want := range []int64{0, 1} {
+			outcome, err := q.settler.settle(settlement{word: wordDone, id: claimed[i].ID, token: claimed[i].Token})
+			require.NoError(t, err)
+			assert.Equal(t, want, outcome)
+		}
+		_, err = q.Get(context.Background(), claimed[1].ID)
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+// A server that answers nonsense is found out.
+func TestReader(t *testing.T) {
+	for _, parts := range [][]any{{}, {"x"}, {int64(1), nil}, {[]any{}}, {3.5}} {
+		_, err := codes(parts, 2)
+		require.ErrorIs(t, err, errReply)
+	}
+	got, err := codes([]any{int64(1), "-2"}, 2)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{1, -2}, got)
+	r := reader{parts: []any{int64(7)}}
+	assert.Empty(t, r.text())
+	require.ErrorIs(t, r.err, errReply)
+}
