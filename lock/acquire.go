@@ -51,7 +51,7 @@ func (a *acquisition) gaveUp() error {
 
 // refused is the error for the store's refusal.
 func (a *acquisition) refused(by Answer, cause error) error {
-	return &NotAcquiredError{Name: a.hold.Name, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+	return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
 }
 
 // acquire gets the hold granted and puts the lease under the watchdog.

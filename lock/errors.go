@@ -51,8 +51,9 @@ type LostError = renewal.LostError
 // NotAcquiredError tells why a lock was not acquired. It matches
 // [ErrNotAcquired], and [ErrForeign] where that is the reason.
 type NotAcquiredError struct {
-	// Name is the lock's name.
+	// Name is the lock's name, and Kind its kind.
 	Name string
+	Kind Kind
 	// TTL is how long the present holder's lease ran on when the store last
 	// answered; the holder may renew it. Zero: unknown.
 	TTL time.Duration
@@ -65,8 +66,11 @@ type NotAcquiredError struct {
 
 func (e *NotAcquiredError) Error() string {
 	held := "somebody else holds it"
-	if e.Foreign {
+	switch {
+	case e.Foreign:
 		held = "another family of locks, or another kind of value, holds that key"
+	case e.Kind == KindSemaphore || e.Kind == KindPermit:
+		held = "too few permits are available"
 	}
 	if e.TTL > 0 {
 		held += fmt.Sprintf(", for %v yet unless renewed", e.TTL.Round(time.Millisecond))

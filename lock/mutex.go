@@ -135,7 +135,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		defer cancel()
 		a.patience = patience
 	}
-	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && m.kind != KindPermit {
 		if lease, err := o.again(a); lease != nil || err != nil {
 			return lease, err
 		}
@@ -148,6 +148,8 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		if err := refuseUpgrade(ctx, l, m.name); err != nil {
 			return nil, err
 		}
+	case KindPermit:
+		a.hold.Owner = newPermitID()
 	}
 	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL

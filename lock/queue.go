@@ -168,8 +168,8 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 			case err != nil: // the caller's end, and the wake is used up
 				return grant{}, baton{known: b.known, ask: true}, err
 			case g.Verdict != Refused:
-				// Where one reads, the next may read as well.
-				return g, baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead}, nil
+				// Where one reads, the next may read as well, as far as the store knows.
+				return g, baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More}, nil
 			}
 			b = baton{known: g.Answer}
 		}
@@ -180,7 +180,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 		case <-q.woken:
 			b.ask = true
 		case <-a.patience.Done():
-			return grant{}, baton{known: b.known}, a.refused(b.known, a.gaveUp())
+			return grant{}, baton{known: b.known, ask: a.hold.Permits > 1}, a.refused(b.known, a.gaveUp())
 		case <-l.closed.Done():
 			return grant{}, baton{err: ErrClosed}, ErrClosed
 		}

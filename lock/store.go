@@ -21,6 +21,14 @@ const (
 	KindRead
 	// KindWrite is the exclusive side of a read-write lock.
 	KindWrite
+	// KindSemaphore is the semaphore whose permits nobody owns. A hold takes
+	// [Hold.Permits] of them and has no lease: it is never renewed.
+	KindSemaphore
+	// KindPermit is one permit of the semaphore whose permits expire.
+	KindPermit
+	// KindLatch is the countdown latch. A hold is granted while the count is zero,
+	// and takes nothing.
+	KindLatch
 )
 
 func (k Kind) String() string {
@@ -33,6 +41,12 @@ func (k Kind) String() string {
 		return "read lock"
 	case KindWrite:
 		return "write lock"
+	case KindSemaphore:
+		return "semaphore"
+	case KindPermit:
+		return "expiring permit"
+	case KindLatch:
+		return "countdown latch"
 	}
 	return "unknown"
 }
@@ -44,14 +58,24 @@ type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; it has passed [ValidateName].
 	Name string
-	// Owner identifies the ownership among all clients: "<uuid>:<int64>". It is
-	// fresh for every acquisition and the same in every attempt of one.
+	// Owner identifies the ownership among all clients: "<uuid>:<int64>", or 32
+	// hexadecimal digits with [KindPermit]. It is fresh for every acquisition and
+	// the same in every attempt of one.
 	Owner string
 	// Count is the number of holds that the owner has once the request is done.
 	// It is absolute, so that a request whose reply was lost may be sent again.
 	Count int64
-	// TTL is how long the store keeps the hold without a renewal.
+	// TTL is how long the store keeps the hold without a renewal. With
+	// [KindSemaphore] it is how long a request may be sent again: for twice that
+	// time, the store remembers what it has done for the Owner.
 	TTL time.Duration
+	// Permits is, with [KindSemaphore], how many permits the hold is of. A release
+	// gives them back if the store remembers that the Owner has taken them.
+	Permits int64
+	// Owed says, with a release of [KindSemaphore], that somebody has taken the
+	// permits, so that they are given back in any case, once for an Owner, unless the
+	// count would exceed [MaxCount].
+	Owed bool
 	// Wait is how long a store that keeps a queue, as for [KindFair], keeps the
 	// owner's place in it after each request; zero if the owner does not wait.
 	// With [KindWrite] it is how long new readers are kept out after each request
@@ -88,6 +112,9 @@ type Answer struct {
 	// Foreign says, with Refused, that something other than a lock of this
 	// format has the name. Nobody will tell of its release.
 	Foreign bool
+	// More says, with Granted, that the store would grant the lock to another owner
+	// as well, so that the next waiter should ask.
+	More bool
 	// Behind says, with Refused, that other waiters are served before this one,
 	// so that the end of the holder's lease is nothing to it.
 	Behind bool

@@ -53,6 +53,9 @@ func Run(t *testing.T, s Suite) {
 		{"Fair", lock.KindFair, fairTests},
 		{"Write", lock.KindWrite, writeTests},
 		{"ReadWrite", lock.KindRead, readWriteTests},
+		{"Semaphore", lock.KindSemaphore, semaphoreTests},
+		{"Permits", lock.KindPermit, permitTests},
+		{"Latch", lock.KindLatch, latchTests},
 		{"Inspect", lock.KindMutex, inspectTests},
 	} {
 		if !s.keeps(group.kind) {

@@ -13,7 +13,11 @@ type kind interface {
 	channel(h *lock.Hold) string
 	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
 	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
+}
 
+// leased is a kind of lock whose holds have leases.
+type leased interface {
+	kind
 	// renewal is the script that prolongs holds of this kind, any number at a time.
 	renewal() *script
 	// prolong adds to a call of that script what it needs to prolong one hold.
@@ -26,6 +30,10 @@ var kinds = map[lock.Kind]kind{
 	lock.KindFair:  fair{},
 	lock.KindRead:  read{},
 	lock.KindWrite: write{},
+
+	lock.KindSemaphore: semaphore{},
+	lock.KindPermit:    permit{},
+	lock.KindLatch:     latch{},
 }
 
 func kindOf(k lock.Kind) (kind, error) {
@@ -33,6 +41,18 @@ func kindOf(k lock.Kind) (kind, error) {
 		return kept, nil
 	}
 	return nil, fmt.Errorf("%w: %v", lock.ErrUnsupported, k)
+}
+
+// leasedKind returns the kind of locks that a lease is of.
+func leasedKind(k lock.Kind) (leased, error) {
+	kept, err := kindOf(k)
+	if err != nil {
+		return nil, err
+	}
+	if kept, ok := kept.(leased); ok {
+		return kept, nil
+	}
+	return nil, fmt.Errorf("%w: a lease of a %v", lock.ErrUnsupported, k)
 }
 
 // Supports says which kinds of lock the store keeps.

@@ -1,0 +1,1008 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// semaphoreTests check the semaphore whose permits nobody owns.
+var semaphoreTests = []test{
+	{"TakesPermitsOnce", takesPermitsOnce},
+	{"TakesNothingAfterItsRelease", takesNothingAfterItsRelease},
+	{"GivesBackOnce", givesBackOnce},
+	{"CountsRequestsOnce", countsRequestsOnce},
+	{"SetsPermitsOnce", setsPermitsOnce},
+	{"TakesAllOrNothing", takesAllOrNothing},
+	{"DrainsAndReduces", drainsAndReduces},
+	{"StaysInRange", staysInRange},
+	{"RefusesWrongCounts", refusesWrongCounts},
+	{"LeavesOtherLocksAlone", leavesOtherLocksAlone},
+	{"WakesOnEveryIncrease", wakesOnEveryIncrease},
+	{"ServesAsManyAsThereArePermits", servesAsManyAsThereArePermits},
+	{"LetsNoSmallRequestOvertakeInAProcess", letsNoSmallRequestOvertakeInAProcess},
+	{"GoesOnWhenALargeRequestGivesUp", goesOnWhenALargeRequestGivesUp},
+	{"DoesNotStampede", semaphoreDoesNotStampede},
+	{"WaitsNoLongerThanAsked", semaphoreWaitsNoLongerThanAsked},
+	{"GivesOutNoMoreThanThereAre", semaphoreGivesOutNoMoreThanThereAre},
+	{"LosesNoPermitWhenCancelled", losesNoPermitWhenCancelled},
+	{"ReleasesWithAnEndedContext", releasesWithAnEndedContext},
+	{"Closes", semaphoreCloses},
+}
+
+// permitTests check the semaphore whose permits expire.
+var permitTests = []test{
+	{"GrantsAPermitOnce", grantsAPermitOnce},
+	{"TakesExpiredPermitsBack", takesExpiredPermitsBack},
+	{"RenewsEachPermitByItself", renewsEachPermitByItself},
+	{"ReleasesItsOwnPermitOnly", releasesItsOwnPermitOnly},
+	{"NumbersItsGrants", numbersItsGrants},
+	{"SetsPermitsOnce", setsExpiringPermitsOnce},
+	{"KeepsPermitsAlive", keepsPermitsAlive},
+	{"LetsFixedPermitsEnd", letsFixedPermitsEnd},
+	{"TakesOverFromADeadHolder", takesAPermitOverFromADeadHolder},
+	{"TellsOfALostPermit", tellsOfALostPermit},
+	{"IsNotReentrant", isNotReentrant},
+	{"DoesWithAPermit", doesWithAPermit},
+	{"ServesAsManyAsThereArePermits", servesAsManyAsThereAreExpiringPermits},
+	{"GivesOutNoMoreThanThereAre", givesOutNoMoreThanThereAre},
+	{"LosesNoPermitWhenCancelled", losesNoExpiringPermitWhenCancelled},
+	{"Closes", permitsClose},
+}
+
+// permits returns the request of an owner for permits of a semaphore.
+func (b *bench) permits(name, owner string, n int64) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
+}
+
+// back returns the request that ends another.
+func back(h *lock.Hold) *lock.Hold {
+	ended := *h
+	ended.Count = 0
+	return &ended
+}
+
+// owed returns the request that gives permits back whoever has taken them.
+func owed(h *lock.Hold) *lock.Hold {
+	h = back(h)
+	h.Owed = true
+	return h
+}
+
+// count asks for a change of a count, by a request of that name, and checks what
+// comes of it.
+func (b *bench) count(s lock.Store, name, request string, op lock.CountOp, n int64, want lock.Counted) {
+	b.Helper()
+	counter, ok := s.(lock.Counter)
+	if !ok {
+		b.Fatalf("%T keeps %v but is no lock.Counter", s, b.kind)
+	}
+	got, err := counter.Count(b.Context(), &lock.Count{
+		Kind: b.kind, Name: b.name(name), Op: op, N: n, Request: request, Keep: time.Hour,
+	})
+	if err != nil || got != want {
+		b.Fatalf("operation %d by %d on %q: got %+v, %v, want %+v", op, n, name, got, err, want)
+	}
+}
+
+// done and unchanged are replies to a change.
+func done(count int64) lock.Counted      { return lock.Counted{Done: true, Count: count} }
+func unchanged(count int64) lock.Counted { return lock.Counted{Count: count} }
+
+// stands checks a count.
+func (b *bench) stands(s lock.Store, name string, want int64) {
+	b.Helper()
+	b.count(s, name, "", lock.CountRead, 0, unchanged(want))
+}
+
+// A request whose reply was lost is sent again. There is no owner in the format whose
+// permits could tell.
+func takesPermitsOnce(b *bench) {
+	s := b.store()
+	b.refused(s, b.permits("a", "me:1", 1))
+	b.count(s, "a", "set:1", lock.CountCreate, 5, done(5))
+	for range 3 {
+		b.granted(s, b.permits("a", "me:1", 2))
+	}
+	b.stands(s, "a", 3)
+	if answer := b.granted(s, b.permits("a", "me:2", 2)); !answer.More {
+		b.Errorf("got %+v, though a permit is left", answer)
+	}
+	if answer := b.granted(s, b.permits("a", "me:3", 1)); answer.More {
+		b.Errorf("got %+v, though no permit is left", answer)
+	}
+	b.refused(s, b.permits("a", "you:1", 1))
+	for range 3 {
+		b.release(s, back(b.permits("a", "me:1", 2)), true)
+	}
+	b.stands(s, "a", 2)
+}
+
+// The request of a caller who has given up may arrive after the one that ends it.
+func takesNothingAfterItsRelease(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", lock.CountCreate, 5, done(5))
+	b.release(s, back(b.permits("a", "me:1", 2)), false)
+	b.refused(s, b.permits("a", "me:1", 2))
+	b.stands(s, "a", 5)
+	b.granted(s, b.permits("a", "me:2", 2))
+	b.release(s, back(b.permits("a", "me:2", 2)), true)
+	b.refused(s, b.permits("a", "me:2", 2))
+	b.stands(s, "a", 5)
+}
+
+func givesBackOnce(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", lock.CountCreate, 1, done(1))
+	for range 3 {
+		b.release(s, owed(b.permits("a", "me:1", 3)), true)
+	}
+	b.stands(s, "a", 4)
+	b.release(s, owed(b.permits("a", "me:2", 3)), true)
+	b.stands(s, "a", 7)
+}
+
+func countsRequestsOnce(b *bench) {
+	s := b.store()
+	for range 2 {
+		b.count(s, "a", "r:1", lock.CountCreate, 5, done(5))
+	}
+	b.count(s, "a", "r:2", lock.CountCreate, 6, unchanged(5))
+	for range 2 {
+		b.count(s, "a", "r:3", lock.CountAdd, 3, done(8))
+	}
+	b.granted(s, b.permits("a", "me:1", 1))
+	for range 2 {
+		b.count(s, "a", "r:4", lock.CountDrain, 0, done(7))
+	}
+	b.count(s, "a", "r:5", lock.CountDrain, 0, unchanged(0))
+	b.release(s, back(b.permits("a", "me:1", 1)), true)
+	for range 2 {
+		b.count(s, "a", "r:6", lock.CountDelete, 0, done(0))
+	}
+	b.count(s, "a", "r:7", lock.CountDelete, 0, unchanged(0))
+	b.count(s, "a", "r:8", lock.CountCreate, 2, done(2))
+	b.stands(s, "a", 2)
+	b.stands(s, "b", 0)
+}
+
+// semaphore returns a handle on a semaphore that this test has given permits.
+func (b *bench) semaphore(l *lock.Locker, name string, permits int64) *lock.Semaphore {
+	b.Helper()
+	s := l.Semaphore(b.name(name))
+	if first, err := s.TrySetPermits(b.Context(), permits); err != nil || !first {
+		b.Fatalf("setting %d permits of %q: %v, %v", permits, name, first, err)
+	}
+	return s
+}
+
+// available waits until so many permits are available: those of a caller who has
+// given up come back in the background.
+func available(b *bench, s interface {
+	Available(ctx context.Context) (int64, error)
+}, want int64) {
+	b.Helper()
+	var got int64
+	for begin := time.Now(); time.Since(begin) < soon; time.Sleep(time.Millisecond) {
+		var err error
+		if got, err = s.Available(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if got == want {
+			return
+		}
+	}
+	b.Fatalf("%d permits are available, want %d", got, want)
+}
+
+// acquires takes permits, for which it waits.
+func (b *bench) acquires(s *lock.Semaphore, n int64) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	defer cancel()
+	if err := s.Acquire(ctx, n); err != nil {
+		b.Errorf("acquire %d permits of %q: %v", n, s.Name(), err)
+	}
+}
+
+func (b *bench) gives(s *lock.Semaphore, n int64) {
+	b.Helper()
+	if err := s.Release(b.Context(), n); err != nil {
+		b.Errorf("release %d permits of %q: %v", n, s.Name(), err)
+	}
+}
+
+func setsPermitsOnce(b *bench) {
+	mine := b.semaphore(b.locker(lock.Config{}), "a", 3)
+	theirs := b.locker(lock.Config{}).Semaphore(b.name("a"))
+	if first, err := theirs.TrySetPermits(b.Context(), 9); err != nil || first {
+		b.Errorf("setting permits for a second time: %v, %v", first, err)
+	}
+	available(b, mine, 3)
+	b.acquires(mine, 3)
+	if first, err := theirs.TrySetPermits(b.Context(), 9); err != nil || first {
+		b.Errorf("setting permits while all are in use: %v, %v", first, err)
+	}
+	available(b, theirs, 0)
+	b.gives(theirs, 3) // nobody owns them
+	available(b, mine, 3)
+}
+
+func takesAllOrNothing(b *bench) {
+	s := b.semaphore(b.locker(lock.Config{}), "a", 3)
+	err := s.TryAcquire(b.Context(), 4)
+	var refused *lock.NotAcquiredError
+	if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrForeign) {
+		b.Fatalf("acquiring 4 permits of 3: %v", err)
+	}
+	if refused.Name != b.name("a") || refused.Kind != lock.KindSemaphore || refused.Cause != nil || refused.TTL != 0 {
+		b.Errorf("acquiring 4 permits of 3: %#v", refused)
+	}
+	available(b, s, 3)
+	for left := int64(3); left > 0; left-- {
+		if err := s.TryAcquire(b.Context(), 1); err != nil {
+			b.Fatal(err)
+		}
+		available(b, s, left-1)
+	}
+	if err := s.TryAcquire(b.Context(), 1); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("acquiring a permit of none: %v", err)
+	}
+}
+
+func drainsAndReduces(b *bench) {
+	s := b.semaphore(b.locker(lock.Config{}), "a", 5)
+	b.acquires(s, 1)
+	for _, want := range []int64{4, 0} {
+		if got, err := s.Drain(b.Context()); err != nil || got != want {
+			b.Fatalf("drained %d, %v, want %d", got, err, want)
+		}
+	}
+	b.gives(s, 5)
+	b.acquires(s, 4)
+	if err := s.AddPermits(b.Context(), -3); err != nil {
+		b.Fatal(err)
+	}
+	available(b, s, -2)
+	if got, err := s.Drain(b.Context()); err != nil || got != 0 {
+		b.Errorf("drained %d, %v, where there were -2", got, err)
+	}
+	b.gives(s, 2)
+	if err := s.TryAcquire(b.Context(), 1); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("acquiring a permit of none: %v", err)
+	}
+	b.gives(s, 1)
+	b.acquires(s, 1)
+	b.gives(s, 2)
+	available(b, s, 2)
+}
+
+func staysInRange(b *bench) {
+	s := b.semaphore(b.locker(lock.Config{}), "a", lock.MaxCount)
+	if err := s.Release(b.Context(), 1); !errors.Is(err, lock.ErrOverflow) {
+		b.Errorf("one too many was given back: %v", err)
+	}
+	for _, n := range []int64{1, lock.MaxCount} {
+		if err := s.AddPermits(b.Context(), n); !errors.Is(err, lock.ErrOverflow) {
+			b.Errorf("%d too many were added: %v", n, err)
+		}
+	}
+	available(b, s, lock.MaxCount)
+	b.acquires(s, lock.MaxCount)
+	time.Sleep(100 * time.Millisecond) // what was refused is not tried again
+	available(b, s, 0)
+	if err := s.AddPermits(b.Context(), -lock.MaxCount); err != nil {
+		b.Error(err)
+	}
+	if err := s.AddPermits(b.Context(), -1); !errors.Is(err, lock.ErrOverflow) {
+		b.Errorf("one too many was taken away: %v", err)
+	}
+	available(b, s, -lock.MaxCount)
+}
+
+func refusesWrongCounts(b *bench) {
+	l := b.locker(lock.Config{})
+	s := b.semaphore(l, "a", 3)
+	for _, n := range []int64{0, -1, lock.MaxCount + 1, -1 << 63} {
+		for name, err := range map[string]error{
+			"Acquire":       s.Acquire(b.Context(), n),
+			"TryAcquire":    s.TryAcquire(b.Context(), n),
+			"AcquireWithin": s.AcquireWithin(b.Context(), n, time.Hour),
+			"Release":       s.Release(b.Context(), n),
+		} {
+			var wrong *lock.CountError
+			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != lock.MaxCount {
+				b.Errorf("%s of %d permits: %v", name, n, err)
+			}
+		}
+	}
+	for _, n := range []int64{-1, lock.MaxCount + 1} {
+		var wrong *lock.CountError
+		if _, err := l.Semaphore(b.name("b")).TrySetPermits(b.Context(), n); !errors.As(err, &wrong) {
+			b.Errorf("setting %d permits: %v", n, err)
+		}
+	}
+	for _, n := range []int64{-lock.MaxCount - 1, lock.MaxCount + 1} {
+		var wrong *lock.CountError
+		if err := s.AddPermits(b.Context(), n); !errors.As(err, &wrong) {
+			b.Errorf("adding %d permits: %v", n, err)
+		}
+	}
+	var wrong *lock.NameError
+	bad := l.Semaphore("a{b")
+	_, err := bad.Available(b.Context())
+	for _, err := range []error{err, bad.Acquire(b.Context(), 1), bad.Release(b.Context(), 1), bad.AddPermits(b.Context(), 1)} {
+		if !errors.As(err, &wrong) {
+			b.Errorf("a wrong name: %v", err)
+		}
+	}
+	available(b, s, 3)
+}
+
+// A name that is in use by another kind of lock is not a semaphore, and the other
+// way round.
+func leavesOtherLocksAlone(b *bench) {
+	l := b.locker(lock.Config{Poll: 20 * time.Millisecond})
+	lease, err := l.Mutex(b.name("a")).Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := l.Semaphore(b.name("a"))
+	_, set := s.TrySetPermits(b.Context(), 3)
+	_, read := s.Available(b.Context())
+	_, drain := s.Drain(b.Context())
+	for name, err := range map[string]error{
+		"TryAcquire": s.TryAcquire(b.Context(), 1), "Release": s.Release(b.Context(), 1),
+		"AddPermits": s.AddPermits(b.Context(), 1), "TrySetPermits": set, "Available": read, "Drain": drain,
+		"AcquireWithin": s.AcquireWithin(b.Context(), 1, 50*time.Millisecond),
+	} {
+		if !errors.Is(err, lock.ErrForeign) {
+			b.Errorf("%s of a mutex: %v", name, err)
+		}
+	}
+	b.unlock(lease)
+	b.semaphore(l, "a", 3)
+	if _, err := l.Mutex(b.name("a")).TryLock(b.Context()); !errors.Is(err, lock.ErrForeign) {
+		b.Errorf("locking a semaphore: %v", err)
+	}
+	available(b, s, 3)
+}
+
+func wakesOnEveryIncrease(b *bench) {
+	theirs := b.locker(lock.Config{Poll: hour}).Semaphore(b.name("a"))
+	mine := b.locker(lock.Config{}).Semaphore(b.name("a"))
+	for name, increase := range map[string]func() error{
+		"AddPermits": func() error { return mine.AddPermits(b.Context(), 2) },
+		"Release":    func() error { return mine.Release(b.Context(), 2) },
+	} {
+		got := make(chan struct{})
+		go func() {
+			defer close(got)
+			b.acquires(theirs, 2)
+		}()
+		time.Sleep(50 * time.Millisecond)
+		if err := increase(); err != nil {
+			b.Errorf("%s: %v", name, err)
+		}
+		<-got
+		available(b, mine, 0)
+	}
+	other := b.locker(lock.Config{Poll: hour}).Semaphore(b.name("b"))
+	got := make(chan struct{})
+	go func() {
+		defer close(got)
+		b.acquires(other, 1)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	b.semaphore(b.locker(lock.Config{}), "b", 1)
+	<-got
+}
+
+// One message for several permits serves several waiters of one process.
+func servesAsManyAsThereArePermits(b *bench) {
+	const waiters = 20
+	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{Poll: hour})
+	s := b.semaphore(mine, "a", 0)
+	var work sync.WaitGroup
+	for range waiters {
+		work.Go(func() { b.acquires(theirs.Semaphore(b.name("a")), 1) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	b.gives(s, waiters-3)
+	available(b, s, 0)
+	b.gives(s, 3)
+	work.Wait()
+	available(b, s, 0)
+}
+
+func letsNoSmallRequestOvertakeInAProcess(b *bench) {
+	l := b.locker(lock.Config{Poll: hour})
+	s := b.semaphore(l, "a", 2)
+	large, small := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(large)
+		b.acquires(s, 5)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	go func() {
+		defer close(small)
+		b.acquires(s, 1)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	b.gives(s, 2)
+	select {
+	case <-small:
+		b.Error("a small request has overtaken a large one")
+	case <-large:
+		b.Error("5 permits were granted of 4")
+	case <-time.After(100 * time.Millisecond):
+	}
+	b.gives(s, 2)
+	<-large
+	<-small
+	available(b, s, 0)
+}
+
+func goesOnWhenALargeRequestGivesUp(b *bench) {
+	l := b.locker(lock.Config{Poll: hour})
+	s := b.semaphore(l, "a", 2)
+	ctx, giveUp := context.WithCancel(b.Context())
+	large, small := make(chan error), make(chan struct{})
+	go func() { large <- s.Acquire(ctx, 5) }()
+	time.Sleep(50 * time.Millisecond)
+	go func() {
+		defer close(small)
+		b.acquires(s, 1)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	giveUp()
+	if err := <-large; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("a cancelled Acquire: %v", err)
+	}
+	<-small
+	available(b, s, 1)
+}
+
+func semaphoreDoesNotStampede(b *bench) {
+	const waiters = 50
+	store := &counting{Store: b.store()}
+	theirs, err := lock.New(store, lock.Config{Poll: hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := b.semaphore(b.locker(lock.Config{}), "a", 0)
+	ctx, cancel := context.WithCancel(b.Context())
+	var work sync.WaitGroup
+	var served atomic.Int64
+	acquire := func() {
+		if theirs.Semaphore(b.name("a")).Acquire(ctx, 1) == nil {
+			served.Add(1)
+		}
+	}
+	work.Go(acquire)
+	awaitThat(b, "the first one waits", func() bool { return store.acquisitions.Load() == 2 })
+	for range waiters - 1 {
+		work.Go(acquire)
+	}
+	time.Sleep(50 * time.Millisecond)
+	const permits = 5
+	before := store.acquisitions.Load()
+	if before != 2 {
+		b.Errorf("%d waiters asked %d times while nothing happened", waiters, before)
+	}
+	b.gives(s, permits)
+	awaitThat(b, "all permits are in use", func() bool { return served.Load() == permits })
+	time.Sleep(50 * time.Millisecond)
+	if asked := store.acquisitions.Load() - before; asked > permits+1 {
+		b.Errorf("%d waiters asked %d times for %d permits", waiters, asked, permits)
+	}
+	cancel()
+	work.Wait()
+	if err := theirs.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+	available(b, s, 0)
+}
+
+// awaitThat waits until something holds.
+func awaitThat(b *bench, what string, holds func() bool) {
+	b.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > soon {
+			b.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+func semaphoreWaitsNoLongerThanAsked(b *bench) {
+	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
+	const wait = 100 * time.Millisecond
+	begin := time.Now()
+	err := s.AcquireWithin(b.Context(), 2, wait)
+	var refused *lock.NotAcquiredError
+	if !errors.As(err, &refused) || refused.Cause != nil || errors.Is(err, context.DeadlineExceeded) {
+		b.Errorf("AcquireWithin: %v", err)
+	}
+	if waited := time.Since(begin); waited < wait || waited > soon {
+		b.Errorf("waited %v instead of %v", waited, wait)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), wait)
+	defer cancel()
+	if err := s.Acquire(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("Acquire: %v", err)
+	}
+	if err := s.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		b.Errorf("Acquire with an ended context: %v", err)
+	}
+	available(b, s, 1)
+}
+
+// crowd counts those who have permits at the same time.
+type crowd struct {
+	present atomic.Int64
+	most    atomic.Int64
+}
+
+func (c *crowd) enter(n int64) {
+	now := c.present.Add(n)
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+	}
+}
+
+func (c *crowd) leave(n int64) { c.present.Add(-n) }
+
+func semaphoreGivesOutNoMoreThanThereAre(b *bench) {
+	const lockers, clients, rounds, permits = 3, 12, 15, 5
+	var crowd crowd
+	var work sync.WaitGroup
+	var s *lock.Semaphore
+	for i := range lockers {
+		l := b.locker(lock.Config{Poll: hour})
+		if i == 0 {
+			s = b.semaphore(l, "a", permits)
+		}
+		for range clients / lockers {
+			mine := l.Semaphore(b.name("a"))
+			work.Go(func() {
+				for range rounds {
+					n := 1 + rand.Int64N(permits)
+					b.acquires(mine, n)
+					crowd.enter(n)
+					time.Sleep(rand.N(time.Millisecond))
+					crowd.leave(n)
+					b.gives(mine, n)
+				}
+			})
+		}
+	}
+	work.Wait()
+	if most := crowd.most.Load(); most > permits {
+		b.Errorf("%d permits of %d were in use at once", most, permits)
+	}
+	available(b, s, permits)
+}
+
+func losesNoPermitWhenCancelled(b *bench) {
+	const permits = 3
+	s := b.semaphore(b.locker(lock.Config{}), "a", permits)
+	for range 3 {
+		l := b.locker(lock.Config{})
+		var work sync.WaitGroup
+		for range 20 {
+			work.Go(func() {
+				ctx, cancel := context.WithTimeout(b.Context(), rand.N(20*time.Millisecond))
+				defer cancel()
+				n := 1 + rand.Int64N(permits)
+				if l.Semaphore(b.name("a")).Acquire(ctx, n) == nil {
+					time.Sleep(rand.N(3 * time.Millisecond))
+					b.gives(s, n)
+				}
+			})
+		}
+		work.Wait()
+		available(b, s, permits)
+	}
+}
+
+func releasesWithAnEndedContext(b *bench) {
+	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
+	b.acquires(s, 1)
+	ctx, cancel := context.WithCancel(b.Context())
+	cancel()
+	if err := s.Release(ctx, 1); err != nil {
+		b.Error(err)
+	}
+	available(b, s, 1)
+	if _, err := s.Available(ctx); !errors.Is(err, context.Canceled) {
+		b.Errorf("Available with an ended context: %v", err)
+	}
+}
+
+func semaphoreCloses(b *bench) {
+	l, err := lock.New(b.store(), lock.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := b.semaphore(l, "a", 0)
+	got := make(chan error)
+	go func() { got <- s.Acquire(b.Context(), 1) }()
+	time.Sleep(50 * time.Millisecond)
+	if err := l.Close(b.Context()); err != nil {
+		b.Error(err)
+	}
+	if err := <-got; !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("a waiting Acquire ended with %v", err)
+	}
+	if err := s.Acquire(b.Context(), 1); !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("Acquire after Close: %v", err)
+	}
+	if err := s.AddPermits(b.Context(), 1); !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("AddPermits after Close: %v", err)
+	}
+}
+
+// permit returns the request of an owner, which is a number here, for a permit.
+func (b *bench) permit(name string, owner int) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
+}
+
+func grantsAPermitOnce(b *bench) {
+	s := b.store()
+	b.refused(s, b.permit("a", 1))
+	b.count(s, "a", "set:1", lock.CountCreate, 2, done(2))
+	first := b.granted(s, b.permit("a", 1))
+	time.Sleep(ttl / 2)
+	if again := b.granted(s, b.permit("a", 1)); !first.More || !again.More || again.Token < first.Token {
+		b.Errorf("got %+v, and then %+v", first, again)
+	}
+	b.stands(s, "a", 1)
+	if second := b.granted(s, b.permit("a", 2)); second.More {
+		b.Errorf("got %+v, though no permit is left", second)
+	}
+	if refusal := b.refused(s, b.permit("a", 3)); refusal.TTL <= 0 || refusal.TTL > ttl || refusal.Foreign {
+		b.Errorf("refused by %+v; the permits last %v at most", refusal, ttl)
+	}
+	time.Sleep(ttl * 3 / 4)
+	b.granted(s, b.permit("a", 1)) // the second answer began a fresh TTL
+	b.stands(s, "a", 0)
+}
+
+func takesExpiredPermitsBack(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", lock.CountCreate, 3, done(3))
+	b.granted(s, b.permit("a", 1))
+	b.granted(s, b.permit("a", 2))
+	b.granted(s, lasting(b.permit("a", 3), time.Hour))
+	b.refused(s, b.permit("a", 4))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, b.permit("a", 4))
+	b.stands(s, "a", 1)
+	b.release(s, back(b.permit("a", 1)), false)
+	b.release(s, back(b.permit("a", 2)), false)
+	b.stands(s, "a", 1)
+	b.release(s, back(b.permit("a", 4)), true)
+	b.release(s, back(b.permit("a", 3)), true)
+	b.stands(s, "a", 3)
+	b.granted(s, b.permit("a", 5))
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.release(s, back(b.permit("a", 5)), false) // nobody else has looked meanwhile
+	b.stands(s, "a", 3)
+}
+
+func renewsEachPermitByItself(b *bench) {
+	s := b.store()
+	for _, name := range []string{"a", "b"} {
+		b.count(s, name, "set:"+name, lock.CountCreate, 2, done(2))
+	}
+	b.granted(s, b.permit("a", 1))
+	b.granted(s, b.permit("a", 2))
+	b.granted(s, b.permit("b", 3))
+	b.granted(s, lasting(b.permit("b", 4), 50*time.Millisecond))
+	leases := b.leases(b.permit("a", 1), b.permit("b", 3), b.permit("b", 4), b.permit("a", 9))
+	time.Sleep(100 * time.Millisecond)
+	b.renew(s, leases, renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)
+	time.Sleep(ttl - 50*time.Millisecond) // only those are left that were renewed
+	b.stands(s, "a", 1)
+	b.stands(s, "b", 1)
+	time.Sleep(150 * time.Millisecond)
+	b.stands(s, "a", 2)
+	b.stands(s, "b", 2)
+	b.renew(s, leases, renewal.Gone, renewal.Gone, renewal.Gone, renewal.Gone)
+	b.stands(s, "a", 2)
+}
+
+func releasesItsOwnPermitOnly(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", lock.CountCreate, 2, done(2))
+	b.granted(s, b.permit("a", 1))
+	b.release(s, back(b.permit("a", 2)), false)
+	b.stands(s, "a", 1)
+	b.release(s, back(b.permit("a", 1)), true)
+	b.release(s, back(b.permit("a", 1)), false)
+	b.stands(s, "a", 2)
+}
+
+func numbersItsGrants(b *bench) {
+	mine, theirs := b.store(), b.store()
+	b.count(mine, "a", "set:1", lock.CountCreate, 50, done(50))
+	var latest int64
+	for i := range 50 {
+		s := mine
+		if i%2 == 1 {
+			s = theirs
+		}
+		answer := b.granted(s, b.permit("a", i))
+		if answer.Token <= latest {
+			b.Fatalf("token %d came after %d", answer.Token, latest)
+		}
+		latest = answer.Token
+	}
+}
+
+// expiring returns a handle on a semaphore that this test has given permits.
+func (b *bench) expiring(l *lock.Locker, name string, permits int64) *lock.Permits {
+	b.Helper()
+	p := l.Permits(b.name(name))
+	if first, err := p.TrySetPermits(b.Context(), permits); err != nil || !first {
+		b.Fatalf("setting %d permits of %q: %v, %v", permits, name, first, err)
+	}
+	return p
+}
+
+// one takes a permit, for which it waits.
+func (b *bench) one(p *lock.Permits) *lock.Lease {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	defer cancel()
+	lease, err := p.Acquire(ctx)
+	if err != nil {
+		b.Fatalf("a permit of %q: %v", p.Name(), err)
+	}
+	return lease
+}
+
+func setsExpiringPermitsOnce(b *bench) {
+	mine := b.expiring(b.locker(lock.Config{}), "a", 2)
+	theirs := b.locker(lock.Config{}).Permits(b.name("a"))
+	if first, err := theirs.TrySetPermits(b.Context(), 9); err != nil || first {
+		b.Errorf("setting permits for a second time: %v, %v", first, err)
+	}
+	lease := b.one(theirs)
+	if lease.Name() != b.name("a") || len(lease.Owner()) != 32 || lease.Token() <= 0 || !lease.Valid() {
+		b.Errorf("a permit of %q has the name %q, the id %q, the token %d, and is valid: %v", b.name("a"), lease.Name(), lease.Owner(), lease.Token(), lease.Valid())
+	}
+	available(b, mine, 1)
+	if err := mine.AddPermits(b.Context(), -2); err != nil {
+		b.Fatal(err)
+	}
+	available(b, mine, -1)
+	b.unlock(lease)
+	available(b, mine, 0)
+	_, err := mine.TryAcquire(b.Context())
+	var refused *lock.NotAcquiredError
+	if !errors.As(err, &refused) || refused.Kind != lock.KindPermit {
+		b.Errorf("acquiring a permit of none: %v", err)
+	}
+	var wrong *lock.CountError
+	if _, err := mine.TrySetPermits(b.Context(), -1); !errors.As(err, &wrong) {
+		b.Errorf("setting -1 permits: %v", err)
+	}
+}
+
+func keepsPermitsAlive(b *bench) {
+	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
+	p := b.expiring(mine, "a", 3)
+	var leases []*lock.Lease
+	for range 3 {
+		leases = append(leases, b.one(p))
+	}
+	time.Sleep(3 * ttl)
+	if _, err := theirs.Permits(b.name("a")).TryAcquire(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("a permit was granted of none: %v", err)
+	}
+	for _, lease := range leases {
+		if !lease.Valid() || lease.Err() != nil {
+			b.Errorf("a permit is valid: %v, with error %v", lease.Valid(), lease.Err())
+		}
+		b.unlock(lease)
+		if err := lease.Err(); !errors.Is(err, lock.ErrReleased) {
+			b.Errorf("after Unlock the permit's error is %v", err)
+		}
+		if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrNotHeld) {
+			b.Errorf("a second Unlock: %v", err)
+		}
+	}
+	available(b, p, 3)
+}
+
+func letsFixedPermitsEnd(b *bench) {
+	l := b.locker(lock.Config{TTL: hour})
+	p := b.expiring(l, "a", 1)
+	begin := time.Now()
+	lease, err := p.With(lock.Options{TTL: ttl, Fixed: true}).Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.lost(lease, soon)
+	b.unlock(b.one(p))
+	if waited := time.Since(begin); waited < ttl || waited > ttl+soon {
+		b.Errorf("the permit came back after %v, its TTL being %v", waited, ttl)
+	}
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlocking a lost permit: %v", err)
+	}
+	available(b, p, 1)
+}
+
+// Nobody tells of a permit's end; the waiter knows when it is.
+func takesAPermitOverFromADeadHolder(b *bench) {
+	p := b.expiring(b.locker(lock.Config{Poll: hour}), "a", 2)
+	s := b.store()
+	b.granted(s, lasting(b.permit("a", 1), hour))
+	begin := time.Now()
+	b.granted(s, b.permit("a", 2))
+	lease := b.one(p)
+	if waited := time.Since(begin); waited < ttl {
+		b.Errorf("a permit was granted after %v, its holder having it for %v", waited, ttl)
+	}
+	b.unlock(lease)
+}
+
+func tellsOfALostPermit(b *bench) {
+	l := b.locker(lock.Config{TTL: ttl})
+	p := b.expiring(l, "a", 1)
+	lease := b.one(p)
+	b.release(b.store(), &lock.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
+	if loss := b.lost(lease, ttl+soon); loss.Cause != renewal.Deleted {
+		b.Errorf("a permit that was taken away is lost because of %v", loss.Cause)
+	}
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlocking a lost permit: %v", err)
+	}
+	available(b, p, 1)
+}
+
+func isNotReentrant(b *bench) {
+	p := b.expiring(b.locker(lock.Config{}), "a", 2)
+	first := b.one(p)
+	second, err := p.TryAcquire(first.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if first.Owner() == second.Owner() || first.Token() == second.Token() {
+		b.Error("one permit was granted twice")
+	}
+	if _, err := p.TryAcquire(second.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("a third permit of two: %v", err)
+	}
+	b.unlock(first)
+	b.unlock(second)
+	available(b, p, 2)
+}
+
+func doesWithAPermit(b *bench) {
+	p := b.expiring(b.locker(lock.Config{}), "a", 1)
+	failure := errors.New("failure")
+	err := p.Do(b.Context(), func(ctx context.Context) error {
+		available(b, p, 0)
+		return failure
+	})
+	if !errors.Is(err, failure) {
+		b.Errorf("Do: %v", err)
+	}
+	available(b, p, 1)
+	if _, err := p.AcquireWithin(b.Context(), soon); err != nil {
+		b.Error(err)
+	}
+	if _, err := p.AcquireWithin(b.Context(), time.Millisecond); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("AcquireWithin: %v", err)
+	}
+}
+
+func servesAsManyAsThereAreExpiringPermits(b *bench) {
+	const waiters = 20
+	theirs := b.locker(lock.Config{TTL: hour, Poll: hour})
+	p := b.expiring(b.locker(lock.Config{}), "a", 0)
+	var work sync.WaitGroup
+	for range waiters {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(b.Context(), soon)
+			defer cancel()
+			if _, err := theirs.Permits(b.name("a")).Acquire(ctx); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := p.AddPermits(b.Context(), waiters-3); err != nil {
+		b.Fatal(err)
+	}
+	available(b, p, 0)
+	if err := p.AddPermits(b.Context(), 3); err != nil {
+		b.Fatal(err)
+	}
+	work.Wait()
+	available(b, p, 0)
+}
+
+func givesOutNoMoreThanThereAre(b *bench) {
+	const lockers, clients, rounds, permits = 3, 12, 15, 4
+	var crowd crowd
+	var work sync.WaitGroup
+	var p *lock.Permits
+	for i := range lockers {
+		l := b.locker(lock.Config{TTL: hour, Poll: hour})
+		if i == 0 {
+			p = b.expiring(l, "a", permits)
+		}
+		for range clients / lockers {
+			mine := l.Permits(b.name("a"))
+			work.Go(func() {
+				for range rounds {
+					err := mine.Do(b.Context(), func(context.Context) error {
+						crowd.enter(1)
+						time.Sleep(rand.N(time.Millisecond))
+						crowd.leave(1)
+						return nil
+					})
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
+	if most := crowd.most.Load(); most > permits {
+		b.Errorf("%d permits of %d were in use at once", most, permits)
+	}
+	available(b, p, permits)
+}
+
+func losesNoExpiringPermitWhenCancelled(b *bench) {
+	const permits = 3
+	p := b.expiring(b.locker(lock.Config{}), "a", permits)
+	l := b.locker(lock.Config{TTL: hour})
+	var work sync.WaitGroup
+	for range 40 {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(b.Context(), rand.N(20*time.Millisecond))
+			defer cancel()
+			if lease, err := l.Permits(b.name("a")).Acquire(ctx); err == nil {
+				time.Sleep(rand.N(3 * time.Millisecond))
+				b.unlock(lease)
+			}
+		})
+	}
+	work.Wait()
+	available(b, p, permits)
+}
+
+func permitsClose(b *bench) {
+	l, err := lock.New(b.store(), lock.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := b.expiring(l, "a", 1)
+	lease := b.one(p)
+	got := make(chan error)
+	go func() {
+		_, err := p.Acquire(b.Context())
+		got <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if err := l.Close(b.Context()); err != nil {
+		b.Error(err)
+	}
+	if err := <-got; !errors.Is(err, lock.ErrClosed) {
+		b.Errorf("a waiting Acquire ended with %v", err)
+	}
+	b.lost(lease, soon)
+}

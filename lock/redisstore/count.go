@@ -1,0 +1,62 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+//go:embed counter.lua
+var counterSource string
+
+// counted is a kind of lock that is, or has, a count.
+type counted interface {
+	// counting is the script that reads and changes the count, and its keys. Those of
+	// a request are the lock's own, and what was done for the request.
+	counting(s *Store, name, request string) (sc *script, keys []string)
+}
+
+var _ lock.Counter = (*Store)(nil)
+
+// ops are the names that scripts know.
+var ops = map[lock.CountOp]string{
+	lock.CountRead:   "read",
+	lock.CountCreate: "create",
+	lock.CountAdd:    "add",
+	lock.CountDrain:  "drain",
+	lock.CountDelete: "delete",
+}
+
+// requestKey is where it is remembered what was done for a request.
+func requestKey(name, request string) string {
+	return derive("leasewheel_request", name) + ":" + request
+}
+
+// Count reads or changes a count, in one round trip.
+func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) {
+	k, err := kindOf(c.Kind)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	counter, ok := k.(counted)
+	op, known := ops[c.Op]
+	if !ok || !known {
+		return lock.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", lock.ErrUnsupported, c.Op, c.Kind)
+	}
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	sc, keys := counter.counting(s, c.Name, c.Request)
+	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	code, count, err := pair(reply)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	return lock.Counted{Done: code == 1, Count: count, Foreign: code == 2}, nil
+}

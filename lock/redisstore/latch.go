@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed latch_wait.lua
+	latchWaitSource string
+	//go:embed latch_count.lua
+	latchCountSource string
+
+	latchWait  = newScript(counterSource, latchWaitSource)
+	latchCount = newScript(counterSource, latchCountSource)
+)
+
+// latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.
+type latch struct{}
+
+// latchChannel is Redisson's channel of a latch. That of a name with a hash tag of
+// its own is not in the slot of the name, so that Redisson cannot keep such a latch in
+// a cluster; there, we use latchClusterChannel.
+func latchChannel(name string) string { return latchPrefix + "{" + name + "}" }
+
+func latchClusterChannel(name string) string { return latchPrefix + name }
+
+const latchPrefix = "redisson_countdownlatch__channel__"
+
+func tagged(name string) bool { return strings.Contains(name, "{") }
+
+func (latch) channel(h *lock.Hold) string { return latchChannel(h.Name) }
+
+func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	reply, err := s.run(ctx, latchWait, []string{h.Name})
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return shared(reply)
+}
+
+// release has nothing to do: who waits takes nothing.
+func (latch) release(context.Context, *Store, *lock.Hold) (held bool, err error) { return true, nil }
+
+func (latch) counting(s *Store, name, request string) (*script, []string) {
+	channel := latchChannel(name)
+	if s.cluster != nil && tagged(name) {
+		channel = latchClusterChannel(name)
+	}
+	return latchCount, []string{name, channel, requestKey(name, request)}
+}

@@ -1,0 +1,97 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed permit_acquire.lua
+	permitAcquireSource string
+	//go:embed permit_release.lua
+	permitReleaseSource string
+	//go:embed permit_renew.lua
+	permitRenewSource string
+
+	permitAcquire = newScript(tokenSource, counterSource, expirySource, permitAcquireSource)
+	permitRelease = newScript(counterSource, expirySource, permitReleaseSource)
+	permitRenew   = newScript(counterSource, expirySource, permitRenewSource)
+)
+
+// permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.
+type permit struct{}
+
+// permitsKey is where the permits in use are.
+func permitsKey(name string) string { return holdsTag(name) + ":timeout" }
+
+// permitID returns the bytes that stand for an owner on the server.
+func permitID(owner string) (string, error) {
+	id, err := hex.DecodeString(owner)
+	if err != nil || len(id) != 16 {
+		return "", fmt.Errorf("redisstore: a permit's owner %q is not of 32 hexadecimal digits", owner)
+	}
+	return string(id), nil
+}
+
+func (permit) channel(h *lock.Hold) string { return semaphoreChannel(h.Name) }
+
+func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	if h.Count > 1 {
+		return lock.Answer{}, fmt.Errorf("%w: several holds of one permit", lock.ErrUnsupported)
+	}
+	id, err := permitID(h.Owner)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	reply, err := s.run(ctx, permitAcquire,
+		[]string{h.Name, permitsKey(h.Name), tokenKey(h.Name), semaphoreChannel(h.Name)},
+		h.TTL.Milliseconds(), id, s.fenceMillis(), publish)
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	list, ok := reply.([]any)
+	if !ok || len(list) != 3 {
+		return lock.Answer{}, unexpected(reply)
+	}
+	a, err := answer(list[:2])
+	left, _ := list[2].(int64)
+	a.More = left > 0
+	return a, err
+}
+
+func (permit) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+	id, err := permitID(h.Owner)
+	if err != nil {
+		return false, err
+	}
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.run(ctx, permitRelease,
+		[]string{h.Name, permitsKey(h.Name), semaphoreChannel(h.Name)}, id, publish)
+	if err != nil {
+		return false, err
+	}
+	return freed(reply)
+}
+
+func (permit) renewal() *script { return permitRenew }
+
+func (permit) prolong(c *call, name, owner string, ms int64) {
+	id, _ := permitID(owner) // what is no id is no permit in use
+	c.keys = append(c.keys, permitsKey(name))
+	c.args = append(c.args, ms, id)
+}
+
+func (permit) counting(_ *Store, name, request string) (*script, []string) {
+	return permitsCount, []string{name, semaphoreChannel(name), requestKey(name, request), permitsKey(name)}
+}

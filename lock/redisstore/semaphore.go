@@ -1,0 +1,77 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed semaphore_acquire.lua
+	semaphoreAcquireSource string
+	//go:embed semaphore_release.lua
+	semaphoreReleaseSource string
+	//go:embed expiry.lua
+	expirySource string
+	//go:embed permits_count.lua
+	permitsCountSource string
+
+	semaphoreAcquire = newScript(counterSource, semaphoreAcquireSource)
+	semaphoreRelease = newScript(counterSource, semaphoreReleaseSource)
+	permitsCount     = newScript(counterSource, expirySource, permitsCountSource)
+)
+
+// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have
+// no owners is why requests are remembered: one that is sent again must not take, or
+// give, twice.
+type semaphore struct{}
+
+func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
+
+func (semaphore) channel(h *lock.Hold) string { return semaphoreChannel(h.Name) }
+
+func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+	reply, err := s.run(ctx, semaphoreAcquire,
+		[]string{h.Name, requestKey(h.Name, h.Owner)},
+		h.Permits, memory(h))
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return shared(reply)
+}
+
+// memory is for how many ms a request of the hold is remembered.
+func memory(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
+
+// shared reads a script's reply to an acquisition of something that has no tokens,
+// but of which others may have a part, too: how much of it is left.
+func shared(reply any) (lock.Answer, error) {
+	a, err := answer(reply)
+	if a.Verdict == lock.Granted {
+		a.More, a.Token = a.Token > 0, 0
+	}
+	return a, err
+}
+
+func (semaphore) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return false, err
+	}
+	owed := 0
+	if h.Owed {
+		owed = 1
+	}
+	reply, err := s.run(ctx, semaphoreRelease,
+		[]string{h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)},
+		h.Permits, memory(h), owed, publish, lock.MaxCount)
+	if err != nil {
+		return false, err
+	}
+	return freed(reply)
+}
+
+func (semaphore) counting(_ *Store, name, request string) (*script, []string) {
+	return permitsCount, []string{name, semaphoreChannel(name), requestKey(name, request)}
+}

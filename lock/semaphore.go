@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Semaphore is a handle on one counting semaphore by name. It is cheap, as a
+// [Mutex] is, and its methods may be called at the same time.
+//
+// A semaphore has a number of permits, which begins at zero and which somebody sets
+// once by TrySetPermits; until then, whoever acquires waits. Nobody owns a permit:
+// whoever has taken some may leave it to another to give them back, and the permits
+// of a holder that dies, or forgets them, are lost until somebody adds them again.
+// [Permits] come back by themselves.
+//
+// The waiters of one process are served in their order, so that a large request is
+// not overtaken there by smaller ones. Those of other processes, and TryAcquire, do
+// overtake it, and while they keep the permits scarce it may wait for ever: bound
+// its wait, or ask for one permit at a time. So does a request for more permits than
+// there ever are, which nobody can tell from one that will be granted later.
+type Semaphore struct {
+	locker *Locker
+	name   string
+}
+
+// Semaphore returns a handle on the semaphore called name. A name that
+// [ValidateName] refuses is reported by its methods.
+func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l, name: name} }
+
+// Name returns the semaphore's name.
+func (s *Semaphore) Name() string { return s.name }
+
+// TrySetPermits gives a semaphore that is not in use yet n permits, 0 to [MaxCount],
+// and reports whether it was the one to do so.
+func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
+	return s.locker.setPermits(ctx, KindSemaphore, s.name, n)
+}
+
+// AddPermits changes the number of permits by n, at most [MaxCount] up or down. If
+// it takes more away than are available, that many of those that are given back are
+// not available again.
+//
+// After an error that matches [ErrUnavailable] but not [ErrNotDone], the permits may
+// have been added.
+func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
+	return s.locker.addPermits(ctx, KindSemaphore, s.name, n)
+}
+
+// Drain takes all permits that are available and returns how many they were.
+func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
+	counted, err := s.locker.count(ctx, KindSemaphore, s.name, CountDrain, 0)
+	return counted.Count, err
+}
+
+// Available returns how many permits are available. It is negative after AddPermits
+// has taken away permits that were in use.
+func (s *Semaphore) Available(ctx context.Context) (int64, error) {
+	counted, err := s.locker.count(ctx, KindSemaphore, s.name, CountRead, 0)
+	return counted.Count, err
+}
+
+// Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as long
+// as ctx lives. If ctx ends first, the error matches [ErrNotAcquired] as well as the
+// context's cause, and nothing was taken.
+func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
+	return s.acquire(ctx, n, forever)
+}
+
+// TryAcquire takes n permits if they are available, and otherwise returns a
+// *[NotAcquiredError] at once.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
+	return s.acquire(ctx, n, 0)
+}
+
+// AcquireWithin takes n permits and waits for them at most wait, and no longer than
+// ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero or negative
+// it is TryAcquire.
+func (s *Semaphore) AcquireWithin(ctx context.Context, n int64, wait time.Duration) error {
+	return s.acquire(ctx, n, max(wait, 0))
+}
+
+func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) error {
+	if err := validateCount(n, 1); err != nil {
+		return err
+	}
+	return s.locker.take(ctx, s.hold(n), wait)
+}
+
+// hold returns a fresh hold of n permits.
+func (s *Semaphore) hold(n int64) *Hold {
+	h := s.locker.newHold(KindSemaphore, s.name, s.locker.remembered())
+	h.Permits = n
+	return h
+}
+
+// Release gives n permits back, 1 to [MaxCount], and wakes waiters. Nobody checks
+// that they were taken: what is given back twice is there twice. It does so even if
+// ctx has ended already; then [Config.RequestTimeout] bounds it.
+//
+// After an error of the store, such as one that matches [ErrUnavailable], it could
+// not be told yet: trying goes on in the background for a while, so do not release
+// the permits again. After one that matches [ErrForeign] or [ErrOverflow] it does not.
+func (s *Semaphore) Release(ctx context.Context, n int64) error {
+	if err := validateCount(n, 1); err != nil {
+		return err
+	}
+	if err := ValidateName(s.name); err != nil {
+		return err
+	}
+	h := s.hold(n)
+	h.Count, h.Owed = 0, true
+	switch held, err := s.locker.release(ctx, h); {
+	case err != nil:
+		return err
+	case held:
+		return nil
+	}
+	if _, err := s.Available(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %d permits more of %q", ErrOverflow, n, s.name)
+}
+
+// setPermits sets a number of permits that nobody has set yet.
+func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64) (bool, error) {
+	if err := validateCount(n, 0); err != nil {
+		return false, err
+	}
+	counted, err := l.count(ctx, kind, name, CountCreate, n)
+	return counted.Done, err
+}
+
+// addPermits changes a number of permits.
+func (l *Locker) addPermits(ctx context.Context, kind Kind, name string, n int64) error {
+	if err := validateCount(n, -MaxCount); err != nil {
+		return err
+	}
+	counted, err := l.count(ctx, kind, name, CountAdd, n)
+	if err == nil && !counted.Done {
+		return fmt.Errorf("%w: %q has %d permits available", ErrOverflow, name, counted.Count)
+	}
+	return err
+}
