@@ -126,11 +126,10 @@ type chaos struct {
 
 	mu      sync.Mutex
 	stays   map[string][]*stay
-	byToken map[int64]*stay // guarded by mu, as all of these are
-	deaths  map[int]int64   // of processes that were killed, by number
-	started int
+	byToken map[int64]*stay // guarded by mu, as stays and their fields are
 
-	readers sync.WaitGroup
+	deaths  map[int]int64 // of processes that were killed, by number
+	started int
 }
 
 // process is a worker process.
@@ -139,11 +138,13 @@ type process struct {
 	number int
 	stdin  io.Closer
 	busy   bool // something is being done to it
+	// read is closed once all that it told has been read, which must be before Wait.
+	read chan struct{}
 }
 
 func (c *chaos) start() *process {
 	c.started++
-	p := &process{Cmd: exec.Command(os.Args[0]), number: c.started}
+	p := &process{Cmd: exec.Command(os.Args[0]), number: c.started, read: make(chan struct{})}
 	p.Env = append(os.Environ(), chaosWorker+"="+c.url)
 	p.Stderr = os.Stderr
 	stdin, err := p.StdinPipe()
@@ -152,7 +153,10 @@ func (c *chaos) start() *process {
 	stdout, err := p.StdoutPipe()
 	require.NoError(c, err)
 	require.NoError(c, p.Start())
-	c.readers.Go(func() { c.read(p.number, stdout) })
+	go func() {
+		defer close(p.read)
+		c.read(p.number, stdout)
+	}()
 	return p
 }
 
@@ -233,10 +237,9 @@ func (c *chaos) disturb(stop <-chan struct{}) []*process {
 func (c *chaos) kill(p *process) {
 	c.kills++
 	require.NoError(c, p.Process.Kill())
-	_ = p.Wait()
-	c.mu.Lock()
+	<-p.read
 	c.deaths[p.number] = monotonic()
-	c.mu.Unlock()
+	_ = p.Wait()
 	_ = p.stdin.Close()
 }
 
@@ -267,8 +270,8 @@ func endure(t testing.TB, n int) *chaos {
 	for _, p := range processes {
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	}
-	c.readers.Wait()
 	for _, p := range processes {
+		<-p.read
 		require.NoError(t, p.Wait(), "a worker's graceful end")
 	}
 	assert.Empty(t, whole(t, client))

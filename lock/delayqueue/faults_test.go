@@ -101,7 +101,7 @@ func TestAnswerToWordIsLost(t *testing.T) {
 	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
 	l := newLog()
 	// Its lease is renewed while the word is said again, and found gone.
-	const ttl = 900 * time.Millisecond
+	const ttl = 4 * time.Second
 	put(t, q, message{ID: "warm"}) // has the server know the scripts
 	work(t, through, func(_ context.Context, d *delivery) error {
 		if d.ID != "warm" {
@@ -122,7 +122,7 @@ func TestAnswerToWordIsLost(t *testing.T) {
 			info, err := q.Get(t.Context(), id)
 			return err != nil || info.Attempt == 1 && info.State != delayqueue.Leased
 		})
-		time.Sleep(rand.N(ttl / 3))
+		time.Sleep(rand.N(ttl / 4))
 		proxy.Set(redistest.Fault{})
 		l.await(t, i+2)
 	}
@@ -212,11 +212,11 @@ func TestOutOfMemory(t *testing.T) {
 	require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 
 	l := newLog()
-	const ttl = 300 * time.Millisecond
+	const ttl = 2 * time.Second
 	work(t, q, func(_ context.Context, d *delivery) error {
 		switch d.ID {
 		case "0": // renewed, too
-			time.Sleep(5 * ttl)
+			time.Sleep(2 * ttl)
 			assert.True(t, d.Valid())
 		case "1":
 			return delayqueue.Reject(errFailed)
