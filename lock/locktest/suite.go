@@ -50,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 	}{
 		{"Store", lock.KindMutex, storeTests},
 		{"Mutex", lock.KindMutex, mutexTests},
+		{"Multi", lock.KindMutex, multiTests},
 		{"Fair", lock.KindFair, fairTests},
 		{"Write", lock.KindWrite, writeTests},
 		{"ReadWrite", lock.KindRead, readWriteTests},

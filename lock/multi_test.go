@@ -1,0 +1,201 @@
+package lock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
+	server := locktest.Start(t)
+	store := server.Store(t)
+	one, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	defer one.Close(t.Context())
+	two, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	defer two.Close(t.Context())
+	rw := one.ReadWrite("a")
+	for name, members := range map[string][]*lock.Mutex{
+		"nothing":                            nil,
+		"both sides of a read-write lock":    {rw.Read(), rw.Write()},
+		"a mutex and a fair lock":            {one.Mutex("a"), one.Mutex("b"), one.Fair("a")},
+		"two clients of one store":           {one.Mutex("a"), two.Mutex("a")},
+		"a mutex and a side of another kind": {rw.Read(), two.Mutex("a")},
+	} {
+		_, err := lock.All(members...).TryLock(t.Context())
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired, name)
+		_, again := lock.All(members...).Lock(t.Context())
+		assert.Equal(t, err, again, name)
+	}
+	assert.Panics(t, func() { lock.All(one.Mutex("a"), nil) })
+
+	lease, err := lock.All(rw.Read(), one.ReadWrite("a").Read(), two.ReadWrite("a").Read()).TryLock(t.Context())
+	require.NoError(t, err, "readers hold a lock together")
+	assert.Len(t, lease.Tokens(), 3)
+	require.NoError(t, lease.Unlock(t.Context()))
+
+	_, err = lock.All(one.Mutex("a"), one.Mutex("")).Lock(t.Context())
+	var name *lock.NameError
+	require.ErrorAs(t, err, &name)
+	lease, err = lock.All(two.Mutex("a")).TryLock(t.Context())
+	require.NoError(t, err, "the lock before the one with a bad name is given back")
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// Locks of every kind, on two servers, by three processes that each have an order of
+// their own.
+func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		east, west := locktest.Start(t), locktest.Start(t)
+		held := make([]int, 4)
+		var work sync.WaitGroup
+		for i := range 3 {
+			e, w := east.Locker(t, lock.Config{}), west.Locker(t, lock.Config{})
+			members := []*lock.Mutex{e.Mutex("a"), w.Fair("b"), e.ReadWrite("c").Write(), w.Mutex("d")}
+			members = append(members[i:], members[:i]...)
+			for range 4 {
+				work.Go(func() {
+					for range 10 {
+						assert.NoError(t, lock.All(members...).Do(t.Context(), func(context.Context) error {
+							for n := range held {
+								held[n]++
+							}
+							time.Sleep(time.Millisecond)
+							return nil
+						}))
+					}
+				})
+			}
+		}
+		begin := time.Now()
+		work.Wait()
+		assert.Equal(t, []int{120, 120, 120, 120}, held)
+		assert.Less(t, time.Since(begin), time.Minute)
+
+		// The same name on two servers is two locks.
+		e, w := east.Locker(t, lock.Config{}), west.Locker(t, lock.Config{})
+		both, err := lock.All(e.Mutex("a"), w.Mutex("a")).TryLock(t.Context())
+		require.NoError(t, err)
+		east.Delete("a")
+		<-both.Lost()
+		require.ErrorIs(t, both.Unlock(t.Context()), lock.ErrLost)
+		require.NoError(t, w.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
+	})
+}
+
+// The lease of a member that is not renewed may end while another is waited for.
+func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
+		lease, err := other.Mutex("b").Lock(t.Context())
+		require.NoError(t, err)
+		fixed := l.Mutex("a").With(lock.Options{TTL: time.Second, Fixed: true})
+		begin := time.Now()
+		_, err = lock.All(l.Mutex("b"), fixed).Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrLost)
+		assert.Less(t, time.Since(begin), 1100*time.Millisecond)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// The wait is one for all members, however many are waited for.
+func TestMultiWaitsNoLongerThanAskedInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
+		first, err := other.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		second, err := other.Mutex("b").Lock(t.Context())
+		require.NoError(t, err)
+		begin := time.Now()
+		time.AfterFunc(600*time.Millisecond, func() { assert.NoError(t, first.Unlock(t.Context())) })
+		_, err = lock.All(l.Mutex("a"), l.Mutex("b")).LockWithin(t.Context(), time.Second)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		about(t, time.Second, time.Since(begin))
+		require.NoError(t, second.Unlock(t.Context()))
+	})
+}
+
+// What one member's loss brings about ends once the locks are unlocked, also where
+// the member is held on by an outer lease.
+func TestMultiEndsWithItsUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		outer, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		all, err := lock.All(l.Mutex("a"), l.Mutex("b")).Lock(outer.Context())
+		require.NoError(t, err)
+		all.Beat()
+		require.NoError(t, all.Unlock(t.Context()))
+		server.Delete("a")
+		<-outer.Lost()
+		synctest.Wait()
+		require.ErrorIs(t, all.Err(), lock.ErrReleased)
+		assert.ErrorIs(t, context.Cause(all.Context()), lock.ErrReleased)
+		select {
+		case <-all.Lost():
+			t.Error("lost after it was unlocked")
+		default:
+		}
+		require.ErrorIs(t, outer.Unlock(t.Context()), lock.ErrLost)
+	})
+}
+
+// An Unlock that fails at one lock says so, and keeps none of the others.
+func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{RetryFor: -1})
+		other := server.Locker(t, lock.Config{})
+		all, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(t.Context())
+		require.NoError(t, err)
+		server.Delete("b")
+		store.set(func() { store.release = down })
+		err = all.Unlock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		for _, name := range []string{"a", "c"} {
+			require.ErrorContains(t, err, `"`+name+`"`)
+		}
+		store.set(func() { store.release = nil })
+		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).LockWithin(t.Context(), 5*time.Second)
+		require.NoError(t, err, "the sweep of orphans goes on trying")
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A grant that came while the caller gave up is given back, and so are those before
+// it, although the caller's context bounds nothing any more.
+func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				if store.asked() == 3 {
+					cancel()
+				}
+				return do()
+			}
+		})
+		_, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		lease, err := lock.All(server.Locker(t, lock.Config{}).Mutex("a"), server.Locker(t, lock.Config{}).Mutex("b"),
+			server.Locker(t, lock.Config{}).Mutex("c")).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
