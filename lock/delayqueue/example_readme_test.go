@@ -1,0 +1,58 @@
+package delayqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// The queue of README.md, word for word, on a server in this process.
+func Example_readme() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	store, err := redisstore.Open("redis://"+server.Addr(), redisstore.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	ctx, stop := context.WithCancel(context.WithValue(context.Background(), sent{}, "it was sent"))
+	time.AfterFunc(2*time.Second, stop)
+	if err := readmeQueue(ctx, store, []byte("please pay")); err != nil {
+		fmt.Println(err)
+	}
+	// Output: invoice 7: please pay, it was sent
+}
+
+// sent is the key of a value that handlers find in their contexts.
+type sent struct{}
+
+func send(ctx context.Context, d *delayqueue.Delivery) error {
+	fmt.Printf("%s: %s, %v\n", d.ID, d.Payload, ctx.Value(sent{}))
+	return nil
+}
+
+func readmeQueue(ctx context.Context, store *redisstore.Store, reminder []byte) error {
+	queue, err := delayqueue.New(store, "reminders", delayqueue.Config{})
+	if err != nil {
+		return err
+	}
+	defer queue.Close(context.WithoutCancel(ctx))
+
+	message := delayqueue.Message{ID: "invoice 7", Payload: reminder, Delay: time.Second}
+	if _, err := queue.Put(ctx, message); err != nil && !errors.Is(err, delayqueue.ErrDuplicate) {
+		return err
+	}
+
+	return queue.Work(ctx, func(ctx context.Context, d *delayqueue.Delivery) error {
+		return send(ctx, d) // an error: again after a backoff, ten times at most
+	}, delayqueue.WorkerConfig{Concurrency: 8})
+}
