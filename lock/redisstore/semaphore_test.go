@@ -1,0 +1,637 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// redissonSemaphore does what a client of Redisson does on the wire with a semaphore
+// of some name, with or without permits that expire: the effects of its scripts, as
+// its documentation and sources give them.
+type redissonSemaphore struct {
+	*testing.T
+	client *redis.Client
+	keys   []string // the count, the channel, the permits in use
+}
+
+func newRedissonSemaphore(t *testing.T, s *redistest.Server, name string) *redissonSemaphore {
+	tag := "{" + name + "}"
+	if strings.Contains(name, "{") {
+		tag = name
+	}
+	return &redissonSemaphore{t, s.Client(t), []string{name, "redisson_sc:" + tag, tag + ":timeout"}}
+}
+
+func (r *redissonSemaphore) channel() string { return r.keys[1] }
+
+func (r *redissonSemaphore) run(script string, args ...any) int64 {
+	r.Helper()
+	reply, err := r.client.Eval(r.Context(), script, r.keys, args...).Int64()
+	require.NoError(r, err)
+	return reply
+}
+
+func (r *redissonSemaphore) trySet(n int64) bool {
+	r.Helper()
+	return r.run(`
+		if redis.call('exists', KEYS[1]) == 1 then
+			return 0
+		end
+		redis.call('set', KEYS[1], ARGV[1])
+		redis.call('publish', KEYS[2], ARGV[1])
+		return 1`, n) == 1
+}
+
+func (r *redissonSemaphore) tryAcquire(n int64) bool {
+	r.Helper()
+	return r.run(`
+		local count = redis.call('get', KEYS[1])
+		if count == false or tonumber(count) < tonumber(ARGV[1]) then
+			return 0
+		end
+		redis.call('decrby', KEYS[1], ARGV[1])
+		return 1`, n) == 1
+}
+
+func (r *redissonSemaphore) release(n int64) {
+	r.Helper()
+	r.run(`
+		local count = redis.call('incrby', KEYS[1], ARGV[1])
+		redis.call('publish', KEYS[2], count)
+		return 1`, n)
+}
+
+// never is the time at which a permit of Redisson's expires that does not.
+const never = 922337203685477
+
+// tryTake takes a permit that expires at an instant, by the client's clock. It
+// reports the id, and when none was free the instant at which the next one expires.
+func (r *redissonSemaphore) tryTake(expires int64) (id string, next int64) {
+	r.Helper()
+	raw := make([]byte, 16)
+	for i := range raw {
+		raw[i] = byte(rand.N(256))
+	}
+	reply, err := r.client.Eval(r.Context(), `
+		local expired = redis.call('zrangebyscore', KEYS[3], 0, ARGV[2], 'limit', 0, 1)
+		if #expired > 0 then
+			redis.call('zrem', KEYS[3], unpack(expired))
+			local count = redis.call('incrby', KEYS[1], #expired)
+			if count > 0 then
+				redis.call('publish', KEYS[2], count)
+			end
+		end
+		local count = redis.call('get', KEYS[1])
+		if count ~= false and tonumber(count) >= 1 then
+			redis.call('decrby', KEYS[1], 1)
+			redis.call('zadd', KEYS[3], ARGV[1], ARGV[3])
+			return 'OK'
+		end
+		local first = redis.call('zrange', KEYS[3], 0, 0, 'withscores')
+		if first[1] ~= nil and first[2] ~= ARGV[4] then
+			return ':' .. first[2]
+		end
+		return nil`, r.keys, expires, time.Now().UnixMilli(), string(raw), never).Text()
+	if errors.Is(err, redis.Nil) {
+		return "", 0
+	}
+	require.NoError(r, err)
+	if at, found := strings.CutPrefix(reply, ":"); found {
+		next, err := strconv.ParseInt(at, 10, 64)
+		require.NoError(r, err)
+		return "", next
+	}
+	return hex.EncodeToString(raw), 0
+}
+
+// giveBack reports whether the permit was in use and had not expired.
+func (r *redissonSemaphore) giveBack(id string) bool {
+	r.Helper()
+	raw, err := hex.DecodeString(id)
+	require.NoError(r, err)
+	return r.run(`
+		local expires = redis.call('zscore', KEYS[3], ARGV[1])
+		if redis.call('zrem', KEYS[3], ARGV[1]) ~= 1 then
+			return 0
+		end
+		local count = redis.call('incrby', KEYS[1], 1)
+		redis.call('publish', KEYS[2], count)
+		return tonumber(expires) > tonumber(ARGV[2]) and 1 or 0`, string(raw), time.Now().UnixMilli()) == 1
+}
+
+// listening subscribes and returns a function that waits for the next message.
+func listening(t *testing.T, client *redis.Client, channel string) func() string {
+	t.Helper()
+	messages := client.Subscribe(t.Context(), channel)
+	t.Cleanup(func() { _ = messages.Close() })
+	_, err := messages.Receive(t.Context())
+	require.NoError(t, err)
+	return func() string {
+		t.Helper()
+		m, err := messages.ReceiveTimeout(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		return m.(*redis.Message).Payload
+	}
+}
+
+// keysBut returns the server's keys but those of requests, of which it checks that
+// they expire.
+func keysBut(t *testing.T, client *redis.Client, requests string) (keys []string) {
+	t.Helper()
+	for _, key := range client.Keys(t.Context(), "*").Val() {
+		if !strings.HasPrefix(key, requests) {
+			keys = append(keys, key)
+			continue
+		}
+		left := client.PTTL(t.Context(), key).Val()
+		assert.Positive(t, left, key)
+		assert.LessOrEqual(t, left, 20*time.Second, key)
+	}
+	return keys
+}
+
+func mustAcquire(t *testing.T, s *lock.Semaphore, n int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	assert.NoError(t, s.Acquire(ctx, n))
+}
+
+func mustHave(t *testing.T, p *lock.Permits) *lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := p.Acquire(ctx)
+	require.NoError(t, err)
+	return lease
+}
+
+var taggedAndNot = []string{"orders:42", "{user:7}:cart"}
+
+func TestSemaphoreWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range taggedAndNot {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			r := newRedissonSemaphore(t, server, name)
+			message := listening(t, admin, r.channel())
+			s := locker(t, server.Client(t), lock.Config{}).Semaphore(name)
+			count := func() string { return admin.Get(t.Context(), name).Val() }
+
+			_, err := s.TrySetPermits(t.Context(), 5)
+			require.NoError(t, err)
+			assert.Equal(t, "5", count())
+			assert.Equal(t, "5", message())
+			require.NoError(t, s.Acquire(t.Context(), 4))
+			assert.Equal(t, "1", count())
+			require.NoError(t, s.Release(t.Context(), 2))
+			assert.Equal(t, "3", count())
+			assert.Equal(t, "3", message(), "how many there are")
+			require.NoError(t, s.AddPermits(t.Context(), 4))
+			assert.Equal(t, "7", count())
+			assert.Equal(t, "4", message(), "how many there are more")
+			require.NoError(t, s.AddPermits(t.Context(), -2))
+			_, err = s.Drain(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "0", count())
+			require.NoError(t, s.Release(t.Context(), 1))
+			assert.Equal(t, "1", message(), "nothing was said of what took permits away")
+			assert.Negative(t, admin.PTTL(t.Context(), name).Val())
+
+			requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
+			assert.Equal(t, []string{name}, keysBut(t, admin, requests))
+		})
+	}
+}
+
+func TestPermitsWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range taggedAndNot {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			r := newRedissonSemaphore(t, server, name)
+			message := listening(t, admin, r.channel())
+			l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+			p := l.Permits(name)
+			count := func() string { return admin.Get(t.Context(), name).Val() }
+			expiry := func(lease *lock.Lease) time.Duration {
+				id, err := hex.DecodeString(lease.Owner())
+				require.NoError(t, err)
+				assert.Len(t, id, 16)
+				at, err := admin.ZScore(t.Context(), r.keys[2], string(id)).Result()
+				require.NoError(t, err)
+				return time.Until(time.UnixMilli(int64(at)))
+			}
+
+			_, err := p.TrySetPermits(t.Context(), 2)
+			require.NoError(t, err)
+			assert.Equal(t, "2", message())
+			first, second := mustHave(t, p), mustHave(t, p)
+			assert.Equal(t, "0", count())
+			assert.EqualValues(t, 2, admin.ZCard(t.Context(), r.keys[2]).Val())
+			assert.InDelta(t, 20*time.Second, expiry(first), float64(5*time.Second))
+			assert.InDelta(t, 20*time.Second, expiry(second), float64(5*time.Second))
+			assert.NotEqual(t, first.Owner(), second.Owner())
+			require.NoError(t, first.Unlock(t.Context()))
+			assert.Equal(t, "1", message())
+			assert.Equal(t, "1", count())
+			assert.EqualValues(t, 1, admin.ZCard(t.Context(), r.keys[2]).Val())
+			require.NoError(t, second.Unlock(t.Context()))
+			assert.Equal(t, "2", message())
+
+			// What Redisson lets expire, the permits of the semaphore do with it.
+			require.NoError(t, admin.PExpire(t.Context(), name, time.Minute).Err())
+			first = mustHave(t, p)
+			assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(5*time.Second))
+			require.NoError(t, first.Unlock(t.Context()))
+
+			record := awaitAnnounced(t, admin, l)
+			requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
+			token := strings.Replace(r.channel(), "redisson_sc", "redisson_lock_token", 1)
+			assert.ElementsMatch(t, []string{name, record, token}, keysBut(t, admin, requests))
+		})
+	}
+}
+
+func TestSharesSemaphoresWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range taggedAndNot {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			r := newRedissonSemaphore(t, server, name)
+			s := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Semaphore(name)
+			got := make(chan struct{})
+			waits := func(n int64) {
+				go func() {
+					mustAcquire(t, s, n)
+					got <- struct{}{}
+				}()
+				awaitSubscribers(t, admin, r.channel(), 1)
+			}
+			waits(2)
+			require.True(t, r.trySet(3))
+			<-got
+			first, err := s.TrySetPermits(t.Context(), 9)
+			require.NoError(t, err)
+			assert.False(t, first)
+			require.True(t, r.tryAcquire(1))
+			require.False(t, r.tryAcquire(1))
+			waits(3)
+			require.ErrorIs(t, s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+			r.release(2)
+			r.release(1)
+			<-got
+			require.False(t, r.tryAcquire(1))
+			require.NoError(t, s.Release(t.Context(), 3))
+			require.True(t, r.tryAcquire(3))
+			r.release(3)
+		})
+	}
+}
+
+func TestSharesPermitsWithRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range taggedAndNot {
+		t.Run(name, func(t *testing.T) {
+			admin := server.Client(t)
+			r := newRedissonSemaphore(t, server, name)
+			p := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour}).Permits(name)
+			got := make(chan *lock.Lease)
+			waits := func(besides int64) {
+				go func() { got <- mustHave(t, p) }()
+				awaitSubscribers(t, admin, r.channel(), 1+besides)
+			}
+			require.True(t, r.trySet(2))
+			theirs, _ := r.tryTake(never)
+			require.NotEmpty(t, theirs)
+			ours := mustHave(t, p)
+
+			// Neither has a third one. Redisson learns when ours expires.
+			id, next := r.tryTake(never)
+			require.Empty(t, id)
+			assert.InDelta(t, time.Hour, time.Until(time.UnixMilli(next)), float64(time.Minute))
+			_, err := p.TryAcquire(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+
+			// What they give back wakes us, and the other way round.
+			waits(0)
+			require.True(t, r.giveBack(theirs))
+			again := <-got
+			message := listening(t, admin, r.channel())
+			require.NoError(t, ours.Unlock(t.Context()))
+			assert.Equal(t, "1", message())
+			theirs, _ = r.tryTake(time.Now().Add(300 * time.Millisecond).UnixMilli())
+			require.NotEmpty(t, theirs)
+
+			// Theirs expires, of which nobody tells us; its owner has it no more.
+			waits(1) // the test listens as well
+			last := <-got
+			require.False(t, r.giveBack(theirs))
+			require.NoError(t, again.Unlock(t.Context()))
+
+			// Ours is given back by force, which we hear of.
+			require.True(t, r.giveBack(last.Owner()))
+			assert.ErrorIs(t, last.Unlock(t.Context()), lock.ErrLost)
+			n, err := p.Available(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, n)
+		})
+	}
+}
+
+// Values that are no count, or no permits, are left as they are.
+func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{Poll: 20 * time.Millisecond})
+	for what, write := range map[string]func(ctx context.Context, name string) error{
+		"text": func(ctx context.Context, name string) error { return admin.Set(ctx, name, "opLock token", 0).Err() },
+		"no whole number": func(ctx context.Context, name string) error {
+			return admin.Set(ctx, name, "1.5", 0).Err()
+		},
+		"a huge number": func(ctx context.Context, name string) error {
+			return admin.Set(ctx, name, "9223372036854775807", 0).Err()
+		},
+		"a list": func(ctx context.Context, name string) error { return admin.RPush(ctx, name, "1").Err() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := "a:" + what
+			require.NoError(t, write(t.Context(), name))
+			before := admin.Dump(t.Context(), name).Val()
+			s, p, latch := l.Semaphore(name), l.Permits(name), l.Latch(name)
+			_, set := s.TrySetPermits(t.Context(), 1)
+			_, available := s.Available(t.Context())
+			_, drain := s.Drain(t.Context())
+			_, setExpiring := p.TrySetPermits(t.Context(), 1)
+			_, expiring := p.TryAcquire(t.Context())
+			_, expiringLater := p.AcquireWithin(t.Context(), 50*time.Millisecond)
+			_, availableExpiring := p.Available(t.Context())
+			_, setLatch := latch.TrySetCount(t.Context(), 1)
+			_, deleted := latch.Delete(t.Context())
+			for i, err := range []error{
+				set, available, drain, setExpiring, expiring, expiringLater, availableExpiring, setLatch, deleted,
+				s.TryAcquire(t.Context(), 1), s.AcquireWithin(t.Context(), 1, 50*time.Millisecond),
+				s.Release(t.Context(), 1), s.AddPermits(t.Context(), 1), p.AddPermits(t.Context(), 1), latch.CountDown(t.Context()),
+			} {
+				require.ErrorIs(t, err, lock.ErrForeign, "%d", i)
+			}
+			assert.Equal(t, before, admin.Dump(t.Context(), name).Val())
+		})
+	}
+	require.NoError(t, admin.Set(t.Context(), "{b}:timeout", "x", 0).Err())
+	p := l.Permits("b")
+	_, err := p.TryAcquire(t.Context())
+	require.ErrorIs(t, err, lock.ErrForeign)
+	_, err = p.TrySetPermits(t.Context(), 1)
+	require.ErrorIs(t, err, lock.ErrForeign)
+}
+
+// A permit is lost when what it is kept in has become something else.
+func TestPermitsAreLostToForeignValues(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	p := locker(t, server.Client(t), lock.Config{TTL: time.Second}).Permits("a")
+	_, err := p.TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	lease := mustHave(t, p)
+	require.NoError(t, admin.Set(t.Context(), "{a}:timeout", "x", 0).Err())
+	select {
+	case <-lease.Lost():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not told of the loss")
+	}
+	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+}
+
+func TestPermitsNeedAnID(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	s := open(t, server.Client(t))
+	h := &lock.Hold{Kind: lock.KindPermit, Name: "a", Owner: "me:1", Count: 1, TTL: time.Second}
+	_, err := s.Acquire(t.Context(), h)
+	require.ErrorContains(t, err, "32 hexadecimal digits")
+	_, err = s.Release(t.Context(), h)
+	require.ErrorContains(t, err, "32 hexadecimal digits")
+	_, err = s.Acquire(t.Context(), &lock.Hold{Kind: lock.KindPermit, Name: "a", Owner: strings.Repeat("0", 32), Count: 2, TTL: time.Second})
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	_, err = s.Count(t.Context(), &lock.Count{Kind: lock.KindMutex, Name: "a"})
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	_, err = s.Count(t.Context(), &lock.Count{Kind: lock.KindLatch, Name: "a", Op: 99})
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+}
+
+// permitUsers is, in the environment of a process that this test binary started, the
+// server's URL: the process is then one that uses the permits called pool.
+const permitUsers = "LEASEWHEEL_PERMIT_USERS"
+
+// usePermits has 8 goroutines of this process take a permit again and again, n times
+// altogether, and has the server count who has one. With n zero it takes one permit
+// and keeps it until it is killed. It ends early when standard input does.
+func usePermits(url, n string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	store, err := redisstore.Open(url, redisstore.Config{})
+	if err != nil {
+		return err
+	}
+	client, err := redisstore.Dial(url, nil)
+	if err != nil {
+		return err
+	}
+	locker, err := lock.New(store, lock.Config{TTL: 3 * time.Second, Poll: time.Hour, RetryFor: time.Minute})
+	if err != nil {
+		return err
+	}
+	rounds, err := strconv.Atoi(n)
+	if err != nil {
+		return err
+	}
+	ctx, pool := context.Background(), locker.Permits("pool")
+	if rounds == 0 {
+		if _, err := pool.Acquire(ctx); err != nil {
+			return err
+		}
+		if err := client.Incr(ctx, "doomed").Err(); err != nil {
+			return err
+		}
+		select {}
+	}
+	const users = 8
+	failures := make(chan error, users)
+	for range users {
+		go func() {
+			failures <- func() error {
+				for range rounds / users {
+					err := pool.Do(ctx, func(ctx context.Context) error {
+						err := client.Eval(ctx, `
+							local present = redis.call('incr', 'present')
+							if present > tonumber(redis.call('get', 'most') or 0) then
+								redis.call('set', 'most', present)
+							end`, nil).Err()
+						if err != nil && !errors.Is(err, redis.Nil) {
+							return err
+						}
+						time.Sleep(rand.N(2 * time.Millisecond))
+						return errors.Join(client.Incr(ctx, "served").Err(), client.Decr(ctx, "present").Err())
+					})
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range users {
+		err = errors.Join(err, <-failures)
+	}
+	return err
+}
+
+// startPermitProcess starts a process that uses permits. It ends with t.
+func startPermitProcess(t *testing.T, url string, rounds int) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := exec.Command(self, strconv.Itoa(rounds))
+	p.Env = append(os.Environ(), permitUsers+"="+url)
+	stdin, err := p.StdinPipe()
+	require.NoError(t, err)
+	says, err := p.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	var heard sync.WaitGroup
+	heard.Go(func() {
+		for lines := bufio.NewScanner(says); lines.Scan(); {
+			t.Logf("process %d: %s", p.Process.Pid, lines.Text())
+		}
+	})
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		heard.Wait()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and
+// less while other processes have some. When those die, theirs come back.
+func TestPermitsAmongProcesses(t *testing.T) {
+	t.Parallel()
+	const permits, dying, processes, rounds = 7, 2, 4, 240
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	p := locker(t, server.Client(t), lock.Config{}).Permits("pool")
+	_, err := p.TrySetPermits(t.Context(), permits)
+	require.NoError(t, err)
+	var doomed []*exec.Cmd
+	for range dying {
+		doomed = append(doomed, startPermitProcess(t, server.URL(), 0))
+	}
+	number := func(key string) int64 {
+		n, _ := admin.Get(t.Context(), key).Int64()
+		return n
+	}
+	require.Eventually(t, func() bool { return number("doomed") == dying }, 30*time.Second, 5*time.Millisecond)
+	back := func(n int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			available, err := p.Available(t.Context())
+			return err == nil && available == n
+		}, 30*time.Second, 5*time.Millisecond)
+	}
+	use := func(most int64) {
+		t.Helper()
+		served := number("served")
+		for range processes {
+			startPermitProcess(t, server.URL(), rounds)
+		}
+		require.Eventually(t, func() bool { return number("served") == served+processes*rounds }, 120*time.Second, 5*time.Millisecond)
+		assert.LessOrEqual(t, number("most"), most)
+		back(most)
+	}
+	use(permits - dying)
+	for _, p := range doomed {
+		require.NoError(t, p.Process.Kill())
+	}
+	back(permits)
+	use(permits)
+	assert.Zero(t, number("present"))
+	assert.Zero(t, admin.ZCard(t.Context(), "{pool}:timeout").Val())
+	t.Logf("%d of %d permits at most were in use at a time", number("most"), permits)
+}
+
+// One connection carries the messages, and one message serves all that it can.
+func TestSemaphoreCommands(t *testing.T) {
+	t.Parallel()
+	const waiters, permits = 64, 16
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	_, err := l.Semaphore("a").TrySetPermits(t.Context(), 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	served := make(chan struct{}, waiters)
+	waits := func() {
+		if l.Semaphore("a").Acquire(ctx, 1) == nil {
+			served <- struct{}{}
+		}
+	}
+	work.Go(waits)
+	awaitSubscribers(t, admin, "redisson_sc:{a}", 1)
+	for range waiters - 1 {
+		work.Go(waits)
+	}
+	scripts := func() (n int64) {
+		for _, line := range strings.Split(admin.Info(t.Context(), "commandstats").Val(), "\r\n") {
+			var calls int64
+			for _, command := range []string{"evalsha", "eval"} {
+				if _, err := fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls); err == nil {
+					n += calls
+				}
+			}
+		}
+		return n
+	}
+	before := scripts()
+	require.NoError(t, l.Semaphore("a").Release(t.Context(), permits))
+	for range permits {
+		<-served
+	}
+	asked := scripts() - before
+	assert.LessOrEqual(t, asked, int64(permits+4), "a release, %d grants, and those who came early", permits)
+	t.Logf("%d scripts gave %d permits to %d waiters", asked, permits, waiters)
+	cancel()
+	work.Wait()
+}

@@ -1,0 +1,202 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// faultyCounter is a faulty store that counts, too.
+type faultyCounter struct {
+	faulty
+	count fault // guarded by mu
+}
+
+func (f *faultyCounter) Count(ctx context.Context, c *lock.Count) (counted lock.Counted, err error) {
+	err = f.through(ctx, &f.count, func() (err error) {
+		counted, err = f.Store.(lock.Counter).Count(ctx, c)
+		return err
+	})
+	return counted, err
+}
+
+// semaphoreOn returns a semaphore of 5 permits on a store that faults are made in,
+// and another client's handle on it.
+func semaphoreOn(t *testing.T, c lock.Config) (s, theirs *lock.Semaphore, f *faultyCounter) {
+	t.Helper()
+	server := locktest.Start(t)
+	f = &faultyCounter{faulty: faulty{Store: server.Store(t)}}
+	s = locker(t, f, c).Semaphore("downloads")
+	first, err := s.TrySetPermits(t.Context(), 5)
+	require.NoError(t, err)
+	require.True(t, first)
+	return s, server.Locker(t, lock.Config{}).Semaphore("downloads"), f
+}
+
+func available(t *testing.T, s *lock.Semaphore) int64 {
+	t.Helper()
+	n, err := s.Available(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+func TestSemaphoreRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{})
+		f.set(func() { f.acquire = times(2, deaf) })
+		require.NoError(t, s.Acquire(t.Context(), 2))
+		assert.EqualValues(t, 3, available(t, theirs))
+		f.set(func() { f.release = times(2, deaf) })
+		require.NoError(t, s.Release(t.Context(), 2))
+		assert.EqualValues(t, 5, available(t, theirs))
+		f.set(func() { f.count = times(2, deaf) })
+		require.NoError(t, s.AddPermits(t.Context(), 2))
+		assert.EqualValues(t, 7, available(t, theirs))
+		f.set(func() { f.count = times(2, deaf) })
+		drained, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, drained)
+	})
+}
+
+func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: time.Minute, RequestTimeout: 10 * time.Second, TTL: time.Second})
+		f.set(func() { f.acquire = times(4, deaf) })
+		require.NoError(t, s.Acquire(t.Context(), 2))
+		assert.EqualValues(t, 3, available(t, theirs))
+	})
+}
+
+// What is given up without an answer is given back.
+func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{})
+		f.set(func() { f.acquire = deaf })
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Acquire(ctx, 2), context.DeadlineExceeded)
+		require.Error(t, s.Acquire(t.Context(), 2), "the store is deaf for longer than anybody waits")
+		time.Sleep(30 * time.Second)
+		assert.EqualValues(t, 5, available(t, theirs))
+	})
+}
+
+// late is a store whose acquisitions are on their way for ever.
+type late struct {
+	lock.Store
+	sent chan lock.Hold
+}
+
+func (l *late) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	l.sent <- *h
+	<-ctx.Done()
+	return lock.Answer{}, unavailable{}
+}
+
+// A request that arrives after it was given up takes nothing.
+func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := server.Store(t)
+		slow := &late{Store: store, sent: make(chan lock.Hold, 1)}
+		theirs := server.Locker(t, lock.Config{}).Semaphore("downloads")
+		_, err := theirs.TrySetPermits(t.Context(), 5)
+		require.NoError(t, err)
+		s := locker(t, slow, lock.Config{RetryFor: -1}).Semaphore("downloads")
+		require.ErrorIs(t, s.Acquire(t.Context(), 2), lock.ErrUnavailable)
+		synctest.Wait() // it is swept up after
+		hold := <-slow.sent
+		_, err = store.Acquire(t.Context(), &hold)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 5, available(t, theirs))
+	})
+}
+
+func TestSemaphoreReleasesInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{})
+		require.NoError(t, s.Acquire(t.Context(), 3))
+		f.set(func() { f.release = down })
+		require.ErrorIs(t, s.Release(t.Context(), 3), lock.ErrUnavailable)
+		assert.EqualValues(t, 2, available(t, theirs))
+		f.set(func() { f.release = nil })
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 5, available(t, theirs))
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 5, available(t, theirs))
+	})
+}
+
+func TestCountsSayWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{})
+		f.set(func() { f.count = mute })
+		begin := time.Now()
+		err := s.AddPermits(t.Context(), 1)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.Less(t, time.Since(begin), 7*time.Second)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 1500*time.Millisecond, errors.New("no time"))
+		defer cancel()
+		err = s.AddPermits(ctx, 1)
+		require.ErrorContains(t, err, "no time")
+		f.set(func() { f.count = broken })
+		require.ErrorContains(t, s.AddPermits(t.Context(), 1), "no such user")
+		f.set(func() { f.count = times(2, mute) })
+		require.NoError(t, s.AddPermits(t.Context(), 1))
+		assert.EqualValues(t, 6, available(t, theirs))
+	})
+}
+
+// A store need not count.
+func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
+	l, _ := faultyLocker(t, locktest.Start(t), lock.Config{})
+	_, err := l.Semaphore("downloads").Available(t.Context())
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	require.ErrorIs(t, l.Latch("ready").CountDown(t.Context()), lock.ErrUnsupported)
+}
+
+func TestNotAcquiredErrorTellsOfPermits(t *testing.T) {
+	for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit} {
+		text := (&lock.NotAcquiredError{Name: "downloads", Kind: kind}).Error()
+		assert.True(t, strings.HasSuffix(text, "too few permits are available"), text)
+	}
+	text := (&lock.NotAcquiredError{Name: "downloads", Kind: lock.KindPermit, Foreign: true}).Error()
+	assert.Contains(t, text, "another family")
+}
+
+func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		f := &faultyCounter{faulty: faulty{Store: server.Store(t)}}
+		l := locker(t, f, lock.Config{}).Latch("ready")
+		f.set(func() { f.count = times(2, deaf) })
+		first, err := l.TrySetCount(t.Context(), 3)
+		require.NoError(t, err)
+		assert.True(t, first)
+		f.set(func() { f.count = times(2, deaf) })
+		require.NoError(t, l.CountDown(t.Context()))
+		left, err := l.Count(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, left)
+		f.set(func() { f.acquire = times(2, deaf) })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, l.Wait(ctx), context.DeadlineExceeded)
+		f.set(func() { f.count = times(2, deaf) })
+		was, err := l.Delete(t.Context())
+		require.NoError(t, err)
+		assert.True(t, was)
+		require.NoError(t, l.Wait(t.Context()))
+	})
+}
