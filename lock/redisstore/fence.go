@@ -1,0 +1,31 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed fence.lua
+	fenceSource string
+
+	fence = newScript(fenceSource)
+)
+
+// Fence raises the fencing counter of a mutex to token at least, if the owner holds
+// the mutex. It is for stores that are made of several servers, whose tokens must
+// grow together: package quorum uses it. held is false, and nothing is done, if the
+// owner does not hold it.
+func (s *Store) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
+	reply, err := s.run(ctx, fence, []string{h.Name, tokenKey(h.Name)}, h.Owner, token, s.fenceMillis())
+	if err != nil {
+		return false, err
+	}
+	raised, ok := reply.(int64)
+	if !ok {
+		return false, unexpected(reply)
+	}
+	return raised == 1, nil
+}

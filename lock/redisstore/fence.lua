@@ -1,0 +1,24 @@
+-- Raises the fencing counter of a lock whose owner asks for it, so that the next
+-- grant has a larger token. The counter keeps its life, or the lack of an end to it.
+--
+-- KEYS  1 the lock, a hash of owner to holds
+--       2 its fencing counter
+-- ARGV  1 the owner
+--       2 the token
+--       3 the life of the fencing counter in ms, 0 for no end
+-- returns  1 the counter is at the token or beyond, 0 the owner has no hold
+local holds = redis.pcall('hget', KEYS[1], ARGV[1])
+if type(holds) == 'table' then
+  if string.find(holds.err, 'WRONGTYPE', 1, true) then return 0 end
+  return holds
+elseif not holds then
+  return 0
+end
+local token = tonumber(redis.call('get', KEYS[2]))
+if token and token >= tonumber(ARGV[2]) then return 1 end
+if ARGV[3] == '0' or token and redis.call('pttl', KEYS[2]) == -1 then
+  redis.call('set', KEYS[2], ARGV[2])
+else
+  redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[3])
+end
+return 1
