@@ -14,7 +14,8 @@ import (
 // call and its return.
 type history struct {
 	begin time.Time
-	// queued: an acquisition may fail as well because others are before it.
+	// queued: an acquisition may fail as well because others are before it, or beside
+	// it.
 	queued bool
 
 	mu  sync.Mutex

@@ -145,7 +145,7 @@ func excludesOthers(b *bench) {
 
 func isLinearizable(b *bench) {
 	const lockers, clients, rounds = 3, 9, 12
-	h := newHistory(b.kind == lock.KindFair)
+	h := newHistory(b.kind == lock.KindFair || b.suite.Split)
 	var shared []*lock.Locker
 	for range lockers {
 		shared = append(shared, b.locker(lock.Config{}))

@@ -35,6 +35,14 @@ type Suite struct {
 	// Kinds are those that the store keeps. Default: every kind.
 	Kinds []lock.Kind
 
+	// Split says that clients which ask at the same instant may all be refused, as
+	// by a store that is made of several which are shared out among them.
+	Split bool
+
+	// Uncounted says that the store does not keep how often an owner holds a lock,
+	// which its process knows.
+	Uncounted bool
+
 	// Bubble runs each test in a testing/synctest bubble: for a backend that lives
 	// in the test's process and sees the bubble's time.
 	Bubble bool
