@@ -1,0 +1,73 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// DefaultNodeTimeout is how long a node has for one request.
+const DefaultNodeTimeout = 250 * time.Millisecond
+
+// Config says how a [Store] works. Its zero value is ready to use.
+type Config struct {
+	// NodeTimeout bounds one request to one node; a third of the lock's TTL bounds
+	// it too. It should be a small part of the TTL, since what nodes take to answer
+	// is lost to the lease, and a large multiple of a round trip, a new connection
+	// included. Default: 250 ms.
+	NodeTimeout time.Duration
+
+	// LooseTokens leaves out the round trip that makes fencing tokens grow by
+	// themselves: they then grow by the nodes' clocks, as the package says. For
+	// locks whose tokens nobody compares.
+	LooseTokens bool
+}
+
+// withDefaults returns c with its zero fields filled in.
+func (c Config) withDefaults() Config {
+	if c.NodeTimeout == 0 {
+		c.NodeTimeout = DefaultNodeTimeout
+	}
+	return c
+}
+
+// validate says what is wrong with a quorum of stores.
+func (c Config) validate(stores []lock.Store) error {
+	n := len(stores)
+	switch {
+	case c.NodeTimeout < 0:
+		return fmt.Errorf("quorum: NodeTimeout %v is negative; accepted are positive durations, 0 for %v", c.NodeTimeout, DefaultNodeTimeout)
+	case n < 3:
+		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more, for one use it as it is", n)
+	case n%2 == 0:
+		return fmt.Errorf("quorum: %d stores tolerate as many failures as %d, and are slower; accepted are odd numbers", n, n-1)
+	case n > mostNodes:
+		return fmt.Errorf("quorum: %d stores are too many; accepted are up to %d", n, mostNodes)
+	}
+	seen := make(map[lock.Store]int, n)
+	for i, store := range stores {
+		if store == nil {
+			return fmt.Errorf("quorum: store %d is nil", i)
+		}
+		if !reflect.TypeOf(store).Comparable() {
+			continue // nobody can tell
+		}
+		if first, twice := seen[store]; twice {
+			return fmt.Errorf("quorum: stores %d and %d are the same: one node would vote twice", first, i)
+		}
+		seen[store] = i
+	}
+	var err error
+	for i, store := range stores {
+		if missing := store.Supports(lock.KindMutex); missing != nil {
+			err = errors.Join(err, fmt.Errorf("quorum: store %d: %w", i, missing))
+		}
+	}
+	return err
+}
+
+// mostNodes is more than anybody needs: eleven nodes survive five failures.
+const mostNodes = 31

@@ -1,0 +1,151 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Said is what a node has said to a request.
+type Said uint8
+
+const (
+	// Silent: nothing, up to the instant at which the others had decided.
+	Silent Said = iota
+	// Done: the node has done what was asked: granted, released, subscribed.
+	Done
+	// Refused: somebody else holds the lock there.
+	Refused
+	// NotHeld: the owner does not hold the lock there.
+	NotHeld
+	// Failed: nothing that counts, but an error, of its own or for want of an
+	// answer in time.
+	Failed
+
+	saids = iota
+)
+
+var saidNames = [saids]string{"silent", "done", "refused", "not held", "failed"}
+
+func (s Said) String() string {
+	if s >= saids {
+		return fmt.Sprintf("Said(%d)", uint8(s))
+	}
+	return saidNames[s]
+}
+
+// Vote is what one node has said, and why.
+type Vote struct {
+	// Node is the node's place among the stores that [New] was given, from 0.
+	Node int
+	Said Said
+	// TTL is, with Refused, how long the present holder's lease runs on there; zero
+	// if that is unknown.
+	TTL time.Duration
+	// Err is, with Failed, the node's error.
+	Err error
+}
+
+func (v Vote) String() string {
+	switch {
+	case v.Said == Failed:
+		return fmt.Sprintf("node %d: %v", v.Node, v.Err)
+	case v.Said == Refused && v.TTL > 0:
+		return fmt.Sprintf("node %d: refused, held for %v yet", v.Node, v.TTL.Round(time.Millisecond))
+	default:
+		return fmt.Sprintf("node %d: %v", v.Node, v.Said)
+	}
+}
+
+// Error says that no majority of the nodes has done what was asked, and what each
+// of them has said. Refusals are no error where a majority has answered: then the
+// answer is [lock.Refused].
+//
+// It matches [lock.ErrUnavailable] if the nodes that failed for a reason that may
+// pass would have made a majority with those that did what was asked, and
+// [lock.ErrNotDone] if certainly no node has done anything. It matches whatever else
+// a node's error matches, and errors.As finds the nodes' errors in it.
+type Error struct {
+	// Request is what was asked: "acquire", "release" and so on.
+	Request string
+	// Name is the lock's name, or the client's id.
+	Name string
+	// Majority is how many nodes are needed.
+	Majority int
+	// Votes are what each node has said, in the order of the nodes.
+	Votes []Vote
+	// Cause is why an answer was not waited for, or was worth nothing: the
+	// context's end, a grant that took too long. Nil: there was nothing but votes.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	done := 0
+	said := make([]string, len(e.Votes))
+	for i, v := range e.Votes {
+		if v.Said == Done {
+			done++
+		}
+		said[i] = v.String()
+	}
+	text := fmt.Sprintf("quorum: %s %q: done by %d of %d nodes, %d are needed (%s)",
+		e.Request, e.Name, done, len(e.Votes), e.Majority, strings.Join(said, "; "))
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Is reports what the votes amount to; see [Error].
+func (e *Error) Is(target error) bool {
+	switch target {
+	case lock.ErrUnavailable:
+		return e.mayPass()
+	case lock.ErrNotDone:
+		return e.nothingDone()
+	}
+	return errors.Is(e.Cause, target) || e.some(func(err error) bool { return errors.Is(err, target) })
+}
+
+// As finds a node's error.
+func (e *Error) As(target any) bool {
+	return e.Cause != nil && errors.As(e.Cause, target) || e.some(func(err error) bool { return errors.As(err, target) })
+}
+
+func (e *Error) some(matches func(error) bool) bool {
+	for _, v := range e.Votes {
+		if v.Err != nil && matches(v.Err) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Error) mayPass() bool {
+	possible := 0
+	for _, v := range e.Votes {
+		if v.Said == Done || v.Said == Silent || v.Said == Failed && errors.Is(v.Err, lock.ErrUnavailable) {
+			possible++
+		}
+	}
+	return possible >= e.Majority
+}
+
+func (e *Error) nothingDone() bool {
+	for _, v := range e.Votes {
+		if v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, lock.ErrNotDone) {
+			return false
+		}
+	}
+	return true
+}
+
+// errNoAnswer is a node's error where it gives none.
+var errNoAnswer = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
+
+// errNotGranted is the error of a node that cannot count for a token, since it has
+// not granted the lock by then.
+var errNotGranted = fmt.Errorf("it had not granted the lock by then: %w", lock.ErrUnavailable)

@@ -1,0 +1,187 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+)
+
+// world is what rapid draws: nodes, contenders, and what happens to each request on
+// its way. No node forgets: that is what Redlock needs to be told of.
+type world struct {
+	skews   []time.Duration // of the nodes' clocks
+	fast    []float64       // of the rates at which their TTLs run
+	ways    [][]mishap      // for each node, one request after the other, again and again
+	plans   [][]plan        // of the contenders
+	outages []outage        // of the nodes
+}
+
+// outage is a run of requests, by their numbers, none of which arrives.
+type outage struct{ begin, end int }
+
+// plan is one round of a contender.
+type plan struct{ rest, patience, work time.Duration }
+
+const worldTTL = time.Second
+
+func drawWorld(t *rapid.T) *world {
+	n := rapid.SampledFrom([]int{3, 5}).Draw(t, "nodes")
+	millis := func(most int, label string) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
+	}
+	trip := rapid.Custom(func(t *rapid.T) mishap {
+		m := mishap{}
+		switch rapid.IntRange(0, 9).Draw(t, "trip") {
+		case 0:
+			m.lost = true
+		case 1:
+			m.mute = true
+		case 2:
+			m.err = errOut
+		case 3: // arrives long after everybody has given up
+			m.there = time.Duration(rapid.IntRange(0, 3000).Draw(t, "late")) * time.Millisecond
+		case 4, 5:
+			m.there = time.Duration(rapid.IntRange(0, 150).Draw(t, "there")) * time.Millisecond
+			m.back = time.Duration(rapid.IntRange(0, 150).Draw(t, "back")) * time.Millisecond
+		}
+		return m
+	})
+	w := &world{}
+	for range n {
+		w.skews = append(w.skews, time.Duration(rapid.IntRange(-3600, 3600).Draw(t, "skew"))*time.Second)
+		w.fast = append(w.fast, rapid.Float64Range(0.99, 1.01).Draw(t, "fast"))
+		w.ways = append(w.ways, rapid.SliceOfN(trip, 1, 12).Draw(t, "way"))
+		begin := rapid.IntRange(0, 60).Draw(t, "begin")
+		w.outages = append(w.outages, outage{begin, begin + rapid.IntRange(0, 40).Draw(t, "length")})
+	}
+	for range rapid.IntRange(2, 4).Draw(t, "contenders") {
+		w.plans = append(w.plans, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan {
+			return plan{millis(300, "rest"), millis(3000, "patience"), millis(1500, "work")}
+		}), 1, 6).Draw(t, "plans"))
+	}
+	return w
+}
+
+// play has the contenders do what they planned, and returns what must not have
+// happened.
+func (w *world) play(t *testing.T) (wrongs []string) {
+	all, stores := booths(len(w.ways))
+	for i, b := range all {
+		b.skew, b.fast = w.skews[i], w.fast[i]
+		n := 0
+		b.way = func(string, *lock.Hold) mishap {
+			n++
+			if n >= w.outages[i].begin && n < w.outages[i].end {
+				return mishap{lost: true}
+			}
+			return w.ways[i][n%len(w.ways[i])]
+		}
+	}
+	r := &referee{}
+	var closers []func()
+	var work sync.WaitGroup
+	for range w.plans {
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := lock.New(store, lock.Config{TTL: worldTTL, Poll: 200 * time.Millisecond, RetryFor: 300 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closers = append(closers, func() {
+			_ = l.Close(context.Background())
+			_ = store.Close()
+		})
+		plans := w.plans[len(closers)-1]
+		work.Go(func() {
+			for _, p := range plans {
+				time.Sleep(p.rest)
+				lease, err := l.Mutex("a").LockWithin(context.Background(), p.patience)
+				if err != nil {
+					continue
+				}
+				r.granted(lease)
+				select {
+				case <-lease.Lost():
+				case <-time.After(p.work):
+				}
+				r.done(lease)
+				_ = lease.Unlock(context.Background())
+			}
+		})
+	}
+	work.Wait()
+	for _, c := range closers {
+		c()
+	}
+	time.Sleep(2*worldTTL + 3*time.Second) // for what is late, and for what is left to its TTL
+	if n := holders(all, "a"); n > 0 {
+		r.wrong("%d nodes have the lock for ever", n)
+	}
+	return r.wrongs
+}
+
+// referee watches that never two at a time believe to hold the lock, and that the
+// tokens of those who do grow.
+type referee struct {
+	mu     sync.Mutex
+	held   map[*lock.Lease]struct{}
+	token  int64
+	grants int
+	wrongs []string
+}
+
+func (r *referee) wrong(format string, args ...any) {
+	r.wrongs = append(r.wrongs, fmt.Sprintf(format, args...))
+}
+
+func (r *referee) granted(lease *lock.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants++
+	if lease.Valid() {
+		for other := range r.held {
+			if other.Valid() {
+				r.wrong("two hold the lock, one for %v yet and one for %v", time.Until(other.Until()), time.Until(lease.Until()))
+			}
+		}
+	}
+	if lease.Token() <= r.token {
+		r.wrong("token %d came after %d", lease.Token(), r.token)
+	}
+	r.token = max(r.token, lease.Token())
+	if r.held == nil {
+		r.held = make(map[*lock.Lease]struct{})
+	}
+	r.held[lease] = struct{}{}
+}
+
+func (r *referee) done(lease *lock.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, lease)
+}
+
+// Whatever happens to requests on their way, and however far the nodes' clocks are
+// apart, never two hold the lock, and the tokens grow.
+func TestNeverTwoHolders(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		var wrongs []string
+		synctest.Test(t, func(t *testing.T) { wrongs = w.play(t) })
+		if len(wrongs) > 0 {
+			rt.Fatalf("%s", strings.Join(wrongs, "\n"))
+		}
+	})
+}

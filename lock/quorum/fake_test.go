@@ -1,0 +1,287 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// booth is a store of mutexes in memory, on whose way anything can happen. It knows
+// nothing of quorums.
+type booth struct {
+	// skew is how far its clock is ahead, fast the rate at which its TTLs run.
+	skew time.Duration
+	fast float64
+
+	mu sync.Mutex
+	// way says what happens to a request; nil: nothing. It is called with mu held.
+	way      func(request string, h *lock.Hold) mishap
+	locks    map[string]*possession
+	counters map[string]int64
+	listen   map[*listener]struct{}
+	requests []string // of owners, as they arrived
+}
+
+type possession struct {
+	owner string
+	count int64
+	ends  time.Time
+}
+
+// mishap is what happens to one request.
+type mishap struct {
+	there, back time.Duration // how long it takes, and its reply
+	lost        bool          // it never arrives
+	mute        bool          // its reply never does
+	err         error         // it is turned away
+}
+
+// errOut is the error of a node that cannot be reached: nothing was done.
+var errOut = fmt.Errorf("out: %w, %w", lock.ErrUnavailable, lock.ErrNotDone)
+
+// errMute is what a client says that gets no answer.
+var errMute = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
+
+func newBooth() *booth {
+	return &booth{fast: 1, locks: map[string]*possession{}, counters: map[string]int64{}, listen: map[*listener]struct{}{}}
+}
+
+// carry has serve run at the booth, and returns what it returns if that is back
+// before ctx ends.
+func (b *booth) carry(ctx context.Context, request string, h *lock.Hold, serve func()) error {
+	var m mishap
+	b.mu.Lock()
+	if b.way != nil {
+		m = b.way(request, h)
+	}
+	b.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	back := make(chan struct{})
+	if !m.lost {
+		go func() {
+			time.Sleep(m.there)
+			b.mu.Lock()
+			serve()
+			b.mu.Unlock()
+			if m.mute {
+				return
+			}
+			time.Sleep(m.back)
+			close(back)
+		}()
+	}
+	select {
+	case <-back:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errMute, ctx.Err())
+	}
+}
+
+// held returns who has the lock. The caller holds mu.
+func (b *booth) held(name string) *possession {
+	p := b.locks[name]
+	if p != nil && !time.Now().Before(p.ends) {
+		delete(b.locks, name)
+		return nil
+	}
+	return p
+}
+
+func (b *booth) ends(ttl time.Duration) time.Time {
+	return time.Now().Add(time.Duration(float64(ttl) / b.fast))
+}
+
+func (b *booth) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, err error) {
+	hold := *h
+	var served lock.Answer
+	err = b.carry(ctx, "acquire", h, func() {
+		b.requests = append(b.requests, hold.Owner)
+		p := b.held(hold.Name)
+		switch {
+		case p != nil && p.owner != hold.Owner && hold.Count == 1:
+			served = lock.Answer{Verdict: lock.Refused, TTL: time.Until(p.ends)}
+			return
+		case (p == nil || p.owner != hold.Owner) && hold.Count > 1:
+			served = lock.Answer{Verdict: lock.NotHeld}
+			return
+		case p == nil:
+			p = &possession{owner: hold.Owner}
+			b.locks[hold.Name] = p
+			b.counters[hold.Name] = max(b.counters[hold.Name]+1, time.Now().Add(b.skew).UnixMicro())
+		}
+		p.count, p.ends = hold.Count, b.ends(hold.TTL)
+		served = lock.Answer{Verdict: lock.Granted, Token: b.counters[hold.Name]}
+	})
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	return served, nil
+}
+
+func (b *booth) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+	hold := *h
+	var served bool
+	err = b.carry(ctx, "release", h, func() {
+		p := b.held(hold.Name)
+		if p == nil || p.owner != hold.Owner {
+			return
+		}
+		served = true
+		if p.count = hold.Count; p.count > 0 {
+			p.ends = b.ends(hold.TTL)
+			return
+		}
+		delete(b.locks, hold.Name)
+		b.ring(hold.Name)
+	})
+	return err == nil && served, err
+}
+
+func (b *booth) Group(string) string { return "" }
+
+func (b *booth) Renew(ctx context.Context, items []renewal.Item) {
+	outcomes := make([]renewal.Outcome, len(items))
+	leases := make([]*renewal.Lease, len(items))
+	for i := range items {
+		leases[i] = items[i].Lease
+	}
+	err := b.carry(ctx, "renew", leases[0].Ref().(*lock.Hold), func() {
+		for i, lease := range leases {
+			switch p := b.held(lease.Key()); {
+			case p == nil:
+				outcomes[i] = renewal.Gone
+			case p.owner != lease.Owner():
+				outcomes[i] = renewal.Taken
+			default:
+				p.ends = b.ends(lease.TTL())
+				outcomes[i] = renewal.Renewed
+			}
+		}
+	})
+	for i := range items {
+		if items[i].Err = err; err == nil {
+			items[i].Outcome = outcomes[i]
+		}
+	}
+}
+
+func (b *booth) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
+	hold := *h
+	var served bool
+	err = b.carry(ctx, "fence", h, func() {
+		p := b.held(hold.Name)
+		if served = p != nil && p.owner == hold.Owner; served {
+			b.counters[hold.Name] = max(b.counters[hold.Name], token)
+		}
+	})
+	return err == nil && served, err
+}
+
+func (b *booth) Supports(k lock.Kind) error {
+	if k == lock.KindMutex {
+		return nil
+	}
+	return lock.ErrUnsupported
+}
+
+// listener is a subscription.
+type listener struct {
+	at   *booth
+	name string
+	tell func(lock.Notice)
+}
+
+func (b *booth) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+	l := &listener{b, h.Name, tell}
+	if err := b.carry(ctx, "subscribe", h, func() { b.listen[l] = struct{}{} }); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *listener) Close() {
+	l.at.mu.Lock()
+	defer l.at.mu.Unlock()
+	delete(l.at.listen, l)
+}
+
+// ring tells the lock's listeners. The caller holds mu.
+func (b *booth) ring(name string) {
+	for l := range b.listen {
+		if l.name == name {
+			l.tell(lock.Notice{})
+		}
+	}
+}
+
+func (b *booth) Announce(ctx context.Context, c lock.Client, _ time.Duration) error {
+	return b.carry(ctx, "announce", &lock.Hold{Name: c.ID}, func() {})
+}
+
+func (b *booth) Close() error { return nil }
+
+// set has way say what happens to requests from now on.
+func (b *booth) set(way func(request string, h *lock.Hold) mishap) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.way = way
+}
+
+// holder returns the owner that has the lock here, or "".
+func (b *booth) holder(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.held(name); p != nil {
+		return p.owner
+	}
+	return ""
+}
+
+// give lets an owner have the lock here.
+func (b *booth) give(name, owner string, ttl time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.locks[name] = &possession{owner, 1, time.Now().Add(ttl)}
+}
+
+// lose takes everything that the booth knows.
+func (b *booth) lose() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.locks)
+	clear(b.counters)
+}
+
+// booths returns n booths, as they are and as stores.
+func booths(n int) (all []*booth, stores []lock.Store) {
+	for range n {
+		b := newBooth()
+		all, stores = append(all, b), append(stores, b)
+	}
+	return all, stores
+}
+
+// holders counts the booths at which somebody has the lock.
+func holders(all []*booth, name string) (n int) {
+	for _, b := range all {
+		if b.holder(name) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// pass lets time pass, in a bubble, and what happens in it come to rest.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,171 @@
+package quorum_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+)
+
+// locker returns a locker on store, which ends with t.
+func locker(t testing.TB, store lock.Store, c lock.Config) *lock.Locker {
+	t.Helper()
+	l, err := lock.New(store, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
+// keys counts the servers, of those that can be reached, that have the lock.
+func (f *fleet) keys(t testing.TB, name string) (n int64) {
+	for _, admin := range f.well {
+		has, err := admin.Exists(t.Context(), name).Result()
+		require.NoError(t, err)
+		n += has
+	}
+	return n
+}
+
+func (f *fleet) awaitKeys(t testing.TB, name string, n int64, within time.Duration) {
+	t.Helper()
+	require.Eventually(t, func() bool { return f.keys(t, name) == n }, within, 5*time.Millisecond, "%d servers with the lock", n)
+}
+
+// slack is what a busy machine may add to a time-out.
+const slack = 150 * time.Millisecond
+
+// With two of five nodes ill, an acquisition takes no longer than one node's
+// time-out, and soon as long as one of the three others.
+func TestAcquiresPastIllNodes(t *testing.T) {
+	t.Parallel()
+	for illness := range illnesses {
+		t.Run(illness, func(t *testing.T) {
+			t.Parallel()
+			const nodeTimeout = 300 * time.Millisecond
+			f := start(t)
+			l := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
+			lease, err := l.Mutex("warm up").Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			f.strike(illness, 0, 2)
+			var longest time.Duration
+			for range 20 {
+				begin := time.Now()
+				lease, err := l.Mutex("a").Lock(t.Context())
+				longest = max(longest, time.Since(begin))
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			t.Logf("%s: the longest of 20 acquisitions took %v", illness, longest)
+			assert.Less(t, longest, nodeTimeout+slack)
+
+			begin := time.Now()
+			f.strike(illness, 4)
+			none := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{RetryFor: -1})
+			_, err = none.Mutex("b").TryLock(t.Context())
+			var said *quorum.Error
+			require.ErrorAs(t, err, &said)
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+			assert.Less(t, time.Since(begin), nodeTimeout+slack)
+			for _, node := range []int{0, 2, 4} {
+				assert.Equal(t, quorum.Failed, said.Votes[node].Said)
+				assert.Error(t, said.Votes[node].Err)
+			}
+			f.awaitKeys(t, "b", 0, 5*time.Second)
+		})
+	}
+}
+
+// Acquisitions that are cancelled at any instant leave no key on any node, slow or
+// not, long before a TTL would have freed it.
+func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	store := f.open(t, quorum.Config{NodeTimeout: 200 * time.Millisecond})
+	for i, wire := range f.wires {
+		wire.Set(delayed(time.Duration(i) * 2 * time.Millisecond))
+	}
+	granted := 0
+	for i := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := time.AfterFunc(rand.N(50*time.Millisecond), cancel)
+		h := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+		answer, err := store.Acquire(ctx, h)
+		if err == nil && answer.Verdict == lock.Granted {
+			granted++
+			h.Count = 0
+			_, err := store.Release(t.Context(), h)
+			require.NoError(t, err, "round %d", i)
+		}
+		stop.Stop()
+		cancel()
+	}
+	t.Logf("%d of 40 were granted", granted)
+	assert.Less(t, granted, 40)
+	f.awaitKeys(t, "a", 0, 5*time.Second)
+}
+
+// A node that restarts empty has the lease again after the next renewal, with a
+// counter that is no smaller than the lease's token; so has one that was away when
+// the lease was granted.
+func TestEmptyNodeIsHealed(t *testing.T) {
+	t.Parallel()
+	const ttl = 1500 * time.Millisecond
+	f := start(t)
+	l := locker(t, f.open(t, quorum.Config{}), lock.Config{TTL: ttl})
+	lease, err := l.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	f.awaitKeys(t, "a", 5, 5*time.Second)
+	for _, i := range []int{1, 4} {
+		f.servers[i].Restart(t)
+		require.Zero(t, f.admins[i].Exists(t.Context(), "a").Val())
+	}
+	f.awaitKeys(t, "a", 5, ttl/3+2*time.Second)
+	require.NoError(t, lease.Err())
+	for _, i := range []int{1, 4} {
+		token, err := f.admins[i].Get(t.Context(), "redisson_lock_token:{a}").Int64()
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, token, lease.Token())
+	}
+	// The two that were healed and one that was not are a majority.
+	for _, i := range []int{0, 2} {
+		f.servers[i].Kill()
+		f.ill = append(f.ill, i)
+	}
+	time.Sleep(2 * ttl)
+	require.NoError(t, lease.Err(), "held by those that were healed")
+	require.NoError(t, lease.Unlock(t.Context()))
+	f.awaitKeys(t, "a", 0, 5*time.Second)
+}
+
+// A majority that has lost its data has lost the lock: what it may have granted
+// others meanwhile nobody knows.
+func TestLossOfAMajorityIsTold(t *testing.T) {
+	t.Parallel()
+	const ttl = 1500 * time.Millisecond
+	f := start(t)
+	l := locker(t, f.open(t, quorum.Config{}), lock.Config{TTL: ttl})
+	lease, err := l.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	f.awaitKeys(t, "a", 5, 5*time.Second)
+	var work sync.WaitGroup
+	for _, i := range []int{0, 1, 2} {
+		work.Go(func() { f.admins[i].FlushAll(context.Background()) })
+	}
+	work.Wait()
+	select {
+	case <-lease.Lost():
+	case <-time.After(ttl/3 + 2*time.Second):
+		t.Fatal("not told of the loss")
+	}
+	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+	f.awaitKeys(t, "a", 0, 5*time.Second)
+}

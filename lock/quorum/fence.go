@@ -1,0 +1,49 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Fencer is a [lock.Store] whose fencing counters can be raised, so that tokens of
+// several stores grow together.
+type Fencer interface {
+	// Fence raises the fencing counter of a lock to token at least, if the owner
+	// holds the lock: the next grant then has a larger one. held is false, and
+	// nothing is done, if the owner does not.
+	Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error)
+}
+
+// fence has a majority of those that granted the hold know the grant's token, the
+// largest of theirs. Only they count: a node that did not grant it may have
+// granted it to another by then, whose token would be smaller.
+func (s *Store) fence(ctx context.Context, a *attempt) error {
+	v := s.newVotes("fence", a.hold.Name)
+	var behind []*node
+	for i, b := range a.cast {
+		switch {
+		case b.said != Done:
+			v.cast[i] = ballot{said: b.said, err: b.err}
+			if b.said == Silent {
+				v.cast[i] = ballot{said: Failed, err: errNotGranted}
+			}
+		case b.answer.Token == a.answer.Token:
+			v.cast[i].said = Done
+		default:
+			behind = append(behind, s.nodes[i])
+		}
+	}
+	replies := poll(ctx, s, s.limit(a.hold.TTL), behind, func(ctx context.Context, n *node) (ballot, error) {
+		held, err := n.Store.(Fencer).Fence(ctx, &a.hold, a.answer.Token)
+		if held {
+			return ballot{said: Done}, err
+		}
+		return ballot{said: NotHeld}, err
+	})
+	v.gather(ctx, replies, v.settled)
+	if !v.won() {
+		return v.failure(context.Cause(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Renew prolongs leases, with one request to each node. A lease is renewed if a
+// majority says so. It is lost if a majority is out of reach: what nodes have
+// forgotten cannot be told from what they have given to another meanwhile.
+//
+// It returns when every lease's outcome is certain, without waiting for nodes that
+// could not change it.
+func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
+	if err := s.enter(ctx); err != nil {
+		for i := range items {
+			items[i].Err = err
+		}
+		return
+	}
+	defer s.work.Done()
+	r := s.newRound(items)
+	replies := poll(ctx, s, s.config.NodeTimeout, s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
+		own := make([]renewal.Item, len(r.leases))
+		for i, lease := range r.leases {
+			own[i].Lease = lease
+		}
+		n.Renew(ctx, own)
+		return own, ctx.Err()
+	})
+	late := r.gather(ctx, replies)
+	r.settle(ctx, items)
+	s.heal(r, late, replies)
+}
+
+// round is one renewal of some leases by all nodes.
+type round struct {
+	store  *Store
+	asked  time.Time
+	grants []*grant         // of each lease; nil if it was not granted here
+	leases []*renewal.Lease // as the nodes know them
+	// answers has each node's answer to each lease; nil while the node is silent.
+	answers [][]renewal.Item
+	errs    []error
+}
+
+func (s *Store) newRound(items []renewal.Item) *round {
+	r := &round{store: s, asked: time.Now(), answers: make([][]renewal.Item, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	r.grants, r.leases = s.grants.describe(items)
+	return r
+}
+
+// gather notes the nodes' answers until each lease's outcome is certain or ctx
+// ends. It returns how many are still to come.
+func (r *round) gather(ctx context.Context, replies <-chan reply[[]renewal.Item]) (late int) {
+	for late = len(r.answers); late > 0 && !r.settled(); late-- {
+		select {
+		case reply := <-replies:
+			r.note(reply)
+		case <-ctx.Done():
+			return late
+		}
+	}
+	return late
+}
+
+func (r *round) note(reply reply[[]renewal.Item]) {
+	r.answers[reply.node.index], r.errs[reply.node.index] = reply.value, reply.err
+}
+
+// settled reports whether those who are silent cannot change any lease's outcome.
+func (r *round) settled() bool {
+	for i := range r.leases {
+		if !r.decided(r.tally(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// decided reports whether those who are silent about a lease can neither make a
+// majority for it nor tell that it is lost.
+func (r *round) decided(t tally) bool {
+	if t.renewed >= r.store.majority || r.lost(t) {
+		return true
+	}
+	everyone := tally{renewed: t.renewed + t.silent, gone: t.gone + t.silent, taken: t.taken}
+	return everyone.renewed < r.store.majority && !r.lost(everyone)
+}
+
+// lost reports whether so many nodes have a lease no more that there is no majority
+// for it.
+func (r *round) lost(t tally) bool { return t.gone+t.taken > len(r.answers)-r.store.majority }
+
+// tally is what the nodes have said about one lease.
+type tally struct{ renewed, gone, taken, failed, silent int }
+
+func (r *round) tally(i int) (t tally) {
+	for _, answer := range r.answers {
+		if answer == nil {
+			t.silent++
+			continue
+		}
+		switch answer[i].Outcome {
+		case renewal.Renewed:
+			t.renewed++
+		case renewal.Gone:
+			t.gone++
+		case renewal.Taken:
+			t.taken++
+		default:
+			t.failed++
+		}
+	}
+	return t
+}
+
+// renewed reports whether a majority has renewed a lease.
+func (r *round) renewed(i int) bool { return r.tally(i).renewed >= r.store.majority }
+
+// settle notes each lease's outcome in its item.
+func (r *round) settle(ctx context.Context, items []renewal.Item) {
+	for i := range items {
+		switch t := r.tally(i); {
+		case t.renewed >= r.store.majority:
+			items[i].Outcome, items[i].TTL = renewal.Renewed, r.chosen(i)
+		case !r.lost(t):
+			items[i].Err = r.failure(ctx, i)
+		case t.taken >= r.store.majority:
+			items[i].Outcome, items[i].Err = renewal.Taken, r.failure(ctx, i)
+		default:
+			items[i].Outcome, items[i].Err = renewal.Gone, r.failure(ctx, i)
+		}
+	}
+	r.store.grants.prolong(r.grants, r.renewed, r.asked)
+}
+
+// chosen returns the TTL that a majority has given at least, if that is not what
+// was asked for.
+func (r *round) chosen(i int) (ttl time.Duration) {
+	for _, answer := range r.answers {
+		if answer != nil && answer[i].Outcome == renewal.Renewed {
+			ttl = shorter(ttl, answer[i].TTL)
+		}
+	}
+	return ttl
+}
+
+// failure returns what the nodes have said about a lease as an error.
+func (r *round) failure(ctx context.Context, i int) error {
+	v := r.store.newVotes("renew", r.leases[i].Key())
+	for n, answer := range r.answers {
+		if answer == nil {
+			continue
+		}
+		b := &v.cast[n]
+		switch answer[i].Outcome {
+		case renewal.Renewed:
+			b.said = Done
+		case renewal.Gone:
+			b.said = NotHeld
+		case renewal.Taken:
+			b.said = Refused
+		default:
+			b.said, b.err = Failed, cmp.Or(answer[i].Err, r.errs[n], errNoAnswer)
+		}
+	}
+	return v.failure(context.Cause(ctx))
+}
+
+// heal gives nodes leases that they know nothing of though a majority has them: the
+// node has restarted empty, or was away when the lease was granted. Nobody waits for
+// it, and it does not count for anything: a lease has its majority without it.
+func (s *Store) heal(r *round, late int, replies <-chan reply[[]renewal.Item]) {
+	renewed := make([]bool, len(r.leases))
+	for i := range r.leases {
+		renewed[i] = r.renewed(i)
+	}
+	heal := func(n *node, answer []renewal.Item) {
+		var missing []*grant
+		for i := range answer {
+			if renewed[i] && answer[i].Outcome == renewal.Gone && r.grants[i] != nil {
+				missing = append(missing, r.grants[i])
+			}
+		}
+		if len(missing) > 0 {
+			s.work.Go(func() { s.restore(n, missing) })
+		}
+	}
+	for i, answer := range r.answers {
+		heal(s.nodes[i], answer)
+	}
+	if late == 0 {
+		return
+	}
+	s.work.Go(func() {
+		for range late {
+			reply := <-replies
+			heal(reply.node, reply.value)
+		}
+	})
+}
+
+// restore has a node grant what it has forgotten, as long as it answers. What was
+// released meanwhile is left alone; a release that is on its way at the same time is
+// checked afterwards (see [Store.Release]).
+func (s *Store) restore(n *node, missing []*grant) {
+	for _, g := range missing {
+		if !s.grants.alive(g) {
+			continue
+		}
+		hold := g.hold
+		hold.Count = 1 // a later count replaces it
+		if err := s.restoreOne(n, g, &hold); err != nil {
+			return
+		}
+	}
+}
+
+func (s *Store) restoreOne(n *node, g *grant, hold *lock.Hold) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.limit(hold.TTL))
+	defer cancel()
+	answer, err := n.Acquire(ctx, hold)
+	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < g.token {
+		_, err = n.Store.(Fencer).Fence(ctx, hold, g.token)
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// What a node has done by the time of a renewal.
+const (
+	keeps   behaviour = iota
+	forgets           // it has restarted empty
+	gives             // it has given the lock to another
+	away              // it cannot be reached
+	silent            // it does not answer
+)
+
+// Every way in which three and five nodes can take a renewal: what becomes of the
+// lease, how long it takes, and which nodes have it afterwards.
+func TestEveryPatternOfRenewals(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for pattern := range patterns(n) {
+			synctest.Test(t, func(t *testing.T) { renew(t, pattern) })
+			if t.Failed() {
+				t.Fatalf("the nodes' behaviour was %v", pattern)
+			}
+		}
+	}
+}
+
+func renew(t *testing.T, pattern []behaviour) {
+	var count [behaviours]int
+	n := len(pattern)
+	majority, spare := n/2+1, n-n/2-1
+	all, stores := booths(n)
+	store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+	h := hold("me:1")
+	answer, err := store.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, lock.Granted, answer.Verdict)
+	time.Sleep(ttl / 2)
+	for i, b := range all {
+		count[pattern[i]]++
+		switch pattern[i] {
+		case forgets:
+			b.lose()
+		case gives:
+			b.give("a", "other:1", ttl)
+		case away:
+			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		case silent:
+			b.set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		}
+	}
+	items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: "me:1", Ref: h, TTL: ttl})}}
+	begin := time.Now()
+	store.Renew(t.Context(), items)
+	took := time.Since(begin)
+	assert.LessOrEqual(t, took, nodeTimeout)
+	if count[silent] == 0 || count[keeps] >= majority || count[forgets]+count[gives] > spare {
+		assert.Zero(t, took, "nobody waits for nodes that are mute")
+	}
+	lost := count[forgets]+count[gives] > spare
+	switch item := items[0]; {
+	case count[keeps] >= majority:
+		assert.Equal(t, renewal.Renewed, item.Outcome)
+		require.NoError(t, item.Err)
+	case !lost:
+		assert.Equal(t, renewal.Unknown, item.Outcome)
+		assert.ErrorAs(t, item.Err, new(*quorum.Error))
+	case count[forgets] == 0:
+		assert.Equal(t, renewal.Taken, item.Outcome)
+	case count[gives] < majority:
+		assert.Equal(t, renewal.Gone, item.Outcome)
+	default:
+		assert.Contains(t, []renewal.Outcome{renewal.Gone, renewal.Taken}, item.Outcome)
+	}
+	time.Sleep(2 * nodeTimeout)
+	for i, b := range all {
+		switch {
+		case pattern[i] == forgets && count[keeps] >= majority:
+			assert.Equal(t, all[firstOf(pattern, keeps)].holder("a"), b.holder("a"), "it is healed")
+		case pattern[i] == forgets:
+			assert.Empty(t, b.holder("a"), "a lease without a majority is not revived")
+		case pattern[i] == gives:
+			assert.Equal(t, "other:1", b.holder("a"))
+		}
+	}
+}
+
+func firstOf(pattern []behaviour, b behaviour) int {
+	for i := range pattern {
+		if pattern[i] == b {
+			return i
+		}
+	}
+	return -1
+}
+
+// Many leases travel in one request to each node, and what is wrong with one costs
+// the others nothing.
+func TestRenewsInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leases = 100
+		all, stores := booths(5)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		var items []renewal.Item
+		for i := range leases {
+			h := hold("me:1")
+			h.Name = fmt.Sprintf("lock %d", i)
+			_, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
+		}
+		synctest.Wait()
+		for _, b := range all[:3] {
+			b.give("lock 1", "other:1", ttl)
+		}
+		renewals := make([]int, len(all))
+		for i, b := range all {
+			b.set(func(request string, _ *lock.Hold) mishap {
+				if request == "renew" {
+					renewals[i]++
+				}
+				return mishap{lost: i == 4}
+			})
+		}
+		store.Renew(t.Context(), items)
+		for i, item := range items {
+			want := renewal.Renewed
+			if i == 1 {
+				want = renewal.Taken
+			}
+			assert.Equal(t, want, item.Outcome, item.Err)
+		}
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 1, 1, 1}, renewals)
+		time.Sleep(nodeTimeout)
+	})
+}
+
+// A node that never answers costs the leases of a locker nothing.
+func TestMuteNodeDelaysNoRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		for _, i := range []int{0, 3} {
+			all[i].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		}
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		latest := time.Duration(ttl)
+		l, err := lock.New(store, lock.Config{TTL: ttl, Renewal: renewal.Config{Observer: &renewal.Observer{
+			Batch: func(b renewal.Batch) {
+				for _, left := range b.Remaining {
+					latest = min(latest, left)
+				}
+			},
+		}}})
+		require.NoError(t, err)
+		var held []*lock.Lease
+		for i := range 50 {
+			lease, err := l.Mutex(fmt.Sprintf("lock %d", i)).Lock(t.Context())
+			require.NoError(t, err)
+			held = append(held, lease)
+		}
+		time.Sleep(time.Minute)
+		for _, lease := range held {
+			require.NoError(t, lease.Err())
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.Greater(t, latest, ttl/2, "of the time left when a lease was renewed")
+		require.NoError(t, l.Close(context.Background()))
+		require.NoError(t, store.Close())
+		time.Sleep(ttl)
+	})
+}

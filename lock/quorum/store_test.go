@@ -1,0 +1,420 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+func TestNewRefuses(t *testing.T) {
+	_, stores := booths(5)
+	none := &without{stores[0]}
+	for what, test := range map[string]struct {
+		stores []lock.Store
+		config quorum.Config
+		says   string
+	}{
+		"none":              {nil, quorum.Config{}, "3 and more"},
+		"one":               {stores[:1], quorum.Config{}, "use it as it is"},
+		"an even number":    {stores[:4], quorum.Config{}, "as many failures as 3"},
+		"the same twice":    {append(stores[:4:4], stores[1]), quorum.Config{}, "stores 1 and 4 are the same"},
+		"nil":               {[]lock.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
+		"too many":          {func() []lock.Store { _, all := booths(33); return all }(), quorum.Config{}, "up to 31"},
+		"a negative time":   {stores, quorum.Config{NodeTimeout: -1}, "negative"},
+		"one without mutex": {[]lock.Store{none, stores[1], stores[2]}, quorum.Config{}, "store 0"},
+	} {
+		_, err := quorum.New(test.stores, test.config)
+		require.ErrorContains(t, err, test.says, what)
+	}
+	_, err := quorum.New([]lock.Store{none, stores[1], stores[2]}, quorum.Config{})
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	store, err := quorum.New(stores, quorum.Config{})
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+}
+
+// without is a store without mutexes.
+type without struct{ lock.Store }
+
+func (*without) Supports(lock.Kind) error { return lock.ErrUnsupported }
+
+// What cannot keep its meaning is refused everywhere, with the reason.
+func TestRefusesOtherKinds(t *testing.T) {
+	_, stores := booths(3)
+	store := over(t, quorum.Config{}, stores...)
+	for kind := lock.KindMutex + 1; kind < 20; kind++ {
+		h := hold("me:1")
+		h.Kind = kind
+		_, acquire := store.Acquire(t.Context(), h)
+		_, release := store.Release(t.Context(), h)
+		_, subscribe := store.Subscribe(t.Context(), h, func(lock.Notice) {})
+		for _, err := range []error{store.Supports(kind), acquire, release, subscribe} {
+			require.ErrorIs(t, err, lock.ErrUnsupported, kind)
+			require.ErrorContains(t, err, "a quorum keeps no")
+		}
+	}
+}
+
+// A handful of nodes that are down make acquisitions and their errors no slower, and
+// the error names each of them.
+func TestErrorTellsWhatNodesSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		behave(all, []behaviour{grants, refuses, mute, out, broken})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		_, err := store.Acquire(t.Context(), hold("me:1"))
+		assert.EqualError(t, err, `quorum: acquire "a": done by 1 of 5 nodes, 3 are needed (node 0: done; `+
+			`node 1: refused, held for 10s yet; node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
+			`node 3: out: lock: the store is unavailable, lock: the store has done nothing; node 4: broken: lock: the store has done nothing)`)
+		require.ErrorIs(t, err, errBroken)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.NotErrorIs(t, err, lock.ErrNotDone)
+		var broken *nodeError
+		require.False(t, errors.As(err, &broken))
+	})
+}
+
+// nodeError is an error of a node's own.
+type nodeError struct{ code int }
+
+func (*nodeError) Error() string { return "a node's error" }
+
+func TestErrorsOfNodesAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		for i, b := range all {
+			b.set(func(string, *lock.Hold) mishap { return mishap{err: &nodeError{i}} })
+		}
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		_, err := store.Acquire(t.Context(), hold("me:1"))
+		var found *nodeError
+		require.ErrorAs(t, err, &found)
+		require.NotErrorIs(t, err, lock.ErrUnavailable, "it does not pass by itself")
+		_, err = store.Release(t.Context(), hold("me:1"))
+		require.ErrorAs(t, err, &found)
+		_, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		require.ErrorAs(t, err, &found)
+		err = store.Announce(t.Context(), lock.Client{ID: "me"}, time.Hour)
+		require.ErrorAs(t, err, &found)
+		pass(ttl + time.Second) // what cannot be given back is left to its TTL
+	})
+}
+
+// A context that ends is heeded at once, and what was sent is cleaned up after it.
+func TestCancelledAcquisition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		for _, b := range all {
+			b.set(func(string, *lock.Hold) mishap {
+				return mishap{there: 50 * time.Millisecond, back: 50 * time.Millisecond}
+			})
+		}
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		begin := time.Now()
+		_, err := store.Acquire(ctx, hold("me:1"))
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 20*time.Millisecond, time.Since(begin))
+		pass(40 * time.Millisecond)
+		require.Equal(t, 5, holders(all, "a"), "the requests have arrived")
+		pass(100 * time.Millisecond)
+		require.Zero(t, holders(all, "a"), "and were taken back when they were answered")
+	})
+}
+
+// Close waits for what is to be given back, and no longer than that can take.
+func TestCloseWaitsForCleanUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		slow := func(string, *lock.Hold) mishap { return mishap{there: 80 * time.Millisecond} }
+		all[1].set(slow)
+		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		_, err = store.Acquire(ctx, hold("me:1"))
+		require.ErrorIs(t, err, context.Canceled)
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		assert.LessOrEqual(t, time.Since(begin), 4*nodeTimeout)
+		require.Zero(t, holders(all, "a"))
+		_, err = store.Acquire(t.Context(), hold("me:2"))
+		require.ErrorIs(t, err, lock.ErrNotDone)
+		require.NoError(t, store.Close(), "twice is fine")
+	})
+}
+
+// A node that is mute for a while, longer than a release waits for it, is told
+// again.
+func TestReleaseIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, 3, holders(all, "a"))
+		all[1].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		h.Count = 0
+		held, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.True(t, held)
+		pass(ttl / 2)
+		require.Equal(t, 1, holders(all, "a"))
+		all[1].set(nil)
+		pass(2 * time.Second)
+		require.Zero(t, holders(all, "a"), "long before its TTL")
+	})
+}
+
+// An acquisition that comes late to a node, after the release, leaves nothing there.
+func TestLateAcquisitionIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		all[2].set(func(request string, _ *lock.Hold) mishap {
+			if request == "acquire" {
+				return mishap{there: nodeTimeout / 2}
+			}
+			return mishap{}
+		})
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		pass(nodeTimeout/2 + time.Millisecond)
+		require.Equal(t, 1, holders(all, "a"), "it has come")
+		pass(nodeTimeout)
+		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// Of contenders that ask at the same instant one gets the lock, and the others know
+// soon that they do not.
+func TestSplitVotesAreSettled(t *testing.T) {
+	for _, contenders := range []int{2, 3, 5, 10} {
+		granted, rounds := 0, 100
+		var longest time.Duration
+		synctest.Test(t, func(t *testing.T) {
+			for range rounds {
+				all, stores := booths(5)
+				for _, b := range all {
+					b.set(func(string, *lock.Hold) mishap {
+						return mishap{there: rand.N(time.Millisecond), back: rand.N(time.Millisecond)}
+					})
+				}
+				won := make(chan bool, contenders)
+				begin := time.Now()
+				var closers []func() error
+				for i := range contenders {
+					store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+					require.NoError(t, err)
+					closers = append(closers, store.Close)
+					go func() {
+						answer, err := store.Acquire(context.Background(), hold("client"+string(rune('a'+i))+":1"))
+						won <- err == nil && answer.Verdict == lock.Granted
+					}()
+				}
+				winners := 0
+				for range contenders {
+					if <-won {
+						winners++
+					}
+				}
+				longest = max(longest, time.Since(begin))
+				require.LessOrEqual(t, winners, 1)
+				granted += winners
+				for _, c := range closers {
+					require.NoError(t, c())
+				}
+			}
+		})
+		t.Logf("%d contenders: one of them had the lock in %d of %d rounds, and all had their answer within %v", contenders, granted, rounds, longest)
+		assert.Greater(t, granted, rounds*9/10)
+		assert.Less(t, longest, nodeTimeout)
+	}
+}
+
+// Waiters are woken once the release is through at a majority, and in any case soon
+// after one node has told of it.
+func TestWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		var wakes []time.Duration
+		begin := time.Now()
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) { wakes = append(wakes, time.Since(begin)) })
+		require.NoError(t, err)
+		ring := func(nodes ...int) {
+			for _, i := range nodes {
+				all[i].mu.Lock()
+				all[i].ring("a")
+				all[i].mu.Unlock()
+			}
+		}
+		ring(0, 1)
+		require.Empty(t, wakes, "two of five say nothing yet")
+		ring(2)
+		require.Len(t, wakes, 1, "three do")
+		ring(3, 4)
+		require.Len(t, wakes, 1, "and the others tell of the same")
+		ring(2, 0, 4)
+		require.Len(t, wakes, 2, "another release at the same instant")
+		pass(time.Second)
+		require.Len(t, wakes, 2)
+
+		begin, wakes = time.Now(), nil
+		ring(3)
+		pass(time.Second)
+		require.Equal(t, []time.Duration{50 * time.Millisecond}, wakes, "one is enough, a little later")
+
+		ring(1)
+		sub.Close()
+		pass(time.Second)
+		ring(0, 1, 2, 3, 4)
+		require.Len(t, wakes, 1, "nobody is woken after Close")
+		for _, b := range all {
+			require.Empty(t, b.listen)
+		}
+	})
+}
+
+// Subscriptions that come late are kept, and those that come too late are closed.
+func TestSubscribesPastIllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		late := func(string, *lock.Hold) mishap { return mishap{back: nodeTimeout / 2} }
+		all[0].set(late)
+		all[1].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		begin := time.Now()
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		require.NoError(t, err)
+		require.Zero(t, time.Since(begin))
+		pass(nodeTimeout)
+		require.Len(t, all[0].listen, 1)
+		sub.Close()
+		require.Empty(t, all[0].listen)
+
+		sub, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		require.NoError(t, err)
+		sub.Close()
+		pass(nodeTimeout)
+		for _, b := range all {
+			require.Empty(t, b.listen)
+		}
+
+		all[0].set(nil)
+		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		all[3].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		_, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		for _, b := range all {
+			require.Empty(t, b.listen)
+		}
+	})
+}
+
+// Tokens grow although the node that counts highest is in one majority only, unless
+// that is not asked for.
+func TestTokensGrowAcrossNodes(t *testing.T) {
+	for _, loose := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			all, stores := booths(3)
+			all[0].skew = time.Hour
+			store := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: loose}, stores...)
+			grant := func(owner string, without int) int64 {
+				all[without].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+				defer all[without].set(nil)
+				h := hold(owner)
+				answer, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				synctest.Wait()
+				h.Count = 0
+				_, err = store.Release(t.Context(), h)
+				require.NoError(t, err)
+				return answer.Token
+			}
+			first := grant("me:1", 2)  // by nodes 0 and 1
+			second := grant("me:2", 0) // by nodes 1 and 2
+			if loose {
+				assert.Less(t, second, first)
+			} else {
+				assert.Greater(t, second, first)
+			}
+		})
+	}
+}
+
+// A grant that took its TTL to come together is worth nothing, and is given back.
+func TestGrantThatTookTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		for _, b := range all {
+			b.set(func(string, *lock.Hold) mishap { return mishap{back: nodeTimeout / 2} })
+		}
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		h.TTL = nodeTimeout // of which acquiring and fencing, each half a time-out, leave nothing
+		_, err := store.Acquire(t.Context(), h)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		pass(nodeTimeout)
+		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// What was released while a node was being healed is not revived there.
+func TestHealsNothingThatWasReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		var items []renewal.Item
+		for _, name := range []string{"a", "b"} {
+			h := hold("me:1")
+			h.Name = name
+			_, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: name, Owner: h.Owner, Ref: h, TTL: ttl})})
+		}
+		synctest.Wait()
+		all[2].lose()
+		var healed []string
+		all[2].set(func(request string, h *lock.Hold) mishap {
+			if request == "acquire" {
+				healed = append(healed, h.Name)
+				return mishap{there: nodeTimeout / 2}
+			}
+			return mishap{}
+		})
+		store.Renew(t.Context(), items)
+		synctest.Wait()
+		for _, name := range []string{"a", "b"} {
+			h := hold("me:1")
+			h.Name, h.Count = name, 0
+			held, err := store.Release(t.Context(), h)
+			require.NoError(t, err)
+			require.True(t, held)
+		}
+		pass(nodeTimeout * 3 / 4)
+		require.Equal(t, []string{"a"}, healed, "which was on its way")
+		require.Equal(t, 1, holders(all, "a"))
+		pass(nodeTimeout)
+		require.Zero(t, holders(all, "a"), "and was released again")
+		require.Zero(t, holders(all, "b"))
+	})
+}

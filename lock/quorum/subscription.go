@@ -1,0 +1,143 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Subscribe listens at all nodes and returns when a majority has confirmed: every
+// release is heard by one of them at least.
+//
+// tell is called when a majority of the nodes has told of a release, for before that
+// an attempt would be refused by those whose holder's release is still on its way;
+// or a little after the first of them did, if no more do.
+func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+	if err := s.Supports(h.Kind); err != nil {
+		return nil, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.work.Done()
+	sub := &subscription{majority: s.majority, tell: tell, heard: make([]bool, len(s.nodes))}
+	hold := asked(h)
+	v := s.newVotes("subscribe to", h.Name)
+	replies := poll(ctx, s, s.config.NodeTimeout, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+		part, err := n.Subscribe(ctx, &hold, func(lock.Notice) { sub.hear(n.index) })
+		if err == nil {
+			sub.add(part)
+		}
+		return ballot{said: Done}, err
+	})
+	v.gather(ctx, replies, v.settled)
+	if !v.won() {
+		sub.Close()
+		return nil, v.failure(context.Cause(ctx))
+	}
+	return sub, nil
+}
+
+// gathering is how long the messages of one release may take to come from all nodes.
+const gathering = 50 * time.Millisecond
+
+// subscription is an interest in a lock's releases at all nodes.
+type subscription struct {
+	majority int
+	tell     func(lock.Notice)
+
+	mu     sync.Mutex
+	closed bool                // guarded by mu
+	parts  []lock.Subscription // guarded by mu; the nodes'
+
+	// A round begins with the first message and ends after gathering, or with a
+	// second message of one node after the wake: that is another release. All
+	// guarded by mu.
+	heard []bool // the nodes that have told of a release in this round
+	count int    // how many they are
+	woken bool   // in this round
+	timer *time.Timer
+}
+
+// add takes a node's subscription in, or closes it if it comes too late.
+func (sub *subscription) add(part lock.Subscription) {
+	sub.mu.Lock()
+	closed := sub.closed
+	if !closed {
+		sub.parts = append(sub.parts, part)
+	}
+	sub.mu.Unlock()
+	if closed {
+		part.Close()
+	}
+}
+
+// hear notes a node's message.
+func (sub *subscription) hear(node int) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if sub.closed {
+		return
+	}
+	if sub.heard[node] && sub.woken {
+		sub.begin()
+	}
+	if sub.heard[node] {
+		return
+	}
+	sub.heard[node] = true
+	if sub.count++; sub.count == 1 {
+		sub.arm()
+	}
+	if sub.count >= sub.majority {
+		sub.ring()
+	}
+}
+
+// begin starts a new round. The caller holds mu.
+func (sub *subscription) begin() {
+	clear(sub.heard)
+	sub.count, sub.woken = 0, false
+	if sub.timer != nil {
+		sub.timer.Stop()
+		sub.timer = nil
+	}
+}
+
+// arm has the round end after a while. The caller holds mu.
+func (sub *subscription) arm() {
+	var timer *time.Timer
+	timer = time.AfterFunc(gathering, func() {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		if sub.timer != timer || sub.closed {
+			return // of an earlier round
+		}
+		sub.ring()
+		sub.begin()
+	})
+	sub.timer = timer
+}
+
+// ring wakes, once in a round. The caller holds mu.
+func (sub *subscription) ring() {
+	if !sub.woken {
+		sub.woken = true
+		sub.tell(lock.Notice{})
+	}
+}
+
+// Close ends the subscription at all nodes.
+func (sub *subscription) Close() {
+	sub.mu.Lock()
+	sub.closed = true
+	sub.begin()
+	parts := sub.parts
+	sub.parts = nil
+	sub.mu.Unlock()
+	for _, part := range parts {
+		part.Close()
+	}
+}

@@ -1,0 +1,186 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// votes are what the nodes have said to one request so far, in their order.
+type votes struct {
+	request, name string
+	majority      int
+	nodes         []*node
+	cast          []ballot
+}
+
+// ballot is one node's vote, with what it has said in detail.
+type ballot struct {
+	said   Said
+	answer lock.Answer // to an acquisition
+	err    error
+}
+
+func (s *Store) newVotes(request, name string) *votes {
+	return &votes{request: request, name: name, majority: s.majority, nodes: s.nodes, cast: make([]ballot, len(s.nodes))}
+}
+
+func (v *votes) count(said Said) (n int) {
+	for i := range v.cast {
+		if v.cast[i].said == said {
+			n++
+		}
+	}
+	return n
+}
+
+// won reports whether a majority has done what was asked.
+func (v *votes) won() bool { return v.count(Done) >= v.majority }
+
+// lost reports whether there cannot be such a majority any more.
+func (v *votes) lost() bool { return v.count(Done)+v.count(Silent) < v.majority }
+
+// settled reports whether those who are silent cannot change the outcome.
+func (v *votes) settled() bool { return v.won() || v.lost() }
+
+// ballotOf returns what a node's reply counts for.
+func ballotOf(r reply[ballot]) ballot {
+	if r.err != nil {
+		return ballot{said: Failed, err: r.err}
+	}
+	return r.value
+}
+
+// each calls see with every node's vote: with those that are cast at once, with the
+// late ones in the background, as they come.
+func (s *Store) each(v *votes, late int, replies <-chan reply[ballot], see func(*node, ballot)) {
+	for i, b := range v.cast {
+		if b.said != Silent {
+			see(s.nodes[i], b)
+		}
+	}
+	if late == 0 {
+		return
+	}
+	s.work.Go(func() {
+		for range late {
+			r := <-replies
+			see(r.node, ballotOf(r))
+		}
+	})
+}
+
+// gather notes replies as they come, until decided says that it is enough or ctx
+// ends. late is how many are still to come.
+func (v *votes) gather(ctx context.Context, replies <-chan reply[ballot], decided func() bool) (late int) {
+	for late = v.count(Silent); late > 0 && !decided(); late-- {
+		select {
+		case r := <-replies:
+			v.cast[r.node.index] = ballotOf(r)
+		case <-ctx.Done():
+			return late
+		}
+	}
+	return late
+}
+
+// lingering is how long an answer that could do without them waits for nodes that
+// have not been mute until now.
+const lingering = 10 * time.Millisecond
+
+// linger notes the replies of nodes that are about to answer, though the outcome is
+// certain without them: whoever asks next finds them done. Nobody waits for a node
+// that left its last request unanswered.
+func (v *votes) linger(ctx context.Context, late int, replies <-chan reply[ballot]) int {
+	if late == 0 || !v.expected() {
+		return late
+	}
+	ctx, cancel := context.WithTimeout(ctx, lingering)
+	defer cancel()
+	return v.gather(ctx, replies, func() bool { return !v.expected() })
+}
+
+// expected reports whether a node is silent that is not known to be mute.
+func (v *votes) expected() bool {
+	for i := range v.cast {
+		if v.cast[i].said == Silent && !v.nodes[i].mute.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// answered counts the nodes that have said something about the hold.
+func (v *votes) answered() int { return v.count(Done) + v.count(Refused) + v.count(NotHeld) }
+
+// blocked reports whether a majority is out of reach by what nodes have said, even
+// if all those answered that have not.
+func (v *votes) blocked(said ...Said) bool {
+	n := 0
+	for _, s := range said {
+		n += v.count(s)
+	}
+	return n > len(v.cast)-v.majority
+}
+
+// failure returns the votes as an error.
+func (v *votes) failure(cause error) error {
+	e := &Error{Request: v.request, Name: v.name, Majority: v.majority, Cause: cause}
+	for i, b := range v.cast {
+		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.TTL, 0), Err: b.err})
+		if b.said != Refused {
+			e.Votes[i].TTL = 0
+		}
+	}
+	return e
+}
+
+// refusal is the answer for a lock that somebody else holds. Its TTL is when enough
+// of the nodes that refuse will be free for a majority, unless leases are renewed.
+func (v *votes) refusal() lock.Answer {
+	var lasting []time.Duration
+	foreign := 0
+	for _, b := range v.cast {
+		if b.said != Refused {
+			continue
+		}
+		lasting = append(lasting, b.answer.TTL)
+		if b.answer.Foreign {
+			foreign++
+		}
+	}
+	slices.Sort(lasting)
+	answer := lock.Answer{Verdict: lock.Refused, Foreign: foreign > len(v.cast)-v.majority}
+	if missing := v.majority - v.count(Done); missing <= len(lasting) && lasting[0] > 0 {
+		answer.TTL = lasting[missing-1]
+	}
+	return answer
+}
+
+// grant is the answer for a lock that a majority has granted.
+func (v *votes) grant() lock.Answer {
+	answer := lock.Answer{Verdict: lock.Granted}
+	for _, b := range v.cast {
+		if b.said != Done {
+			continue
+		}
+		answer.Token = max(answer.Token, b.answer.Token)
+		answer.TTL = shorter(answer.TTL, b.answer.TTL)
+	}
+	return answer
+}
+
+// shorter returns the shorter of two TTLs that nodes chose; zero is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
+	}
+	return a
+}
+
+// doubtful reports whether a node that failed may have done, or may yet do, what
+// was asked.
+func (b *ballot) doubtful() bool { return b.said == Failed && !errors.Is(b.err, lock.ErrNotDone) }

@@ -1,0 +1,164 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+)
+
+// behaviour is how a node takes an acquisition.
+type behaviour int
+
+const (
+	grants  behaviour = iota
+	refuses           // another has the lock there
+	out               // cannot be reached, and has certainly done nothing
+	broken            // turns it away for a reason that does not pass
+	mute              // grants it, and the reply is lost
+	behaviours
+)
+
+// errBroken does not pass by itself.
+var errBroken = fmt.Errorf("broken: %w", lock.ErrNotDone)
+
+const (
+	ttl         = 10 * time.Second
+	nodeTimeout = 200 * time.Millisecond
+)
+
+// behave has booths behave.
+func behave(all []*booth, pattern []behaviour) {
+	for i, b := range all {
+		switch pattern[i] {
+		case refuses:
+			b.give("a", "other:1", ttl)
+		case out:
+			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		case broken:
+			b.set(func(string, *lock.Hold) mishap { return mishap{err: errBroken} })
+		case mute:
+			b.set(func(request string, _ *lock.Hold) mishap { return mishap{mute: request == "acquire"} })
+		}
+	}
+}
+
+// patterns yields every way in which n nodes can behave.
+func patterns(n int) func(yield func([]behaviour) bool) {
+	return func(yield func([]behaviour) bool) {
+		pattern := make([]behaviour, n)
+		for {
+			if !yield(pattern) {
+				return
+			}
+			i := 0
+			for ; i < n && pattern[i] == behaviours-1; i++ {
+				pattern[i] = 0
+			}
+			if i == n {
+				return
+			}
+			pattern[i]++
+		}
+	}
+}
+
+func hold(owner string) *lock.Hold {
+	return &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
+}
+
+// Every way in which three and five nodes can take an acquisition: who gets the
+// lock, what is said otherwise, how long it takes, and that nothing stays behind.
+func TestEveryPatternOfVotes(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for pattern := range patterns(n) {
+			synctest.Test(t, func(t *testing.T) { vote(t, pattern) })
+			if t.Failed() {
+				t.Fatalf("the nodes' behaviour was %v", pattern)
+			}
+		}
+	}
+}
+
+func vote(t *testing.T, pattern []behaviour) {
+	var count [behaviours]int
+	for _, b := range pattern {
+		count[b]++
+	}
+	n := len(pattern)
+	majority := n/2 + 1
+	all, stores := booths(n)
+	behave(all, pattern)
+	store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+	require.NoError(t, err)
+	defer store.Close()
+
+	begin := time.Now()
+	answer, err := store.Acquire(t.Context(), hold("me:1"))
+	took := time.Since(begin)
+	switch {
+	case count[grants] >= majority:
+		require.NoError(t, err)
+		assert.Equal(t, lock.Granted, answer.Verdict)
+		assert.Positive(t, answer.Token)
+		assert.Zero(t, took, "nobody waits for nodes that are mute")
+		h := hold("me:1")
+		h.Count = 0
+		held, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+		assert.True(t, held)
+	case count[refuses] > 0 && count[grants]+count[refuses] >= majority:
+		require.NoError(t, err)
+		assert.Equal(t, lock.Refused, answer.Verdict)
+		assert.Greater(t, answer.TTL, ttl-nodeTimeout)
+		assert.LessOrEqual(t, answer.TTL, ttl)
+		assert.LessOrEqual(t, took, nodeTimeout)
+	default:
+		var said *quorum.Error
+		require.ErrorAs(t, err, &said)
+		assert.LessOrEqual(t, took, nodeTimeout)
+		if count[mute] == 0 {
+			assert.Zero(t, took)
+		}
+		assert.Equal(t, count[grants]+count[mute]+count[out] >= majority, errors.Is(err, lock.ErrUnavailable), err)
+		assert.Equal(t, count[grants]+count[mute] == 0, errors.Is(err, lock.ErrNotDone), err)
+		assertVotes(t, pattern, said)
+	}
+	assert.LessOrEqual(t, took, nodeTimeout)
+	synctest.Wait()
+	time.Sleep(3 * nodeTimeout) // less than the TTL by far
+	synctest.Wait()
+	for i, b := range all {
+		assert.NotContains(t, b.holder("a"), "me:", "node %d", i)
+	}
+}
+
+// assertVotes checks what the error tells of each node.
+func assertVotes(t *testing.T, pattern []behaviour, e *quorum.Error) {
+	require.Len(t, e.Votes, len(pattern))
+	for i, v := range e.Votes {
+		assert.Equal(t, i, v.Node)
+		if v.Said == quorum.Silent {
+			continue // the others had decided
+		}
+		want := map[behaviour]quorum.Said{grants: quorum.Done, refuses: quorum.Refused, out: quorum.Failed, broken: quorum.Failed, mute: quorum.Failed}
+		assert.Equal(t, want[pattern[i]], v.Said)
+		switch pattern[i] {
+		case out:
+			require.ErrorIs(t, v.Err, errOut)
+		case broken:
+			require.ErrorIs(t, v.Err, errBroken)
+			require.ErrorIs(t, e, errBroken)
+		case mute:
+			require.ErrorIs(t, v.Err, context.DeadlineExceeded)
+		}
+	}
+}
