@@ -148,10 +148,13 @@ func TestWordAfterTheLease(t *testing.T) {
 		for _, word := range []string{wordDone, wordRetry, wordBack, wordDead} {
 			assert.EqualValues(t, 0, says(word, claimed[2]), word)
 		}
+		reply, err := q.once(t.Context(), renewScript, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
+		require.NoError(t, err)
+		assert.Equal(t, []any{int64(-1), int64(1), int64(0)}, reply, "nor is its lease renewed")
 
 		// A message of the same name that came later is another one.
 		assert.EqualValues(t, 1, says(wordDone, theirs[2]))
-		_, err := q.Put(t.Context(), Message{ID: "3"})
+		_, err = q.Put(t.Context(), Message{ID: "3"})
 		require.NoError(t, err)
 		assert.EqualValues(t, 0, says(wordDone, claimed[3]))
 	})

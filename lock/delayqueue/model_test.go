@@ -94,7 +94,7 @@ func (m *model) in(place string, most int64) []string {
 // do does an operation on the queue and on the model, and returns how their answers
 // differ.
 func (m *model) do(ctx context.Context, o operation) error {
-	id := "m" + strconv.Itoa(o.A)
+	id := "m" + strconv.Itoa(o.A%4)
 	known := m.messages[id]
 	place := ""
 	if known != nil {

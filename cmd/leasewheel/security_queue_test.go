@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// leastQueueUser returns the ACL user of SECURITY.md for delay queues.
+func leastQueueUser(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
+	require.NoError(t, err)
+	block := regexp.MustCompile(`For delay queues[^\n]*\n\n((?:    .*\n)+)`).FindSubmatch(text)
+	require.NotNil(t, block)
+	return strings.Fields(strings.Replace(string(block[1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
+}
+
+// The ACL user of delay queues in SECURITY.md can do all that they need, and nothing
+// else.
+func TestLeastUserOfQueues(t *testing.T) {
+	t.Parallel()
+	rules := leastQueueUser(t)
+	server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
+	admin := server.Client(t)
+	require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+	options := server.Options()
+	options.Username, options.Password = rules[0], "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	useQueue(t, client)
+	assert.Empty(t, refused(t, admin))
+	assert.Equal(t, allowed(rules), called(t, admin), "allowed, and needed")
+
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	q, err := delayqueue.New(store, "payments", delayqueue.Config{})
+	require.NoError(t, err)
+	_, err = q.Put(t.Context(), delayqueue.Message{ID: "a"})
+	require.ErrorContains(t, err, "NOPERM", "another name")
+}
+
+func TestLeastUserOfQueuesInCluster(t *testing.T) {
+	t.Parallel()
+	inCluster := leastUser(t, "cluster")[len(leastUser(t)):]
+	rules := slices.Concat(leastQueueUser(t), inCluster)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
+		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
+	})
+	options := cluster.Options()
+	options.Username, options.Password = rules[0], "secret"
+	client := redis.NewClusterClient(options)
+	defer client.Close()
+	useQueue(t, client)
+	for _, node := range cluster.Nodes {
+		assert.Empty(t, refused(t, node.Client(t)))
+	}
+}
+
+// useQueue does with a queue what can be done.
+func useQueue(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	require.NoError(t, store.Ping(t.Context()))
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100})
+	require.NoError(t, err)
+	_, err = q.PutAll(t.Context(), []delayqueue.Message{{ID: "works"}, {ID: "fails"}, {ID: "later", Delay: time.Hour}, {ID: "never", Delay: time.Hour}})
+	require.NoError(t, err)
+	require.NoError(t, q.Cancel(t.Context(), "never"))
+	require.NoError(t, q.MoveIn(t.Context(), "later", 10*time.Millisecond))
+	ctx, stop := context.WithCancel(t.Context())
+	left := 4
+	require.NoError(t, q.Work(ctx, func(_ context.Context, d *delayqueue.Delivery) error {
+		switch {
+		case d.ID == "works":
+			until := d.Until()
+			assert.Eventually(t, func() bool { return d.Until().After(until) }, 10*time.Second, time.Millisecond, "renewed")
+		case d.ID == "fails" && d.Attempt == 1:
+			return delayqueue.RetryAfter(0, errors.New("once"))
+		case d.ID == "fails":
+			return delayqueue.Reject(errors.New("for good"))
+		}
+		return nil
+	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 300 * time.Millisecond, Report: func(delayqueue.Report) {
+		if left--; left == 0 {
+			stop()
+		}
+	}}))
+	for letter, err := range q.Dead(t.Context()) {
+		require.NoError(t, err)
+		revived, err := q.Revive(t.Context(), letter.ID)
+		require.NoError(t, err)
+		assert.Equal(t, 1, revived)
+	}
+	_, err = q.Get(t.Context(), "fails")
+	require.NoError(t, err)
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, stats.Ready)
+	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, store.Close())
+}
