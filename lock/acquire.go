@@ -10,10 +10,13 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a store's yes, together with the instant before it was asked.
+// grant is a store's yes, together with an instant before it was given: when it was
+// asked, at the earliest.
 type grant struct {
 	Answer
 	asked time.Time
+	// handed: it came with another owner's release, for as long as was offered.
+	handed bool
 }
 
 // acquisition is one caller's wish for one hold.
@@ -35,6 +38,8 @@ type acquisition struct {
 	doubtful bool
 	// placed: the store may keep a place in its queue for the hold.
 	placed bool
+	// lined is what the store said when it put the hold in line, if it has.
+	lined grant
 }
 
 // errWaited is the cause with which a wait that had its own limit ends.
@@ -95,7 +100,7 @@ func (l *Locker) obtain(a *acquisition) (grant, error) {
 // contend gets the hold granted, or an error.
 func (l *Locker) contend(a *acquisition) (grant, error) {
 	var refusal Answer
-	if !a.wait || !l.waitedFor(a.hold) {
+	if !a.wait || !l.waitsFor(a.hold) {
 		g, err := l.ask(a)
 		if err != nil || g.Verdict != Refused {
 			return g, err
@@ -117,6 +122,9 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 		g, err := l.send(a.ctx, a.hold)
 		if err == nil {
 			a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
+			if !g.At.IsZero() {
+				a.lined = g
+			}
 			return g, nil
 		}
 		a.doubtful = a.doubtful || !errors.Is(err, ErrNotDone)
@@ -166,8 +174,9 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	own := &ownership{locker: l, hold: *a.hold, token: g.Token, doubtful: a.doubtful, count: 1}
 	own.first.own = own
-	ttl := a.hold.TTL
-	if g.TTL > 0 {
+	own.hold.Handed = g.handed
+	ttl, first := a.hold.TTL, g.TTL
+	if !g.handed && g.TTL > 0 {
 		ttl = g.TTL
 	}
 	lease, err := l.watchdog.Watch(renewal.Spec{
@@ -175,6 +184,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		Owner:     a.hold.Owner,
 		Ref:       &own.hold,
 		TTL:       ttl,
+		First:     first,
 		Granted:   g.asked,
 		Fixed:     a.options.Fixed,
 		MaxHold:   a.options.MaxHold,

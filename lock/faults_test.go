@@ -322,7 +322,8 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: time.Hour})
-		holder, err := server.Locker(t, lock.Config{TTL: time.Hour}).Mutex("a").Lock(t.Context())
+		other := server.Locker(t, lock.Config{TTL: time.Hour})
+		_, err := other.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		begin := time.Now()
 		go func() {
@@ -334,7 +335,8 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 		time.Sleep(time.Second)
 		time.AfterFunc(500*time.Millisecond, func() {
 			store.set(func() { store.acquire = times(1, mute) })
-			assert.NoError(t, holder.Unlock(t.Context()))
+			_, err := other.ForceRelease(t.Context(), "a") // upon which waiters ask
+			assert.NoError(t, err)
 		})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)

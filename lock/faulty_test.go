@@ -109,9 +109,9 @@ func (f *faulty) Release(ctx context.Context, h *lock.Hold) (held bool, err erro
 	return held, err
 }
 
-func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (sub lock.Subscription, err error) {
+func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (sub lock.Subscription, err error) {
 	err = f.through(ctx, &f.subscribe, func() (err error) {
-		sub, err = f.Store.Subscribe(ctx, h, wake)
+		sub, err = f.Store.Subscribe(ctx, h, tell)
 		return err
 	})
 	return sub, err

@@ -119,9 +119,9 @@ type Locker struct {
 	announcer announcer
 
 	mu     sync.Mutex
-	queues map[queueKey]*queue // guarded by mu; holds the queues with waiters
+	queues map[queueKey]*queue // guarded by mu; holds the queues that have not ended
 
-	asking sync.WaitGroup // acquisitions; added to under mu, while not closed
+	asking sync.WaitGroup // acquisitions, and ends of queues; added to under mu, while not closed or not zero
 }
 
 // New returns a locker on store. It sends nothing yet. Close it when done.
@@ -181,6 +181,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.announcer.stop()
 	err := l.watchdog.Close(ctx)
 	l.settle(ctx)
+	l.endQueues()
 	err = errors.Join(err, l.orphans.stop(ctx))
 	if l.ownWheel {
 		l.wheel.Stop()

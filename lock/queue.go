@@ -1,9 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"container/list"
+	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -34,17 +37,28 @@ type queue struct {
 
 	waiters list.List // of *waiter; guarded by locker.mu
 
-	// woken holds a wake on which no head has acted yet. It outlives the head, so
-	// that a wake which comes between two heads is not lost.
+	// woken says that ask or granted was set and no head has acted on it yet. It
+	// outlives the head, so that a wake which comes between two heads is not lost.
 	woken chan struct{}
+	ask   atomic.Bool
+	// granted is the latest grant to an owner in line. It is the head's, or that of
+	// a head which has left without it and is swept up after.
+	granted atomic.Pointer[Notice]
 
 	// backstop wakes when nothing is heard. Only the head touches it.
 	backstop wheel.Timer
 
 	// subscription is the store's promise to wake; nil until a head has got it.
-	// Only the head touches it.
+	// Only the head touches it, and whoever ends the queue.
 	subscription Subscription
+
+	// linger ends a queue without waiters. One that has a subscription is kept for
+	// a while, since a lock for which somebody has waited will be waited for again.
+	linger wheel.Timer
 }
+
+// lingerFor is how long a queue outlives its last waiter.
+const lingerFor = 5 * time.Second
 
 // waiter is one place in a queue.
 type waiter struct {
@@ -65,10 +79,10 @@ type baton struct {
 	err error
 }
 
-// waitedFor reports whether this process has waiters for the lock. A newcomer
-// lines up behind them instead of asking, unless they may be waiting for its own
-// write lock.
-func (l *Locker) waitedFor(h *Hold) bool {
+// waitsFor reports whether this process has waiters for the lock, or had until
+// lately. A newcomer who can wait lines up instead of asking first, unless the others
+// may be waiting for its own write lock.
+func (l *Locker) waitsFor(h *Hold) bool {
 	if h.Under != "" {
 		return false
 	}
@@ -85,9 +99,11 @@ func (l *Locker) join(h *Hold) (*queue, *waiter) {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, woken: make(chan struct{}, 1)}
-		q.backstop.Init(l.wheel, q.wake)
+		q.backstop.Init(l.wheel, func() { q.tell(Notice{}) })
+		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
 	}
+	q.linger.Cancel()
 	w := &waiter{turn: make(chan baton, 1)}
 	w.place = q.waiters.PushBack(w)
 	if q.waiters.Len() == 1 {
@@ -97,38 +113,119 @@ func (l *Locker) join(h *Hold) (*queue, *waiter) {
 }
 
 // leave takes the waiter out of the queue. If it was the head, the next one gets
-// the baton: b, or the one that the waiter has not taken yet. A queue without
-// waiters ends.
+// the baton: b, or the one that the waiter has not taken yet.
 func (q *queue) leave(w *waiter, b baton) {
 	l := q.locker
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	wasHead := q.waiters.Front() == w.place
 	q.waiters.Remove(w.place)
 	next := q.waiters.Front()
-	if next == nil {
-		delete(l.queues, q.key)
-	} else if wasHead {
+	switch {
+	case next == nil:
+		q.rest()
+	case wasHead:
 		select {
 		case b = <-w.turn:
 		default:
 		}
 		next.Value.(*waiter).turn <- b
 	}
-	l.mu.Unlock()
-	if next == nil {
-		q.backstop.Cancel()
-		if q.subscription != nil {
-			q.subscription.Close()
-		}
+}
+
+// rest has a queue without waiters end: at once, if it can be had again for nothing,
+// else after a while. The caller holds locker.mu.
+func (q *queue) rest() {
+	l := q.locker
+	q.backstop.Cancel()
+	lasting := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
+	if !lasting || q.linger.Arm(lingerFor) != nil {
+		q.end()
 	}
 }
 
-// wake has the head ask again. It never blocks: the wheel and the store call it.
-func (q *queue) wake() {
+// expire ends a queue that has rested for long enough.
+func (q *queue) expire() {
+	q.locker.mu.Lock()
+	defer q.locker.mu.Unlock()
+	if q.waiters.Len() == 0 && q.locker.closed.Err() == nil {
+		q.end()
+	}
+}
+
+// end ends a queue that has not ended. That takes a word to the store, for which
+// Close waits. The caller holds locker.mu and is an acquisition, or the locker is
+// not closed.
+func (q *queue) end() {
+	delete(q.locker.queues, q.key)
+	if q.subscription != nil {
+		q.locker.asking.Go(q.subscription.Close)
+		q.subscription = nil
+	}
+}
+
+// endQueues ends the queues that rest. The locker is closed.
+func (l *Locker) endQueues() {
+	l.mu.Lock()
+	var subscriptions []Subscription
+	for key, q := range l.queues {
+		if q.waiters.Len() == 0 {
+			q.linger.Cancel()
+			subscriptions = append(subscriptions, q.subscription)
+			delete(l.queues, key)
+		}
+	}
+	l.mu.Unlock()
+	for _, s := range subscriptions {
+		s.Close()
+	}
+}
+
+// tell has the head act on what the store says. It never blocks: the wheel and the
+// store call it.
+func (q *queue) tell(n Notice) {
+	if n.Owner == "" {
+		q.ask.Store(true)
+	} else {
+		q.granted.Store(&n)
+	}
 	select {
 	case q.woken <- struct{}{}:
 	default:
 	}
+}
+
+// heard returns what to do about a wake: to ask, or to take the grant that came by
+// itself.
+func (q *queue) heard(a *acquisition) (g grant, ask bool) {
+	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
+	if ask || n == nil || n.Owner != a.hold.Owner {
+		return grant{}, ask // if both, the store grants once more what it has granted
+	}
+	g = a.handed(n)
+	return g, g.Verdict != Granted
+}
+
+// handed returns the grant that came with another owner's release, unless it came
+// too late. The store's clock tells how long after the request to be put in line it
+// was made, which is the only thing that a clock of a store is asked.
+func (a *acquisition) handed(n *Notice) grant {
+	asked := a.lined.asked
+	if a.lined.At.IsZero() {
+		return grant{}
+	}
+	if later := n.At.Sub(a.lined.At); later > 0 {
+		asked = asked.Add(later)
+	}
+	now := time.Now()
+	if asked.After(now) {
+		asked = now
+	}
+	ttl := cmp.Or(n.TTL, a.hold.TTL)
+	if !now.Before(renewal.Until(asked, ttl)) {
+		return grant{}
+	}
+	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, TTL: ttl}, asked: asked, handed: true}
 }
 
 // wait lines up for the lock until it is granted or patience is over. known is
@@ -160,7 +257,9 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 		if q.subscribe(a) {
 			b.ask = true // nothing was heard until now
 		}
+		q.lineUp(a)
 		if b.ask {
+			q.ask.Store(false) // what came before is heeded now
 			g, err := l.ask(a)
 			switch {
 			case err != nil && ended(a.patience) == nil:
@@ -168,8 +267,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 			case err != nil: // the caller's end, and the wake is used up
 				return grant{}, baton{known: b.known, ask: true}, err
 			case g.Verdict != Refused:
-				// Where one reads, the next may read as well, as far as the store knows.
-				return g, baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More}, nil
+				return g, q.pass(a, g), nil
 			}
 			b = baton{known: g.Answer}
 		}
@@ -178,7 +276,9 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 		}
 		select {
 		case <-q.woken:
-			b.ask = true
+			if g, b.ask = q.heard(a); g.Verdict == Granted {
+				return g, q.pass(a, g), nil
+			}
 		case <-a.patience.Done():
 			return grant{}, baton{known: b.known, ask: a.hold.Permits > 1}, a.refused(b.known, a.gaveUp())
 		case <-l.closed.Done():
@@ -186,6 +286,35 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 		}
 	}
 	return grant{}, b, b.err
+}
+
+// pass returns the baton that a head leaves which has got the lock. Where one reads,
+// the next may read as well, as far as the store knows; and a line is to be joined
+// while the lock is held.
+func (q *queue) pass(a *acquisition, g grant) baton {
+	lines := a.hold.Kind == KindMutex && a.hold.Wait > 0
+	if lines {
+		q.ask.Store(false) // a release before this grant is nothing to the next one
+	}
+	return baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || lines}
+}
+
+// lineUp has the store put the hold in line when it is asked: only who is told of a
+// grant may be granted something unasked.
+func (q *queue) lineUp(a *acquisition) {
+	if a.hold.Kind != KindMutex || q.subscription == nil {
+		return
+	}
+	a.hold.Wait = placeTTL
+	if !a.options.Fixed {
+		a.hold.Offer = offer(a.hold.TTL)
+	}
+}
+
+// offer is how long a lock is granted for to a waiter in line, who has to renew it
+// to show that it is alive: well under a TTL, and long enough for a slow network.
+func offer(ttl time.Duration) time.Duration {
+	return min(ttl, max(ttl/4, time.Second))
 }
 
 // delay is how long the head waits to be woken before it asks anyway: to the end
@@ -213,7 +342,7 @@ func (q *queue) subscribe(a *acquisition) bool {
 	l := q.locker
 	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	s, err := l.store.Subscribe(bounded, a.hold, q.wake)
+	s, err := l.store.Subscribe(bounded, a.hold, q.tell)
 	if err != nil {
 		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
 		return false

@@ -80,7 +80,16 @@ type Hold struct {
 	// owner's place in it after each request; zero if the owner does not wait.
 	// With [KindWrite] it is how long new readers are kept out after each request
 	// that was refused because of readers; zero if they are not.
+	// With [KindMutex], unless it is zero, the owner waits and has subscribed: a
+	// store that can, grants it the lock when another owner releases it, and says
+	// so by a [Notice]. A store that is made of others asks them with zero.
 	Wait time.Duration
+	// Offer is how long such a grant lasts, until the first renewal: the waiter may
+	// have died. Zero: TTL.
+	Offer time.Duration
+	// Handed says, with a release, that the hold was such a grant. A store then
+	// gives those their turn to whom it cannot grant the lock.
+	Handed bool
 	// Under is, with [KindRead], the owner of a write lock of the same name beside
 	// which this one may read: the same holder's. Empty: none.
 	Under string
@@ -118,6 +127,23 @@ type Answer struct {
 	// Behind says, with Refused, that other waiters are served before this one,
 	// so that the end of the holder's lease is nothing to it.
 	Behind bool
+	// At is, with Refused, the store's clock if the store has put the owner in line
+	// for the lock; see [Notice]. Zero: it has not.
+	At time.Time
+}
+
+// Notice is what a store tells a waiter. The zero Notice says that an acquisition
+// is worth another attempt: after a release, and after every gap in which something
+// may have been missed.
+type Notice struct {
+	// Owner is whom a release has granted the lock, as if it had asked once more,
+	// with Token, for TTL. Empty: nobody.
+	Owner string
+	Token int64
+	TTL   time.Duration
+	// At is when, by the clock that [Answer.At] was read from. The difference of
+	// the two says how long after its request the owner was granted the lock.
+	At time.Time
 }
 
 // ErrNotDone is matched by those errors of a [Store] that come with the assurance
@@ -153,11 +179,11 @@ type Store interface {
 	// keeps. held is false if the store knew no hold of this owner.
 	Release(ctx context.Context, h *Hold) (held bool, err error)
 
-	// Subscribe has wake called whenever an acquisition of the hold is worth
-	// another attempt: after a release, and after every gap in which a release
-	// may have been missed. It returns once the store has confirmed that it will,
-	// so that an attempt made afterwards misses nothing. wake must not block.
-	Subscribe(ctx context.Context, h *Hold, wake func()) (Subscription, error)
+	// Subscribe has tell called with whatever there is to tell a waiter for the
+	// hold. It returns once the store has confirmed that it will, so that an
+	// attempt made afterwards misses nothing. Waiters of one client for one lock
+	// may share a subscription. tell must not block.
+	Subscribe(ctx context.Context, h *Hold, tell func(Notice)) (Subscription, error)
 
 	// Announce records who the client is whose id begins its owners' names, for
 	// people who ask who holds a lock. The record lives at least ttl.
@@ -169,7 +195,7 @@ type Store interface {
 
 // Subscription is an interest in the releases of a lock.
 type Subscription interface {
-	// Close ends it. No wake begins after Close returned.
+	// Close ends it. Nothing is told once Close has returned.
 	Close()
 }
 

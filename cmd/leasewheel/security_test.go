@@ -157,7 +157,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	asks("dead:1", time.Millisecond)
 	asks("next:1", time.Minute)
 	asks("brief:1", time.Minute)
-	sub, err := store.Subscribe(t.Context(), hold("next:1", time.Minute), func() {})
+	sub, err := store.Subscribe(t.Context(), hold("next:1", time.Minute), func(lock.Notice) {})
 	require.NoError(t, err)
 	sub.Close()
 	gone("brief:1")

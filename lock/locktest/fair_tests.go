@@ -115,7 +115,7 @@ func letsNobodyOvertake(b *bench) {
 func (b *bench) listenAs(s lock.Store, name, owner string) (<-chan struct{}, lock.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func() { woken <- struct{}{} })
+	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func(lock.Notice) { woken <- struct{}{} })
 	if err != nil {
 		b.Fatalf("subscribe %s to %q: %v", owner, name, err)
 	}

@@ -302,7 +302,13 @@ func waitsNoLongerThanAsked(b *bench) {
 		}
 	}
 	b.unlock(lease)
-	b.isFree(mine, "a") // none of them has left anything
+	// None of them has left anything. What the last one was granted while it left, it
+	// gives back.
+	again, err := b.mutex(mine, "a").LockWithin(b.Context(), time.Second)
+	if err != nil {
+		b.Fatalf("after waiters have given up: %v", err)
+	}
+	b.unlock(again)
 }
 
 func servesItsOwnWaitersInOrder(b *bench) {
@@ -358,14 +364,15 @@ func doesNotStampede(b *bench) {
 		work.Go(func() { b.unlock(b.lock(l, "a")) })
 	}
 	time.Sleep(200 * time.Millisecond)
-	// The holder's, the first waiter's, and that one's after it has subscribed.
+	// The holder's, the first waiter's, and that one's after it has subscribed, for a
+	// place in line.
 	before := store.acquisitions.Load()
 	if before != 3 {
 		b.Errorf("while %d waited there were %d acquisitions instead of 3", waiters, before)
 	}
 	b.unlock(lease)
 	work.Wait()
-	if n := store.acquisitions.Load() - before; n < waiters || n > waiters+waiters/5 {
+	if n := store.acquisitions.Load() - before; n < waiters-1 || n > waiters+waiters/5 {
 		b.Errorf("%d waiters took %d acquisitions to be served", waiters, n)
 	}
 }

@@ -255,7 +255,7 @@ func neverRevivesByRenewal(b *bench) {
 func (b *bench) listen(s lock.Store, name string) (<-chan struct{}, lock.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), b.hold(name, "waiter:1"), func() { woken <- struct{}{} })
+	sub, err := s.Subscribe(b.Context(), b.hold(name, "waiter:1"), func(lock.Notice) { woken <- struct{}{} })
 	if err != nil {
 		b.Fatalf("subscribe to %q: %v", name, err)
 	}
@@ -400,7 +400,7 @@ func heedsTheContext(b *bench) {
 	if _, err := s.Release(ctx, b.holding("a", "me:1", 0)); err == nil {
 		b.Error("released although the deadline was over")
 	}
-	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func() {}); err == nil {
+	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func(lock.Notice) {}); err == nil {
 		sub.Close()
 		b.Error("subscribed although the deadline was over")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,11 +45,21 @@ func newBell(s *Store) *bell {
 	return b
 }
 
+// ear is a channel that a waiter listens to, and what the messages there mean.
+type ear struct {
+	channel string
+	// read returns what a message tells a waiter; ok is false if nothing.
+	read func(payload string) (n lock.Notice, ok bool)
+}
+
+// askAgain is the meaning of most messages, whatever they say.
+func askAgain(string) (lock.Notice, bool) { return lock.Notice{}, true }
+
 // channel is one channel that somebody listens to.
 type channel struct {
-	name string
-	subs map[*subscription]struct{}
-	line *line // carries the channel; nil while it moves
+	name      string
+	listeners map[*listener]struct{}
+	line      *line // carries the channel; nil while it moves
 
 	// ready is closed once the server has confirmed the channel for the first
 	// time, or will not: then err says why.
@@ -57,82 +68,130 @@ type channel struct {
 	err       error
 }
 
-// ring wakes whoever listens. The caller holds bell.mu.
+// ring has whoever listens ask again. The caller holds bell.mu.
 func (c *channel) ring() {
-	for sub := range c.subs {
-		sub.wake()
+	for l := range c.listeners {
+		l.tell(lock.Notice{})
 	}
 }
 
-// subscription is one listener of a channel.
-type subscription struct {
-	bell    *bell
-	channel *channel
-	wake    func()
+// say passes a message on. The caller holds bell.mu.
+func (c *channel) say(payload string) {
+	for l := range c.listeners {
+		if n, ok := l.ear.read(payload); ok {
+			l.tell(n)
+		}
+	}
 }
 
-// Subscribe has wake called for every release of the lock.
-func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, wake func()) (lock.Subscription, error) {
+// listener is one of those who listen to a channel.
+type listener struct {
+	channel *channel
+	ear     ear
+	tell    func(lock.Notice)
+}
+
+// subscription is a waiter's, to all its channels.
+type subscription struct {
+	bell      *bell
+	listeners []*listener
+}
+
+// Subscribe has tell called for whatever is published on the lock's channels.
+func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
 	k, err := kindOf(h.Kind)
 	if err != nil {
 		return nil, err
 	}
-	b := s.bell
-	sub, fresh, err := b.enlist(k.channel(h), wake)
-	if err != nil {
-		return nil, err
-	}
-	if fresh {
-		if err := b.attach(ctx, sub.channel); err != nil {
-			b.fail(sub.channel, err)
+	return s.bell.subscribe(ctx, k.ears(h), tell)
+}
+
+// subscribe returns once the server has confirmed every channel.
+func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)) (lock.Subscription, error) {
+	sub := &subscription{bell: b}
+	for _, e := range ears {
+		if err := sub.listen(ctx, e, tell); err != nil {
+			sub.Close()
+			return nil, err
 		}
 	}
-	select {
-	case <-sub.channel.ready:
-	case <-ctx.Done():
-		sub.Close()
-		return nil, classify(ctx.Err())
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := sub.channel.err; err != nil {
-		return nil, err
+	for _, l := range sub.listeners {
+		if err := sub.confirmed(ctx, l.channel); err != nil {
+			sub.Close()
+			return nil, err
+		}
 	}
 	return sub, nil
 }
 
+// listen adds a channel to the subscription. The server's confirmation is still to
+// come.
+func (sub *subscription) listen(ctx context.Context, e ear, tell func(lock.Notice)) error {
+	b := sub.bell
+	l, fresh, err := b.enlist(e, tell)
+	if err != nil {
+		return err
+	}
+	sub.listeners = append(sub.listeners, l)
+	if fresh {
+		if err := b.attach(ctx, l.channel); err != nil {
+			b.fail(l.channel, err)
+		}
+	}
+	return nil
+}
+
+// confirmed waits for the server's confirmation.
+func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		return classify(ctx.Err())
+	}
+	sub.bell.mu.Lock()
+	defer sub.bell.mu.Unlock()
+	return c.err
+}
+
 // enlist adds a listener. fresh says that it is the channel's first, whose part it
 // is to ask the server for the channel.
-func (b *bell) enlist(name string, wake func()) (sub *subscription, fresh bool, err error) {
+func (b *bell) enlist(e ear, tell func(lock.Notice)) (l *listener, fresh bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ctx.Err() != nil {
 		return nil, false, errClosed
 	}
-	c := b.channels[name]
+	c := b.channels[e.channel]
 	if c == nil {
 		fresh = true
-		c = &channel{name: name, subs: make(map[*subscription]struct{}), ready: make(chan struct{})}
-		b.channels[name] = c
+		c = &channel{name: e.channel, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+		b.channels[e.channel] = c
 	}
-	sub = &subscription{bell: b, channel: c, wake: wake}
-	c.subs[sub] = struct{}{}
-	return sub, fresh, nil
+	l = &listener{channel: c, ear: e, tell: tell}
+	c.listeners[l] = struct{}{}
+	return l, fresh, nil
 }
 
-// Close ends the subscription, and with the last one the channel.
+// Close ends the subscription, and with the last one of a channel the channel.
 func (sub *subscription) Close() {
-	b, c := sub.bell, sub.channel
+	for _, l := range slices.Backward(sub.listeners) {
+		sub.bell.dismiss(l)
+	}
+}
+
+// dismiss ends a listener.
+func (b *bell) dismiss(l *listener) {
+	c := l.channel
 	b.mu.Lock()
-	delete(c.subs, sub)
-	var l *line
-	if len(c.subs) == 0 && b.channels[c.name] == c {
+	delete(c.listeners, l)
+	var carrier *line
+	if len(c.listeners) == 0 && b.channels[c.name] == c {
 		delete(b.channels, c.name)
-		l = c.line
+		carrier = c.line
 	}
 	b.mu.Unlock()
-	if l != nil {
-		l.retire(c)
+	if carrier != nil {
+		carrier.retire(c)
 	}
 }
 

@@ -21,14 +21,14 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	wire := redistest.StartProxy(t, server)
 	store := open(t, wire.Client(t))
-	other, err := store.Subscribe(t.Context(), &lock.Hold{Name: "other"}, func() {})
+	other, err := store.Subscribe(t.Context(), &lock.Hold{Name: "other"}, func(lock.Notice) {})
 	require.NoError(t, err)
 	defer other.Close()
 
 	wire.Set(redistest.Fault{Replies: redistest.Hold})
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = store.Subscribe(brief, &lock.Hold{Name: "a"}, func() {})
+	_, err = store.Subscribe(brief, &lock.Hold{Name: "a"}, func(lock.Notice) {})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, lock.ErrUnavailable)
 
@@ -36,7 +36,7 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	confirmed := make(chan error, 1)
 	var woken atomic.Int32
 	go func() {
-		sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() { woken.Add(1) })
+		sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) { woken.Add(1) })
 		confirmed <- err
 		if err == nil {
 			t.Cleanup(sub.Close)
@@ -62,7 +62,7 @@ func TestMuteSubscriptionConnection(t *testing.T) {
 	wire := redistest.StartProxy(t, server)
 	store := open(t, wire.Client(t))
 	woken := make(chan struct{}, 10)
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() { woken <- struct{}{} })
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) { woken <- struct{}{} })
 	require.NoError(t, err)
 	defer sub.Close()
 	wire.Set(redistest.Fault{Replies: redistest.Drop})
@@ -83,10 +83,10 @@ func TestSubscribeAfterClose(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() {})
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) {})
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
-	_, err = store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func() {})
+	_, err = store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) {})
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, lock.ErrUnavailable)
 	sub.Close()

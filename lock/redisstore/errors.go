@@ -138,6 +138,8 @@ func faultOf(text string) fault {
 		return fault{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
 		return faults["NOPERM"]
+	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // a request is longer than a stranger's may be
+		return faults["NOAUTH"]
 	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
 		return faults["WRONGPASS"]
 	}

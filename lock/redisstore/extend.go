@@ -28,28 +28,7 @@ func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) 
 // have been missed. It returns once the server has confirmed it. wake must not
 // block.
 func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subscription, error) {
-	b := s.bell
-	sub, fresh, err := b.enlist(name, wake)
-	if err != nil {
-		return nil, err
-	}
-	if fresh {
-		if err := b.attach(ctx, sub.channel); err != nil {
-			b.fail(sub.channel, err)
-		}
-	}
-	select {
-	case <-sub.channel.ready:
-	case <-ctx.Done():
-		sub.Close()
-		return nil, classify(ctx.Err())
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := sub.channel.err; err != nil {
-		return nil, err
-	}
-	return sub, nil
+	return s.bell.subscribe(ctx, []ear{{name, askAgain}}, func(lock.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts have to publish what

@@ -269,7 +269,7 @@ func TestSubscriptionIsCut(t *testing.T) {
 					assert.NoError(t, lease.Unlock(t.Context()))
 				})
 			}
-			awaitChannels(t, admin, locks)
+			awaitChannels(t, admin, 3*locks)
 			for range 3 {
 				_ = admin.Do(t.Context(), "client", "kill", "type", kind, "skipme", "yes").Err()
 				time.Sleep(rand.N(10 * time.Millisecond))

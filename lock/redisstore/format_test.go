@@ -314,7 +314,7 @@ func TestOneSubscriptionConnection(t *testing.T) {
 		leases[i] = mustLock(t, mine, name)
 		go func() { got <- mustLock(t, theirs, name) }()
 	}
-	awaitChannels(t, admin, locks)
+	awaitChannels(t, admin, 3*locks) // Redisson's, that of all clients of ours, and this client's
 	list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)

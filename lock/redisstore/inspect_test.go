@@ -231,7 +231,6 @@ func TestInspectAmongStrangers(t *testing.T) {
 	}
 }
 
-
 // dump returns all that is on the server.
 func (i *inspected) dump() map[string]string {
 	i.Helper()

@@ -9,8 +9,8 @@ import (
 
 // kind is how one kind of lock is kept. Each has a file of its own.
 type kind interface {
-	// channel is where the hold's waiter hears that it should ask again.
-	channel(h *lock.Hold) string
+	// ears are where the hold's waiter listens.
+	ears(h *lock.Hold) []ear
 	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
 	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
 }

@@ -32,7 +32,13 @@ const latchPrefix = "redisson_countdownlatch__channel__"
 
 func tagged(name string) bool { return strings.Contains(name, "{") }
 
-func (latch) channel(h *lock.Hold) string { return latchChannel(h.Name) }
+func (latch) ears(h *lock.Hold) []ear {
+	ears := []ear{{latchChannel(h.Name), askAgain}}
+	if tagged(h.Name) {
+		ears = append(ears, ear{latchClusterChannel(h.Name), askAgain})
+	}
+	return ears
+}
 
 func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, latchWait, []string{h.Name})

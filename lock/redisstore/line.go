@@ -149,18 +149,18 @@ func (l *line) read() {
 		l.heard.Store(true)
 		switch m := message.(type) {
 		case *redis.Message:
-			l.message(m.Channel)
+			l.message(m)
 		case *redis.Subscription:
 			l.confirm(m)
 		}
 	}
 }
 
-func (l *line) message(name string) {
+func (l *line) message(m *redis.Message) {
 	l.bell.mu.Lock()
 	defer l.bell.mu.Unlock()
-	if k := l.carried[name]; k != nil && k.channel != nil {
-		k.channel.ring()
+	if k := l.carried[m.Channel]; k != nil && k.channel != nil {
+		k.channel.say(m.Payload)
 	}
 }
 

@@ -1,26 +1,84 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// mutex keeps [lock.KindMutex]: Redisson's RLock.
+// mutex keeps [lock.KindMutex]: Redisson's RLock. Beside Redisson's clients, who
+// hear of every release on one channel and ask, those of leasewheel line up: a
+// release grants the lock to the first in line, on a channel of its own.
 type mutex struct{}
 
-func (mutex) channel(h *lock.Hold) string { return channelKey(h.Name) }
+func lineKey(name string) string { return derive("leasewheel_lock_line", name) }
+
+// lineChannel is listened to by all of leasewheel's clients that wait; with ":" and
+// a client's id it is where that client is told of grants.
+func lineChannel(name string) string { return derive("leasewheel_lock__channel", name) }
+
+// ears begins with what all of leasewheel's clients listen to: whoever listens to
+// Redisson's channel without it is counted as a client of Redisson's.
+func (mutex) ears(h *lock.Hold) []ear {
+	client, _, _ := strings.Cut(h.Owner, ":")
+	return []ear{
+		{lineChannel(h.Name), unheard},
+		{channelKey(h.Name), askAgain},
+		{lineChannel(h.Name) + ":" + client, granted},
+	}
+}
+
+// unheard is for a channel on which nothing is said.
+func unheard(string) (n lock.Notice, ok bool) { return n, false }
+
+// granted reads "<owner> <token> <µs> <ms>". Anything else makes the waiter ask.
+func granted(payload string) (n lock.Notice, ok bool) {
+	words := strings.Split(payload, " ")
+	if len(words) != 4 {
+		return n, true
+	}
+	token, err1 := strconv.ParseInt(words[1], 10, 64)
+	at, err2 := strconv.ParseInt(words[2], 10, 64)
+	ttl, err3 := strconv.ParseInt(words[3], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return n, true
+	}
+	return lock.Notice{Owner: words[0], Token: token, At: time.UnixMicro(at), TTL: remaining(ttl)}, true
+}
+
+// member is the owner's member in the lock's line, "" for one that does not wait.
+func member(h *lock.Hold) string {
+	if h.Wait <= 0 {
+		return ""
+	}
+	return h.Owner + " " + strconv.FormatInt(cmp.Or(h.Offer, h.TTL).Milliseconds(), 10)
+}
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
-	reply, err := s.run(ctx, acquire,
-		[]string{h.Name, tokenKey(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis())
+	publish, err := s.publishing(ctx)
 	if err != nil {
 		return lock.Answer{}, err
 	}
-	return answer(reply)
+	reply, err := s.run(ctx, acquire,
+		[]string{h.Name, tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, member(h))
+	if err != nil {
+		return lock.Answer{}, err
+	}
+	list, ok := reply.([]any)
+	if !ok || len(list) != 3 {
+		return lock.Answer{}, unexpected(reply)
+	}
+	a, err := answer(list[:2])
+	if at, ok := list[2].(int64); ok && at > 0 {
+		a.At = time.UnixMicro(at)
+	}
+	return a, err
 }
 
 // fenceMillis is the life of a fencing counter as scripts take it.
@@ -56,14 +114,18 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(max(pttl, 1)) * time.Millisecond
 }
 
-func (m mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
+	handed := 0
+	if h.Handed {
+		handed = 1
+	}
 	reply, err := s.run(ctx, release,
-		[]string{h.Name, m.channel(h)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
+		[]string{h.Name, channelKey(h.Name), tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
+		h.Owner, h.Count, h.TTL.Milliseconds(), publish, s.fenceMillis(), member(h), handed)
 	if err != nil {
 		return false, err
 	}

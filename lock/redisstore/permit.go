@@ -37,7 +37,7 @@ func permitID(owner string) (string, error) {
 	return string(id), nil
 }
 
-func (permit) channel(h *lock.Hold) string { return semaphoreChannel(h.Name) }
+func (permit) ears(h *lock.Hold) []ear { return semaphore{}.ears(h) }
 
 func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	if h.Count > 1 {

@@ -57,7 +57,7 @@ func writerField(owner string) string { return owner + ":write" }
 // read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) channel(h *lock.Hold) string { return readWriteChannel(h.Name) }
+func (read) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), askAgain}} }
 
 func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
@@ -69,13 +69,13 @@ func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, e
 	return answer(reply)
 }
 
-func (r read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, readRelease,
-		[]string{h.Name, r.channel(h), holdsKey(h.Name, h.Owner), holdsTag(h.Name)},
+		[]string{h.Name, readWriteChannel(h.Name), holdsKey(h.Name, h.Owner), holdsTag(h.Name)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err
@@ -93,7 +93,7 @@ func (read) prolong(c *call, name, owner string, ms int64) {
 // write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) channel(h *lock.Hold) string { return readWriteChannel(h.Name) }
+func (write) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), askAgain}} }
 
 func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
@@ -105,13 +105,13 @@ func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 	return answer(reply)
 }
 
-func (w write) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (write) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, writeRelease,
-		[]string{h.Name, w.channel(h), holdsTag(h.Name), claimKey(h.Name)},
+		[]string{h.Name, readWriteChannel(h.Name), holdsTag(h.Name), claimKey(h.Name)},
 		writerField(h.Owner), h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err

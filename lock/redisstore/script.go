@@ -24,6 +24,8 @@ func newScript(sources ...string) *script {
 var (
 	//go:embed token.lua
 	tokenSource string
+	//go:embed line.lua
+	lineSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed release.lua
@@ -33,8 +35,8 @@ var (
 	//go:embed announce.lua
 	announceSource string
 
-	acquire  = newScript(tokenSource, acquireSource)
-	release  = newScript(releaseSource)
+	acquire  = newScript(tokenSource, lineSource, acquireSource)
+	release  = newScript(tokenSource, lineSource, releaseSource)
 	renew    = newScript(renewSource)
 	announce = newScript(announceSource)
 )

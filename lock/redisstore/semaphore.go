@@ -29,7 +29,7 @@ type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
 
-func (semaphore) channel(h *lock.Hold) string { return semaphoreChannel(h.Name) }
+func (semaphore) ears(h *lock.Hold) []ear { return []ear{{semaphoreChannel(h.Name), askAgain}} }
 
 func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,

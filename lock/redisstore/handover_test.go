@@ -1,0 +1,291 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+const mutexLine = "leasewheel_lock_line:{a}"
+
+// awaitLine waits until n clients are in line for the lock called a, and returns
+// their owners, the first one first.
+func awaitLine(t testing.TB, admin *redis.Client, n int) (owners []string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		members := admin.ZRange(t.Context(), mutexLine, 0, -1).Val()
+		owners = nil
+		for _, member := range members {
+			owner, _, _ := strings.Cut(member, " ")
+			owners = append(owners, owner)
+		}
+		return len(owners) == n
+	}, 10*time.Second, time.Millisecond, "%d in line", n)
+	return owners
+}
+
+// waitInLine has the locker wait for the lock called a.
+func waitInLine(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
+	got := make(chan *lock.Lease, 1)
+	go func() { got <- mustLock(t, l, "a") }()
+	return got
+}
+
+// A release grants the lock to the client that waits for the longest, on whose
+// channel it says so; the next one asks for nothing.
+func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	first := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
+	lease := mustLock(t, first, "a")
+	var waiting []<-chan *lock.Lease
+	var clients []string
+	for i := range 3 {
+		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
+		waiting = append(waiting, waitInLine(t, l))
+		clients = append(clients, l.ClientID())
+		awaitLine(t, admin, i+1)
+	}
+	hears := admin.Subscribe(t.Context(), "redisson_lock__channel:{a}")
+	_, err := hears.Receive(t.Context())
+	require.NoError(t, err)
+
+	previous := lease
+	for i, got := range waiting {
+		require.NoError(t, previous.Unlock(t.Context()))
+		if i == 1 { // the listener above counts as a client that does not line up
+			assert.Empty(t, admin.HGetAll(t.Context(), "a").Val(), "every other turn the lock is left to the others")
+		} else {
+			holders := admin.HKeys(t.Context(), "a").Val()
+			require.Len(t, holders, 1)
+			assert.Equal(t, clients[i], strings.Split(holders[0], ":")[0])
+			left := admin.PTTL(t.Context(), "a").Val()
+			assert.True(t, left > 3*time.Second && left <= 5*time.Second, "until it renews, the lock is its for a fourth of the TTL: %v", left)
+		}
+		next := <-got
+		assert.Equal(t, clients[i], strings.Split(next.Owner(), ":")[0])
+		assert.Greater(t, next.Token(), previous.Token())
+		assert.True(t, next.Valid())
+		previous = next
+	}
+	require.NoError(t, hears.Close())
+	require.NoError(t, previous.Unlock(t.Context()))
+	assert.Zero(t, admin.Exists(t.Context(), "a", mutexLine).Val())
+}
+
+// A grant by hand-over is for as long as was offered; the first renewal makes it the
+// TTL.
+func TestHandedLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{TTL: 4 * time.Second})
+	lease := mustLock(t, mine, "a")
+	got := waitInLine(t, theirs)
+	awaitLine(t, admin, 1)
+	begin := time.Now()
+	require.NoError(t, lease.Unlock(t.Context()))
+	handed := <-got
+	assert.Less(t, handed.Until().Sub(begin), time.Second+100*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Until(handed.Until()) > 3*time.Second }, 10*time.Second, time.Millisecond)
+	time.Sleep(time.Second + 100*time.Millisecond)
+	require.NoError(t, handed.Err())
+	require.NoError(t, handed.Unlock(t.Context()))
+
+	// A fixed lease is not renewed, so it is handed over for all of its time.
+	lease = mustLock(t, mine, "a")
+	fixed := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := theirs.Mutex("a").With(lock.Options{Fixed: true, TTL: 3 * time.Second}).Lock(t.Context())
+		assert.NoError(t, err)
+		fixed <- lease
+	}()
+	awaitLine(t, admin, 1)
+	require.NoError(t, lease.Unlock(t.Context()))
+	handed = <-fixed
+	assert.Greater(t, time.Until(handed.Until()), 2*time.Second)
+	require.NoError(t, handed.Unlock(t.Context()))
+}
+
+// Two commands for each hand-over, however many clients wait: one to line up, one to
+// release.
+func TestCommandsOfAHandOver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	const clients, rounds = 8, 50
+	lockers := make([]*lock.Locker, clients)
+	for i := range lockers {
+		lockers[i] = locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	}
+	var work sync.WaitGroup
+	var holders, commands atomic.Int64
+	contend := func() {
+		for _, l := range lockers {
+			work.Go(func() {
+				for range rounds {
+					lease := mustLock(t, l, "a")
+					if holders.Add(1) != 1 {
+						t.Error("two holders")
+					}
+					runtime.Gosched()
+					holders.Add(-1)
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+			})
+		}
+		work.Wait()
+	}
+	contend() // connections and subscriptions are made
+	before := scripts(t, admin)
+	contend()
+	commands.Store(scripts(t, admin) - before)
+	assert.LessOrEqual(t, float64(commands.Load())/(clients*rounds), 2.2)
+}
+
+// scripts returns how many scripts clients have sent.
+func scripts(t *testing.T, admin *redis.Client) (calls int64) {
+	t.Helper()
+	stats := admin.InfoMap(t.Context(), "commandstats")
+	for _, command := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		var n int64
+		if _, err := fmt.Sscanf(stats.Item("Commandstats", command), "calls=%d", &n); err == nil {
+			calls += n
+		}
+	}
+	return calls
+}
+
+// A waiter whose process has died is passed over by the release itself.
+func TestReleasePassesOverTheDead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	lease := mustLock(t, mine, "a")
+	got := waitInLine(t, theirs)
+	awaitLine(t, admin, 1)
+	for i := range 100 { // before it in line, and nobody listens for them
+		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{
+			Score: float64(i), Member: fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000", i),
+		}).Err())
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+	handed := <-got
+	assert.Equal(t, map[string]string{handed.Owner(): "1"}, admin.HGetAll(t.Context(), "a").Val())
+	require.NoError(t, handed.Unlock(t.Context()))
+}
+
+// What a client is granted that has not noticed its own end yet is the next one's
+// when the offer is over, well under a TTL.
+func TestOfferToTheFrozenEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
+	const frozen = "285475da-9152-4c83-822a-67ee2f116a79"
+	ears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
+	defer func() { assert.NoError(t, ears.Close()) }()
+	_, err := ears.Receive(t.Context())
+	require.NoError(t, err)
+	lease := mustLock(t, mine, "a")
+	got := waitInLine(t, theirs)
+	awaitLine(t, admin, 1)
+	require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: 1, Member: frozen + ":1 1000"}).Err())
+	begin := time.Now()
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := <-got
+	took := time.Since(begin)
+	assert.True(t, took >= 900*time.Millisecond, "%v", took)
+	assert.Less(t, took, 10*time.Second, "with a TTL of 30 s")
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// What was granted to a waiter that has given up goes on to the next one.
+func TestGrantToOneThatGaveUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	const clients = 4
+	var work sync.WaitGroup
+	var taken atomic.Int64
+	end := time.Now().Add(3 * time.Second)
+	for i := range clients {
+		l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+		work.Go(func() {
+			for n := 0; time.Now().Before(end); n++ {
+				lease, err := l.Mutex("a").LockWithin(t.Context(), time.Duration(n%7*(i+1))*200*time.Microsecond)
+				if err == nil {
+					taken.Add(1)
+					err = lease.Unlock(t.Context())
+				} else if e := (*lock.NotAcquiredError)(nil); assert.ErrorAs(t, err, &e) {
+					err = nil
+				}
+				assert.NoError(t, err)
+			}
+		})
+	}
+	work.Wait()
+	l := locker(t, server.Client(t), lock.Config{})
+	begin := time.Now()
+	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+	assert.Less(t, time.Since(begin), 500*time.Millisecond, "nothing was left behind")
+	assert.Greater(t, taken.Load(), int64(10))
+}
+
+// A client of Redisson's, which does not line up, gets its turns among clients that
+// hand the lock over to each other without a pause.
+func TestHandOverDoesNotStarveRedisson(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	var ours atomic.Int64
+	for range 4 {
+		l := locker(t, server.Client(t), lock.Config{})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Mutex("a").Lock(ctx)
+				if err == nil {
+					ours.Add(1)
+					assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
+				}
+			}
+		})
+	}
+	const channel = "redisson_lock__channel:{a}"
+	theirs := newRedisson(t, server)
+	hears := theirs.client.Subscribe(t.Context(), channel)
+	messages := hears.Channel()
+	const turns = 20
+	begin, before := time.Now(), ours.Load()
+	for range turns {
+		for theirs.tryLock("a", 30*time.Second) != nil {
+			select {
+			case <-messages:
+			case <-time.After(10 * time.Second):
+				t.Fatal("a client of Redisson's is starved")
+			}
+		}
+		time.Sleep(2 * time.Millisecond) // at work
+		require.True(t, theirs.unlock("a", channel))
+	}
+	took, other := time.Since(begin), ours.Load()-before
+	t.Logf("%d turns of theirs took %v; ours had %d meanwhile", turns, took, other)
+	assert.Greater(t, other, int64(turns/2), "and does not starve them")
+	require.NoError(t, hears.Close())
+	cancel()
+	work.Wait()
+}

@@ -1,0 +1,49 @@
+-- The line of a mutex is a zset of those who wait for it among leasewheel's clients,
+-- one for each process, by the µs of their arrival. A member is "<owner> <offer>":
+-- the ms for which the owner is granted the lock when its turn comes.
+--
+-- One member is no waiter: gap, whose score is the µs up to which a free lock is left
+-- to clients that do not line up.
+local gap = 'gap'
+
+local function micros()
+  local now = redis.call('time')
+  return now[1] * 1000000 + now[2]
+end
+
+local function decimal(n) return string.format('%.0f', n) end
+
+-- lineUp puts a waiter at the end of the line, unless it has a place already. The
+-- line outlives its waiters by ten minutes at most.
+local function lineUp(line, waiter)
+  local now = micros()
+  redis.call('zadd', line, 'nx', decimal(now), waiter)
+  redis.call('pexpire', line, 600000)
+  return now
+end
+
+-- listeners returns how many connections to this server listen to a channel.
+local function listeners(publish, channel)
+  local count = publish == 'publish' and 'numsub' or 'shardnumsub'
+  return tonumber(redis.call('pubsub', count, channel)[2])
+end
+
+-- serve grants a free lock to the first in line that lives: whose client listens to
+-- this very server, and not to one that only hears what this one says, as a former
+-- master does. It returns for how many ms; or nothing if nobody is left, or if it is
+-- the turn of mine, who asks for itself.
+local function serve(lock, counter, line, channel, publish, life, mine)
+  while true do
+    local popped = redis.call('zpopmin', line)[1]
+    if not popped or popped == mine then return end
+    local owner, client, offer = string.match(popped, '^((.*):.*) (%d+)$')
+    if owner and listeners(publish, channel .. ':' .. client) > 0 then
+      local token = nextToken(counter, false, life)
+      redis.call('hset', lock, owner, 1)
+      redis.call('pexpire', lock, offer)
+      local word = table.concat({owner, decimal(token), decimal(micros()), offer}, ' ')
+      redis.call(publish, channel .. ':' .. client, word)
+      return tonumber(offer)
+    end
+  end
+end
