@@ -57,11 +57,16 @@ func bubble(t *testing.T, test func(t *testing.T, q *Queue, server *locktest.Ser
 func TestClaimIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
-		first := w.get(t, 3)
-		assert.Equal(t, []string{"0", "1", "2"}, ids(first))
-		outcome, err := q.settler.settle(settlement{word: wordDone, id: "1", token: first[1].Token})
-		require.NoError(t, err)
-		require.EqualValues(t, 1, outcome)
+		first := w.get(t, 4)
+		assert.Equal(t, []string{"0", "1", "2", "3"}, ids(first))
+		other := claimant(t, q, "other")
+		other.config.TTL = time.Hour
+		for i, word := range map[int]string{1: wordDone, 3: wordBack} {
+			outcome, err := q.settler.settle(settlement{word: word, id: first[i].ID, token: first[i].Token})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, outcome)
+		}
+		assert.Equal(t, []string{"3"}, ids(other.get(t, 1)))
 
 		time.Sleep(50 * time.Second)
 		w.again = true
@@ -70,8 +75,7 @@ func TestClaimIsRepeated(t *testing.T) {
 		assert.Equal(t, first[2].Token, again[1].Token)
 		assert.Equal(t, 1, again[1].Attempt)
 		time.Sleep(50 * time.Second)
-		other := claimant(t, q, "other")
-		assert.Equal(t, []string{"3", "4", "5", "6", "7", "8"}, ids(other.get(t, 9)), "the leases are fresh")
+		assert.Equal(t, []string{"4", "5", "6", "7", "8"}, ids(other.get(t, 9)), "the leases are fresh")
 		time.Sleep(11 * time.Second)
 		assert.Equal(t, []string{"0", "2"}, ids(claimant(t, q, "third").get(t, 9)))
 

@@ -239,6 +239,27 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// A worker that is not told of messages finds them by the poll, and does not ask to
+// be told each time.
+func TestDeafWorker(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"deaf on >secret ~* &* +@all -subscribe"}})
+	options := server.Options()
+	options.Username, options.Password = "deaf", "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	var said safeBuilder
+	q := open(t, client, config{Poll: 10 * time.Millisecond, Logger: logTo(&said)})
+	l := newLog()
+	stop := work(t, q, succeed, worker{Report: l.add})
+	for i := range 20 {
+		put(t, q, message{ID: strconv.Itoa(i)})
+		l.await(t, i+1)
+	}
+	stop()
+	assert.Equal(t, 1, strings.Count(said.String(), "not told of messages"), "%s", &said)
+}
+
 // A server that refuses a worker for good says so at once, not in a log.
 func TestRefusedWorker(t *testing.T) {
 	t.Parallel()
@@ -265,7 +286,7 @@ func TestDamage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	client := server.Client(t)
-	var said strings.Builder
+	var said safeBuilder
 	q := open(t, client, config{Logger: logTo(&said)})
 	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"})
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_payload:{mails}", "a").Err())

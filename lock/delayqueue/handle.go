@@ -86,12 +86,23 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 	err = w.handler(ctx, d)
 }
 
-// word returns what a handler's error makes of the message.
-func (w *worker) word(d *Delivery, err error) settlement {
-	st := settlement{word: wordDone, id: d.ID, token: d.Token}
+// word returns what a handler's error makes of the message. Methods of the error and
+// the backoff are users' code, too.
+func (w *worker) word(d *Delivery, err error) (st settlement) {
+	st = settlement{word: wordDone, id: d.ID, token: d.Token}
 	if err == nil {
 		return st
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
+				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			st.word, st.after = wordRetry, DefaultMaxBackoff.Milliseconds()
+			if w.isLast(d) {
+				st.word = wordDead
+			}
+		}
+	}()
 	st.err = clip(err.Error())
 	var v *verdict
 	said := errors.As(err, &v)
@@ -100,7 +111,7 @@ func (w *worker) word(d *Delivery, err error) settlement {
 		st.word = wordDead
 	case w.base.Err() != nil:
 		st.word = wordBack // it was not the handler that failed
-	case w.config.MaxAttempts > 0 && d.Attempt >= w.config.MaxAttempts:
+	case w.isLast(d):
 		st.word = wordDead
 	case said:
 		st.word, st.after = wordRetry, ceilMillis(min(v.after, MaxDelay))
@@ -108,6 +119,11 @@ func (w *worker) word(d *Delivery, err error) settlement {
 		st.word, st.after = wordRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
 	}
 	return st
+}
+
+// isLast reports whether this was the message's last attempt.
+func (w *worker) isLast(d *Delivery) bool {
+	return w.config.MaxAttempts > 0 && d.Attempt >= w.config.MaxAttempts
 }
 
 // clip returns what of an error is kept: text that every client can print.

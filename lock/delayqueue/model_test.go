@@ -155,7 +155,7 @@ func differ(got, want error) error {
 	if errors.Is(got, want) {
 		return nil
 	}
-	return fmt.Errorf("got %v, want %v", got, want)
+	return fmt.Errorf("got %q, want %q", fmt.Sprint(got), fmt.Sprint(want))
 }
 
 func (m *model) claim(w *worker, limit int) error {
@@ -198,7 +198,7 @@ func (m *model) nextLook(pause time.Duration) error {
 	}
 	want := -time.Microsecond
 	if len(scores) > 0 {
-		want = max(0, time.UnixMilli(slices.Min(scores)).Sub(time.Now()).Truncate(time.Microsecond))
+		want = max(0, time.Until(time.UnixMilli(slices.Min(scores))).Truncate(time.Microsecond))
 	}
 	if pause != want {
 		return fmt.Errorf("look again after %v, want %v", pause, want)

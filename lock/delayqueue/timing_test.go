@@ -2,10 +2,12 @@ package delayqueue_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -428,6 +430,45 @@ func TestPanicsAreFailures(t *testing.T) {
 		info, err = q.Get(t.Context(), "exits")
 		require.NoError(t, err)
 		assert.Equal(t, "the handler called runtime.Goexit", info.LastError)
+	})
+}
+
+// hostile is an error that cannot be printed.
+type hostile struct{}
+
+func (hostile) Error() string { panic("no text") }
+
+// Whatever users' functions do, the message is tried again.
+func TestHostileErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "error"}, message{ID: "backoff"}, message{ID: "long"}, message{ID: "negative"})
+		l := newLog()
+		work(t, q, func(_ context.Context, d *delivery) error {
+			switch d.ID {
+			case "error":
+				return hostile{}
+			case "long":
+				return errors.New(strings.Repeat("x", 1020) + "\x00 " + strings.Repeat("ü", 1000))
+			}
+			return errFailed
+		}, worker{Report: l.add, Backoff: func(int, error) time.Duration {
+			if len(l.all()) == 0 {
+				panic("no backoff")
+			}
+			return -time.Hour
+		}, MaxAttempts: 2, Concurrency: 1})
+		time.Sleep(time.Hour)
+		assert.Len(t, l.all(), 8)
+		for _, id := range []string{"error", "backoff", "long", "negative"} {
+			info, err := q.Get(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, delayqueue.Dead, info.State, id)
+			if id == "long" {
+				assert.Equal(t, strings.Repeat("x", 1020)+"\x00 ü", info.LastError)
+			}
+		}
 	})
 }
 

@@ -132,7 +132,10 @@ type worker struct {
 	next, rest time.Time
 	failures   int  // since the last success
 	served     bool // the server has answered once
-	heard      lock.Subscription
+
+	heard lock.Subscription
+	// listenAt is when to try to listen again.
+	listenAt time.Time
 }
 
 // Work handles messages until ctx ends or the queue is closed: then it claims no
@@ -231,6 +234,9 @@ func (w *worker) look() error {
 	if c.pause >= 0 {
 		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
 	}
+	if w.heard == nil && w.next.After(w.listenAt) {
+		w.next = w.listenAt
+	}
 	for _, d := range c.deliveries {
 		w.begin(d, c.asked)
 	}
@@ -255,7 +261,7 @@ func (w *worker) failed(err error) error {
 // listen has the server tell of messages that are due earlier than the others. What
 // was told before is found by looking, and without it there is the poll.
 func (w *worker) listen() {
-	if w.heard != nil {
+	if w.heard != nil || time.Now().Before(w.listenAt) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
@@ -265,8 +271,9 @@ func (w *worker) listen() {
 		w.rouse()
 	})
 	if err != nil {
+		w.listenAt = time.Now().Add(mostPause)
 		w.queue.config.Logger.Warn("delayqueue: not told of messages that are due early; trying again",
-			"queue", w.queue.name, "err", err)
+			"queue", w.queue.name, "after", mostPause, "err", err)
 		return
 	}
 	w.heard = heard
