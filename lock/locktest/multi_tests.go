@@ -220,11 +220,18 @@ func waitsWhileItHoldsTheRest(b *bench) {
 // becomesTaken waits until somebody has the lock.
 func (b *bench) becomesTaken(l *lock.Locker, name string) {
 	b.Helper()
+	refused := false
 	for begin := time.Now(); time.Since(begin) < soon; time.Sleep(time.Millisecond) {
 		lease, err := b.mutex(l, name).TryLock(b.Context())
 		if errors.Is(err, lock.ErrNotAcquired) {
-			return
+			if !b.suite.Split || refused {
+				return
+			}
+			refused = true // perhaps by one who was refused as well
+			time.Sleep(ttl / 4)
+			continue
 		}
+		refused = false
 		if err != nil {
 			b.Fatal(err)
 		}

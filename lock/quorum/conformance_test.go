@@ -73,6 +73,21 @@ func (f *fleet) open(t testing.TB, c quorum.Config) *quorum.Store {
 	return assemble(t, c, clients...)
 }
 
+// reach returns a quorum on new clients, through the proxies of the ill alone: the
+// others' would only keep the machine busy.
+func (f *fleet) reach(t testing.TB, c quorum.Config) *quorum.Store {
+	t.Helper()
+	var clients []redis.UniversalClient
+	for i, wire := range f.wires {
+		if slices.Contains(f.ill, i) {
+			clients = append(clients, wire.Client(t))
+		} else {
+			clients = append(clients, f.servers[i].Client(t))
+		}
+	}
+	return assemble(t, c, clients...)
+}
+
 // well yields the clients of the servers that can be reached.
 func (f *fleet) well(yield func(int, *redis.Client) bool) {
 	for i, admin := range f.admins {
@@ -107,15 +122,12 @@ func (f *fleet) strike(illness string, nodes ...int) {
 }
 
 func TestFiveServers(t *testing.T) {
-	t.Parallel()
 	conform(t, start(t))
 }
 
 func TestThreeOfFiveServers(t *testing.T) {
-	t.Parallel()
 	for illness := range illnesses {
 		t.Run(illness, func(t *testing.T) {
-			t.Parallel()
 			f := start(t)
 			f.strike(illness, 1, 3)
 			conform(t, f)
@@ -130,7 +142,7 @@ func conform(t *testing.T, f *fleet) {
 		Split: true,
 		Backend: func(t testing.TB) locktest.Backend {
 			return locktest.Backend{
-				Open:   func(t testing.TB) lock.Store { return f.open(t, patient) },
+				Open:   func(t testing.TB) lock.Store { return f.reach(t, patient) },
 				Prefix: t.Name() + ":",
 				Delete: f.delete,
 			}
