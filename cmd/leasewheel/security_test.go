@@ -28,7 +28,7 @@ func leastUser(t *testing.T, uses ...string) []string {
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllSubmatch(text, -1)
-	further := []string{"fair", "read-write", "inspect", "cluster"}
+	further := []string{"fair", "read-write", "semaphore", "inspect", "cluster"}
 	require.Len(t, blocks, 1+len(further))
 	rules := strings.Fields(strings.Replace(string(blocks[0][1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
 	for i, use := range further {
@@ -51,6 +51,7 @@ func TestLeastUser(t *testing.T) {
 		{"Mutex", nil, func(*testing.T, func() redis.UniversalClient) {}},
 		{"Fair", []string{"fair"}, useFairLocks},
 		{"ReadWrite", []string{"read-write"}, useReadWriteLocks},
+		{"Semaphore", []string{"semaphore"}, useSemaphores},
 		{"Inspect", all, func(t *testing.T, newClient func() redis.UniversalClient) {
 			useFairLocks(t, newClient)
 			useReadWriteLocks(t, newClient)
@@ -80,7 +81,7 @@ func TestLeastUser(t *testing.T) {
 }
 
 func TestLeastUserInCluster(t *testing.T) {
-	rules := leastUser(t, "fair", "read-write", "inspect", "cluster")
+	rules := leastUser(t, "fair", "read-write", "semaphore", "inspect", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
 	})
@@ -91,6 +92,7 @@ func TestLeastUserInCluster(t *testing.T) {
 	useLocks(t, cluster.Client(t), newClient)
 	useFairLocks(t, newClient)
 	useReadWriteLocks(t, newClient)
+	useSemaphores(t, newClient)
 	inspectLocks(t, newClient)
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
@@ -217,6 +219,55 @@ func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, reader.Unlock(t.Context()))
 	require.NoError(t, <-written)
+}
+
+// useSemaphores has permits, with and without a lease, and a latch waited for, used,
+// renewed, given back and left to expire.
+func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	first, _ := newTestLocker(t, newClient())
+	second, _ := newTestLocker(t, newClient())
+	work, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+
+	mine, theirs := first.Semaphore("orders:45"), second.Semaphore("orders:45")
+	_, err := mine.TrySetPermits(work, 1)
+	require.NoError(t, err)
+	require.NoError(t, mine.Acquire(work, 1))
+	acquired := make(chan error, 1)
+	go func() { acquired <- theirs.Acquire(work, 3) }()
+	require.NoError(t, mine.Release(work, 1))
+	require.NoError(t, mine.AddPermits(work, 2))
+	require.NoError(t, <-acquired)
+	_, err = mine.Drain(work)
+	require.NoError(t, err)
+
+	permits := first.Permits("orders:46")
+	_, err = permits.TrySetPermits(work, 2)
+	require.NoError(t, err)
+	lease, err := permits.Acquire(work)
+	require.NoError(t, err)
+	_, err = permits.With(lock.Options{Fixed: true}).Acquire(work)
+	require.NoError(t, err)
+	_, err = permits.TryAcquire(work)
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	other, err := second.Permits("orders:46").Acquire(work) // once the fixed one has expired
+	require.NoError(t, err)
+	require.NoError(t, awaitRenewal(work, lease))
+	require.NoError(t, lease.Unlock(work))
+	require.NoError(t, other.Unlock(work))
+
+	for _, count := range []int64{1, 2} { // counted down, and deleted
+		latch := first.Latch("orders:47")
+		_, err = latch.TrySetCount(work, count)
+		require.NoError(t, err)
+		opened := make(chan error, 1)
+		go func() { opened <- second.Latch("orders:47").Wait(work) }()
+		require.NoError(t, latch.CountDown(work))
+		_, err = latch.Delete(work)
+		require.NoError(t, err)
+		require.NoError(t, <-opened)
+	}
 }
 
 // awaitRenewal returns once the lease was renewed.
