@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"container/list"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -52,10 +53,18 @@ type queue struct {
 	// Only the head touches it, and whoever ends the queue.
 	subscription Subscription
 
+	// lines says that the store has put a waiter in line. Only the head touches it.
+	lines bool
+
 	// linger ends a queue without waiters. One that has a subscription is kept for
 	// a while, since a lock for which somebody has waited will be waited for again.
 	linger wheel.Timer
 }
+
+// silentPoll is the mean pause between two questions about a lock of whose release
+// nobody tells. It is that of clients that poll, so that neither they nor we are
+// starved.
+const silentPoll = 120 * time.Millisecond
 
 // lingerFor is how long a queue outlives its last waiter.
 const lingerFor = 5 * time.Second
@@ -270,6 +279,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 				return g, q.pass(a, g), nil
 			}
 			b = baton{known: g.Answer}
+			q.lines = q.lines || !g.At.IsZero()
 		}
 		if err := q.backstop.Arm(q.delay(a.hold, b.known)); err != nil {
 			return grant{}, baton{err: err}, err
@@ -292,7 +302,7 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 // the next may read as well, as far as the store knows; and a line is to be joined
 // while the lock is held.
 func (q *queue) pass(a *acquisition, g grant) baton {
-	lines := a.hold.Kind == KindMutex && a.hold.Wait > 0
+	lines := q.lines && a.hold.Kind == KindMutex && a.hold.Wait > 0
 	if lines {
 		q.ask.Store(false) // a release before this grant is nothing to the next one
 	}
@@ -325,6 +335,9 @@ func (q *queue) delay(h *Hold, known Answer) time.Duration {
 	longest := q.locker.config.Poll
 	if h.Wait > 0 {
 		longest = min(longest, h.Wait/3)
+	}
+	if known.Silent || known.Foreign {
+		longest = min(longest, silentPoll/2+rand.N(silentPoll))
 	}
 	if known.TTL <= 0 || known.Behind {
 		return longest

@@ -121,6 +121,9 @@ type Answer struct {
 	// Foreign says, with Refused, that something other than a lock of this
 	// format has the name. Nobody will tell of its release.
 	Foreign bool
+	// Silent says, with Refused, that nobody will tell of the lock's release, as
+	// clients of libraries that poll do not: whoever waits polls, too.
+	Silent bool
 	// More says, with Granted, that the store would grant the lock to another owner
 	// as well, so that the next waiter should ask.
 	More bool

@@ -99,7 +99,7 @@ type subscription struct {
 
 // Subscribe has tell called for whatever is published on the lock's channels.
 func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
-	k, err := kindOf(h.Kind)
+	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func requestKey(name, request string) string {
 
 // Count reads or changes a count, in one round trip.
 func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) {
-	k, err := kindOf(c.Kind)
+	k, err := s.kindOf(c.Kind)
 	if err != nil {
 		return lock.Counted{}, err
 	}

@@ -1,7 +1,7 @@
 -- Raises the fencing counter of a lock whose owner asks for it, so that the next
 -- grant has a larger token. The counter keeps its life, or the lack of an end to it.
 --
--- KEYS  1 the lock, a hash of owner to holds
+-- KEYS  1 the lock, a hash of owner to holds or a plain lock's owner
 --       2 its fencing counter
 -- ARGV  1 the owner
 --       2 the token
@@ -9,9 +9,10 @@
 -- returns  1 the counter is at the token or beyond, 0 the owner has no hold
 local holds = redis.pcall('hget', KEYS[1], ARGV[1])
 if type(holds) == 'table' then
-  if string.find(holds.err, 'WRONGTYPE', 1, true) then return 0 end
-  return holds
-elseif not holds then
+  if not string.find(holds.err, 'WRONGTYPE', 1, true) then return holds end
+  holds = redis.pcall('get', KEYS[1]) == ARGV[1]
+end
+if not holds then
   return 0
 end
 local token = tonumber(redis.call('get', KEYS[2]))

@@ -33,7 +33,7 @@ var _ lock.Inspector = (*Store)(nil)
 // Inspect tells about one lock: in one round trip who holds it, in a second one who
 // they are.
 func (s *Store) Inspect(ctx context.Context, name string) (lock.Info, error) {
-	c := inspectCall(name)
+	c := s.inspectCall(name, false)
 	reply, err := s.run(ctx, c.script, c.keys, c.args...)
 	if err != nil {
 		return lock.Info{}, err
@@ -48,15 +48,27 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if err != nil {
 		return lock.Info{}, err
 	}
-	reply, err := s.run(ctx, forceLock,
-		append(inspectKeys(name), channelKey(name), derive("redisson_rwlock", name)), lock.MaxTold, publish)
+	c := call{
+		forceLock,
+		append(inspectKeys(name), channelKey(name), derive("redisson_rwlock", name)),
+		[]any{lock.MaxTold, publish},
+	}
+	if s.config.Format == FormatPlain {
+		c = plainCall(name, publish, false)
+	}
+	reply, err := s.run(ctx, c.script, c.keys, c.args...)
 	if err != nil {
 		return lock.Info{}, err
 	}
 	return s.tell(ctx, name, reply)
 }
 
-func inspectCall(name string) call {
+// inspectCall returns the call that tells about a lock. listed says that nobody has
+// asked for it by its name.
+func (s *Store) inspectCall(name string, listed bool) call {
+	if s.config.Format == FormatPlain {
+		return plainCall(name, "", listed)
+	}
 	return call{inspectLock, inspectKeys(name), []any{lock.MaxTold}}
 }
 
@@ -117,6 +129,7 @@ func describe(name string, reply any) (lock.Info, error) {
 		kept := time.Duration(integer(w[1])) * time.Millisecond
 		info.Waiters = append(info.Waiters, lock.Waiter{Owner: w[0], TTL: kept, Client: clientOf(w[0])})
 	}
+	disguise(&info)
 	return info, nil
 }
 
@@ -172,11 +185,14 @@ func (s *Store) introduce(ctx context.Context, infos []*lock.Info) {
 // Redisson's begin at 1.
 const leastInstant = 100_000_000_000_000
 
-// eachClient calls f for every client of the locks. h is nil for one that waits.
+// eachClient calls f for every client of the locks that may have announced itself. h
+// is nil for one that waits.
 func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *lock.Client)) {
 	for _, info := range infos {
 		for i := range info.Holders {
-			f(info, &info.Holders[i], &info.Holders[i].Client)
+			if h := &info.Holders[i]; h.Client.ID != "" {
+				f(info, h, &h.Client)
+			}
 		}
 		for i := range info.Waiters {
 			f(info, nil, &info.Waiters[i].Client)

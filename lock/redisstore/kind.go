@@ -36,16 +36,9 @@ var kinds = map[lock.Kind]kind{
 	lock.KindLatch:     latch{},
 }
 
-func kindOf(k lock.Kind) (kind, error) {
-	if kept, ok := kinds[k]; ok {
-		return kept, nil
-	}
-	return nil, fmt.Errorf("%w: %v", lock.ErrUnsupported, k)
-}
-
 // leasedKind returns the kind of locks that a lease is of.
-func leasedKind(k lock.Kind) (leased, error) {
-	kept, err := kindOf(k)
+func (s *Store) leasedKind(k lock.Kind) (leased, error) {
+	kept, err := s.kindOf(k)
 	if err != nil {
 		return nil, err
 	}
@@ -57,13 +50,13 @@ func leasedKind(k lock.Kind) (leased, error) {
 
 // Supports says which kinds of lock the store keeps.
 func (s *Store) Supports(k lock.Kind) error {
-	_, err := kindOf(k)
+	_, err := s.kindOf(k)
 	return err
 }
 
 // Acquire asks for the hold, in one round trip.
 func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
-	k, err := kindOf(h.Kind)
+	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -72,7 +65,7 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 
 // Release lowers the owner's holds, in one round trip.
 func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
-	k, err := kindOf(h.Kind)
+	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return false, err
 	}

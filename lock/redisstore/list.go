@@ -67,6 +67,14 @@ type scanner interface {
 	ScanType(ctx context.Context, cursor uint64, match string, count int64, keyType string) *redis.ScanCmd
 }
 
+// keyType is the type of the values that are locks.
+func (s *Store) keyType() string {
+	if s.config.Format == FormatPlain {
+		return "string"
+	}
+	return "hash"
+}
+
 // lister is one run of a list.
 type lister struct {
 	store   *Store
@@ -84,7 +92,7 @@ type lister struct {
 func (l *lister) server(ctx context.Context, server scanner) bool {
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
-		keys, next, err := server.ScanType(bounded, cursor, l.pattern, scanCount, "hash").Result()
+		keys, next, err := server.ScanType(bounded, cursor, l.pattern, scanCount, l.store.keyType()).Result()
 		cancel()
 		if err != nil {
 			err = classify(err)
@@ -144,7 +152,7 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 func (s *Store) inspectAll(ctx context.Context, names []string) (infos []*lock.Info, failure error) {
 	calls := make([]call, len(names))
 	for i, name := range names {
-		calls[i] = inspectCall(name)
+		calls[i] = s.inspectCall(name, true)
 	}
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)

@@ -46,7 +46,7 @@ func (s *Store) batches(items []renewal.Item) []*batch {
 	open := make(map[together]*batch)
 	for i := range items {
 		lease := items[i].Lease
-		k, err := leasedKind(kindKept(lease))
+		k, err := s.leasedKind(kindKept(lease))
 		if err != nil {
 			items[i].Err = err
 			continue

@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	_ "embed"
+	"regexp"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+var (
+	//go:embed inspect_plain.lua
+	inspectPlainSource string
+
+	inspectPlain = newScript(inspectPlainSource)
+)
+
+// plainCall returns the call that tells about a plain lock, and frees it unless
+// publish is empty. Anything may be in a string: lookalike is for lists, which would
+// take the string of any program for a lock.
+func plainCall(name, publish string, lookalike bool) call {
+	only := 0
+	if lookalike {
+		only = 1
+	}
+	return call{inspectPlain, []string{name, tokenKey(name), channelKey(name)}, []any{publish, only}}
+}
+
+// ownOwner matches the owners that leasewheel's clients have.
+var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:[0-9]+$`)
+
+// disguise takes from what is told of a plain lock what only an owner of leasewheel's
+// has, unless it is one; and what a terminal should not see.
+func disguise(info *lock.Info) {
+	for i := range info.Holders {
+		h := &info.Holders[i]
+		if ownOwner.MatchString(h.Owner) {
+			continue
+		}
+		h.Client = lock.Client{}
+		if !printable(h.Owner) {
+			h.Owner = lock.EscapeName(h.Owner)
+		}
+	}
+}

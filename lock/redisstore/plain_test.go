@@ -1,0 +1,331 @@
+package redisstore_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// openPlain returns a store of plain locks on a client, which ends with t.
+func openPlain(t testing.TB, client redis.UniversalClient) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(client, redisstore.Config{Format: redisstore.FormatPlain})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}
+
+// plainSuite is the suite for plain locks on servers of which each test has a part.
+func plainSuite(client func(t testing.TB) redis.UniversalClient) locktest.Suite {
+	return locktest.Suite{
+		Kinds:     []lock.Kind{lock.KindMutex},
+		Uncounted: true,
+		Backend: func(t testing.TB) locktest.Backend {
+			return locktest.Backend{
+				Open:   func(t testing.TB) lock.Store { return openPlain(t, client(t)) },
+				Prefix: t.Name() + ":",
+				Delete: func(name string) { client(t).Del(t.Context(), name) },
+			}
+		},
+	}
+}
+
+func TestPlainSingleServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }))
+}
+
+func TestPlainSentinel(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return set.Client(t) }))
+}
+
+func TestPlainCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return cluster.Client(t) }))
+}
+
+func TestPlainInBubble(t *testing.T) {
+	suite := plainSuite(nil)
+	suite.Bubble = true
+	suite.Backend = func(t testing.TB) locktest.Backend {
+		server := locktest.Start(t)
+		return locktest.Backend{
+			Open:   func(t testing.TB) lock.Store { return openPlain(t, server.Client(t)) },
+			Delete: server.Delete,
+		}
+	}
+	locktest.Run(t, suite)
+}
+
+// plainLocker returns a locker of plain locks.
+func plainLocker(t *testing.T, client redis.UniversalClient, c lock.Config) *lock.Locker {
+	t.Helper()
+	l, err := lock.New(openPlain(t, client), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
+func TestPlainWireFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := plainLocker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+	messages := admin.Subscribe(t.Context(), "redisson_lock__channel:{orders:42}")
+	defer messages.Close()
+	_, err := messages.Receive(t.Context())
+	require.NoError(t, err)
+
+	lease := mustLock(t, l, "orders:42")
+	assert.Equal(t, lease.Owner(), admin.Get(t.Context(), "orders:42").Val())
+	assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), "orders:42").Val(), float64(5*time.Second))
+	assert.Equal(t, strconv.FormatInt(lease.Token(), 10), admin.Get(t.Context(), "redisson_lock_token:{orders:42}").Val())
+	further, err := l.Mutex("orders:42").Lock(lease.Context())
+	require.NoError(t, err)
+	assert.Equal(t, lease.Owner(), admin.Get(t.Context(), "orders:42").Val(), "the count of holds is the process's")
+	require.NoError(t, further.Unlock(t.Context()))
+	require.NoError(t, lease.Unlock(t.Context()))
+	assert.Zero(t, admin.Exists(t.Context(), "orders:42").Val())
+	message, err := messages.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "0", message.Payload)
+
+	awaitAnnounced(t, admin, l)
+	keys := admin.Keys(t.Context(), "*").Val()
+	for _, key := range keys {
+		assert.Positive(t, admin.TTL(t.Context(), key).Val(), "key %s stays for ever", key)
+	}
+	assert.ElementsMatch(t, []string{
+		"redisson_lock_token:{orders:42}", "leasewheel_lock_turns:{orders:42}", "leasewheel:client:{" + l.ClientID() + "}",
+	}, keys)
+}
+
+func TestPlainRefusesOtherKinds(t *testing.T) {
+	t.Parallel()
+	l := plainLocker(t, locktest.Start(t).Client(t), lock.Config{})
+	store := openPlain(t, locktest.Start(t).Client(t))
+	for kind, err := range map[lock.Kind]error{
+		lock.KindFair:      failure(l.Fair("a").Lock(t.Context())),
+		lock.KindRead:      failure(l.ReadWrite("a").Read().TryLock(t.Context())),
+		lock.KindWrite:     failure(l.ReadWrite("a").Write().LockWithin(t.Context(), time.Minute)),
+		lock.KindSemaphore: l.Semaphore("a").Acquire(t.Context(), 1),
+	} {
+		require.ErrorIs(t, err, lock.ErrUnsupported, kind)
+		require.ErrorContains(t, err, "plain string", kind)
+		assert.ErrorIs(t, store.Supports(kind), lock.ErrUnsupported, kind)
+	}
+	require.NoError(t, store.Supports(lock.KindMutex))
+	_, err := redisstore.New(locktest.Start(t).Client(t), redisstore.Config{Format: 7})
+	require.ErrorContains(t, err, "accepted are")
+}
+
+func failure(_ *lock.Lease, err error) error { return err }
+
+// Whatever has the name, in either format, it is in the way, and no more.
+func TestFormatsFindForeignValues(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	hash, plain := open(t, server.Client(t)), openPlain(t, server.Client(t))
+	hold := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+	ended := *hold
+	ended.Count = 0
+	for _, test := range []struct {
+		name  string
+		store *redisstore.Store
+		put   func() error
+	}{
+		{"a redsync lock, for Redisson's format", hash, func() error {
+			return admin.Set(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Err()
+		}},
+		{"a Redisson lock, for the plain format", plain, func() error {
+			return admin.HSet(t.Context(), "a", hold.Owner, 1).Err()
+		}},
+		{"a list, for the plain format", plain, func() error { return admin.LPush(t.Context(), "a", "x").Err() }},
+		{"a list, for Redisson's format", hash, func() error { return admin.LPush(t.Context(), "a", "x").Err() }},
+	} {
+		require.NoError(t, admin.Del(t.Context(), "a").Err())
+		require.NoError(t, test.put(), test.name)
+		require.NoError(t, admin.PExpire(t.Context(), "a", time.Hour).Err())
+		before := admin.Dump(t.Context(), "a").Val()
+		answer, err := test.store.Acquire(t.Context(), hold)
+		require.NoError(t, err, test.name)
+		assert.Equal(t, lock.Refused, answer.Verdict, test.name)
+		assert.True(t, answer.Foreign, test.name)
+		assert.InDelta(t, time.Hour, answer.TTL, float64(time.Minute), test.name)
+		held, err := test.store.Release(t.Context(), &ended)
+		require.NoError(t, err, test.name)
+		assert.False(t, held, test.name)
+		assert.Equal(t, []renewal.Outcome{renewal.Taken}, renewed(t, test.store, hold), test.name)
+		info, err := test.store.ForceRelease(t.Context(), "a")
+		require.NoError(t, err, test.name)
+		assert.NotEmpty(t, info.Foreign, test.name)
+		assert.Equal(t, before, admin.Dump(t.Context(), "a").Val(), test.name)
+	}
+}
+
+// renewed renews holds once and returns the outcomes.
+func renewed(t *testing.T, s *redisstore.Store, holds ...*lock.Hold) (outcomes []renewal.Outcome) {
+	t.Helper()
+	dog, err := renewal.New(idle{}, renewal.Config{})
+	require.NoError(t, err)
+	defer dog.Close(t.Context())
+	items := make([]renewal.Item, len(holds))
+	for i, h := range holds {
+		items[i].Lease, err = dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true})
+		require.NoError(t, err)
+	}
+	s.Renew(t.Context(), items)
+	for _, item := range items {
+		outcomes = append(outcomes, item.Outcome)
+	}
+	return outcomes
+}
+
+// idle is a renewer that is not asked.
+type idle struct{}
+
+func (idle) Group(string) string                   { return "" }
+func (idle) Renew(context.Context, []renewal.Item) {}
+
+// A lock that goes from one waiter of ours to the next is left to peers every second
+// if one was seen, and else every ten seconds; and never if nobody of ours waits.
+func TestPlainLeavesTheLockToPeers(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		peer, waiter bool
+		free         time.Duration // how long the lock goes from one to the next; 0: for ever
+	}{
+		{"a peer was seen", true, true, time.Second},
+		{"no peer was seen", false, true, 10 * time.Second},
+		{"nobody waits", true, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				admin, store := server.Client(t), openPlain(t, server.Client(t))
+				hold := lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+				ended := hold
+				ended.Count = 0
+				if test.peer {
+					require.NoError(t, admin.Set(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Err())
+					answer, err := store.Acquire(t.Context(), &hold)
+					require.NoError(t, err)
+					assert.True(t, answer.Silent)
+					assert.False(t, answer.Foreign)
+					require.NoError(t, admin.Del(t.Context(), "a").Err())
+				}
+				if test.waiter {
+					sub, err := store.Subscribe(t.Context(), &hold, func(lock.Notice) {})
+					require.NoError(t, err)
+					defer sub.Close()
+				}
+				begin, left := time.Now(), lock.Answer{}
+				for left.TTL == 0 && time.Since(begin) < time.Minute {
+					answer, err := store.Acquire(t.Context(), &hold)
+					require.NoError(t, err)
+					if answer.Verdict == lock.Refused {
+						left = answer
+						continue
+					}
+					time.Sleep(50 * time.Millisecond)
+					held, err := store.Release(t.Context(), &ended)
+					require.NoError(t, err)
+					require.True(t, held)
+				}
+				if test.free == 0 {
+					assert.Zero(t, left)
+					return
+				}
+				assert.InDelta(t, test.free, time.Since(begin), float64(150*time.Millisecond))
+				assert.InDelta(t, 250*time.Millisecond, left.TTL, float64(5*time.Millisecond))
+				ok, err := admin.SetNX(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Result()
+				require.NoError(t, err)
+				assert.True(t, ok, "it is free for peers")
+				require.NoError(t, admin.Del(t.Context(), "a").Err())
+				time.Sleep(left.TTL)
+				answer, err := store.Acquire(t.Context(), &hold)
+				require.NoError(t, err)
+				assert.Equal(t, lock.Granted, answer.Verdict, "and then for us again")
+			})
+		})
+	}
+}
+
+// Any string that is asked for by its name is a lock; listed are those that look like
+// one. What a stranger has written does no harm to a terminal.
+func TestPlainInspectsStrangers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := plainLocker(t, server.Client(t), lock.Config{})
+	lease := mustLock(t, l, "ours")
+	for name, value := range map[string]string{
+		"redsync":   "1Q7nKmHGVgeCFGqEb1GRDg==",
+		"redislock": "W8rYbM3zVwYyq0X2nC4k-g host 7, job {9}",
+		"page":      "<html>\x1b[2J</html>",
+		"number":    "42",
+	} {
+		require.NoError(t, admin.Set(t.Context(), name, value, time.Hour).Err())
+		info, err := l.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1, name)
+		assert.Equal(t, strings.ReplaceAll(value, "\x1b", "%1B"), info.Holders[0].Owner)
+		assert.Zero(t, info.Holders[0].Client)
+		assert.Zero(t, info.Holders[0].Since)
+	}
+	require.NoError(t, admin.Set(t.Context(), "lasting", "1Q7nKmHGVgeCFGqEb1GRDg==", 0).Err())
+	var names []string
+	for info, err := range l.List(t.Context(), "*") {
+		require.NoError(t, err)
+		names = append(names, info.Name)
+	}
+	assert.ElementsMatch(t, []string{"ours", "redsync", "redislock"}, names)
+
+	info, err := l.ForceRelease(t.Context(), "page")
+	require.NoError(t, err)
+	assert.Len(t, info.Holders, 1)
+	assert.Zero(t, admin.Exists(t.Context(), "page").Val())
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestPlainCountersAreRaised(t *testing.T) {
+	t.Parallel()
+	store := openPlain(t, locktest.Start(t).Client(t))
+	hold := lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+	answer, err := store.Acquire(t.Context(), &hold)
+	require.NoError(t, err)
+	raised, err := store.Fence(t.Context(), &hold, answer.Token+100)
+	require.NoError(t, err)
+	assert.True(t, raised)
+	ended := hold
+	ended.Count = 0
+	_, err = store.Release(t.Context(), &ended)
+	require.NoError(t, err)
+	hold.Owner += "1"
+	next, err := store.Acquire(t.Context(), &hold)
+	require.NoError(t, err)
+	assert.Greater(t, next.Token, answer.Token+100)
+	other := hold
+	other.Owner += "1"
+	raised, err = store.Fence(t.Context(), &other, next.Token+100)
+	require.NoError(t, err)
+	assert.False(t, raised)
+}
