@@ -129,6 +129,7 @@ type chaos struct {
 	byToken map[int64]*stay // guarded by mu, as stays and their fields are
 
 	deaths  map[int]int64 // of processes that were killed, by number
+	frosts  map[int]int64 // the last time that they were frozen
 	started int
 }
 
@@ -223,6 +224,7 @@ func (c *chaos) disturb(stop <-chan struct{}) []*process {
 			frozen++
 			p.busy = true
 			c.freezes++
+			c.frosts[p.number] = monotonic()
 			require.NoError(c, p.Process.Signal(syscall.SIGSTOP))
 			thaw.Go(func() {
 				time.Sleep(chaosTTL/2 + rand.N(2*chaosTTL))
@@ -250,7 +252,7 @@ func endure(t testing.TB, n int) *chaos {
 	client := server.Client(t)
 	q := open(t, client, config{})
 	c := &chaos{TB: t, url: server.URL(), count: n,
-		stays: make(map[string][]*stay), byToken: make(map[int64]*stay), deaths: make(map[int]int64)}
+		stays: make(map[string][]*stay), byToken: make(map[int64]*stay), deaths: make(map[int]int64), frosts: make(map[int]int64)}
 
 	spread := time.Duration(n) * time.Second / chaosRate
 	putting := make(chan error, 1)
@@ -317,6 +319,9 @@ func (c *chaos) check() {
 					c.Errorf("message %s: process %d has lost it", id, s.process)
 				}
 				s.end = died
+				if frost := c.frosts[s.process]; frost > s.begin {
+					s.end = frost // what became of the lease since, it has not told
+				}
 			}
 			if before != nil {
 				again++

@@ -119,6 +119,14 @@ func TestIdleWorkersAskNothing(t *testing.T) {
 		put(t, q, message{ID: "a", Delay: 100 * time.Hour}, message{ID: "b"})
 		work(t, q, succeed, worker{})
 		time.Sleep(time.Minute) // the next look is the first lease's end
+		before := runtime.NumGoroutine()
+		var messages []message
+		for i := range 1000 {
+			messages = append(messages, message{ID: strconv.Itoa(i), Delay: 101 * time.Hour})
+		}
+		put(t, q, messages...)
+		synctest.Wait()
+		assert.Equal(t, before, runtime.NumGoroutine(), "a goroutine for those that wait")
 		var sent counter
 		client.AddHook(&sent)
 		time.Sleep(10 * time.Hour)
@@ -247,6 +255,42 @@ func TestLeaseIsLost(t *testing.T) {
 		assert.Less(t, again.Sub(lost), 200*time.Millisecond)
 		assert.Greater(t, tokens[1], tokens[0])
 		assert.Greater(t, cut.Sub(begun), 50*time.Second)
+	})
+}
+
+// A server that has forgotten a message says so at the next renewal, and one that
+// has given another of its name away, too.
+func TestForgottenByTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, again := range []bool{false, true} {
+			server := locktest.Start(t)
+			q, other := open(t, server.Client(t), config{}), open(t, server.Client(t), config{})
+			put(t, q, message{ID: "a"})
+			var told time.Time
+			l := newLog()
+			work(t, q, func(ctx context.Context, _ *delivery) error {
+				<-ctx.Done()
+				told = time.Now()
+				assert.ErrorIs(t, context.Cause(ctx), delayqueue.ErrLost)
+				return nil
+			}, worker{TTL: 30 * time.Second, Concurrency: 1, Report: l.add})
+			time.Sleep(time.Minute)
+			server.DeleteAll()
+			forgotten := time.Now()
+			theirs, end := newLog(), make(chan struct{})
+			if again {
+				put(t, other, message{ID: "a"})
+				work(t, other, func(context.Context, *delivery) error { <-end; return nil }, worker{Concurrency: 1, Report: theirs.add})
+				synctest.Wait()
+			}
+			l.await(t, 1)
+			assert.LessOrEqual(t, told.Sub(forgotten), 10*time.Second+slack)
+			assert.Equal(t, delayqueue.Forfeited, l.all()[0].Outcome)
+			close(end)
+			if again {
+				assert.Equal(t, delayqueue.Done, theirs.await(t, 1)[0].Outcome)
+			}
+		}
 	})
 }
 
