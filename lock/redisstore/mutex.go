@@ -51,9 +51,10 @@ func granted(payload string) (n lock.Notice, ok bool) {
 	return lock.Notice{Owner: words[0], Token: token, At: time.UnixMicro(at), TTL: remaining(ttl)}, true
 }
 
-// member is the owner's member in the lock's line, "" for one that does not wait.
-func member(h *lock.Hold) string {
-	if h.Wait <= 0 {
+// member is the owner's member in the lock's line, "" for one that does not wait. None
+// waits there where grants are to be replicated: a release grants without that.
+func (s *Store) member(h *lock.Hold) string {
+	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
 	return h.Owner + " " + strconv.FormatInt(cmp.Or(h.Offer, h.TTL).Milliseconds(), 10)
@@ -66,7 +67,7 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 	}
 	reply, err := s.run(ctx, acquire,
 		[]string{h.Name, tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, member(h))
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, s.member(h))
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -125,7 +126,7 @@ func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, er
 	}
 	reply, err := s.run(ctx, release,
 		[]string{h.Name, channelKey(h.Name), tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish, s.fenceMillis(), member(h), handed)
+		h.Owner, h.Count, h.TTL.Milliseconds(), publish, s.fenceMillis(), s.member(h), handed)
 	if err != nil {
 		return false, err
 	}

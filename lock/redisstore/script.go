@@ -83,6 +83,9 @@ func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 // run runs a script on the server that has the keys.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
 	c := call{sc, keys, args}
+	if s.config.Replicas > 0 && granting[sc] {
+		return s.runReplicated(ctx, &c)
+	}
 	cmd := c.command(ctx, false)
 	err := s.client.Process(ctx, cmd)
 	if unknown(err) {

@@ -29,6 +29,27 @@ type Config struct {
 	// Default: 1 h. Negative: counters never expire.
 	FenceTTL time.Duration
 
+	// Replicas is how many replicas must have a grant before it counts. It then
+	// costs a round trip between the servers more. A grant that fewer have within
+	// ReplicaTimeout is no grant, but an error that matches [ErrUnreplicated] and
+	// [lock.ErrUnavailable]; package lock asks again for a while, and then gives
+	// back what the master has of it. A waiter is not granted a lock by another's
+	// release then, which waits for nobody, but asks.
+	//
+	// It makes it less likely that a failover loses a lock that is held, and not
+	// impossible: sentinels may promote a replica that was not among those that
+	// answered, unless Replicas is all there are, and a replica that answered may
+	// restart empty. Renewals do not wait: a replica that is promoted may end a
+	// lease earlier, by as much as it had not heard of. A holder is told of either
+	// at its next renewal, and its fencing token is smaller than the next holder's.
+	// Default: 0, nobody is waited for.
+	Replicas int
+
+	// ReplicaTimeout is how long a grant waits for Replicas. It is best much shorter
+	// than [lock.Config.RequestTimeout], which bounds the whole request.
+	// Default: 100 ms.
+	ReplicaTimeout time.Duration
+
 	// Logger hears what no caller can be told. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -60,6 +81,12 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	if c.FenceTTL > 0 && c.FenceTTL < time.Millisecond {
 		return nil, fmt.Errorf("redisstore: FenceTTL %v is too short; accepted are 1ms and more, 0 for %v, negative for no end", c.FenceTTL, DefaultFenceTTL)
+	}
+	if c.ReplicaTimeout == 0 {
+		c.ReplicaTimeout = DefaultReplicaTimeout
+	}
+	if err := c.validateReplicas(); err != nil {
+		return nil, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

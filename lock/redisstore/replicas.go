@@ -1,0 +1,101 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultReplicaTimeout is how long a grant waits for its replicas.
+const DefaultReplicaTimeout = 100 * time.Millisecond
+
+// ErrUnreplicated is the fault of a grant of which too few replicas have heard in
+// time, see [Config]; may pass.
+var ErrUnreplicated = errors.New("too few replicas have the lock")
+
+// validateReplicas reports what is wrong with c, whose zero fields are filled in.
+func (c *Config) validateReplicas() error {
+	switch {
+	case c.Replicas < 0:
+		return fmt.Errorf("redisstore: Replicas %d is negative; accepted are 0 for not waiting, and more", c.Replicas)
+	case c.ReplicaTimeout < time.Millisecond:
+		return fmt.Errorf("redisstore: ReplicaTimeout %v is too short; accepted are 1ms and more, 0 for %v", c.ReplicaTimeout, DefaultReplicaTimeout)
+	}
+	return nil
+}
+
+// granting are the scripts that grant locks. A reply to them that begins with 1 is a
+// grant.
+var granting = map[*script]bool{
+	acquire:          true,
+	fairAcquire:      true,
+	readAcquire:      true,
+	writeAcquire:     true,
+	semaphoreAcquire: true,
+	permitAcquire:    true,
+	plainAcquire:     true,
+}
+
+// runReplicated runs a script that grants a lock, and then waits for the replicas on
+// the same connection: on another, it might be another master that waits, to which
+// the grant has never come. A grant that is not replicated in time is an error after
+// which the lock may be held: the owner may ask again, and is released otherwise.
+func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
+	cmd, wait, err := s.granted(ctx, c, false)
+	if unknown(err) {
+		cmd, wait, err = s.granted(ctx, c, true)
+	}
+	if err != nil {
+		err = classify(err)
+		s.doubtTopology(err)
+		return nil, err
+	}
+	if !isGrant(cmd.Val()) {
+		return cmd.Val(), nil
+	}
+	acknowledged, err := wait.Result()
+	if err != nil {
+		return nil, classify(err)
+	}
+	if acknowledged < int64(s.config.Replicas) {
+		return nil, &ServerError{
+			Fault:   ErrUnreplicated,
+			Err:     fmt.Errorf("%d of %d answered within %v", acknowledged, s.config.Replicas, s.config.ReplicaTimeout),
+			passing: true,
+			done:    true,
+			advice:  "bring its replicas back, or lower Config.Replicas",
+		}
+	}
+	return cmd.Val(), nil
+}
+
+// granted sends the call, and the waiting behind it, on one connection to the server
+// that has the keys. err is the call's.
+func (s *Store) granted(ctx context.Context, c *call, bySource bool) (cmd once, wait *redis.IntCmd, err error) {
+	var client redis.Cmdable = s.client
+	if s.cluster != nil { // which would send the waiting anywhere
+		if client, err = s.cluster.MasterForKey(ctx, c.keys[0]); err != nil {
+			return once{}, nil, err
+		}
+	}
+	cmd = c.command(ctx, bySource)
+	wait = redis.NewIntCmd(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
+	pipe := client.Pipeline()
+	_ = pipe.Process(ctx, cmd)
+	_ = pipe.Process(ctx, wait)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return cmd, wait, cmd.Err()
+}
+
+// isGrant reports whether a script has granted a lock.
+func isGrant(reply any) bool {
+	list, ok := reply.([]any)
+	if !ok || len(list) == 0 {
+		return false
+	}
+	code, ok := list[0].(int64)
+	return ok && code == 1
+}
