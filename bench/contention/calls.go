@@ -1,0 +1,73 @@
+package contention
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Calls are how often a server has run each of its commands, those that scripts
+// call included.
+type Calls map[string]int64
+
+// ReadCalls asks the server, or all masters of a cluster together.
+func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error) {
+	all := make(Calls)
+	var mu sync.Mutex
+	ask := func(ctx context.Context, c *redis.Client) error {
+		info, err := c.InfoMap(ctx, "commandstats").Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for name, stats := range info["Commandstats"] {
+			// A subcommand counts for its command: "cmdstat_client|setinfo".
+			name, _, _ = strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|")
+			text, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return fmt.Errorf("INFO commandstats: %q", stats)
+			}
+			all[name] += n
+		}
+		return nil
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return all, c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		return all, ask(ctx, c)
+	default:
+		return nil, fmt.Errorf("no statistics from a client of type %T", c)
+	}
+}
+
+// Since returns the calls after the earlier reading, but for the reading itself.
+func (c Calls) Since(earlier Calls) Calls {
+	since := make(Calls)
+	for name, n := range c {
+		if n -= earlier[name]; n > 0 && name != "info" {
+			since[name] = n
+		}
+	}
+	return since
+}
+
+// Split shares the calls out: those of commands that clients send, which are named,
+// and those of others, which scripts have called. The statistics do not tell them
+// apart.
+func (c Calls) Split(sent func(name string) bool) (clients, scripts int64) {
+	for name, n := range c {
+		if sent(name) {
+			clients += n
+		} else {
+			scripts += n
+		}
+	}
+	return clients, scripts
+}

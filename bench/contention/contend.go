@@ -1,0 +1,104 @@
+//go:build unix
+
+package contention
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// contenders are those of one process, who contend for one lock until they are told
+// to stop.
+type contenders struct {
+	Name  string        `json:"name"`
+	First int64         `json:"first"` // number of the first, from 1
+	Count int           `json:"count"`
+	Hold  time.Duration `json:"hold"`
+}
+
+// share is what the contenders of one process have seen while it was measured.
+type share struct {
+	Grants    []int64       `json:"grants"` // of each contender
+	HandOvers int64         `json:"hand_overs"`
+	Latency   *Latencies    `json:"latency"` // of a hand-over
+	Wait      *Latencies    `json:"wait"`    // for a grant
+	Longest   time.Duration `json:"longest"` // wait, whether granted or not
+}
+
+func newShare() *share { return &share{Latency: NewLatencies(), Wait: NewLatencies()} }
+
+func (s *share) add(other *share) {
+	s.Grants = append(s.Grants, other.Grants...)
+	s.HandOvers += other.HandOvers
+	s.Latency.Merge(other.Latency)
+	s.Wait.Merge(other.Wait)
+	s.Longest = max(s.Longest, other.Longest)
+}
+
+// contend contends until ctx ends, and returns what was seen while the board was in
+// its phase of measuring.
+func (c contenders) contend(ctx context.Context, board *Board, locks Locks) (*share, error) {
+	group, running := errgroup.WithContext(ctx)
+	var mu sync.Mutex
+	all := newShare()
+	for i := range c.Count {
+		group.Go(func() error {
+			one := contender{contenders: c, number: c.First + int64(i), board: board, locks: locks, seen: newShare()}
+			err := one.run(running)
+			mu.Lock()
+			defer mu.Unlock()
+			one.seen.Grants = []int64{one.granted}
+			all.add(one.seen)
+			return err
+		})
+	}
+	err := group.Wait()
+	return all, err
+}
+
+// contender is one of them.
+type contender struct {
+	contenders
+	number  int64
+	board   *Board
+	locks   Locks
+	seen    *share
+	granted int64
+}
+
+func (c *contender) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		asked := c.board.clock.now()
+		release, err := c.locks.Acquire(ctx, c.Name)
+		if err != nil {
+			c.seen.Longest = max(c.seen.Longest, c.board.unended(asked))
+			return unlessOver(ctx, err)
+		}
+		c.note(asked, c.board.enter(c.number))
+		hold(c.Hold)
+		c.board.leave(c.number)
+		if err := release(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note counts a grant.
+func (c *contender) note(asked instant, g change) {
+	if c.board.phase() != measuring {
+		c.seen.Longest = max(c.seen.Longest, c.board.unended(asked))
+		return
+	}
+	c.granted++
+	wait := g.granted.since(asked)
+	c.seen.Wait.Add(wait)
+	c.seen.Longest = max(c.seen.Longest, wait)
+	if g.handed {
+		c.seen.HandOvers++
+		c.seen.Latency.Add(g.granted.since(g.released))
+	}
+}

@@ -1,0 +1,323 @@
+//go:build unix
+
+package contention
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// actAsContenders, set in the environment, turns the test binary into a process of
+// contenders.
+const actAsContenders = "CONTENTION_TEST_ACT_AS_CONTENDERS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(actAsContenders) != "" {
+		if err := Serve(os.Stdin, os.Stdout, openSpec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// openSpec opens what a test wants in another process.
+func openSpec(_ context.Context, spec string) (Locks, error) {
+	kind, path, _ := cut(spec)
+	switch kind {
+	case "file":
+		return fileLocks{path}, nil
+	case "broken":
+		return brokenLocks{}, nil
+	case "crash":
+		os.Exit(3)
+	}
+	return nil, errors.New("no locks are called " + spec)
+}
+
+func cut(spec string) (kind, path string, ok bool) {
+	for i := range spec {
+		if spec[i] == ' ' {
+			return spec[:i], spec[i+1:], true
+		}
+	}
+	return spec, "", false
+}
+
+func inProcesses(spec string) Way {
+	return Way{
+		Open: func(ctx context.Context) (Locks, error) { return openSpec(ctx, spec) },
+		Command: func() *exec.Cmd {
+			program, err := os.Executable()
+			if err != nil {
+				panic(err)
+			}
+			cmd := exec.Command(program)
+			cmd.Env = append(os.Environ(), actAsContenders+"=1", "GORACE=atexit_sleep_ms=0")
+			return cmd
+		},
+		Spec: spec,
+	}
+}
+
+// fileLocks lock a file, as processes of one machine can.
+type fileLocks struct{ path string }
+
+func (l fileLocks) Acquire(ctx context.Context, _ string) (func(context.Context) error, error) {
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func(context.Context) error { return f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil {
+			f.Close()
+			return nil, errors.Join(err, ctx.Err())
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func (fileLocks) Close() error { return nil }
+
+// brokenLocks grant everything to everybody.
+type brokenLocks struct{}
+
+func (brokenLocks) Acquire(ctx context.Context, _ string) (func(context.Context) error, error) {
+	return func(context.Context) error { return nil }, ctx.Err()
+}
+func (brokenLocks) Close() error { return nil }
+
+// queueLocks grant in the order of arrival.
+type queueLocks struct{ turn chan struct{} }
+
+func newQueueLocks() queueLocks { return queueLocks{make(chan struct{}, 1)} }
+
+func (l queueLocks) Acquire(ctx context.Context, _ string) (func(context.Context) error, error) {
+	select {
+	case l.turn <- struct{}{}:
+		return func(context.Context) error { <-l.turn; return nil }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+func (queueLocks) Close() error { return nil }
+
+func here1(locks Locks) Way {
+	return Way{Open: func(context.Context) (Locks, error) { return locks, nil }}
+}
+
+func noEdge() error { return nil }
+
+func handOver(waiters, processes int, hold time.Duration) HandOver {
+	return HandOver{Name: "n", Waiters: waiters, Processes: processes, Hold: hold, WarmUp: 20 * time.Millisecond, Window: 300 * time.Millisecond}
+}
+
+func TestHandOverHere(t *testing.T) {
+	h, err := handOver(4, 1, time.Millisecond).Measure(t.Context(), here1(newQueueLocks()), noEdge)
+	require.NoError(t, err)
+	assert.Zero(t, h.Overlaps)
+	require.Len(t, h.Grants, 4)
+	assert.Greater(t, Jain(h.Grants), 0.8)
+	assert.Positive(t, h.HandOvers)
+	assert.LessOrEqual(t, h.HandOvers, h.Granted())
+	// Nobody can have got the lock more often than holds fit in.
+	assert.LessOrEqual(t, h.Granted(), int64(h.Elapsed/time.Millisecond)+1)
+	assert.Equal(t, h.HandOvers, h.Latency.Count())
+	assert.Equal(t, h.Granted(), h.Wait.Count())
+	// Three others hold it for a millisecond each, in between.
+	assert.GreaterOrEqual(t, h.Wait.Percentile(50), 2*time.Millisecond)
+	assert.GreaterOrEqual(t, h.Longest, h.Wait.Percentile(50))
+	assert.GreaterOrEqual(t, h.Elapsed, 300*time.Millisecond)
+}
+
+func TestHandOverAmongProcesses(t *testing.T) {
+	way := inProcesses("file " + filepath.Join(t.TempDir(), "lock"))
+	h, err := handOver(5, 2, 0).Measure(t.Context(), way, noEdge)
+	require.NoError(t, err)
+	assert.Zero(t, h.Overlaps)
+	assert.Len(t, h.Grants, 5)
+	assert.Positive(t, h.HandOvers)
+	// The processes read one clock: no latency is beyond what was measured.
+	assert.Less(t, h.Latency.Max(), h.Elapsed+time.Second)
+}
+
+// A lock that two hold at once is found, in one process and in several.
+func TestHandOverFindsOverlaps(t *testing.T) {
+	for name, measure := range map[string]struct {
+		way       Way
+		processes int
+	}{
+		"one process":   {here1(brokenLocks{}), 1},
+		"two processes": {inProcesses("broken"), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := handOver(4, measure.processes, time.Millisecond).Measure(t.Context(), measure.way, noEdge)
+			require.NoError(t, err)
+			assert.Positive(t, h.Overlaps)
+		})
+	}
+}
+
+// A holder that keeps the lock for good makes the longest wait as long as the
+// measurement, although no wait has ended.
+func TestHandOverCountsWaitsWithoutEnd(t *testing.T) {
+	locks := newQueueLocks()
+	locks.turn <- struct{}{}
+	h, err := handOver(2, 1, 0).Measure(t.Context(), here1(locks), noEdge)
+	require.NoError(t, err)
+	assert.Zero(t, h.Granted())
+	assert.Zero(t, h.Wait.Count())
+	assert.GreaterOrEqual(t, h.Longest, 300*time.Millisecond)
+}
+
+// Whoever takes the lock again that he gave back hands nothing over.
+func TestHandOverToOneself(t *testing.T) {
+	h, err := handOver(1, 1, 0).Measure(t.Context(), here1(newQueueLocks()), noEdge)
+	require.NoError(t, err)
+	assert.Positive(t, h.Granted())
+	assert.Zero(t, h.HandOvers)
+	assert.Zero(t, h.Latency.Count())
+}
+
+var errTest = errors.New("failed in a test")
+
+// failingLocks fail after some acquisitions.
+type failingLocks struct {
+	queueLocks
+	left *atomic.Int64
+}
+
+func (l failingLocks) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	if l.left.Add(-1) < 0 {
+		return nil, errTest
+	}
+	return l.queueLocks.Acquire(ctx, name)
+}
+
+func TestFailuresEndTheMeasurement(t *testing.T) {
+	failing := func() Locks {
+		l := failingLocks{newQueueLocks(), new(atomic.Int64)}
+		l.left.Store(100)
+		return l
+	}
+	long := handOver(3, 1, 0)
+	long.Window = time.Hour
+	_, err := long.Measure(t.Context(), here1(failing()), noEdge)
+	require.ErrorIs(t, err, errTest)
+
+	long.Processes = 2
+	_, err = long.Measure(t.Context(), inProcesses("nonsense"), noEdge)
+	require.ErrorContains(t, err, "no locks are called nonsense")
+	_, err = long.Measure(t.Context(), inProcesses("crash"), noEdge)
+	require.ErrorContains(t, err, "exit status 3")
+
+	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), failing(), noEdge)
+	require.ErrorIs(t, err, errTest)
+	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), newQueueLocks(), func() error { return errTest })
+	require.ErrorIs(t, err, errTest)
+}
+
+// A measurement ends with its context, with everything that it started.
+func TestHandOverIsCancelled(t *testing.T) {
+	for name, processes := range map[string]int{"one process": 1, "two processes": 2} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			long := handOver(3, processes, 0)
+			long.Window = time.Hour
+			way := inProcesses("file " + filepath.Join(t.TempDir(), "lock"))
+			_, err := long.Measure(ctx, way, func() error { cancel(errTest); return nil })
+			require.ErrorIs(t, err, errTest)
+		})
+	}
+}
+
+func TestPairs(t *testing.T) {
+	edges := 0
+	p, err := Pairs{Prefix: "n", Goroutines: 3, Window: 100 * time.Millisecond}.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
+	require.NoError(t, err)
+	assert.Equal(t, 2, edges)
+	assert.Positive(t, p.Count)
+	assert.Equal(t, p.Count, p.Latency.Count())
+	assert.InEpsilon(t, float64(p.Count)/p.Elapsed.Seconds(), p.PerSecond(), 1e-9)
+	assert.Positive(t, p.CPU)
+}
+
+func TestJain(t *testing.T) {
+	for _, test := range []struct {
+		got  []int64
+		want float64
+	}{
+		{[]int64{7}, 1},
+		{[]int64{5, 5, 5, 5}, 1},
+		{[]int64{9, 0, 0}, 1.0 / 3},
+		{[]int64{1, 3}, 0.8},
+		{[]int64{0, 0}, 1},
+		{nil, 1},
+	} {
+		assert.InDelta(t, test.want, Jain(test.got), 1e-12, "%v", test.got)
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	odd, even := NewLatencies(), NewLatencies()
+	for i := 1; i <= 1000; i += 2 {
+		odd.Add(time.Duration(i) * time.Microsecond)
+		even.Add(time.Duration(i+1) * time.Microsecond)
+	}
+	text, err := json.Marshal(even)
+	require.NoError(t, err)
+	all := new(Latencies)
+	require.NoError(t, json.Unmarshal(text, all))
+	all.Merge(odd)
+	assert.EqualValues(t, 1000, all.Count())
+	for p, want := range map[float64]time.Duration{50: 500, 99: 990, 100: 1000} {
+		assert.InEpsilon(t, want*time.Microsecond, all.Percentile(p), 0.02, "p%v", p)
+	}
+	assert.InEpsilon(t, time.Millisecond, all.Max(), 0.02)
+	all.Add(-time.Second)
+	all.Add(100 * time.Hour)
+	assert.InEpsilon(t, time.Hour, all.Max(), 0.02)
+	assert.Zero(t, NewLatencies().Percentile(99))
+}
+
+func TestPortions(t *testing.T) {
+	for _, total := range []int{1, 7, 128} {
+		for n := 1; n <= 5; n++ {
+			sum := 0
+			for i := range n {
+				one := portion(total, n, i)
+				assert.InDelta(t, float64(total)/float64(n), one, 1)
+				sum += one
+			}
+			assert.Equal(t, total, sum)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	earlier := Calls{"evalsha": 10, "hset": 10}
+	later := Calls{"evalsha": 14, "hset": 18, "del": 3, "info": 2, "get": 0}
+	since := later.Since(earlier)
+	assert.Equal(t, Calls{"evalsha": 4, "hset": 8, "del": 3}, since)
+	clients, scripts := since.Split(func(name string) bool { return name == "evalsha" })
+	assert.EqualValues(t, 4, clients)
+	assert.EqualValues(t, 11, scripts)
+}

@@ -1,0 +1,167 @@
+//go:build unix
+
+package contention
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// HandOver is the passing of one lock among waiters, who ask for it again as soon as
+// they have given it back.
+type HandOver struct {
+	Name      string // of the lock
+	Waiters   int    // in all processes together
+	Processes int    // that the waiters are shared out among; 1: this one
+	Hold      time.Duration
+	WarmUp    time.Duration
+	Window    time.Duration
+}
+
+// Way is a way to lock, for this process and for others.
+type Way struct {
+	// Open opens the locks in this process.
+	Open func(context.Context) (Locks, error)
+	// Command is a process that calls [Serve], and Spec is what it opens the locks
+	// by. Unused for one process.
+	Command func() *exec.Cmd
+	Spec    string
+}
+
+// Handed is what HandOver measured.
+type Handed struct {
+	Grants    []int64       // of each waiter
+	HandOvers int64         // grants to another than the last holder
+	Latency   *Latencies    // of these, from the release on
+	Wait      *Latencies    // for a grant, from asking on
+	Longest   time.Duration // wait, whether granted or not
+	Elapsed   time.Duration
+	Overlaps  int64 // grants while somebody held the lock: none may be
+}
+
+// PerSecond is the rate of hand-overs.
+func (h *Handed) PerSecond() float64 { return float64(h.HandOvers) / h.Elapsed.Seconds() }
+
+// Granted returns how many grants there were.
+func (h *Handed) Granted() (n int64) {
+	for _, g := range h.Grants {
+		n += g
+	}
+	return n
+}
+
+// Measure measures. edge is called when the window begins and when it ends.
+func (h HandOver) Measure(ctx context.Context, way Way, edge func() error) (handed *Handed, err error) {
+	board, err := NewBoard(os.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, board.Close()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	crew, err := h.hire(ctx, way, board, cancel)
+	if err != nil {
+		return nil, err
+	}
+	handed = new(Handed)
+	err = window(ctx, h.WarmUp, h.Window, board.begin, edge, &handed.Elapsed)
+	all := newShare()
+	for _, p := range crew {
+		s, ended := p.end()
+		if ended != nil {
+			err = errors.Join(ended, err)
+			continue
+		}
+		all.add(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	handed.Grants, handed.HandOvers = all.Grants, all.HandOvers
+	handed.Latency, handed.Wait, handed.Longest = all.Latency, all.Wait, all.Longest
+	handed.Overlaps = board.Overlaps()
+	return handed, nil
+}
+
+// party is the contenders of one process, at work. end has them stop, and returns
+// what they have seen.
+type party interface{ end() (*share, error) }
+
+// hire sets all contenders to work. One of them that fails cancels the measurement.
+func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel context.CancelCauseFunc) (crew []party, err error) {
+	processes := max(h.Processes, 1)
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, p := range crew {
+			_, ended := p.end()
+			err = errors.Join(err, ended)
+		}
+		crew = nil
+	}()
+	first := int64(1)
+	for i := range processes {
+		c := contenders{Name: h.Name, First: first, Count: portion(h.Waiters, processes, i), Hold: h.Hold}
+		first += int64(c.Count)
+		var p party
+		if processes == 1 {
+			p, err = startHere(ctx, way, board, c, cancel)
+		} else {
+			p, err = startProcess(way, board, c, cancel)
+		}
+		if err != nil {
+			return crew, err
+		}
+		crew = append(crew, p)
+	}
+	for _, p := range crew {
+		if p, ok := p.(*process); ok {
+			if err := p.awaitReady(ctx); err != nil {
+				return crew, err
+			}
+		}
+	}
+	return crew, nil
+}
+
+// portion is the share of the i-th of n in a total that is shared out evenly.
+func portion(total, n, i int) int { return total*(i+1)/n - total*i/n }
+
+// here are contenders of this process.
+type here struct {
+	stop  context.CancelFunc
+	done  chan struct{} // closed once seen and err are set
+	seen  *share
+	err   error
+	locks Locks
+}
+
+func startHere(ctx context.Context, way Way, board *Board, c contenders, failed context.CancelCauseFunc) (*here, error) {
+	locks, err := way.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	h := &here{stop: stop, done: make(chan struct{}), locks: locks}
+	go func() {
+		defer close(h.done)
+		h.seen, h.err = c.contend(ctx, board, locks)
+		if h.err != nil {
+			failed(h.err)
+		}
+	}()
+	return h, nil
+}
+
+func (h *here) end() (*share, error) {
+	h.stop()
+	<-h.done
+	if err := errors.Join(h.err, h.locks.Close()); err != nil {
+		return nil, err
+	}
+	return h.seen, nil
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package contention
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// order is what a process is told on its standard input: one line of JSON. When
+// the input ends, it stops contending.
+type order struct {
+	Board      string     `json:"board"`
+	Spec       string     `json:"spec"`
+	Contenders contenders `json:"contenders"`
+}
+
+// report is what it answers: {} once it is ready, and at the end what was seen, or
+// what was wrong.
+type report struct {
+	Seen  *share `json:"seen,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// process are the contenders of another process.
+type process struct {
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	stderr  strings.Builder
+	reports chan report // closed when it has said all
+	failed  context.CancelCauseFunc
+}
+
+// errEnded says that a process has ended without its last report.
+var errEnded = errors.New("a process of contenders has ended too early")
+
+// endLimit bounds the end of a process; one that takes longer is killed.
+const endLimit = 20 * time.Second
+
+func startProcess(way Way, board *Board, c contenders, failed context.CancelCauseFunc) (*process, error) {
+	p := &process{cmd: way.Command(), reports: make(chan report, 2), failed: failed}
+	p.cmd.Stderr = &p.stderr
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.stdin = stdin
+	go p.read(stdout)
+	if err := json.NewEncoder(stdin).Encode(order{board.Path(), way.Spec, c}); err != nil {
+		_, ended := p.end()
+		return nil, errors.Join(err, ended)
+	}
+	return p, nil
+}
+
+// read reads the reports. One of a failure ends the measurement.
+func (p *process) read(stdout io.Reader) {
+	defer close(p.reports)
+	decoder := json.NewDecoder(stdout)
+	for range cap(p.reports) {
+		var r report
+		if err := decoder.Decode(&r); err != nil {
+			p.failed(errEnded)
+			return
+		}
+		if r.Error != "" {
+			p.failed(errors.New(r.Error))
+		}
+		p.reports <- r
+	}
+}
+
+// awaitReady waits for the first report. If that is none of readiness, read has ended
+// ctx, and end says why.
+func (p *process) awaitReady(ctx context.Context) error {
+	select {
+	case <-p.reports:
+		return context.Cause(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end has the process stop and returns its last report.
+func (p *process) end() (*share, error) {
+	p.stdin.Close()
+	kill := time.AfterFunc(endLimit, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	var last report
+	for r := range p.reports {
+		last = r
+	}
+	waited := p.cmd.Wait()
+	switch {
+	case last.Error != "":
+		return nil, errors.New(last.Error)
+	case waited != nil || last.Seen == nil:
+		return nil, fmt.Errorf("a process of contenders has ended (%v): %s", p.cmd.ProcessState, strings.TrimSpace(p.stderr.String()))
+	}
+	return last.Seen, nil
+}
+
+// Serve contends as the process of a measurement that [Way.Command] has started, on
+// its standard streams, until the input ends. open opens the locks by [Way.Spec]. An
+// error has been reported to the measuring process, too.
+func Serve(in io.Reader, out io.Writer, open func(ctx context.Context, spec string) (Locks, error)) error {
+	input := bufio.NewReader(in)
+	line, err := input.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, input)
+	}()
+	encoder := json.NewEncoder(out)
+	seen, err := serve(ctx, line, func() error { return encoder.Encode(report{}) }, open)
+	answer := report{Seen: seen}
+	if err != nil {
+		answer = report{Error: err.Error()}
+	}
+	return errors.Join(err, encoder.Encode(answer))
+}
+
+func serve(ctx context.Context, line []byte, ready func() error, open func(context.Context, string) (Locks, error)) (seen *share, err error) {
+	var o order
+	if err := json.Unmarshal(line, &o); err != nil {
+		return nil, err
+	}
+	board, err := OpenBoard(o.Board)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, board.Close()) }()
+	locks, err := open(ctx, o.Spec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, locks.Close()) }()
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	return o.Contenders.contend(ctx, board, locks)
+}
