@@ -830,7 +830,7 @@ func letsFixedPermitsEnd(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.lost(lease, soon)
+	_ = b.lost(lease, soon)
 	b.unlock(b.one(p))
 	if waited := time.Since(begin); waited < ttl || waited > ttl+soon {
 		b.Errorf("the permit came back after %v, its TTL being %v", waited, ttl)
@@ -1004,5 +1004,5 @@ func permitsClose(b *bench) {
 	if err := <-got; !errors.Is(err, lock.ErrClosed) {
 		b.Errorf("a waiting Acquire ended with %v", err)
 	}
-	b.lost(lease, soon)
+	_ = b.lost(lease, soon)
 }
