@@ -1,0 +1,21 @@
+package coexist
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// TestMain makes a worker of a process that was started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) == "" {
+		redistest.Main(m)
+		return
+	}
+	if err := work(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
