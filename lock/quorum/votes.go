@@ -141,6 +141,7 @@ func (v *votes) failure(cause error) error {
 // refusal is the answer for a lock that somebody else holds. Its TTL is when enough
 // of the nodes that refuse will be free for a majority, unless leases are renewed.
 func (v *votes) refusal() lock.Answer {
+	answer := lock.Answer{Verdict: lock.Refused}
 	var lasting []time.Duration
 	foreign := 0
 	for _, b := range v.cast {
@@ -151,9 +152,10 @@ func (v *votes) refusal() lock.Answer {
 		if b.answer.Foreign {
 			foreign++
 		}
+		answer.Silent = answer.Silent || b.answer.Silent
 	}
 	slices.Sort(lasting)
-	answer := lock.Answer{Verdict: lock.Refused, Foreign: foreign > len(v.cast)-v.majority}
+	answer.Foreign = foreign > len(v.cast)-v.majority
 	if missing := v.majority - v.count(Done); missing <= len(lasting) && lasting[0] > 0 {
 		answer.TTL = lasting[missing-1]
 	}
