@@ -6,13 +6,6 @@
 -- to clients that do not line up.
 local gap = 'gap'
 
-local function micros()
-  local now = redis.call('time')
-  return now[1] * 1000000 + now[2]
-end
-
-local function decimal(n) return string.format('%.0f', n) end
-
 -- lineUp puts a waiter at the end of the line, unless it has a place already. The
 -- line outlives its waiters by ten minutes at most.
 local function lineUp(line, waiter)

@@ -13,7 +13,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	batches := s.batches(items)
 	if len(batches) == 1 {
 		b := batches[0]
-		reply, err := s.run(ctx, b.script, b.keys, b.args...)
+		reply, err := s.runAlone(ctx, b.call)
 		if err != nil {
 			reply = err
 		}

@@ -53,8 +53,9 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 		s.doubtTopology(err)
 		return nil, err
 	}
-	if !isGrant(cmd.Val()) {
-		return cmd.Val(), nil
+	reply, err := c.replyOf(cmd)
+	if err != nil || !isGrant(reply) {
+		return reply, err
 	}
 	acknowledged, err := wait.Result()
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 			advice:  "bring its replicas back, or lower Config.Replicas",
 		}
 	}
-	return cmd.Val(), nil
+	return reply, nil
 }
 
 // granted sends the call, and the waiting behind it, on one connection to the server

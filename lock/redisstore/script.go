@@ -11,19 +11,33 @@ import (
 )
 
 // script is a Lua script and the name under which a server caches it.
-type script struct{ source, sha string }
+type script struct {
+	source, sha string
+	// many says that the script takes the keys and arguments of any number of
+	// calls, one after the other, and returns a list of their replies.
+	many bool
+}
 
 // newScript makes a script of sources, the earlier of which are functions for the
 // later ones.
 func newScript(sources ...string) *script {
 	source := strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
-	return &script{source, hex.EncodeToString(sum[:])}
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// newScriptForMany makes a script that serves many calls at once.
+func newScriptForMany(sources ...string) *script {
+	s := newScript(sources...)
+	s.many = true
+	return s
 }
 
 var (
 	//go:embed token.lua
 	tokenSource string
+	//go:embed each.lua
+	eachSource string
 	//go:embed line.lua
 	lineSource string
 	//go:embed acquire.lua
@@ -35,8 +49,8 @@ var (
 	//go:embed announce.lua
 	announceSource string
 
-	acquire  = newScript(tokenSource, lineSource, acquireSource)
-	release  = newScript(tokenSource, lineSource, releaseSource)
+	acquire  = newScriptForMany(eachSource, tokenSource, lineSource, acquireSource)
+	release  = newScriptForMany(eachSource, tokenSource, lineSource, releaseSource)
 	renew    = newScript(renewSource)
 	announce = newScript(announceSource)
 )
@@ -80,12 +94,18 @@ func (c *call) command(ctx context.Context, bySource bool) once {
 // by SCRIPT FLUSH, a restart or a failover.
 func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// run runs a script on the server that has the keys.
+// run runs a script on the server that has the keys, together with other requests of
+// this process if there are many.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
 	c := call{sc, keys, args}
 	if s.config.Replicas > 0 && granting[sc] {
 		return s.runReplicated(ctx, &c)
 	}
+	return s.convoy(keys[0]).run(ctx, c)
+}
+
+// runAlone sends one call.
+func (s *Store) runAlone(ctx context.Context, c call) (any, error) {
 	cmd := c.command(ctx, false)
 	err := s.client.Process(ctx, cmd)
 	if unknown(err) {
@@ -97,7 +117,22 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 		s.doubtTopology(err)
 		return nil, err
 	}
-	return cmd.Val(), nil
+	return c.replyOf(cmd)
+}
+
+// replyOf returns the reply to the only call of a command.
+func (c *call) replyOf(cmd once) (any, error) {
+	if !c.script.many {
+		return cmd.Val(), nil
+	}
+	replies, ok := cmd.Val().([]any)
+	if !ok || len(replies) != 1 {
+		return nil, unexpected(cmd.Val())
+	}
+	if err, failed := replies[0].(error); failed {
+		return nil, classify(err)
+	}
+	return replies[0], nil
 }
 
 // runAll runs calls in one pipeline and returns each one's reply, which may be an

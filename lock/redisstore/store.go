@@ -61,6 +61,7 @@ type Store struct {
 	config  Config
 	owned   bool // Close closes the client too
 	bell    *bell
+	convoys convoys
 	publish atomic.Pointer[string] // what releases are published with, once known
 }
 
@@ -105,6 +106,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close ends the store's subscriptions, and the client if [Open] made it.
 func (s *Store) Close() error {
 	s.bell.close()
+	s.convoys.work.Wait()
 	if s.owned {
 		return s.client.Close()
 	}

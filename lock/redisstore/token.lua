@@ -1,3 +1,15 @@
+local function decimal(n) return string.format('%.0f', n) end
+
+-- micros returns the server's time, which stands still while a script runs.
+local instant
+local function micros()
+  if not instant then
+    local now = redis.call('time')
+    instant = now[1] * 1000000 + now[2]
+  end
+  return instant
+end
+
 -- nextToken counts a fencing counter up. It comes before the grant: a grant without
 -- a token must not be left behind. Microseconds fit a Lua number exactly until the
 -- year 2255.
@@ -7,14 +19,12 @@
 local function nextToken(counter, held, life)
   local token = tonumber(redis.call('get', counter))
   if held and token then return token end
-  local now = redis.call('time')
-  local micros = now[1] * 1000000 + now[2]
   local endless = life == '0' or token and redis.call('pttl', counter) == -1
-  token = math.max(micros, (token or 0) + 1)
+  token = math.max(micros(), (token or 0) + 1)
   if endless then
-    redis.call('set', counter, string.format('%.0f', token))
+    redis.call('set', counter, decimal(token))
   else
-    redis.call('set', counter, string.format('%.0f', token), 'px', life)
+    redis.call('set', counter, decimal(token), 'px', life)
   end
   return token
 end
