@@ -102,7 +102,7 @@ func TestLeastUserInCluster(t *testing.T) {
 // useLocks has two clients acquire, wait, renew, release and lose a lock.
 func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
-	const name, channel = "orders:42", "redisson_lock__channel:{orders:42}"
+	const name = "orders:42"
 	first, store := newTestLocker(t, newClient())
 	second, _ := newTestLocker(t, newClient())
 	require.NoError(t, store.Ping(t.Context()))
@@ -119,10 +119,10 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 		}
 		granted <- err
 	}()
-	require.Eventually(t, func() bool {
-		return admin.PubSubNumSub(t.Context(), channel).Val()[channel]+
-			admin.PubSubShardNumSub(t.Context(), channel).Val()[channel] > 0
-	}, 10*time.Second, time.Millisecond, "the second one waits for the first one's message")
+	inLine := func() bool {
+		return admin.ZLexCount(t.Context(), "leasewheel_lock_line:{orders:42}", "-", "+").Val() == 1
+	}
+	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "the second one is in line")
 	until := lease.Until()
 	require.Eventually(t, func() bool { return lease.Until().After(until) }, 10*time.Second, time.Millisecond, "renewed")
 	require.NoError(t, again.Unlock(t.Context()))
@@ -131,9 +131,13 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 
 	lease, err = first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
+	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
+	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "and again")
 	require.NoError(t, admin.Unlink(t.Context(), name).Err())
 	<-lease.Lost()
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
+	require.NoError(t, <-granted)
+	require.NoError(t, second.Close(t.Context())) // and listens no more
 }
 
 // useFairLocks has waiters of a fair lock line up, give up, die, come back among
@@ -352,7 +356,7 @@ func allowed(rules []string) []string {
 // but for those of this test itself.
 func called(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	ours := []string{"acl|log", "config|resetstat", "info", "unlink", "pubsub|numsub", "pubsub|shardnumsub"}
+	ours := []string{"acl|log", "config|resetstat", "info", "unlink", "zlexcount"}
 	info, err := admin.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	var commands []string
