@@ -26,7 +26,7 @@ func plainCall(name, publish string, lookalike bool) call {
 }
 
 // ownOwner matches the owners that leasewheel's clients have.
-var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:[0-9]+$`)
+var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:-?[0-9]+$`)
 
 // disguise takes from what is told of a plain lock what only an owner of leasewheel's
 // has, unless it is one; and what a terminal should not see.
