@@ -1,0 +1,35 @@
+package locks
+
+import (
+	"context"
+	"testing"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// counter counts what a server does between the two edges of a measurement.
+type counter struct {
+	impl   impl
+	ctx    context.Context
+	client *redis.Client
+	at     []contention.Calls // edges
+}
+
+func (i impl) count(t testing.TB, server *redistest.Server) *counter {
+	return &counter{impl: i, ctx: t.Context(), client: server.Client(t)}
+}
+
+func (c *counter) edge() error {
+	calls, err := contention.ReadCalls(c.ctx, c.client)
+	c.at = append(c.at, calls)
+	return err
+}
+
+// split returns how many commands the clients have sent, and how many more their
+// scripts have called.
+func (c *counter) split() (commands, inner float64) {
+	sent, called := c.at[1].Since(c.at[0]).Split(c.impl.sent)
+	return float64(sent), float64(called)
+}

@@ -1,0 +1,151 @@
+package locks
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/redis/go-redis/v9"
+)
+
+// directed is the least that hands a lock over from client to client: a release
+// grants it to whoever asked first, and says so. There is nothing of what makes a
+// lock safe: no lease, no token, nobody who dies.
+type directed struct {
+	client  *redis.Client
+	pubsub  *redis.PubSub
+	channel string
+	number  atomic.Int64
+	mu      sync.Mutex
+	granted map[string]chan struct{}
+}
+
+var (
+	directedAcquire = redis.NewScript(`
+if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then return 1 end
+redis.call('rpush', KEYS[2], ARGV[1])
+return 0`)
+	directedRelease = redis.NewScript(`
+local next = redis.call('lpop', KEYS[2])
+if not next then return redis.call('del', KEYS[1]) end
+redis.call('set', KEYS[1], next)
+return redis.call('publish', string.match(next, '^[^ ]+'), next)`)
+)
+
+func openDirected(socket string) (contention.Locks, error) {
+	client := newClient(socket)
+	d := &directed{client: client, channel: rand.Text(), granted: make(map[string]chan struct{})}
+	ctx := context.Background()
+	d.pubsub = client.Subscribe(ctx, d.channel)
+	if _, err := d.pubsub.Receive(ctx); err != nil {
+		return nil, err
+	}
+	for _, s := range []*redis.Script{directedAcquire, directedRelease} {
+		if err := s.Load(ctx, client).Err(); err != nil {
+			return nil, err
+		}
+	}
+	go d.listen()
+	return d, nil
+}
+
+func (d *directed) listen() {
+	for {
+		m, err := d.pubsub.ReceiveMessage(context.Background())
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		if c := d.granted[m.Payload]; c != nil {
+			c <- struct{}{}
+		}
+		d.mu.Unlock()
+	}
+}
+
+func (d *directed) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	owner := d.channel + " " + strconv.FormatInt(d.number.Add(1), 10)
+	granted := make(chan struct{}, 1)
+	d.mu.Lock()
+	d.granted[owner] = granted
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.granted, owner)
+		d.mu.Unlock()
+	}()
+	keys := []string{name, name + ":queue"}
+	had, err := directedAcquire.Run(ctx, d.client, keys, owner).Int()
+	if err != nil {
+		return nil, err
+	}
+	if had == 0 {
+		select {
+		case <-granted:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return func(ctx context.Context) error { return directedRelease.Run(ctx, d.client, keys).Err() }, nil
+}
+
+func (d *directed) Close() error {
+	d.pubsub.Close()
+	return d.client.Close()
+}
+
+// openPops makes a lock of a list with one element, for which Redis itself keeps
+// the queue. Each waiter has a connection of its own. Nothing ends what the dead
+// hold.
+func openPops(socket string) (contention.Locks, error) {
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, PoolSize: 1000, ContextTimeoutEnabled: true})
+	made := redis.NewScript(`
+if redis.call('setnx', KEYS[1] .. ':made', 1) == 1 then redis.call('rpush', KEYS[1], 1) end`)
+	var names sync.Map
+	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		if _, known := names.Load(name); !known {
+			if err := made.Run(ctx, client, []string{name}).Err(); err != nil && err != redis.Nil {
+				return nil, err
+			}
+			names.Store(name, true)
+		}
+		for ctx.Err() == nil {
+			err := client.BLPop(ctx, time.Second, name).Err()
+			if err == nil {
+				return func(ctx context.Context) error { return client.LPush(ctx, name, 1).Err() }, nil
+			}
+			if err != redis.Nil {
+				return nil, err
+			}
+		}
+		return nil, ctx.Err()
+	}}, nil
+}
+
+// openAutopipelined sends the least that takes and gives back a lock through
+// go-redis's automatic pipelines.
+func openAutopipelined(socket string) (contention.Locks, error) {
+	client := newClient(socket)
+	pipeline, err := client.AutoPipeline()
+	if err != nil {
+		return nil, err
+	}
+	release := redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
+	if err := release.Load(context.Background(), client).Err(); err != nil {
+		return nil, err
+	}
+	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		value := rand.Text()
+		if err := pipeline.SetNX(ctx, name, value, 30*time.Second).Err(); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			return pipeline.EvalSha(ctx, release.Hash(), []string{name}, value).Err()
+		}, nil
+	}}, nil
+}
+

@@ -1,0 +1,140 @@
+package locks
+
+import (
+	"bufio"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// An adapter that locks nothing would be the fastest of all: each must pass a lock
+// on among goroutines and processes, and never to two at once.
+func TestImplementationsDoTheirWork(t *testing.T) {
+	for _, i := range impls {
+		t.Run(i.name, func(t *testing.T) {
+			t.Parallel()
+			if i.pairsOnly {
+				p := measurePairs(t, i, redistest.Start(t, redistest.Config{}))
+				if p.Count == 0 {
+					t.Error("no pair was counted")
+				}
+				return
+			}
+			for _, processes := range []int{1, 2} {
+				// Not everybody cleans up after waiters that have gone.
+				h := handOverOnce(t, i, redistest.Start(t, redistest.Config{}), processes)
+				if h.Granted() == 0 {
+					t.Errorf("%d processes: nobody was granted the lock", processes)
+				}
+				if h.Overlaps != 0 {
+					t.Errorf("%d processes: two held the lock at once, %d times", processes, h.Overlaps)
+				}
+			}
+		})
+	}
+}
+
+func measurePairs(t *testing.T, i impl, server *redistest.Server) *contention.Paired {
+	t.Helper()
+	locks, err := i.open(server.Options().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	p, err := contention.Pairs{Prefix: name, Goroutines: 3, Window: 200 * time.Millisecond}.Measure(t.Context(), locks, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func handOverOnce(t *testing.T, i impl, server *redistest.Server, processes int) *contention.Handed {
+	t.Helper()
+	h, err := contention.HandOver{
+		Name: name, Waiters: 4, Processes: processes, WarmUp: 50 * time.Millisecond, Window: 300 * time.Millisecond,
+	}.Measure(t.Context(), i.way(server.Options().Addr), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// The server's statistics add up what clients send and what scripts call. That the
+// two can be told apart by the commands' names is checked against MONITOR, which
+// says of each command where it came from.
+func TestCommandsAreTold(t *testing.T) {
+	for _, i := range impls {
+		t.Run(i.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			clients, scripts := watchCommands(t, server, func() {
+				if i.pairsOnly {
+					measurePairs(t, i, server)
+				} else {
+					handOverOnce(t, i, server, 1)
+				}
+			})
+			if len(clients) == 0 {
+				t.Fatal("no command was seen")
+			}
+			for _, command := range clients {
+				if !i.sent(command) {
+					t.Errorf("clients send %s, which counts as called by scripts", command)
+				}
+			}
+			for _, command := range scripts {
+				if i.sent(command) {
+					t.Errorf("scripts call %s, which counts as sent by clients", command)
+				}
+			}
+		})
+	}
+}
+
+var monitored = regexp.MustCompile(`^\+[\d.]+ \[\d+ (\S+)\] "(\w+)"`)
+
+// watchCommands returns the commands that clients send, and those that scripts
+// call, while f runs.
+func watchCommands(t *testing.T, server *redistest.Server, f func()) (clients, scripts []string) {
+	t.Helper()
+	conn, err := net.Dial("unix", server.Options().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil || !lines.Scan() || lines.Text() != "+OK" {
+		t.Fatalf("MONITOR: %v %q", err, lines.Text())
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines.Scan() {
+			m := monitored.FindStringSubmatch(lines.Text())
+			if m == nil {
+				continue
+			}
+			command := strings.ToLower(m[2])
+			if m[1] == "lua" {
+				scripts = append(scripts, command)
+			} else {
+				clients = append(clients, command)
+			}
+		}
+	}()
+	f()
+	// What was sent before it comes before the end.
+	server.Client(t).Echo(t.Context(), "end")
+	conn.Close()
+	<-done
+	distinct := func(names []string) []string {
+		slices.Sort(names)
+		return slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == "echo" })
+	}
+	return distinct(clients), distinct(scripts)
+}

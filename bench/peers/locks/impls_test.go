@@ -1,0 +1,199 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// An impl is a way to lock on the server at a socket. Those whose names end in
+// "-tuned" are set to hand over as fast and as fairly as their options allow, the
+// others are as their documentation shows them.
+type impl struct {
+	name string
+	open func(socket string) (contention.Locks, error)
+	// sends are the commands that it sends beside scripts and subscriptions.
+	sends []string
+	// pairsOnly says that it does not wait.
+	pairsOnly bool
+}
+
+var impls = []impl{
+	{name: "leasewheel", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, false) }},
+	{name: "leasewheel-fair", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, true) }},
+	{name: "redsync", sends: []string{"set"}, open: func(socket string) (contention.Locks, error) {
+		return openRedsync(socket), nil
+	}},
+	{name: "redsync-tuned", sends: []string{"set"}, open: func(socket string) (contention.Locks, error) {
+		return openRedsync(socket, redsync.WithRetryDelay(tunedDelay), redsync.WithTries(math.MaxInt)), nil
+	}},
+	{name: "redislock", open: func(socket string) (contention.Locks, error) {
+		return openRedislock(socket, 100*time.Millisecond), nil
+	}},
+	{name: "redislock-tuned", open: func(socket string) (contention.Locks, error) {
+		return openRedislock(socket, tunedDelay), nil
+	}},
+	{name: "rueidislock", open: func(socket string) (contention.Locks, error) {
+		return openRueidislock(socket, rueidislock.LockerOption{})
+	}},
+	{name: "rueidislock-tuned", open: func(socket string) (contention.Locks, error) {
+		return openRueidislock(socket, rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
+	}},
+	{name: "directed", open: openDirected},
+	{name: "blpop", sends: []string{"blpop", "lpush"}, open: openPops},
+	{name: "autopipelined", sends: []string{"set"}, pairsOnly: true, open: openAutopipelined},
+}
+
+// tunedDelay is how often those poll that have to.
+const tunedDelay = 5 * time.Millisecond
+
+func find(name string) (impl, error) {
+	i := slices.IndexFunc(impls, func(i impl) bool { return i.name == name })
+	if i < 0 {
+		return impl{}, fmt.Errorf("no locks are called %q", name)
+	}
+	return impls[i], nil
+}
+
+// sent reports whether a command in the server's statistics is one that the clients
+// send. All others are called by scripts.
+func (i impl) sent(command string) bool {
+	switch command {
+	case "evalsha", "eval", "script", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "client", "hello", "cluster", "ping":
+		return true
+	}
+	return slices.Contains(i.sends, command)
+}
+
+// way is how a measurement opens the locks, here and in other processes.
+func (i impl) way(socket string) contention.Way {
+	return contention.Way{
+		Open:    func(context.Context) (contention.Locks, error) { return i.open(socket) },
+		Command: command,
+		Spec:    i.name + " " + socket,
+	}
+}
+
+func openSpec(_ context.Context, spec string) (contention.Locks, error) {
+	name, socket, _ := strings.Cut(spec, " ")
+	i, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	return i.open(socket)
+}
+
+func newClient(socket string) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
+}
+
+// leasewheelLocks closes the client too.
+type leasewheelLocks struct {
+	contention.Leasewheel
+	client *redis.Client
+	store  *redisstore.Store
+}
+
+func openLeasewheel(socket string, fair bool) (contention.Locks, error) {
+	client := newClient(socket)
+	store, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		return nil, err
+	}
+	locker, err := lock.New(store, lock.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return leasewheelLocks{contention.Leasewheel{Locker: locker, Fair: fair}, client, store}, nil
+}
+
+func (l leasewheelLocks) Close() error {
+	return errors.Join(l.Leasewheel.Close(), l.store.Close(), l.client.Close())
+}
+
+// acquirer makes Locks of a function.
+type acquirer struct {
+	acquire func(ctx context.Context, name string) (func(context.Context) error, error)
+	io.Closer
+}
+
+func (a acquirer) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	return a.acquire(ctx, name)
+}
+
+func openRedsync(socket string, options ...redsync.Option) contention.Locks {
+	client := newClient(socket)
+	rs := redsync.New(goredis.NewPool(client))
+	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		for {
+			m := rs.NewMutex(name, options...)
+			err := m.LockContext(ctx)
+			var taken *redsync.ErrTaken
+			switch {
+			case err == nil:
+				return func(ctx context.Context) error { _, err := m.UnlockContext(ctx); return err }, nil
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken):
+				return nil, err
+			}
+		}
+	}}
+}
+
+func openRedislock(socket string, delay time.Duration) contention.Locks {
+	client := newClient(socket)
+	locks := redislock.New(client)
+	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		for {
+			l, err := locks.Obtain(ctx, name, lock.DefaultTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(delay)})
+			switch {
+			case err == nil:
+				return l.Release, nil
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case !errors.Is(err, redislock.ErrNotObtained): // it stops trying after a TTL
+				return nil, err
+			}
+		}
+	}}
+}
+
+// closeFunc is an io.Closer.
+type closeFunc func()
+
+func (f closeFunc) Close() error { f(); return nil }
+
+func openRueidislock(socket string, o rueidislock.LockerOption) (contention.Locks, error) {
+	client, err := rueidis.ParseURL("unix://" + socket)
+	if err != nil {
+		return nil, err
+	}
+	o.ClientOption = client
+	locker, err := rueidislock.NewLocker(o)
+	if err != nil {
+		return nil, err
+	}
+	return acquirer{Closer: closeFunc(locker.Close), acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		_, release, err := locker.WithContext(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) error { release(); return nil }, nil
+	}}, nil
+}

@@ -1,0 +1,115 @@
+package locks
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// Names and lengths of what is measured.
+const (
+	name   = "bench"
+	warmUp = 300 * time.Millisecond
+	window = 1500 * time.Millisecond
+)
+
+// BenchmarkPairs has goroutines acquire and release locks of their own.
+func BenchmarkPairs(b *testing.B) {
+	for _, i := range impls {
+		b.Run("impl="+i.name, func(b *testing.B) {
+			for _, goroutines := range []int{1, 16, 128} {
+				b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { i.pairs(b, goroutines) })
+			}
+		})
+	}
+}
+
+func (i impl) pairs(b *testing.B, goroutines int) {
+	for b.Loop() {
+		server := redistest.Start(b, redistest.Config{})
+		locks, err := i.open(server.Options().Addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		calls := i.count(b, server)
+		p, err := contention.Pairs{Prefix: name, Goroutines: goroutines, WarmUp: warmUp, Window: window}.Measure(b.Context(), locks, calls.edge)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := locks.Close(); err != nil {
+			b.Fatal(err)
+		}
+		commands, inner := calls.split()
+		b.ReportMetric(p.PerSecond(), "pairs/s")
+		b.ReportMetric(float64(p.Latency.Percentile(50)), "p50-ns")
+		b.ReportMetric(float64(p.Latency.Percentile(99)), "p99-ns")
+		b.ReportMetric(float64(p.CPU)/float64(p.Count), "cpu-ns/pair")
+		b.ReportMetric(commands/float64(p.Count), "commands/pair")
+		b.ReportMetric(inner/float64(p.Count), "calls/pair")
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// A contest is a hand-over that is measured.
+type contest struct {
+	waiters, processes int
+	hold               time.Duration
+	window             time.Duration
+}
+
+var contests = []contest{
+	{2, 1, 0, window},
+	{2, 2, 0, window},
+	{16, 1, 0, window},
+	{16, 4, 0, window},
+	{16, 4, time.Millisecond, window},
+	{128, 1, 0, window},
+	{128, 4, 0, window},
+	// Fairness shows when each has had many turns.
+	{128, 1, time.Millisecond, 3 * window},
+	{128, 4, time.Millisecond, 3 * window},
+}
+
+// BenchmarkHandOver has waiters contend for one lock.
+func BenchmarkHandOver(b *testing.B) {
+	for _, i := range impls {
+		if i.pairsOnly {
+			continue
+		}
+		b.Run("impl="+i.name, func(b *testing.B) {
+			for _, c := range contests {
+				b.Run(fmt.Sprintf("waiters=%d/processes=%d/hold=%v", c.waiters, c.processes, c.hold), func(b *testing.B) { i.handOver(b, c) })
+			}
+		})
+	}
+}
+
+func (i impl) handOver(b *testing.B, c contest) {
+	for b.Loop() {
+		server := redistest.Start(b, redistest.Config{})
+		calls := i.count(b, server)
+		h, err := contention.HandOver{
+			Name: name, Waiters: c.waiters, Processes: c.processes, Hold: c.hold, WarmUp: warmUp, Window: c.window,
+		}.Measure(b.Context(), i.way(server.Options().Addr), calls.edge)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if h.Overlaps != 0 {
+			b.Fatalf("two held the lock at once, %d times", h.Overlaps)
+		}
+		commands, inner := calls.split()
+		each := max(float64(h.HandOvers), 1)
+		b.ReportMetric(h.PerSecond(), "hand-overs/s")
+		b.ReportMetric(float64(h.Granted())/h.Elapsed.Seconds(), "grants/s")
+		b.ReportMetric(float64(h.Latency.Percentile(50)), "p50-ns")
+		b.ReportMetric(float64(h.Latency.Percentile(99)), "p99-ns")
+		b.ReportMetric(float64(h.Longest), "longest-wait-ns")
+		b.ReportMetric(contention.Jain(h.Grants), "jain")
+		b.ReportMetric(commands/each, "commands/hand-over")
+		b.ReportMetric(inner/each, "calls/hand-over")
+		b.ReportMetric(0, "ns/op")
+	}
+}
