@@ -244,14 +244,12 @@ func latchLeavesOtherLocksAlone(b *bench) {
 		b.Fatal(err)
 	}
 	latch := l.Latch(b.name("a"))
-	ctx, cancel := context.WithCancel(b.Context()) // without a deadline, which would bound the last request, too
-	defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
 	_, set := latch.TrySetCount(b.Context(), 3)
 	_, read := latch.Count(b.Context())
 	_, deleted := latch.Delete(b.Context())
 	for name, err := range map[string]error{
 		"TrySetCount": set, "Count": read, "Delete": deleted,
-		"CountDown": latch.CountDown(b.Context()), "Wait": latch.Wait(ctx),
+		"CountDown": latch.CountDown(b.Context()), "Wait": waitBriefly(b, latch),
 	} {
 		if !errors.Is(err, lock.ErrForeign) {
 			b.Errorf("%s of a mutex: %v", name, err)
@@ -262,6 +260,15 @@ func latchLeavesOtherLocksAlone(b *bench) {
 	if _, err := l.Mutex(b.name("a")).TryLock(b.Context()); !errors.Is(err, lock.ErrForeign) {
 		b.Errorf("locking a latch: %v", err)
 	}
+}
+
+// waitBriefly waits for a latch until a context ends that has no deadline, which
+// would bound the last request, too.
+func waitBriefly(b *bench, l *lock.Latch) error {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
+	return l.Wait(ctx)
 }
 
 func latchCloses(b *bench) {

@@ -423,19 +423,23 @@ func servesAsManyAsThereArePermits(b *bench) {
 }
 
 func letsNoSmallRequestOvertakeInAProcess(b *bench) {
-	l := b.locker(lock.Config{Poll: hour})
-	s := b.semaphore(l, "a", 2)
+	store := &counting{Store: b.store()}
+	l, err := lock.New(store, lock.Config{Poll: hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	s := b.semaphore(b.locker(lock.Config{}), "a", 2)
 	large, small := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(large)
-		b.acquires(s, 5)
+		b.acquires(l.Semaphore(b.name("a")), 5)
 	}()
-	time.Sleep(50 * time.Millisecond)
+	awaitThat(b, "the large one waits", func() bool { return store.acquisitions.Load() >= 2 })
 	go func() {
 		defer close(small)
-		b.acquires(s, 1)
+		b.acquires(l.Semaphore(b.name("a")), 1)
 	}()
-	time.Sleep(50 * time.Millisecond)
 	b.gives(s, 2)
 	select {
 	case <-small:
@@ -658,8 +662,7 @@ func grantsAPermitOnce(b *bench) {
 	b.refused(s, b.permit("a", 1))
 	b.count(s, "a", "set:1", lock.CountCreate, 2, done(2))
 	first := b.granted(s, b.permit("a", 1))
-	time.Sleep(ttl / 2)
-	if again := b.granted(s, b.permit("a", 1)); !first.More || !again.More || again.Token < first.Token {
+	if again := b.granted(s, lasting(b.permit("a", 1), hour)); !first.More || !again.More || again.Token < first.Token {
 		b.Errorf("got %+v, and then %+v", first, again)
 	}
 	b.stands(s, "a", 1)
@@ -669,9 +672,9 @@ func grantsAPermitOnce(b *bench) {
 	if refusal := b.refused(s, b.permit("a", 3)); refusal.TTL <= 0 || refusal.TTL > ttl || refusal.Foreign {
 		b.Errorf("refused by %+v; the permits last %v at most", refusal, ttl)
 	}
-	time.Sleep(ttl * 3 / 4)
-	b.granted(s, b.permit("a", 1)) // the second answer began a fresh TTL
-	b.stands(s, "a", 0)
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.stands(s, "a", 1) // the first owner's second answer began a fresh TTL
+	b.release(s, back(b.permit("a", 1)), true)
 }
 
 func takesExpiredPermitsBack(b *bench) {
@@ -701,21 +704,23 @@ func renewsEachPermitByItself(b *bench) {
 	for _, name := range []string{"a", "b"} {
 		b.count(s, name, "set:"+name, lock.CountCreate, 2, done(2))
 	}
+	b.granted(s, lasting(b.permit("b", 4), 10*time.Millisecond))
+	time.Sleep(50 * time.Millisecond)
 	b.granted(s, b.permit("a", 1))
 	b.granted(s, b.permit("a", 2))
 	b.granted(s, b.permit("b", 3))
-	b.granted(s, lasting(b.permit("b", 4), 50*time.Millisecond))
-	leases := b.leases(b.permit("a", 1), b.permit("b", 3), b.permit("b", 4), b.permit("a", 9))
-	time.Sleep(100 * time.Millisecond)
-	b.renew(s, leases, renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)
-	time.Sleep(ttl - 50*time.Millisecond) // only those are left that were renewed
+	renewed := b.leases(lasting(b.permit("a", 1), hour), lasting(b.permit("b", 3), hour))
+	b.renew(s, append(renewed, b.leases(b.permit("b", 4), b.permit("a", 9))...),
+		renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)
+	time.Sleep(ttl + 50*time.Millisecond) // only those are left that were renewed
 	b.stands(s, "a", 1)
 	b.stands(s, "b", 1)
-	time.Sleep(150 * time.Millisecond)
+	b.renew(s, b.leases(b.permit("a", 2)), renewal.Gone)
+	b.release(s, back(b.permit("a", 1)), true)
+	b.release(s, back(b.permit("b", 3)), true)
+	b.renew(s, renewed, renewal.Gone, renewal.Gone)
 	b.stands(s, "a", 2)
 	b.stands(s, "b", 2)
-	b.renew(s, leases, renewal.Gone, renewal.Gone, renewal.Gone, renewal.Gone)
-	b.stands(s, "a", 2)
 }
 
 func releasesItsOwnPermitOnly(b *bench) {
@@ -797,6 +802,7 @@ func setsExpiringPermitsOnce(b *bench) {
 }
 
 func keepsPermitsAlive(b *bench) {
+	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(mine, "a", 3)
 	var leases []*lock.Lease
