@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ if redis.call('setnx', KEYS[1] .. ':made', 1) == 1 then redis.call('rpush', KEYS
 	var names sync.Map
 	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		if _, known := names.Load(name); !known {
-			if err := made.Run(ctx, client, []string{name}).Err(); err != nil && err != redis.Nil {
+			if err := made.Run(ctx, client, []string{name}).Err(); err != nil && !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
 			names.Store(name, true)
@@ -118,7 +119,7 @@ if redis.call('setnx', KEYS[1] .. ':made', 1) == 1 then redis.call('rpush', KEYS
 			if err == nil {
 				return func(ctx context.Context) error { return client.LPush(ctx, name, 1).Err() }, nil
 			}
-			if err != redis.Nil {
+			if !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
 		}
@@ -148,4 +149,3 @@ func openAutopipelined(socket string) (contention.Locks, error) {
 		}, nil
 	}}, nil
 }
-
