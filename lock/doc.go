@@ -46,6 +46,11 @@
 // [Locker.Fair] lock get it in their order of arrival, wherever they are: each has a
 // place of its own in the store's queue.
 //
+// # Several locks at once
+//
+// [All] takes several locks together, all or none, in the order of their names, so
+// that nobody waits in a circle. Their [MultiLease] ends when any of them is lost.
+//
 // # Looking into locks
 //
 // [Locker.Inspect] tells who holds a lock, since when, and who waits in its queue;

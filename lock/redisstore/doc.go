@@ -21,6 +21,36 @@
 // the derived keys, which then end in the bare name. So all keys of one lock are
 // on one server of a cluster.
 //
+// # Plain locks
+//
+// With [FormatPlain] a lock is the string that redsync and redislock know, so that a
+// fleet which has one of them can go over lock by lock, or service by service:
+//
+//	orders:42                                string: the owner, with the lease as its TTL
+//	redisson_lock__channel:{orders:42}       channel; a release of ours publishes "0"
+//	redisson_lock_token:{orders:42}          fencing counter, as above
+//	leasewheel_lock_turns:{orders:42}        hash: whose turn it is, while it is contended
+//
+// It has one owner, so it is a mutex; how often that owner holds it, only its process
+// knows. Everything else of a mutex is as ever: the watchdog, loss, reentrancy. Three
+// things are less. Peers tell nobody of a release, so a waiter asks every 60 to 180 ms
+// while one of them holds the lock. Peers ask now and then, so a lock that goes from
+// one of our waiters to the next is left to them for 250 ms every second, or every ten
+// if none was seen for ten minutes: then an acquisition is refused though nobody holds
+// the lock. And peers take no fencing token: ours grow from one of our grants to the
+// next, but a resource that checks them cannot tell a write of a peer's.
+//
+// A key of the other format is in the way: [lock.ErrForeign] for those who do not
+// wait. A lock of redislock's that was obtained again with its own token, and one of
+// redsync's with SetNXOnExtend, are theirs as before.
+//
+// # Fenced locks
+//
+// Every lock in Redisson's format is what Redisson calls a fenced lock: the tokens of
+// its RFencedLock and ours count in one key and grow across each other. Redisson would
+// begin at 1 again if the counter expired: set [Config.FenceTTL] negative where it
+// takes part.
+//
 // # The client
 //
 // [Open] makes a client with the right options from a URL. [New] takes one that
