@@ -11,6 +11,6 @@ func newBenchCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchRenewalCommand())
+	cmd.AddCommand(newBenchRenewalCommand(), newBenchLockCommand())
 	return cmd
 }

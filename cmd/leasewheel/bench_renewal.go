@@ -93,12 +93,8 @@ func (f *benchRenewalFlags) validate() error {
 		return fmt.Errorf("--duration %v: accepted are 1s and more", duration)
 	case f.stopMaster && duration < 2*ttl:
 		return fmt.Errorf("--duration %v: with --stop-master it must be two TTLs, %v, or more", duration, 2*ttl)
-	case f.start != "" && f.start != startSingle && f.start != startCluster:
-		return fmt.Errorf("--start %q: accepted are %s and %s", f.start, startSingle, startCluster)
-	case f.start != "" && f.server.url+f.server.file != "":
-		return errors.New("--start and --redis exclude each other")
 	}
-	return nil
+	return validStart(f.start, f.server)
 }
 
 func (f *benchRenewalFlags) run(cmd *cobra.Command) error {
@@ -109,7 +105,7 @@ func (f *benchRenewalFlags) run(cmd *cobra.Command) error {
 		return &exitError{code: exitSignal + int(interrupt)}
 	}
 	if err != nil {
-		return benchError(err)
+		return benchError("renewal", err)
 	}
 	if f.json {
 		err = writeJSON(cmd.OutOrStdout(), report)
@@ -126,14 +122,14 @@ func (f *benchRenewalFlags) run(cmd *cobra.Command) error {
 }
 
 // benchError finds the exit code of a measurement that failed.
-func benchError(err error) error {
+func benchError(what string, err error) error {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit
 	}
 	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
-		return exitf(exitUnavailable, "bench renewal: %w", err)
+		return exitf(exitUnavailable, "bench %s: %w", what, err)
 	}
-	return exitf(exitInternal, "bench renewal: %w", err)
+	return exitf(exitInternal, "bench %s: %w", what, err)
 }
 
 // measure measures the baseline and the watchdog, one after the other.
@@ -169,23 +165,9 @@ func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalRe
 func (f *benchRenewalFlags) open(ctx context.Context) (*benchServer, error) {
 	// The counters of fencing tokens go soon after the leases of the measurement.
 	config := redisstore.Config{FenceTTL: 2 * time.Duration(f.ttl)}
-	s := &benchServer{}
-	flags := f.server
-	if f.start != "" {
-		url, stage, err := startServers(f.start)
-		if err != nil {
-			return nil, err
-		}
-		flags, s.stage = serverFlags{url: url}, stage
-	}
-	server, err := flags.open(os.Getenv(redisURLVariable), config)
+	s, err := openBenchServer(ctx, f.start, f.server, config)
 	if err != nil {
-		s.stage.close()
-		return nil, &exitError{code: exitUsage, err: err}
-	}
-	s.server = server
-	if err := s.store.Ping(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, err
 	}
 	if f.stopMaster && s.cluster() == nil {
 		return nil, errors.Join(&exitError{code: exitUsage, err: errors.New("--stop-master needs a cluster: name it with redis-cluster://, or use --start cluster")}, s.Close())

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // What --start starts.
@@ -78,10 +80,51 @@ func (s *stage) close() {
 	}
 }
 
+// validStart checks a --start flag.
+func validStart(start string, flags serverFlags) error {
+	switch {
+	case start == "":
+		return nil
+	case start != startSingle && start != startCluster:
+		return fmt.Errorf("--start %q: accepted are %s and %s", start, startSingle, startCluster)
+	case flags.url+flags.file != "":
+		return errors.New("--start and --redis exclude each other")
+	}
+	return nil
+}
+
 // benchServer is the server that is measured.
 type benchServer struct {
 	*server
-	stage *stage // nil if it was there before
+	flags serverFlags // with the URL in use
+	stage *stage      // nil if it was there before
+}
+
+// openBenchServer connects to the server that flags or the environment name, or to
+// one that it starts.
+func openBenchServer(ctx context.Context, start string, flags serverFlags, c redisstore.Config) (*benchServer, error) {
+	s := &benchServer{}
+	if start != "" {
+		url, stage, err := startServers(start)
+		if err != nil {
+			return nil, err
+		}
+		flags, s.stage = serverFlags{url: url}, stage
+	}
+	url, err := flags.resolve(os.Getenv(redisURLVariable))
+	if err == nil {
+		flags.url, flags.file = url, ""
+		s.flags = flags
+		s.server, err = flags.open("", c)
+	}
+	if err != nil {
+		s.stage.close()
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	if err := s.store.Ping(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func (s *benchServer) Close() error {

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// contenderCommand is the hidden subcommand under which bench lock starts itself.
+const contenderCommand = "bench-contender"
+
+// contenderConfig is that of the stores: what a measurement that was killed has left
+// is gone soon.
+var contenderConfig = redisstore.Config{FenceTTL: time.Minute}
+
+// contenderSpec says on which locks to contend. It goes to other processes on their
+// standard input, where nobody else can read the server's password.
+type contenderSpec struct {
+	Redis string `json:"redis"`
+	CA    string `json:"ca,omitempty"`
+	Cert  string `json:"cert,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Fair  bool   `json:"fair,omitempty"`
+}
+
+func (s *benchServer) contenderSpec(fair bool) contenderSpec {
+	return contenderSpec{Redis: s.flags.url, CA: s.flags.ca, Cert: s.flags.cert, Key: s.flags.key, Fair: fair}
+}
+
+// way is how a measurement opens the locks, here and in other processes.
+func (c contenderSpec) way() (contention.Way, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return contention.Way{}, err
+	}
+	spec, err := json.Marshal(c)
+	return contention.Way{
+		Open: func(context.Context) (contention.Locks, error) { return c.open() },
+		Command: func() *exec.Cmd {
+			cmd := exec.Command(program, contenderCommand)
+			cmd.SysProcAttr = ownGroup(0) // Ctrl-C is for us; the end of our input ends them
+			return cmd
+		},
+		Spec: string(spec),
+	}, err
+}
+
+// contenderLocks are a locker on connections of its own.
+type contenderLocks struct {
+	contention.Leasewheel
+	server *server
+}
+
+func (c contenderSpec) open() (contention.Locks, error) {
+	flags := serverFlags{url: c.Redis, ca: c.CA, cert: c.Cert, key: c.Key}
+	server, err := flags.open("", contenderConfig)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := lock.New(server.store, lock.Config{})
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return contenderLocks{contention.Leasewheel{Locker: locker, Fair: c.Fair}, server}, nil
+}
+
+// Close leaves nothing of the locker on the server. The name under which it has
+// announced itself would end by itself, somewhat later.
+func (l contenderLocks) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+	defer cancel()
+	err := l.Leasewheel.Close()
+	swept := l.server.client.Unlink(ctx, "leasewheel:client:{"+l.Locker.ClientID()+"}").Err()
+	return errors.Join(err, swept, l.server.Close())
+}
+
+func newBenchContenderCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    contenderCommand,
+		Short:  "One process of bench lock",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			err := contention.Serve(os.Stdin, os.Stdout, func(_ context.Context, spec string) (contention.Locks, error) {
+				var c contenderSpec
+				if err := json.Unmarshal([]byte(spec), &c); err != nil {
+					return nil, err
+				}
+				return c.open()
+			})
+			if err != nil {
+				return exitf(exitInternal, "bench contender: %w", err)
+			}
+			return nil
+		},
+	}
+}

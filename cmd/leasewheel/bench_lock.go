@@ -1,0 +1,277 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+)
+
+const benchLockLong = `Measures locks in two ways. First, goroutines take and give back locks of their
+own, so that nobody waits for anybody: how long that takes, and how many times a
+second it can be done. Then, waiters contend for one lock, in one process and shared
+out among several: how often a second it is handed over, how long that takes, how
+evenly it is shared out, how long somebody waited, and how many commands the server
+got for it.
+
+Mutual exclusion is checked all the while. The server is the one that --redis
+names, or one that --start starts for the time of the measurement.
+
+Exits with 1 if two held the lock at once, or nobody got it. See docs/bench.md.`
+
+// Limits of the flags. Every goroutine and every waiter has histograms of its own,
+// of some 40 kB each.
+const (
+	maxBenchGoroutines = 1000
+	maxBenchProcesses  = 64
+	minBenchWindow     = 100 * time.Millisecond
+	maxBenchWindow     = time.Hour
+)
+
+// benchLockFlags say what is measured.
+type benchLockFlags struct {
+	server     serverFlags
+	start      string
+	goroutines []int
+	waiters    []int
+	processes  []int
+	hold       durationFlag
+	duration   durationFlag
+	fair       bool
+	json       bool
+}
+
+func newBenchLockCommand() *cobra.Command {
+	f := benchLockFlags{duration: durationFlag(2 * time.Second)}
+	cmd := &cobra.Command{
+		Use:   "lock",
+		Short: "Measure how fast locks are taken and handed over",
+		Long:  benchLockLong,
+		Example: `  leasewheel bench lock --start single
+  leasewheel bench lock --redis redis://127.0.0.1:6379 --waiters 16 --hold 1ms
+  leasewheel bench lock --start cluster --goroutines 0 --waiters 128 --fair --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return usageError(cmd, err)
+			}
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntSliceVarP(&f.goroutines, "goroutines", "g", []int{1, 16, 128}, "numbers of goroutines with locks of their own; 0 leaves that out")
+	flags.IntSliceVarP(&f.waiters, "waiters", "w", []int{2, 16, 128}, "numbers of waiters for one lock; 0 leaves that out")
+	flags.IntSliceVar(&f.processes, "processes", []int{1, 4}, "numbers of processes that the waiters are shared out among; 1 is the measuring one")
+	flags.Var(&f.hold, "hold", "how long each waiter holds the lock")
+	flags.Var(&f.duration, "duration", "how long to measure each of them")
+	flags.BoolVar(&f.fair, "fair", false, "measure fair locks instead of mutexes")
+	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
+	f.server.register(flags)
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	return cmd
+}
+
+func (f *benchLockFlags) validate() error {
+	var err error
+	if f.goroutines, err = sizesOf("--goroutines", f.goroutines, 1); err != nil {
+		return err
+	}
+	// One waiter hands over to nobody.
+	if f.waiters, err = sizesOf("--waiters", f.waiters, 2); err != nil {
+		return err
+	}
+	for _, n := range f.processes {
+		if n < 1 || n > maxBenchProcesses {
+			return fmt.Errorf("--processes %d: accepted are 1 to %d", n, maxBenchProcesses)
+		}
+	}
+	hold, duration := time.Duration(f.hold), time.Duration(f.duration)
+	switch {
+	case len(f.goroutines)+len(f.waiters) == 0:
+		return errors.New("--goroutines 0 and --waiters 0 leave nothing to measure")
+	case duration < minBenchWindow || duration > maxBenchWindow:
+		return fmt.Errorf("--duration %v: accepted are %v to %v", duration, minBenchWindow, maxBenchWindow)
+	case hold > duration/10:
+		return fmt.Errorf("--hold %v: accepted is up to a tenth of --duration, %v", hold, duration/10)
+	}
+	return validStart(f.start, f.server)
+}
+
+// sizesOf checks a list of numbers. A zero alone stands for none.
+func sizesOf(flag string, sizes []int, least int) ([]int, error) {
+	if slices.Equal(sizes, []int{0}) {
+		return nil, nil
+	}
+	for _, n := range sizes {
+		if n < least || n > maxBenchGoroutines {
+			return nil, fmt.Errorf("%s %d: accepted are %d to %d, or 0 alone", flag, n, least, maxBenchGoroutines)
+		}
+	}
+	return sizes, nil
+}
+
+func (f *benchLockFlags) run(cmd *cobra.Command) error {
+	ctx, stop := withInterrupt(cmd.Context())
+	defer stop()
+	report, err := f.measure(ctx)
+	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
+		return &exitError{code: exitSignal + int(interrupt)}
+	}
+	if err != nil {
+		return benchError("lock", err)
+	}
+	if f.json {
+		err = writeJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = report.writeTable(cmd.OutOrStdout())
+	}
+	if err != nil {
+		return exitf(exitInternal, "%w", err)
+	}
+	if complaint := report.broken(); complaint != "" {
+		return exitf(exitBroken, "%s", complaint)
+	}
+	return nil
+}
+
+// measure measures everything, one after the other.
+func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, err error) {
+	s, err := openBenchServer(ctx, f.start, f.server, contenderConfig)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	progress := new(benchProgress)
+	m := startMeter(os.Stderr, progress.line)
+	defer m.stop()
+
+	report = newBenchLockReport(f, s)
+	l := lockRun{benchServer: s, flags: f, progress: progress, prefix: "leasewheel-bench:" + rand.Text()[:8] + ":"}
+	for _, n := range f.goroutines {
+		figures, err := l.pairs(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		report.Pairs = append(report.Pairs, figures)
+	}
+	for _, n := range f.waiters {
+		for _, processes := range f.crews(n) {
+			figures, err := l.handOver(ctx, n, processes)
+			if err != nil {
+				return nil, err
+			}
+			report.HandOvers = append(report.HandOvers, figures)
+		}
+	}
+	return report, nil
+}
+
+// crews are the numbers of processes for so many waiters: none of them is idle.
+func (f *benchLockFlags) crews(waiters int) []int {
+	var crews []int
+	for _, n := range f.processes {
+		crews = append(crews, min(n, waiters))
+	}
+	slices.Sort(crews)
+	return slices.Compact(crews)
+}
+
+// lockRun measures locks on one server.
+type lockRun struct {
+	*benchServer
+	flags    *benchLockFlags
+	progress *benchProgress
+	prefix   string // of every name; nobody else's have it
+	edges    []contention.Calls
+}
+
+// benchWarmUp precedes every measurement: connections are made, scripts are loaded.
+const benchWarmUp = 300 * time.Millisecond
+
+func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigures, err error) {
+	defer l.begin(fmt.Sprintf("%d goroutines", goroutines))()
+	names := make([]string, goroutines)
+	for i := range names {
+		names[i] = l.prefix + strconv.Itoa(i)
+	}
+	defer func() { err = errors.Join(err, l.sweep(ctx, names)) }()
+	locks, err := l.contenderSpec(l.flags.fair).open()
+	if err != nil {
+		return figures, err
+	}
+	paired, err := contention.Pairs{
+		Prefix: l.prefix, Goroutines: goroutines, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+	}.Measure(ctx, locks, l.edge(ctx))
+	if err = errors.Join(err, locks.Close()); err != nil {
+		return figures, err
+	}
+	return newPairFigures(goroutines, paired, l.calls()), nil
+}
+
+func (l *lockRun) handOver(ctx context.Context, waiters, processes int) (figures handOverFigures, err error) {
+	defer l.begin(fmt.Sprintf("%d waiters, %d processes", waiters, processes))()
+	name := l.prefix + "contended"
+	defer func() { err = errors.Join(err, l.sweep(ctx, []string{name})) }()
+	way, err := l.contenderSpec(l.flags.fair).way()
+	if err != nil {
+		return figures, err
+	}
+	handed, err := contention.HandOver{
+		Name: name, Waiters: waiters, Processes: processes, Hold: time.Duration(l.flags.hold),
+		WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+	}.Measure(ctx, way, l.edge(ctx))
+	if err != nil {
+		return figures, err
+	}
+	return newHandOverFigures(processes, handed, l.calls()), nil
+}
+
+// begin shows a measurement until the function that it returns is called.
+func (l *lockRun) begin(what string) (end func()) {
+	l.edges = nil
+	l.progress.what = what
+	began := time.Now()
+	l.progress.begin("measuring", int64(benchWarmUp+time.Duration(l.flags.duration)), func() int64 { return int64(time.Since(began)) })
+	return func() { l.progress.begin("giving back", 1, func() int64 { return 1 }) }
+}
+
+// edge reads the server's statistics at either end of a window.
+func (l *lockRun) edge(ctx context.Context) func() error {
+	return func() error {
+		calls, err := contention.ReadCalls(ctx, l.client)
+		l.edges = append(l.edges, calls)
+		return err
+	}
+}
+
+// calls is what the server has run within the window.
+func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0]) }
+
+// sweep deletes what outlives a lock that nobody holds: its fencing counter. All of
+// them would end by themselves, somewhat later.
+func (l *lockRun) sweep(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
+	defer cancel()
+	_, err := l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, name := range names {
+			pipe.Unlink(ctx, "redisson_lock_token:{"+name+"}")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the fencing counters of the measurement could not be deleted and end by themselves: %w", err)
+	}
+	return nil
+}
