@@ -38,6 +38,8 @@ type acquisition struct {
 	doubtful bool
 	// placed: the store may keep a place in its queue for the hold.
 	placed bool
+	// refusals counts how often it was refused as the head of its queue.
+	refusals int
 	// lined is what the store said when it put the hold in line, if it has.
 	lined grant
 }

@@ -39,10 +39,15 @@
 //
 // Waiters of one name in one process form a queue; only its head asks the
 // store. It is woken by the store's message, by the end of the holder's
-// remaining lease, and by a slow poll in case that both fail. Waiting costs no
-// goroutine beyond the caller's own.
+// remaining lease, and by a slow poll, or a [Retry] of one's own, in case that both
+// fail. Waiting costs no goroutine beyond the caller's own. It is bounded by the
+// context, by [Mutex.LockWithin], and by [Config.MaxWaiters].
 //
-// Among processes, whoever asks first after a release gets the lock. Waiters of a
+// Among processes, the heads line up in the store, and the release of a [Mutex]
+// grants the lock to the first in line: nobody asks, and nobody is woken in vain.
+// Until its first renewal such a lease has a fourth of its TTL, in case that its
+// holder has just died. Clients of other libraries, which do not line up, have every
+// other turn. Waiters of a
 // [Locker.Fair] lock get it in their order of arrival, wherever they are: each has a
 // place of its own in the store's queue.
 //

@@ -14,6 +14,10 @@ var (
 	// caller's own grant: then the error is [ErrUnavailable].
 	ErrNotAcquired = errors.New("lock: not acquired")
 
+	// ErrTooManyWaiters says that [Config.MaxWaiters] wait for the lock already. The
+	// error matches ErrNotAcquired, too.
+	ErrTooManyWaiters = errors.New("lock: too many wait for it already")
+
 	// ErrForeign says that the name is in use by something other than a lock of
 	// this format, as a lock of another library would be.
 	ErrForeign = errors.New("lock: the name is held by another family of locks")

@@ -230,3 +230,21 @@ func ExampleEscapeName() {
 	// report %7Bdraft%7D
 	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName
 }
+
+func ExampleRetry() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	again := lock.Exponential(10*time.Millisecond, time.Second).Jittered(0.5).Limited(3)
+	_, err = locker.Mutex("report").With(lock.Options{Retry: again}).Lock(ctx)
+	fmt.Println(errors.Is(err, lock.ErrRetriesExhausted), errors.Is(err, lock.ErrNotAcquired))
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: true true
+}

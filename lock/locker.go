@@ -45,6 +45,10 @@ type Config struct {
 	// nothing was heard of a release. Default: 5 s.
 	Poll time.Duration
 
+	// MaxWaiters is how many acquisitions may wait in this process for one lock.
+	// Those beyond it are refused with [ErrTooManyWaiters]. Default: no limit.
+	MaxWaiters int
+
 	// Wheel runs the renewals and the waiting. Default: a wheel of its own, which
 	// Close stops.
 	Wheel *wheel.Wheel
@@ -85,6 +89,9 @@ func (c Config) validate(tick time.Duration) error {
 	if c.RequestTimeout < 0 {
 		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, DefaultRequestTimeout)
 	}
+	if c.MaxWaiters < 0 {
+		return fmt.Errorf("lock: MaxWaiters %d is negative; accepted are positive numbers, 0 for no limit", c.MaxWaiters)
+	}
 	if c.Poll < 0 {
 		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, DefaultPoll)
 	}
@@ -121,6 +128,8 @@ type Locker struct {
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; holds the queues that have not ended
 
+	waiting map[queueKey]int // guarded by mu; how many wait for a lock, if any
+
 	asking sync.WaitGroup // acquisitions, and ends of queues; added to under mu, while not closed or not zero
 }
 
@@ -130,7 +139,7 @@ func New(store Store, c Config) (*Locker, error) {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
 	c = c.withDefaults()
-	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue)}
+	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), waiting: make(map[queueKey]int)}
 	if l.wheel == nil {
 		w, err := wheel.New(wheel.Config{Logger: c.Logger})
 		if err != nil {

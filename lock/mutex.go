@@ -26,6 +26,9 @@ type Options struct {
 	// Heartbeat is how often, at least, the holder has to call [Lease.Beat], or
 	// the lease is lost. Default: never.
 	Heartbeat time.Duration
+	// Retry says when a waiter asks the store again although nothing was heard.
+	// Default: every [Config.Poll].
+	Retry Retry
 	// OnLost is called once if the lease is lost, in a goroutine of its own, with
 	// a *[LostError].
 	OnLost func(error)

@@ -21,6 +21,9 @@ type queueKey struct {
 	owner string
 }
 
+// lock returns the key of all the lock's waiters.
+func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} }
+
 func queueOf(h *Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
 	if h.Kind == KindFair && h.Wait > 0 {
@@ -100,11 +103,16 @@ func (l *Locker) waitsFor(h *Hold) bool {
 	return l.queues[queueOf(h)] != nil
 }
 
-// join puts a waiter at the end of the lock's queue.
+// join puts a waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
+// waiting for the lock.
 func (l *Locker) join(h *Hold) (*queue, *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := queueOf(h)
+	if l.config.MaxWaiters > 0 && l.waiting[key.lock()] >= l.config.MaxWaiters {
+		return nil, nil
+	}
+	l.waiting[key.lock()]++
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, woken: make(chan struct{}, 1)}
@@ -127,6 +135,9 @@ func (q *queue) leave(w *waiter, b baton) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
+		delete(l.waiting, q.key.lock())
+	}
 	wasHead := q.waiters.Front() == w.place
 	q.waiters.Remove(w.place)
 	next := q.waiters.Front()
@@ -241,6 +252,9 @@ func (a *acquisition) handed(n *Notice) grant {
 // the store's latest refusal, if it was asked.
 func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 	q, w := l.join(a.hold)
+	if q == nil {
+		return grant{}, a.refused(known, ErrTooManyWaiters)
+	}
 	select {
 	case b := <-w.turn:
 		if known != (Answer{}) {
@@ -279,9 +293,14 @@ func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
 				return g, q.pass(a, g), nil
 			}
 			b = baton{known: g.Answer}
+			a.refusals++
 			q.lines = q.lines || !g.At.IsZero()
 		}
-		if err := q.backstop.Arm(q.delay(a.hold, b.known)); err != nil {
+		pause, again := q.delay(a, b.known)
+		if !again {
+			return grant{}, baton{known: b.known}, a.refused(b.known, ErrRetriesExhausted)
+		}
+		if err := q.backstop.Arm(pause); err != nil {
 			return grant{}, baton{err: err}, err
 		}
 		select {
@@ -328,21 +347,27 @@ func offer(ttl time.Duration) time.Duration {
 }
 
 // delay is how long the head waits to be woken before it asks anyway: to the end
-// of the holder's lease, of which nobody would tell it, and no longer than the
-// slow poll that makes up for a lost message, or than its place in the store's
-// queue is safe.
-func (q *queue) delay(h *Hold, known Answer) time.Duration {
-	longest := q.locker.config.Poll
-	if h.Wait > 0 {
-		longest = min(longest, h.Wait/3)
-	}
+// of the holder's lease, of which nobody would tell it, and no longer than its
+// [Retry] says, or the slow poll that makes up for a lost message, or than its place
+// in the store's queue is safe. again is false if it may not ask any more.
+func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again bool) {
+	pause = q.locker.config.Poll
 	if known.Silent || known.Foreign {
-		longest = min(longest, silentPoll/2+rand.N(silentPoll))
+		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
-	if known.TTL <= 0 || known.Behind {
-		return longest
+	if a.options.Retry != nil && a.refusals > 0 {
+		if pause, again = a.options.Retry(a.refusals); !again {
+			return 0, false
+		}
+		pause = max(pause, time.Millisecond)
 	}
-	return min(known.TTL, longest)
+	if a.hold.Wait > 0 && a.hold.Kind != KindMutex {
+		pause = min(pause, a.hold.Wait/3)
+	}
+	if known.TTL > 0 && !known.Behind {
+		pause = min(pause, known.TTL)
+	}
+	return pause, true
 }
 
 // subscribe gets the store's promise to wake, once, and reports whether it has got

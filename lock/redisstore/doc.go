@@ -10,6 +10,12 @@
 //	redisson_lock_token:{orders:42}          fencing counter, the largest token granted
 //	leasewheel:client:{<client uuid>}        hash of host, process, pid, since; one for each locker
 //
+// and, while clients of leasewheel wait for it,
+//
+//	leasewheel_lock_line:{orders:42}         zset of "<owner> <ms>", one for each client, by arrival in µs (Unix time)
+//	leasewheel_lock__channel:{orders:42}     channel that all of them listen to; nothing is said there
+//	leasewheel_lock__channel:{orders:42}:…   channel of each, by its uuid; a release says to whom it has granted the lock
+//
 // A fair lock of that name is the same hash, and has besides, while somebody waits,
 //
 //	redisson_lock_queue:{orders:42}          list of owners that wait, in their order of arrival

@@ -1,0 +1,101 @@
+package lock_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+func TestRetryStrategies(t *testing.T) {
+	pauses := func(r lock.Retry, n int) (all []time.Duration) {
+		for refused := 1; refused <= n; refused++ {
+			pause, again := r(refused)
+			if !again {
+				break
+			}
+			all = append(all, pause)
+		}
+		return all
+	}
+	const s = time.Second
+	assert.Equal(t, []time.Duration{s, s, s}, pauses(lock.Every(s), 3))
+	assert.Equal(t, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}, pauses(lock.Exponential(s, 5*s), 5))
+	assert.Equal(t, []time.Duration{s, 2 * s}, pauses(lock.Exponential(s, 5*s).Limited(3), 10))
+	assert.Empty(t, pauses(lock.Every(s).Limited(1), 10))
+	rapid.Check(t, func(t *rapid.T) {
+		first := rapid.Int64Range(1, math.MaxInt64).Draw(t, "first")
+		most := rapid.Int64Range(first, math.MaxInt64).Draw(t, "most")
+		part := rapid.Float64Range(0.01, 1).Draw(t, "part")
+		refused := rapid.IntRange(1, 1000).Draw(t, "refused")
+		whole, _ := lock.Exponential(time.Duration(first), time.Duration(most))(refused)
+		pause, again := lock.Exponential(time.Duration(first), time.Duration(most)).Jittered(part)(refused)
+		if !again || whole < time.Duration(first) || whole > time.Duration(most) || pause > whole || float64(pause) < float64(whole)*(1-part)*0.999-1 {
+			t.Fatalf("%v of %v", pause, whole)
+		}
+	})
+	for name, misuse := range map[string]func(){
+		"Every": func() { lock.Every(0) }, "Exponential": func() { lock.Exponential(2, 1) }, "Exponential 0": func() { lock.Exponential(0, 1) },
+		"Jittered": func() { lock.Every(1).Jittered(math.NaN()) }, "Jittered 2": func() { lock.Every(1).Jittered(2) },
+		"Limited": func() { lock.Every(1).Limited(0) },
+	} {
+		assert.Panics(t, misuse, name)
+	}
+}
+
+// A waiter asks as its strategy says, however slow the poll, and gives up when that
+// says so. It leaves nothing behind.
+func TestRetriesRunOnTheWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
+		other := server.Locker(t, lock.Config{TTL: time.Hour})
+		holder, err := other.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		begin, before := time.Now(), store.asked()
+		_, err = l.Mutex("a").With(lock.Options{Retry: lock.Exponential(time.Second, 4*time.Second).Limited(5)}).Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrRetriesExhausted)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		about(t, (1+2+4+4)*time.Second, time.Since(begin).Truncate(100*time.Millisecond))
+		assert.Equal(t, 1+5, store.asked()-before, "once to see whether it is free, and five times in line")
+		time.Sleep(time.Second)
+		require.NoError(t, holder.Unlock(t.Context()))
+		lease, err := other.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// Of the waiters for one lock only so many are admitted, of whatever kind; the others
+// are told at once, and locks of other names have places of their own.
+func TestWaitersAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{MaxWaiters: 3})
+		for _, m := range []*lock.Mutex{l.Mutex("a"), l.Fair("b"), l.ReadWrite("c").Write()} {
+			lease, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			var work sync.WaitGroup
+			for range 3 {
+				work.Go(func() { assert.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil })) })
+			}
+			time.Sleep(100 * time.Millisecond)
+			begin := time.Now()
+			_, err = m.Lock(t.Context())
+			require.ErrorIs(t, err, lock.ErrTooManyWaiters)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			assert.Less(t, time.Since(begin), 10*time.Millisecond)
+			require.NoError(t, lease.Unlock(t.Context()))
+			work.Wait()
+			require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }), "there is room again")
+		}
+	})
+}
