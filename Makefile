@@ -60,8 +60,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 	done
 
 .PHONY: bench
-bench: ## Compare the wheel with other timers into docs/benchmarks.md, most of an hour; a part of it with BENCH=regexp
-	cd bench/peers && go run ./report -count $(BENCHCOUNT) \
+bench: ## Compare timers and locks with others' into docs/benchmarks.md, more than an hour; a part of it with BENCH=regexp
+	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go run ./report -count $(BENCHCOUNT) \
 		$(if $(filter .,$(BENCH)),-raw ../../docs/benchmarks.txt -out ../../docs/benchmarks.md,-only '$(BENCH)')
 
 .PHONY: vuln

@@ -1,7 +1,7 @@
-// Command report runs all benchmarks of the timers and writes their medians,
+// Command report runs all benchmarks of timers and locks and writes their medians,
 // beside the limits that the project has set itself, to docs/benchmarks.md.
 //
-//	go run ./report                          # everything: most of an hour
+//	go run ./report                          # everything: more than an hour
 //	go run ./report -only Schedule -count 1  # a part of it
 //	go run ./report -from ../../docs/benchmarks.txt  # the table alone
 //

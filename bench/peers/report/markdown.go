@@ -18,6 +18,18 @@ var peers = map[string]string{
 	"gozero":     "the TimingWheel of [zeromicro/go-zero](https://github.com/zeromicro/go-zero)",
 	"singchia":   "[singchia/go-timer](https://github.com/singchia/go-timer), hierarchical; many tasks that schedule hang it for good, so there are no figures of timeouts that arm themselves",
 	"netty":      "Netty's HashedWheelTimer on a Java virtual machine, warmed up",
+
+	"leasewheel":        "`Locker.Mutex` with its defaults",
+	"leasewheel-fair":   "`Locker.Fair` with its defaults",
+	"redsync":           "[go-redsync/redsync](https://github.com/go-redsync/redsync) with its defaults; it polls every 50 to 250 ms",
+	"redsync-tuned":     "the same, polling every 5 ms for as long as it takes",
+	"redislock":         "[bsm/redislock](https://github.com/bsm/redislock), polling every 100 ms as in its documentation",
+	"redislock-tuned":   "the same, polling every 5 ms",
+	"rueidislock":       "[rueidislock](https://github.com/redis/rueidis/tree/main/rueidislock) with its defaults: two of three keys, told by client-side caching",
+	"rueidislock-tuned": "the same with one key, and without notices of its own changes",
+	"directed":          "a floor: a script that grants the lock to the first in a list and publishes that, without leases, tokens or waiters that die",
+	"blpop":             "another floor: a list with one element, a connection for each waiter",
+	"autopipelined":     "SET and a script through go-redis's automatic pipelines, without waiting",
 }
 
 // writeMarkdown writes docs/benchmarks.md.
@@ -37,12 +49,14 @@ the other in each round, so that ratios hold where absolute figures do not.
 `, r.config["date"], r.config["commit"], r.config["cpu"], r.config["cores"],
 		r.config["goos"], r.config["goarch"], r.config["go"], r.rounds)
 	b.WriteString(goalsText)
-	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows())
+	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows(goals))
 	b.WriteString(comparisonText)
-	impls := r.measuredImpls()
-	writeTable(&b, append([]string{"what"}, impls...), r.comparisonRows(impls))
-	for _, impl := range impls {
-		fmt.Fprintf(&b, "- %s: %s\n", impl, peers[impl])
+	r.writeComparison(&b, implementations, comparisons)
+	if rows := r.goalRows(lockGoals); rows != nil {
+		b.WriteString(lockGoalsText)
+		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
+		b.WriteString(lockComparisonText)
+		r.writeComparison(&b, lockImplementations, lockComparisons)
 	}
 	b.WriteString(repeatText)
 	_, err := io.WriteString(w, b.String())
@@ -66,6 +80,26 @@ left empty; a negative lateness is too early.
 
 `
 
+const lockGoalsText = `
+## Locks against the limits
+
+On a redis-server of its own for each measurement, by unix sockets. No measurement
+saw two holders at once: one that does fails. What a limit names no other peer for
+is compared with the best of those with their defaults.
+
+`
+
+const lockComparisonText = `
+## Beside other locks
+
+A **hand-over** is a grant to another than the last holder; its latency counts from
+just before the release to just after the grant. The **longest wait** has those in
+it that had no end when the measurement ended. **Fairness** is Jain's index over
+the grants of each waiter: 1 if all got the same. **Commands** are those that the
+clients send, **calls** those that scripts add on the server, by its own statistics.
+
+`
+
 const repeatText = `
 ## What the workloads are
 
@@ -83,6 +117,9 @@ const repeatText = `
   see how many processors it may use.
 - **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
 - **stopped** is a process that is stopped for three seconds by a signal.
+- **acquire and release**: goroutines take and give back locks of their own.
+- **hand-over**: waiters of one process, or evenly of several, want one lock, and
+  want it again as soon as they have given it back.
 
 ## How to repeat it
 
@@ -90,7 +127,7 @@ const repeatText = `
 make bench
 ` + "```" + `
 
-takes most of an hour, wants a machine that does nothing else, and writes this
+takes more than an hour, wants a machine that does nothing else, and writes this
 file and benchmarks.txt, whose lines benchstat reads:
 
 ` + "```" + `
@@ -103,13 +140,24 @@ A part of it, from the folder bench/peers:
 ` + "```" + `
 go run ./report -only '^Schedule' -count 1
 go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6
+go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks
 ` + "```" + `
 
 Netty takes part where Java and its jar are found: Debian's package
 libnetty-java, or a path in NETTY_JAR.
 `
 
-func (r *results) goalRows() (rows [][]string) {
+// writeComparison writes the table of one figure of all implementations in each row,
+// and what those are.
+func (r *results) writeComparison(b *strings.Builder, all []string, comparisons []comparison) {
+	impls := r.measuredImpls(all)
+	writeTable(b, append([]string{"what"}, impls...), r.comparisonRows(comparisons, impls))
+	for _, impl := range impls {
+		fmt.Fprintf(b, "- %s: %s\n", impl, peers[impl])
+	}
+}
+
+func (r *results) goalRows(goals []goal) (rows [][]string) {
 	for _, g := range goals {
 		if cells := g.cells(r); cells != nil {
 			rows = append(rows, cells)
@@ -118,7 +166,7 @@ func (r *results) goalRows() (rows [][]string) {
 	return rows
 }
 
-func (r *results) comparisonRows(impls []string) (rows [][]string) {
+func (r *results) comparisonRows(comparisons []comparison, impls []string) (rows [][]string) {
 	for _, c := range comparisons {
 		if cells := c.cells(r, impls); cells != nil {
 			rows = append(rows, cells)
@@ -127,9 +175,9 @@ func (r *results) comparisonRows(impls []string) (rows [][]string) {
 	return rows
 }
 
-// measuredImpls are the implementations that have any figure.
-func (r *results) measuredImpls() []string {
-	return slices.DeleteFunc(slices.Clone(implementations), func(impl string) bool {
+// measuredImpls are those of all implementations that have any figure.
+func (r *results) measuredImpls(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(impl string) bool {
 		for p := range r.samples {
 			if p.impl == impl {
 				return false

@@ -36,6 +36,19 @@ BenchmarkBurst/impl=wheel-2 	1	 8500000 cpu-ns/burst	 25000000 last-late-ns	 3 g
 BenchmarkIdle/impl=wheel/pending=0/tick=1ms-2 	1	 9 switches	 400000 cpu-ns
 BenchmarkIdle/impl=runtime/pending=0/tick=1ms-2 	1	 5 switches	 300000 cpu-ns
 BenchmarkPause/impl=russellluo-2 	1	 1000 during-late-ns	 -8500000 shift-ns
+BenchmarkPairs/impl=leasewheel/goroutines=1-2 	1	 110000 p50-ns	 9000 pairs/s
+BenchmarkPairs/impl=redsync/goroutines=1-2 	1	 100000 p50-ns	 10000 pairs/s
+BenchmarkPairs/impl=leasewheel/goroutines=16-2 	1	 26000 pairs/s
+BenchmarkPairs/impl=redsync/goroutines=16-2 	1	 20000 pairs/s
+BenchmarkPairs/impl=leasewheel/goroutines=128-2 	1	 70000 pairs/s
+BenchmarkPairs/impl=redsync/goroutines=128-2 	1	 20000 pairs/s
+BenchmarkHandOver/impl=leasewheel/waiters=16/processes=4/hold=0s-2 	1	 8000 hand-overs/s	 300000 p99-ns	 2.001 commands/hand-over
+BenchmarkHandOver/impl=redsync/waiters=16/processes=4/hold=0s-2 	1	 80 hand-overs/s	 270 commands/hand-over
+BenchmarkHandOver/impl=rueidislock/waiters=16/processes=4/hold=0s-2 	1	 500 hand-overs/s	 10 commands/hand-over
+BenchmarkHandOver/impl=directed/waiters=16/processes=4/hold=0s-2 	1	 10000 hand-overs/s	 100000 p99-ns	 2 commands/hand-over
+BenchmarkHandOver/impl=leasewheel/waiters=128/processes=1/hold=1ms-2 	1	 0.995 jain	 180000000 longest-wait-ns
+BenchmarkHandOver/impl=leasewheel/waiters=128/processes=4/hold=1ms-2 	1	 0.98 jain	 200000000 longest-wait-ns
+BenchmarkHandOver/impl=redislock/waiters=128/processes=4/hold=1ms-2 	1	 0.20 jain	 2000000000 longest-wait-ns
 `
 
 func parse(t *testing.T) *results {
@@ -73,7 +86,7 @@ func TestMedians(t *testing.T) {
 
 func TestRowsOfGoals(t *testing.T) {
 	rows := map[string]string{}
-	for _, row := range parse(t).goalRows() {
+	for _, row := range parse(t).goalRows(goals) {
 		rows[row[0]] += strings.Join(row[1:], " | ") + "; "
 	}
 	for what, want := range map[string]string{
@@ -95,6 +108,32 @@ func TestRowsOfGoals(t *testing.T) {
 	}
 }
 
+func TestRowsOfLockGoals(t *testing.T) {
+	rows := map[string]string{}
+	for _, row := range parse(t).goalRows(lockGoals) {
+		rows[row[0]] = strings.Join(row[1:], " | ")
+	}
+	for what, want := range map[string]string{
+		"acquire and release, 1 goroutine, p50, against redsync":                           "110 µs | 100 µs | 1.10 | ≤ 1.1 × | met",
+		"acquire and release a second, 16 goroutines, against redsync":                     "26000 | 20000 | 1.30 | ≥ 1.3 × | met",
+		"acquire and release a second, 128 goroutines, against redsync":                    "70000 | 20000 | 3.50 | ≥ 4 × | **not met**",
+		"the same, against rueidislock":                                                    "70000 |  |  |  | ",
+		"hand-overs a second, 16 waiters of 4 processes, against the best peer's defaults": "8000 | 500 | 16.00 | ≥ 20 × | **not met**",
+		"the same, against a directed hand-over":                                           "8000 | 10000 | 0.80 |  | ",
+		"hand-over, 16 waiters of 4 processes: p99, against a directed one":                "300 µs | 100 µs | 3.00 | ≤ 2 × | **not met**",
+		"commands for a hand-over, 16 waiters of 4 processes":                              "2.00 | 10 | 0.20 | ≤ 2.2 | met",
+		"commands for a hand-over, 128 waiters of one process":                             "",
+		"fairness, 128 waiters of one process":                                             "0.99 |  |  | ≥ 0.99 | met",
+		"fairness, 128 waiters of 4 processes":                                             "0.98 | 0.20 | 4.90 | ≥ 0.99 | **not met**",
+		"longest wait, 128 waiters of one process, 1 ms each":                              "180 ms |  |  | ≤ 192 ms | met",
+		"longest wait, 128 waiters of 4 processes, 1 ms each":                              "200 ms | 2.00 s | 0.10 | ≤ 192 ms | **not met**",
+	} {
+		if rows[what] != want {
+			t.Errorf("%s: %q, want %q", what, rows[what], want)
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	var b strings.Builder
 	if err := parse(t).writeMarkdown(&b); err != nil {
@@ -105,6 +144,8 @@ func TestDocument(t *testing.T) {
 		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
 		"| early of 10,000 | 0 | – | – | 9989 |\n",
 		"| … shift of a later one | – | – | -8.50 ms | – |\n",
+		"| what | leasewheel | redsync | redislock | rueidislock | directed |\n",
+		"| 16 waiters, 4 processes: hand-overs a second | 8000 | 80 | – | 500 | 10000 |\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
@@ -115,7 +156,8 @@ func TestDocument(t *testing.T) {
 // Names are written in three places: the benchmarks, the list of what is run,
 // and the tables. A figure whose name is wrong would be left out in silence.
 func TestNamesAgree(t *testing.T) {
-	declared := benchmarksIn(t, "..")
+	declared := append(benchmarksIn(t, ".."), benchmarksIn(t, "../locks")...)
+	slices.Sort(declared)
 	var run []string
 	for _, w := range workloads {
 		run = append(run, w.name)
@@ -124,19 +166,19 @@ func TestNamesAgree(t *testing.T) {
 	if !slices.Equal(declared, run) {
 		t.Errorf("benchmarks are %v, but run are %v", declared, run)
 	}
-	for _, g := range goals {
+	for _, g := range append(slices.Clone(goals), lockGoals...) {
 		for _, name := range []string{g.measured, g.against.workload} {
 			if workload, _, _ := strings.Cut(name, "/"); name != "" && !slices.Contains(declared, workload) {
 				t.Errorf("no benchmark measures %q of %q", name, g.what)
 			}
 		}
 	}
-	for _, c := range comparisons {
+	for _, c := range append(slices.Clone(comparisons), lockComparisons...) {
 		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
 			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
 		}
 	}
-	for _, impl := range implementations {
+	for _, impl := range append(slices.Clone(implementations), lockImplementations...) {
 		if peers[impl] == "" {
 			t.Errorf("nothing says what %s is", impl)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,12 @@ import (
 // implementations in the order of the tables. Netty's is a program of its own.
 var implementations = []string{
 	"wheel", "runtime", "russellluo", "antlabs", "ouqiang", "rfyiamcool", "gozero", "singchia", "netty",
+}
+
+// lockImplementations are those of locks, in the order of the tables.
+var lockImplementations = []string{
+	"leasewheel", "leasewheel-fair", "redsync", "redsync-tuned", "redislock", "redislock-tuned",
+	"rueidislock", "rueidislock-tuned", "directed", "blpop", "autopipelined",
 }
 
 // A workload is a benchmark, for all implementations that have it.
@@ -32,6 +39,8 @@ type workload struct {
 	procs string
 	// netty lists the variants that the program for Netty knows.
 	netty []string
+	// locks means that it is about locks, not timers.
+	locks bool
 }
 
 var workloads = []workload{
@@ -55,12 +64,16 @@ var workloads = []workload{
 	{name: "Pause", once: true, idle: true},
 	{name: "Idle", once: true, idle: true,
 		netty: []string{"pending=0/tick=1ms", "pending=0/tick=10ms", "pending=1000/tick=1ms", "pending=1000/tick=10ms"}},
+	{name: "Pairs", impls: lockImplementations, once: true, locks: true},
+	{name: "HandOver", impls: slices.DeleteFunc(slices.Clone(lockImplementations), func(impl string) bool { return impl == "autopipelined" }),
+		once: true, locks: true},
 }
 
 // A runner runs the workloads, round after round.
 type runner struct {
 	*options
-	binary string // the compiled benchmarks
+	timers string // the compiled benchmarks of timers
+	locks  string // and those of locks
 	netty  string // class path with Netty's wheel, or "" if there is none
 }
 
@@ -94,15 +107,9 @@ func (r *runner) all(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	r.binary = filepath.Join(dir, "peers.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", r.binary, "github.com/leasewheel/leasewheel/bench/peers")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("build the benchmarks: %w", err)
-	}
-	check := r.command(ctx, r.binary, "-test.run=.")
-	if output, err := check.Output(); err != nil {
-		return "", failure(check, output, err)
+	r.timers, r.locks = filepath.Join(dir, "timers.test"), filepath.Join(dir, "locks.test")
+	if err := r.build(ctx); err != nil {
+		return "", err
 	}
 	var lines strings.Builder
 	for round := range r.count {
@@ -121,9 +128,31 @@ func (r *runner) all(ctx context.Context) (string, error) {
 	return lines.String(), nil
 }
 
+// build compiles the benchmarks and has them check that every implementation does
+// its work.
+func (r *runner) build(ctx context.Context) error {
+	for pkg, binary := range map[string]string{"": r.timers, "/locks": r.locks} {
+		wanted := func(w workload) bool { return w.locks == (pkg != "") && r.only.MatchString(w.name) }
+		if !slices.ContainsFunc(workloads, wanted) {
+			continue
+		}
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "github.com/leasewheel/leasewheel/bench/peers"+pkg)
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("build the benchmarks: %w", err)
+		}
+		check := r.command(ctx, binary, "-test.run=.")
+		if output, err := check.Output(); err != nil {
+			return failure(check, output, err)
+		}
+	}
+	return nil
+}
+
 // guest reports whether an implementation is shown only, and in no limit.
 func guest(impl string) bool {
-	return !strings.HasPrefix(impl, "wheel") && impl != "runtime" && impl != "netty" && impl != "none"
+	return !strings.HasPrefix(impl, "wheel") && impl != "runtime" && impl != "netty" && impl != "none" &&
+		!slices.Contains(lockImplementations, impl)
 }
 
 // workload runs one workload for all its implementations that take part in the
@@ -189,7 +218,11 @@ func (r *runner) goCommand(ctx context.Context, w workload, impl string) *exec.C
 	if w.procs != "" {
 		args = append(args, "-test.cpu="+w.procs)
 	}
-	return r.command(ctx, r.binary, args...)
+	binary := r.timers
+	if w.locks {
+		binary = r.locks
+	}
+	return r.command(ctx, binary, args...)
 }
 
 func (r *runner) nettyCommands(ctx context.Context, w workload) []*exec.Cmd {

@@ -20,13 +20,18 @@ type goal struct {
 	// against is what the figure is divided by: the runtime by the same
 	// workload, if empty.
 	against point
-	limit   limit
+	// rivals are implementations of the same workload, the best of which the
+	// figure is divided by, if there are any.
+	rivals []string
+	limit  limit
 }
 
-// A limit is what a figure, or its ratio to another, may be at the most.
+// A limit is what a figure, or its ratio to another, may be at the most, or has to
+// be at the least.
 type limit struct {
 	most  float64
 	ratio bool
+	least bool // most is the least
 	none  bool
 	// slack is how much more a figure so small may be by chance.
 	slack float64
@@ -34,6 +39,9 @@ type limit struct {
 
 func ratio(most float64) limit { return limit{most: most, ratio: true} }
 func value(most float64) limit { return limit{most: most} }
+
+func ratioOver(least float64) limit { return limit{most: least, ratio: true, least: true} }
+func valueOver(least float64) limit { return limit{most: least, least: true} }
 
 // asFew is as few context switches as the runtime's timers cost, but for a few
 // that come and go with the rest of the machine.
@@ -120,9 +128,7 @@ func (g goal) cells(r *results) []string {
 	if !ok {
 		return nil
 	}
-	theirs, known := r.median(point{
-		cmp.Or(g.against.workload, g.measured), cmp.Or(g.against.impl, "runtime"), g.against.procs, g.unit,
-	})
+	theirs, known := g.compared(r)
 	cells := []string{g.what, figure(ours, g.unit), "", "", "", ""}
 	if known {
 		cells[2] = figure(theirs, g.unit)
@@ -133,14 +139,46 @@ func (g goal) cells(r *results) []string {
 	switch {
 	case g.limit.none:
 	case !g.limit.ratio:
-		cells[4], cells[5] = "≤ "+bound(g.limit.most, g.unit), met(ours <= g.limit.most)
+		cells[4], cells[5] = g.limit.sign()+" "+bound(g.limit.most, g.unit), met(g.limit.holds(ours, g.limit.most))
 	case known:
-		cells[4], cells[5] = fmt.Sprintf("≤ %g ×", g.limit.most), met(ours <= g.limit.most*theirs+g.limit.slack)
+		cells[4] = fmt.Sprintf("%s %g ×", g.limit.sign(), g.limit.most)
+		cells[5] = met(g.limit.holds(ours, g.limit.most*theirs+g.limit.slack))
 		if g.limit.slack != 0 {
 			cells[4] += fmt.Sprintf(" + %g", g.limit.slack)
 		}
 	}
 	return cells
+}
+
+// compared returns the figure that the goal's is divided by.
+func (g goal) compared(r *results) (theirs float64, known bool) {
+	if g.rivals == nil {
+		return r.median(point{
+			cmp.Or(g.against.workload, g.measured), cmp.Or(g.against.impl, "runtime"), g.against.procs, g.unit,
+		})
+	}
+	for _, rival := range g.rivals {
+		v, ok := r.median(point{g.measured, rival, 0, g.unit})
+		if ok && (!known || g.limit.holds(v, theirs)) {
+			theirs, known = v, true
+		}
+	}
+	return theirs, known
+}
+
+func (l limit) sign() string {
+	if l.least {
+		return "≥"
+	}
+	return "≤"
+}
+
+// holds reports whether a figure is within a bound.
+func (l limit) holds(v, bound float64) bool {
+	if l.least {
+		return v >= bound
+	}
+	return v <= bound
 }
 
 func met(yes bool) string {
