@@ -1,0 +1,94 @@
+package main
+
+import "cmp"
+
+// The peers, as their documentation shows them, and set to be fast and fair.
+var (
+	defaults = []string{"redsync", "redislock", "rueidislock"}
+	tuned    = []string{"redsync-tuned", "redislock-tuned", "rueidislock-tuned"}
+)
+
+// lockGoals are the rows of the table of locks.
+var lockGoals = ofLocks(
+	goal{what: "acquire and release, 1 goroutine, p50, against redsync", measured: "Pairs/goroutines=1", unit: "p50-ns",
+		rivals: []string{"redsync"}, limit: ratio(1.1)},
+	goal{what: "acquire and release a second, 16 goroutines, against redsync", measured: "Pairs/goroutines=16", unit: "pairs/s",
+		rivals: []string{"redsync"}, limit: ratioOver(1.3)},
+	goal{what: "acquire and release a second, 128 goroutines, against redsync", measured: "Pairs/goroutines=128", unit: "pairs/s",
+		rivals: []string{"redsync"}, limit: ratioOver(4)},
+	goal{what: "the same, against rueidislock", measured: "Pairs/goroutines=128", unit: "pairs/s",
+		rivals: []string{"rueidislock"}, limit: ratioOver(2)},
+	goal{what: "the same, against rueidislock with one key", measured: "Pairs/goroutines=128", unit: "pairs/s",
+		rivals: []string{"rueidislock-tuned"}, limit: ratioOver(2)},
+	goal{what: "hand-overs a second, 16 waiters of 4 processes, against the best peer's defaults", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "hand-overs/s", rivals: defaults, limit: ratioOver(20)},
+	goal{what: "the same, against the best peer tuned", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "hand-overs/s", rivals: tuned, limit: shownOver},
+	goal{what: "the same, against a directed hand-over", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "hand-overs/s", rivals: []string{"directed"}, limit: shownOver},
+	goal{what: "hand-over, 16 waiters of 4 processes: p99, against a directed one", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "p99-ns", rivals: []string{"directed"}, limit: ratio(2)},
+	goal{what: "commands for a hand-over, 16 waiters of 4 processes", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "commands/hand-over", rivals: defaults, limit: value(2.2)},
+	goal{what: "commands for a hand-over, 128 waiters of one process", measured: "HandOver/waiters=128/processes=1/hold=0s",
+		unit: "commands/hand-over", rivals: defaults, limit: value(2.2)},
+	goal{what: "fairness, 128 waiters of one process", measured: "HandOver/waiters=128/processes=1/hold=1ms", unit: "jain",
+		rivals: defaults, limit: valueOver(0.99)},
+	goal{what: "fairness, 128 waiters of 4 processes", measured: "HandOver/waiters=128/processes=4/hold=1ms", unit: "jain",
+		rivals: defaults, limit: valueOver(0.99)},
+	goal{what: "longest wait, 128 waiters of one process, 1 ms each", measured: "HandOver/waiters=128/processes=1/hold=1ms", unit: "longest-wait-ns",
+		rivals: defaults, limit: value(1.5 * 128 * ms)},
+	goal{what: "longest wait, 128 waiters of 4 processes, 1 ms each", measured: "HandOver/waiters=128/processes=4/hold=1ms", unit: "longest-wait-ns",
+		rivals: defaults, limit: value(1.5 * 128 * ms)},
+)
+
+// ofLocks makes goals ones of leasewheel's lock, where they name no other.
+func ofLocks(goals ...goal) []goal {
+	for i := range goals {
+		goals[i].impl = cmp.Or(goals[i].impl, "leasewheel")
+	}
+	return goals
+}
+
+// shownOver is a figure without a limit, of which more is better.
+var shownOver = limit{none: true, least: true}
+
+// lockComparisons are the rows of the comparison of locks.
+var lockComparisons = comparisonsOfLocks()
+
+func comparisonsOfLocks() (rows []comparison) {
+	for _, w := range []struct{ what, measured string }{
+		{"acquire and release, 1 goroutine", "Pairs/goroutines=1"},
+		{"acquire and release, 16 goroutines", "Pairs/goroutines=16"},
+		{"acquire and release, 128 goroutines", "Pairs/goroutines=128"},
+	} {
+		rows = append(rows,
+			comparison{w.what + ": a second", w.measured, "pairs/s"},
+			comparison{"… p50", w.measured, "p50-ns"},
+			comparison{"… p99", w.measured, "p99-ns"},
+			comparison{"… the client's CPU time", w.measured, "cpu-ns/pair"},
+			comparison{"… commands", w.measured, "commands/pair"},
+			comparison{"… calls in scripts", w.measured, "calls/pair"})
+	}
+	for _, w := range []struct{ what, measured string }{
+		{"2 waiters, one process", "HandOver/waiters=2/processes=1/hold=0s"},
+		{"2 waiters, 2 processes", "HandOver/waiters=2/processes=2/hold=0s"},
+		{"16 waiters, one process", "HandOver/waiters=16/processes=1/hold=0s"},
+		{"16 waiters, 4 processes", "HandOver/waiters=16/processes=4/hold=0s"},
+		{"16 waiters, 4 processes, hold 1 ms", "HandOver/waiters=16/processes=4/hold=1ms"},
+		{"128 waiters, one process", "HandOver/waiters=128/processes=1/hold=0s"},
+		{"128 waiters, 4 processes", "HandOver/waiters=128/processes=4/hold=0s"},
+		{"128 waiters, one process, hold 1 ms", "HandOver/waiters=128/processes=1/hold=1ms"},
+		{"128 waiters, 4 processes, hold 1 ms", "HandOver/waiters=128/processes=4/hold=1ms"},
+	} {
+		rows = append(rows,
+			comparison{w.what + ": hand-overs a second", w.measured, "hand-overs/s"},
+			comparison{"… p50", w.measured, "p50-ns"},
+			comparison{"… p99", w.measured, "p99-ns"},
+			comparison{"… longest wait", w.measured, "longest-wait-ns"},
+			comparison{"… fairness", w.measured, "jain"},
+			comparison{"… commands", w.measured, "commands/hand-over"},
+			comparison{"… calls in scripts", w.measured, "calls/hand-over"})
+	}
+	return rows
+}
