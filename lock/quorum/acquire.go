@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -30,9 +31,9 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 	}
 	begun := time.Now()
 	for try := 0; ; try++ {
-		a := s.attempt(ctx, h, alias(h.Owner))
+		a := s.attempt(ctx, h, alias(h.Owner), new(atomic.Bool))
 		if a.granted() {
-			s.grants.keep(h, &a.hold, a.answer.Token, a.asked)
+			s.grants.keep(h, a)
 			return a.answer, nil
 		}
 		s.giveBack(a)
@@ -45,11 +46,11 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 // again asks for a hold that the owner has already, or for a further one. What the
 // owner has it keeps if that fails, unless it has lost the lock to another.
 func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Answer, error) {
-	owner := h.Owner
+	owner, over := h.Owner, new(atomic.Bool)
 	if known != nil {
-		owner = known.hold.Owner
+		owner, over = known.hold.Owner, known.over
 	}
-	a := s.attempt(ctx, h, owner)
+	a := s.attempt(ctx, h, owner, over)
 	if !a.granted() {
 		if known != nil && h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
@@ -60,7 +61,7 @@ func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Ans
 	if known != nil {
 		a.answer.Token = known.token
 	}
-	s.grants.keep(h, &a.hold, a.answer.Token, a.asked)
+	s.grants.keep(h, a)
 	return a.answer, nil
 }
 
@@ -73,15 +74,22 @@ type attempt struct {
 	late    int // replies that are still to come
 	answer  lock.Answer
 	err     error // why a majority's grants are worth nothing
+	// over is set when the end of what was granted is asked for.
+	over *atomic.Bool
 }
 
 // attempt asks all nodes for the hold, and has those that grant it know the
-// largest token.
-func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: asked(h), asked: time.Now()}
+// largest token. A node that grants it only after its release is told of that again.
+func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string, over *atomic.Bool) *attempt {
+	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: asked(h), asked: time.Now(), over: over}
 	a.hold.Owner = owner
 	a.replies = poll(ctx, s, s.limit(h.TTL), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		answer, err := n.Acquire(ctx, &a.hold)
+		if over.Load() {
+			ended := a.hold
+			ended.Count = 0
+			n.sweeper.end(&ended, err != nil)
+		}
 		return ballot{said: said(answer.Verdict), answer: answer}, err
 	})
 	a.late = a.gather(ctx, a.replies, a.decided)

@@ -20,11 +20,11 @@ type booth struct {
 
 	mu sync.Mutex
 	// way says what happens to a request; nil: nothing. It is called with mu held.
-	way      func(request string, h *lock.Hold) mishap
-	locks    map[string]*possession
-	counters map[string]int64
-	listen   map[*listener]struct{}
-	requests []string // of owners, as they arrived
+	way          func(request string, h *lock.Hold) mishap
+	locks        map[string]*possession
+	counters     map[string]int64
+	listen       map[*listener]struct{}
+	acquisitions int
 }
 
 type possession struct {
@@ -103,7 +103,7 @@ func (b *booth) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, 
 	hold := *h
 	var served lock.Answer
 	err = b.carry(ctx, "acquire", h, func() {
-		b.requests = append(b.requests, hold.Owner)
+		b.acquisitions++
 		p := b.held(hold.Name)
 		switch {
 		case p != nil && p.owner != hold.Owner && hold.Count == 1:
@@ -244,6 +244,13 @@ func (b *booth) holder(name string) string {
 		return p.owner
 	}
 	return ""
+}
+
+// arrived returns how many acquisitions have come here.
+func (b *booth) arrived() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.acquisitions
 }
 
 // give lets an owner have the lock here.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -45,6 +46,8 @@ type grant struct {
 	by time.Time // guarded by grants.mu
 	// released: its end was asked for. Nothing must revive it.
 	released bool // guarded by grants.mu
+	// over is the same for the attempt, of which some requests may be on their way.
+	over *atomic.Bool
 }
 
 func (g *grants) init() {
@@ -138,19 +141,18 @@ func alias(owner string) string {
 	return client + ":" + strconv.FormatInt(rand.Int64(), 10)
 }
 
-// keep notes that a hold was granted, or granted again. asked is the instant before
-// the first node was asked.
-func (g *grants) keep(h, named *lock.Hold, token int64, asked time.Time) {
+// keep notes that a hold was granted by an attempt, or granted again.
+func (g *grants) keep(h *lock.Hold, a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := keyOf(h)
 	known := g.held[key]
 	if known == nil {
 		g.makeRoom()
-		known = &grant{hold: *named, token: token}
+		known = &grant{hold: a.hold, token: a.answer.Token, over: a.over}
 		g.held[key] = known
 	}
-	known.by = asked.Add(named.TTL)
+	known.by = a.asked.Add(a.hold.TTL)
 }
 
 // makeRoom drops the grants that nobody has released and that are over. It looks
@@ -174,6 +176,7 @@ func (g *grants) end(h *lock.Hold) {
 	defer g.mu.Unlock()
 	if known := g.held[keyOf(h)]; known != nil {
 		known.released = true
+		known.over.Store(true)
 	}
 }
 

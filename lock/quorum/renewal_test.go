@@ -157,7 +157,7 @@ func TestMuteNodeDelaysNoRenewal(t *testing.T) {
 		}
 		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
 		require.NoError(t, err)
-		latest := time.Duration(ttl)
+		latest := ttl
 		l, err := lock.New(store, lock.Config{TTL: ttl, Renewal: renewal.Config{Observer: &renewal.Observer{
 			Batch: func(b renewal.Batch) {
 				for _, left := range b.Remaining {
