@@ -150,7 +150,7 @@ func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) 
 			return nil, err
 		}
 		l.add(lease)
-		waiting = lease.own.with(waiting)
+		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
 		l.giveBack(ctx)
@@ -207,7 +207,7 @@ func (l *MultiLease) Context() context.Context { return l.with(l.held) }
 // with returns a context derived from ctx that carries the ownership of every lock.
 func (l *MultiLease) with(ctx context.Context) context.Context {
 	for _, lease := range l.leases {
-		ctx = lease.own.with(ctx)
+		ctx = lease.own.with(ctx) //nolint:fatcontext // a value for each lock
 	}
 	return ctx
 }

@@ -269,6 +269,26 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	}
 }
 
+// Nobody tells of a peer's release: whoever waits asks every 60 to 180 ms.
+func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		admin := server.Client(t)
+		l := plainLocker(t, server.Client(t), lock.Config{Poll: time.Hour})
+		for range 20 {
+			require.NoError(t, admin.Set(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Err())
+			var freed time.Time
+			time.AfterFunc(time.Second, func() {
+				freed = time.Now()
+				assert.NoError(t, admin.Del(t.Context(), "a").Err())
+			})
+			lease := mustLock(t, l, "a")
+			assert.LessOrEqual(t, time.Since(freed), 200*time.Millisecond)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
 // Any string that is asked for by its name is a lock; listed are those that look like
 // one. What a stranger has written does no harm to a terminal.
 func TestPlainInspectsStrangers(t *testing.T) {
