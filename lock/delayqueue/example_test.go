@@ -47,7 +47,7 @@ func Example() {
 	defer end()
 	ctx, stop := context.WithCancel(context.Background())
 
-	queue.Put(ctx, delayqueue.Message{ID: "later", Payload: []byte("how was it?"), Delay: 50 * time.Millisecond})
+	queue.Put(ctx, delayqueue.Message{ID: "later", Payload: []byte("how was it?"), Delay: 300 * time.Millisecond})
 	queue.Put(ctx, delayqueue.Message{ID: "at once", Payload: []byte("welcome")})
 
 	queue.Work(ctx, func(_ context.Context, d *delayqueue.Delivery) error {
