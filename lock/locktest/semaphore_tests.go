@@ -685,7 +685,7 @@ func takesExpiredPermitsBack(b *bench) {
 	b.granted(s, lasting(b.permit("a", 3), time.Hour))
 	b.refused(s, b.permit("a", 4))
 	time.Sleep(ttl + 50*time.Millisecond)
-	b.granted(s, b.permit("a", 4))
+	b.granted(s, lasting(b.permit("a", 4), time.Hour))
 	b.stands(s, "a", 1)
 	b.release(s, back(b.permit("a", 1)), false)
 	b.release(s, back(b.permit("a", 2)), false)
