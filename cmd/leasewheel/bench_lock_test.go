@@ -61,7 +61,8 @@ func TestBenchLock(t *testing.T) {
 			}
 			require.Len(t, report.HandOvers, 4)
 			for i, h := range report.HandOvers {
-				assert.Equal(t, [][2]int{{2, 1}, {2, 2}, {6, 1}, {6, 3}}[i], [2]int{h.Waiters, h.Processes})
+				want := [][2]int{{2, 1}, {2, 2}, {6, 1}, {6, 3}}[i]
+				assert.Equal(t, want, [2]int{h.Waiters, h.Processes})
 				assert.Zero(t, h.Overlaps)
 				assert.Positive(t, h.HandOvers)
 				assert.LessOrEqual(t, h.HandOvers, h.Grants)
