@@ -51,6 +51,14 @@
 // [Locker.Fair] lock get it in their order of arrival, wherever they are: each has a
 // place of its own in the store's queue.
 //
+// # Semaphores and latches
+//
+// A [Locker.Semaphore] has permits that nobody owns: whoever holds some may have
+// another give them back, and those of a holder that dies are lost. Those of
+// [Locker.Permits] are leases, which the watchdog keeps alive like those of locks,
+// and which come back by themselves. A [Locker.Latch] is waited for until it was
+// counted down to zero.
+//
 // # Several locks at once
 //
 // [All] takes several locks together, all or none, in the order of their names, so

@@ -23,6 +23,21 @@
 //	leasewheel_lock_places:{orders:42}       zset of those of leasewheel, each with the ms after which it is taken for dead
 //	redisson_lock__channel:{orders:42}:…     channel of each of them, by its owner; a release publishes "0" to the first's
 //
+// A semaphore of that name, one whose permits expire, and a latch are
+//
+//	orders:42                                string, how many permits are available, or the count of the latch
+//	redisson_sc:{orders:42}                  channel; more permits publish how many there are, or by how many more
+//	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
+//	redisson_countdownlatch__channel__{orders:42}
+//	                                         channel; the count zero publishes "0", a new count and a deletion "1"
+//	leasewheel_request:{orders:42}:…         string, what was done for a request that nobody owns; for 16 s, see [lock.Count]
+//
+// Expiring permits have a fencing counter, too. Permits expire by the server's clock;
+// clients of Redisson go by their own. The channel of a latch whose name holds a hash
+// tag, like {user:7}:cart, has the whole name in braces once more. In a cluster that
+// is another slot, so that Redisson cannot keep such a latch there; leasewheel can, on
+// a channel without the further braces.
+//
 // A name that holds a hash tag of its own, as {user:7}:cart does, gives the tag to
 // the derived keys, which then end in the bare name. So all keys of one lock are
 // on one server of a cluster.
