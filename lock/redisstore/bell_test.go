@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,4 +93,25 @@ func TestSubscribeAfterClose(t *testing.T) {
 	assert.NotErrorIs(t, err, lock.ErrUnavailable)
 	sub.Close()
 	require.NoError(t, store.Close())
+}
+
+// While a server is away, each channel is somebody's to move: one goroutine's, not
+// one's more for each attempt.
+func TestMoversDoNotMultiply(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store := open(t, server.Client(t))
+	woken := make(chan struct{}, 100)
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: "a"}, func(lock.Notice) { woken <- struct{}{} })
+	require.NoError(t, err)
+	defer sub.Close()
+	server.Kill()
+	stacks := make([]byte, 64<<20)
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*bell).move(")
+		require.Less(t, movers, 20) // some are other tests'
+	}
+	server.Restart(t)
+	<-woken
 }

@@ -68,6 +68,7 @@ func (l *line) carry(ctx context.Context, c *channel) error {
 		return errMute
 	}
 	if err := l.subscribe(ctx, c.name); err != nil {
+		l.leave(c)
 		l.breakDown(err)
 		return classify(err)
 	}
@@ -91,6 +92,16 @@ func (l *line) take(c *channel) bool {
 	k.asked++
 	c.line = l
 	return true
+}
+
+// leave forgets a channel that could not be asked for. It is still its bringer's to
+// put on another line, and must not be moved by this one's end as well.
+func (l *line) leave(c *channel) {
+	l.bell.mu.Lock()
+	defer l.bell.mu.Unlock()
+	if k := l.carried[c.name]; k != nil && k.channel == c {
+		k.channel, c.line = nil, nil
+	}
 }
 
 // retire tells the server that nobody listens to c any more.
