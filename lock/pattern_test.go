@@ -30,11 +30,11 @@ func TestPattern(t *testing.T) {
 		require.NoError(t, err, test.pattern)
 		assert.Equal(t, test.prefix, p.prefix, test.pattern)
 		assert.Equal(t, test.exact, p.exact, test.pattern)
-		for _, name := range strings.Fields(test.matches) {
+		for name := range strings.FieldsSeq(test.matches) {
 			assert.True(t, p.matches(name), "%q matches %q", test.pattern, name)
 			assert.True(t, strings.HasPrefix(name, p.prefix), "%q begins %q", p.prefix, name)
 		}
-		for _, name := range strings.Fields(test.misses) {
+		for name := range strings.FieldsSeq(test.misses) {
 			assert.False(t, p.matches(name), "%q does not match %q", test.pattern, name)
 		}
 	}

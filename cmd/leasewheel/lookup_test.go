@@ -29,7 +29,7 @@ func commands(t *testing.T, client redis.UniversalClient, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		var args []any
-		for _, word := range strings.Fields(line) {
+		for word := range strings.FieldsSeq(line) {
 			args = append(args, word)
 		}
 		if len(args) > 0 {

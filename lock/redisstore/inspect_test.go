@@ -43,7 +43,7 @@ func (i *inspected) do(commands string) {
 	i.Helper()
 	for line := range strings.Lines(commands) {
 		var args []any
-		for _, word := range strings.Fields(line) {
+		for word := range strings.FieldsSeq(line) {
 			args = append(args, word)
 		}
 		if len(args) > 0 {

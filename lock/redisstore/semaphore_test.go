@@ -617,7 +617,7 @@ func TestSemaphoreCommands(t *testing.T) {
 		work.Go(waits)
 	}
 	scripts := func() (n int64) {
-		for _, line := range strings.Split(admin.Info(t.Context(), "commandstats").Val(), "\r\n") {
+		for line := range strings.SplitSeq(admin.Info(t.Context(), "commandstats").Val(), "\r\n") {
 			var calls int64
 			for _, command := range []string{"evalsha", "eval"} {
 				if _, err := fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls); err == nil {
