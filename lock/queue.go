@@ -166,9 +166,12 @@ func (q *queue) rest() {
 
 // expire ends a queue that has rested for long enough.
 func (q *queue) expire() {
-	q.locker.mu.Lock()
-	defer q.locker.mu.Unlock()
-	if q.waiters.Len() == 0 && q.locker.closed.Err() == nil {
+	l := q.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// It may have come too late to be cancelled, and find the queue in use again, or
+	// ended.
+	if q.waiters.Len() == 0 && l.queues[q.key] == q && l.closed.Err() == nil {
 		q.end()
 	}
 }

@@ -37,9 +37,29 @@ type trip struct {
 
 // convoys are the store's convoys, by node.
 type convoys struct {
-	mu   sync.Mutex
-	to   map[string]*convoy // guarded by mu
-	work sync.WaitGroup     // the flights that nobody waits for by himself
+	mu     sync.Mutex
+	to     map[string]*convoy // guarded by mu
+	closed bool               // guarded by mu
+	work   sync.WaitGroup     // flights together; added to under mu, while not closed
+}
+
+// begin runs a flight. One that begins after close is not waited for.
+func (c *convoys) begin(flight func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		go flight()
+		return
+	}
+	c.work.Go(flight)
+}
+
+// close returns when the flights under way are over.
+func (c *convoys) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.work.Wait()
 }
 
 // convoy returns that to the node which has the key.
@@ -110,7 +130,7 @@ func (v *convoy) next() {
 		v.waiting = slices.Clone(together[mostSeat:])
 		together = together[:mostSeat]
 	}
-	v.store.convoys.work.Go(func() { v.fly(together) })
+	v.store.convoys.begin(func() { v.fly(together) })
 }
 
 // fly sends requests together. They go on as long as the most patient of them.

@@ -106,7 +106,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close ends the store's subscriptions, and the client if [Open] made it.
 func (s *Store) Close() error {
 	s.bell.close()
-	s.convoys.work.Wait()
+	s.convoys.close()
 	if s.owned {
 		return s.client.Close()
 	}
