@@ -5,6 +5,6 @@
 //	go test -bench 'Pairs/impl=(leasewheel|redsync)$'
 //	go test -bench 'HandOver/impl=leasewheel$/waiters=16$'
 //
-// What is measured, package contention tells. Each measurement fails if it sees two
-// holders at once.
+// What is measured, package contention tells. Every hand-over says how often it has
+// seen two holders at once.
 package locks

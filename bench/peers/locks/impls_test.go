@@ -190,10 +190,18 @@ func openRueidislock(socket string, o rueidislock.LockerOption) (contention.Lock
 		return nil, err
 	}
 	return acquirer{Closer: closeFunc(locker.Close), acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
-		_, release, err := locker.WithContext(ctx, name)
+		// The end of its context ends the lock, too, and not the waiting alone.
+		life, end := context.WithCancel(context.WithoutCancel(ctx))
+		waiting := context.AfterFunc(ctx, end)
+		_, release, err := locker.WithContext(life, name)
+		if err == nil && !waiting() {
+			release()
+			err = ctx.Err()
+		}
 		if err != nil {
+			end()
 			return nil, err
 		}
-		return func(context.Context) error { release(); return nil }, nil
+		return func(context.Context) error { release(); end(); return nil }, nil
 	}}, nil
 }

@@ -28,6 +28,10 @@ var lockGoals = ofLocks(
 		unit: "hand-overs/s", rivals: []string{"directed"}, limit: shownOver},
 	goal{what: "hand-over, 16 waiters of 4 processes: p99, against a directed one", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "p99-ns", rivals: []string{"directed"}, limit: ratio(2)},
+	goal{what: "two holders at once, 16 waiters of 4 processes", measured: "HandOver/waiters=16/processes=4/hold=0s",
+		unit: "overlaps", rivals: defaults, limit: value(0)},
+	goal{what: "two holders at once, 128 waiters of 4 processes", measured: "HandOver/waiters=128/processes=4/hold=1ms",
+		unit: "overlaps", rivals: defaults, limit: value(0)},
 	goal{what: "commands for a hand-over, 16 waiters of 4 processes", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "commands/hand-over", rivals: defaults, limit: value(2.2)},
 	goal{what: "commands for a hand-over, 128 waiters of one process", measured: "HandOver/waiters=128/processes=1/hold=0s",
@@ -87,6 +91,7 @@ func comparisonsOfLocks() (rows []comparison) {
 			comparison{"… p99", w.measured, "p99-ns"},
 			comparison{"… longest wait", w.measured, "longest-wait-ns"},
 			comparison{"… fairness", w.measured, "jain"},
+			comparison{"… overlaps", w.measured, "overlaps"},
 			comparison{"… commands", w.measured, "commands/hand-over"},
 			comparison{"… calls in scripts", w.measured, "calls/hand-over"})
 	}

@@ -83,9 +83,8 @@ left empty; a negative lateness is too early.
 const lockGoalsText = `
 ## Locks against the limits
 
-On a redis-server of its own for each measurement, by unix sockets. No measurement
-saw two holders at once: one that does fails. What a limit names no other peer for
-is compared with the best of those with their defaults.
+On a redis-server of its own for each measurement, by unix sockets. What a limit
+names no other peer for is compared with the best of those with their defaults.
 
 `
 
@@ -96,7 +95,9 @@ A **hand-over** is a grant to another than the last holder; its latency counts f
 just before the release to just after the grant. The **longest wait** has those in
 it that had no end when the measurement ended. **Fairness** is Jain's index over
 the grants of each waiter: 1 if all got the same. **Commands** are those that the
-clients send, **calls** those that scripts add on the server, by its own statistics.
+clients send, **calls** those that scripts add on the server, by its own statistics;
+requests that travel together in one script are one command. **Overlaps** are grants
+while somebody held the lock.
 
 `
 
