@@ -326,7 +326,10 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		time.Sleep(20 * time.Millisecond)
+		if i == 0 {
+			time.Sleep(300 * time.Millisecond) // it asks before it waits
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	b.unlock(lease)
 	work.Wait()

@@ -128,6 +128,7 @@ func TestFiveServers(t *testing.T) {
 func TestThreeOfFiveServers(t *testing.T) {
 	for illness := range illnesses {
 		t.Run(illness, func(t *testing.T) {
+			t.Parallel() // they wait for nodes most of the time
 			f := start(t)
 			f.strike(illness, 1, 3)
 			conform(t, f)

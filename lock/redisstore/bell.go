@@ -201,6 +201,11 @@ func (b *bell) attach(ctx context.Context, c *channel) error {
 	if err != nil {
 		return err
 	}
+	return b.attachTo(ctx, n, c)
+}
+
+// attachTo asks a node for a channel.
+func (b *bell) attachTo(ctx context.Context, n node, c *channel) error {
 	l, err := b.line(n)
 	if err != nil {
 		return err
@@ -246,20 +251,31 @@ func (b *bell) move(channels []*channel) {
 		if !pause(b.ctx, moveBackoff(try)) {
 			return
 		}
-		var left []*channel
-		for _, c := range channels {
-			if !b.wanted(c) {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
-			err := b.attach(ctx, c)
-			cancel()
-			if err != nil {
-				left = append(left, c)
-			}
-		}
-		channels = left
+		channels = b.moveOnce(channels)
 	}
+}
+
+// moveOnce tries to move each channel and returns those that are left. A node that
+// has failed one is not asked for the others: to find out takes time, and by then it
+// may be another node that they belong to.
+func (b *bell) moveOnce(channels []*channel) (left []*channel) {
+	failed := make(map[string]bool)
+	for _, c := range channels {
+		if !b.wanted(c) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
+		n, err := b.store.node(ctx, c.name)
+		if err == nil && !failed[n.id] {
+			err = b.attachTo(ctx, n, c)
+			failed[n.id] = err != nil
+		}
+		cancel()
+		if err != nil || failed[n.id] {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // wanted reports whether somebody listens to c and no line carries it.

@@ -90,7 +90,7 @@ func TestFailoverWithReplicas(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	master := set.Master(t)
 	brief := replicated(t, set.Client(t), 1, lock.Config{RetryFor: -1})
-	long := replicated(t, set.Client(t), 2, lock.Config{RetryFor: 20 * time.Second})
+	long := replicated(t, set.Client(t), 2, lock.Config{RetryFor: time.Minute})
 
 	held := mustLock(t, long, "held") // by all replicas, so by whichever is promoted
 	master.CutReplicas(t)

@@ -70,7 +70,9 @@ func (l *line) carry(ctx context.Context, c *channel) error {
 	if err := l.subscribe(ctx, c.name); err != nil {
 		l.leave(c)
 		l.breakDown(err)
-		return classify(err)
+		err = classify(err)
+		l.bell.store.doubtTopology(err)
+		return err
 	}
 	l.begin()
 	return nil
