@@ -8,11 +8,10 @@ import (
 )
 
 // TestMain runs more tests at a time than there are processors: most of their time
-// they wait, for leases to end and nodes that do not answer. Each asks five servers at
-// once, in leases of which a third is as long as a node may take: more would not do.
+// they wait, for leases to end and nodes that do not answer.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	redistest.Main(m)
