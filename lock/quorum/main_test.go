@@ -11,7 +11,7 @@ import (
 // they wait, for leases to end and nodes that do not answer.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	redistest.Main(m)
