@@ -41,7 +41,7 @@ func check(t *testing.T, r demoReport) {
 	// The second, if a renewal was on its way when the holder was frozen.
 	assert.Contains(t, []string{"expired here", "store unreachable"}, r.Frozen.Cause)
 	assert.Equal(t, 1, r.Frozen.StaleRefused)
-	assert.Greater(t, r.Killed.Free, time.Second, "a dead holder's lock stays closed for about a TTL")
+	assert.Greater(t, r.Killed.Free, time.Second/2, "a dead holder's lock stays closed for about a TTL, or the second that it was handed over for")
 	assert.Equal(t, 200, r.Leases.Count)
 	assert.Greater(t, r.Leases.Renewals, int64(200))
 	assert.Less(t, r.Leases.Batches, r.Leases.Renewals/2, "leases are renewed in batches")
