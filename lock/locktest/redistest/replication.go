@@ -18,10 +18,12 @@ func (s *Server) CutReplicas(t TB) {
 	s.do(t, "CLIENT", "KILL", "TYPE", "replica")
 }
 
-// AcceptReplicas undoes [Server.CutReplicas].
+// AcceptReplicas undoes [Server.CutReplicas]. SYNC stays forbidden: a replica whose
+// PSYNC was refused tries it next, and one that joins by it never says how far it is,
+// so nothing ever counts as replicated to it.
 func (s *Server) AcceptReplicas(t TB) {
 	t.Helper()
-	s.do(t, "ACL", "SETUSER", "default", "+psync", "+sync")
+	s.do(t, "ACL", "SETUSER", "default", "+psync")
 }
 
 // AwaitReplication waits until so many replicas have all that was written to a
