@@ -371,9 +371,15 @@ func called(t *testing.T, admin *redis.Client) []string {
 
 func newTestLocker(t *testing.T, client redis.UniversalClient) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
+	return newLockerWith(t, client, lock.Config{TTL: 300 * time.Millisecond})
+}
+
+// newLockerWith returns a locker on a client; they end with the test.
+func newLockerWith(t *testing.T, client redis.UniversalClient, c lock.Config) (*lock.Locker, *redisstore.Store) {
+	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
-	locker, err := lock.New(store, lock.Config{TTL: 300 * time.Millisecond})
+	locker, err := lock.New(store, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, locker.Close(context.Background()))
