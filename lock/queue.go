@@ -34,19 +34,19 @@ func queueOf(h *Hold) queueKey {
 
 // queue is the line of this process's waiters for one lock. Only its head asks
 // the store, so that a release does not set off as many requests as there are
-// waiters. The goroutines that run it are the waiters' own.
+// waiters. It has no goroutine: each waiter sees to it that its step is called.
 type queue struct {
 	locker *Locker
 	key    queueKey
 
-	waiters list.List // of *waiter; guarded by locker.mu
+	waiters list.List              // of *waiter; guarded by locker.mu
+	head    atomic.Pointer[waiter] // the first of waiters, to be woken; set under locker.mu
 
-	// woken says that ask or granted was set and no head has acted on it yet. It
-	// outlives the head, so that a wake which comes between two heads is not lost.
-	woken chan struct{}
-	ask   atomic.Bool
-	// granted is the latest grant to an owner in line. It is the head's, or that of
-	// a head which has left without it and is swept up after.
+	// ask and granted are what no head has acted on yet. They outlive the head, so
+	// that a wake which comes between two heads is not lost. granted is the latest
+	// grant to an owner in line: the head, or a head which has left without it and is
+	// swept up after.
+	ask     atomic.Bool
 	granted atomic.Pointer[Notice]
 
 	// backstop wakes when nothing is heard. Only the head touches it.
@@ -72,25 +72,6 @@ const silentPoll = 120 * time.Millisecond
 // lingerFor is how long a queue outlives its last waiter.
 const lingerFor = 5 * time.Second
 
-// waiter is one place in a queue.
-type waiter struct {
-	// turn tells the waiter that it is the head now, and whether it should ask at
-	// once. Its capacity of 1 lets the predecessor go without waiting.
-	turn  chan baton
-	place *list.Element
-}
-
-// baton is what one head of a queue leaves to the next.
-type baton struct {
-	// known is the latest refusal. After a grant it tells of the predecessor's
-	// lease, so that the next head need not ask to learn that the lock is held.
-	known Answer
-	// ask says that the lock may be free as far as is known.
-	ask bool
-	// err is the store's failure, which the others need not wait for again.
-	err error
-}
-
 // waitsFor reports whether this process has waiters for the lock, or had until
 // lately. A newcomer who can wait lines up instead of asking first, unless the others
 // may be waiting for its own write lock.
@@ -103,30 +84,29 @@ func (l *Locker) waitsFor(h *Hold) bool {
 	return l.queues[queueOf(h)] != nil
 }
 
-// join puts a waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
+// join puts the waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
 // waiting for the lock.
-func (l *Locker) join(h *Hold) (*queue, *waiter) {
+func (l *Locker) join(w *waiter) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := queueOf(h)
+	key := queueOf(w.hold)
 	if l.config.MaxWaiters > 0 && l.waiting[key.lock()] >= l.config.MaxWaiters {
-		return nil, nil
+		return false
 	}
 	l.waiting[key.lock()]++
 	q := l.queues[key]
 	if q == nil {
-		q = &queue{locker: l, key: key, woken: make(chan struct{}, 1)}
+		q = &queue{locker: l, key: key}
 		q.backstop.Init(l.wheel, func() { q.tell(Notice{}) })
 		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
 	}
 	q.linger.Cancel()
-	w := &waiter{turn: make(chan baton, 1)}
-	w.place = q.waiters.PushBack(w)
+	w.queue, w.place = q, q.waiters.PushBack(w)
 	if q.waiters.Len() == 1 {
-		w.turn <- baton{ask: true}
+		q.promote(w, baton{ask: true})
 	}
-	return q, w
+	return true
 }
 
 // leave takes the waiter out of the queue. If it was the head, the next one gets
@@ -143,14 +123,21 @@ func (q *queue) leave(w *waiter, b baton) {
 	next := q.waiters.Front()
 	switch {
 	case next == nil:
+		q.head.Store(nil)
 		q.rest()
 	case wasHead:
-		select {
-		case b = <-w.turn:
-		default:
+		if untaken := w.turn.Swap(nil); untaken != nil {
+			b = *untaken
 		}
-		next.Value.(*waiter).turn <- b
+		q.promote(next.Value.(*waiter), b)
 	}
+}
+
+// promote makes the waiter the head. The caller holds locker.mu.
+func (q *queue) promote(w *waiter, b baton) {
+	w.turn.Store(&b)
+	q.head.Store(w)
+	w.wake()
 }
 
 // rest has a queue without waiters end: at once, if it can be had again for nothing,
@@ -212,9 +199,8 @@ func (q *queue) tell(n Notice) {
 	} else {
 		q.granted.Store(&n)
 	}
-	select {
-	case q.woken <- struct{}{}:
-	default:
+	if w := q.head.Load(); w != nil {
+		w.wake()
 	}
 }
 
@@ -249,75 +235,6 @@ func (a *acquisition) handed(n *Notice) grant {
 		return grant{}
 	}
 	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, TTL: ttl}, asked: asked, handed: true}
-}
-
-// wait lines up for the lock until it is granted or patience is over. known is
-// the store's latest refusal, if it was asked.
-func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
-	q, w := l.join(a.hold)
-	if q == nil {
-		return grant{}, a.refused(known, ErrTooManyWaiters)
-	}
-	select {
-	case b := <-w.turn:
-		if known != (Answer{}) {
-			b.known = known
-		}
-		g, next, err := q.lead(a, b)
-		q.leave(w, next)
-		return g, err
-	case <-a.patience.Done():
-		q.leave(w, baton{})
-		return grant{}, a.refused(known, a.gaveUp())
-	case <-l.closed.Done():
-		q.leave(w, baton{})
-		return grant{}, ErrClosed
-	}
-}
-
-// lead is the life of a queue's head: ask, wait for a wake, ask again. next is for
-// the head after it.
-func (q *queue) lead(a *acquisition, b baton) (g grant, next baton, err error) {
-	l := q.locker
-	for b.err == nil {
-		if q.subscribe(a) {
-			b.ask = true // nothing was heard until now
-		}
-		q.lineUp(a)
-		if b.ask {
-			q.ask.Store(false) // what came before is heeded now
-			g, err := l.ask(a)
-			switch {
-			case err != nil && ended(a.patience) == nil:
-				return grant{}, baton{err: err}, err
-			case err != nil: // the caller's end, and the wake is used up
-				return grant{}, baton{known: b.known, ask: true}, err
-			case g.Verdict != Refused:
-				return g, q.pass(a, g), nil
-			}
-			b = baton{known: g.Answer}
-			a.refusals++
-			q.lines = q.lines || !g.At.IsZero()
-		}
-		pause, again := q.delay(a, b.known)
-		if !again {
-			return grant{}, baton{known: b.known}, a.refused(b.known, ErrRetriesExhausted)
-		}
-		if err := q.backstop.Arm(pause); err != nil {
-			return grant{}, baton{err: err}, err
-		}
-		select {
-		case <-q.woken:
-			if g, b.ask = q.heard(a); g.Verdict == Granted {
-				return g, q.pass(a, g), nil
-			}
-		case <-a.patience.Done():
-			return grant{}, baton{known: b.known, ask: a.hold.Permits > 1}, a.refused(b.known, a.gaveUp())
-		case <-l.closed.Done():
-			return grant{}, baton{err: ErrClosed}, ErrClosed
-		}
-	}
-	return grant{}, b, b.err
 }
 
 // pass returns the baton that a head leaves which has got the lock. Where one reads,

@@ -1,0 +1,155 @@
+package lock
+
+import (
+	"container/list"
+	"sync/atomic"
+)
+
+// waiter is one place in a queue, and how far its acquisition has come. Its life is
+// a sequence of steps, each up to where nothing is left but to wait for a wake: the
+// goroutine that waits need not be the one that goes on.
+type waiter struct {
+	*acquisition
+	queue *queue
+	place *list.Element
+
+	// wake has step called soon. It must not block. Wakes that come before the step,
+	// however many, are one; one that comes during the step is for another.
+	wake func()
+
+	// turn tells the waiter that it is the head now, and what it has to know.
+	turn atomic.Pointer[baton]
+
+	// What follows is the step's.
+
+	leads bool  // it has taken its turn
+	baton baton // what it knows, as the head
+	idle  bool  // it has asked, if there was a reason, and the backstop is armed
+	// g and err are how it has ended.
+	g   grant
+	err error
+}
+
+// baton is what one head of a queue leaves to the next.
+type baton struct {
+	// known is the latest refusal. After a grant it tells of the predecessor's
+	// lease, so that the next head need not ask to learn that the lock is held.
+	known Answer
+	// ask says that the lock may be free as far as is known.
+	ask bool
+	// err is the store's failure, which the others need not wait for again.
+	err error
+}
+
+// wait lines up for the lock until it is granted or patience is over. known is
+// the store's latest refusal, if it was asked.
+func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
+	woken := make(chan struct{}, 1)
+	w := &waiter{acquisition: a, baton: baton{known: known}, wake: func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}}
+	if !l.join(w) {
+		return grant{}, a.refused(known, ErrTooManyWaiters)
+	}
+	for !w.step() {
+		select {
+		case <-woken:
+		case <-a.patience.Done():
+		case <-l.closed.Done():
+		}
+	}
+	return w.g, w.err
+}
+
+// step goes on with the waiting as far as it can without a pause, and reports
+// whether it is over. If not, it is to be called again after a wake, and at the end
+// of patience or of the locker. It may ask the store; one call is made at a time.
+func (w *waiter) step() (over bool) {
+	q := w.queue
+	if b := w.turn.Swap(nil); b != nil {
+		if w.baton.known != (Answer{}) {
+			b.known = w.baton.known
+		}
+		w.leads, w.baton = true, *b
+	}
+	var next baton
+	switch {
+	case w.leads:
+		next, over = q.lead(w)
+	case w.patience.Err() != nil:
+		over, w.err = true, w.refused(w.baton.known, w.gaveUp())
+	case q.locker.closed.Err() != nil:
+		over, w.err = true, ErrClosed
+	}
+	if over {
+		q.leave(w, next)
+	}
+	return over
+}
+
+// lead is a step in the life of a queue's head: ask, wait for a wake, ask again.
+// Once it is over, next is for the head after it.
+func (q *queue) lead(w *waiter) (next baton, over bool) {
+	for w.baton.err == nil {
+		if !w.idle {
+			if next, over = q.inquire(w); over {
+				return next, true
+			}
+			w.idle = true
+		}
+		g, ask := q.heard(w.acquisition)
+		switch {
+		case g.Verdict == Granted:
+			w.g = g
+			return q.pass(w.acquisition, g), true
+		case w.patience.Err() != nil:
+			w.err = w.refused(w.baton.known, w.gaveUp())
+			return baton{known: w.baton.known, ask: ask || w.hold.Permits > 1}, true
+		case q.locker.closed.Err() != nil:
+			w.err = ErrClosed
+			return baton{err: ErrClosed}, true
+		case !ask:
+			return baton{}, false
+		}
+		w.baton.ask, w.idle = true, false
+	}
+	w.err = w.baton.err
+	return w.baton, true
+}
+
+// inquire asks the store, if there is a reason to, and has the backstop wake the
+// head if nothing else does. It is over with a grant or an error.
+func (q *queue) inquire(w *waiter) (next baton, over bool) {
+	b, a := &w.baton, w.acquisition
+	if q.subscribe(a) {
+		b.ask = true // nothing was heard until now
+	}
+	q.lineUp(a)
+	if b.ask {
+		q.ask.Store(false) // what came before is heeded now
+		w.g, w.err = q.locker.ask(a)
+		switch {
+		case w.err != nil && ended(a.patience) == nil:
+			return baton{err: w.err}, true
+		case w.err != nil: // the caller's end, and the wake is used up
+			return baton{known: b.known, ask: true}, true
+		case w.g.Verdict != Refused:
+			return q.pass(a, w.g), true
+		}
+		*b = baton{known: w.g.Answer}
+		a.refusals++
+		q.lines = q.lines || !w.g.At.IsZero()
+	}
+	pause, again := q.delay(a, b.known)
+	if !again {
+		w.err = a.refused(b.known, ErrRetriesExhausted)
+		return baton{known: b.known}, true
+	}
+	if w.err = q.backstop.Arm(pause); w.err != nil {
+		return baton{err: w.err}, true
+	}
+	return baton{}, false
+}
