@@ -71,21 +71,20 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.watch(a, g)
-	if err != nil {
-		l.orphans.take(a.hold, false)
-		return nil, err
-	}
-	l.announcer.begin()
-	return lease, nil
+	return l.lend(a, g)
 }
 
 // obtain asks the store for the hold, and again whenever that is worth it while
-// patience lasts. Whatever ends it without a grant, the store is left without a
-// trace of the hold: at once where the store has said so, else by the orphans'
-// sweep.
+// patience lasts.
 func (l *Locker) obtain(a *acquisition) (grant, error) {
 	g, err := l.contend(a)
+	return l.settled(a, g, err)
+}
+
+// settled ends the asking for a hold. Whatever ends it without a grant, the store is
+// left without a trace of the hold: at once where the store has said so, else by the
+// orphans' sweep.
+func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
 		if a.doubtful || a.placed {
 			l.orphans.take(a.hold, a.doubtful)
@@ -99,20 +98,40 @@ func (l *Locker) obtain(a *acquisition) (grant, error) {
 	return g, nil
 }
 
+// lend makes the lease of a grant, and has people told whose it is.
+func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
+	lease, err := l.watch(a, g)
+	if err != nil {
+		l.orphans.take(a.hold, false)
+		return nil, err
+	}
+	l.announcer.begin()
+	return lease, nil
+}
+
 // contend gets the hold granted, or an error.
 func (l *Locker) contend(a *acquisition) (grant, error) {
-	var refusal Answer
-	if !a.wait || !l.waitsFor(a.hold) {
-		g, err := l.ask(a)
-		if err != nil || g.Verdict != Refused {
-			return g, err
-		}
-		if !a.wait {
-			return grant{}, a.refused(g.Answer, nil)
-		}
-		refusal = g.Answer
+	g, waits, err := l.try(a)
+	if waits {
+		return l.wait(a, g.Answer)
 	}
-	return l.wait(a, refusal)
+	return g, err
+}
+
+// try asks for the hold, unless there are others to line up behind. If waits, it is
+// to be waited for; g is the refusal then, if the store was asked.
+func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
+	if a.wait && l.waitsFor(a.hold) {
+		return grant{}, true, nil
+	}
+	g, err = l.ask(a)
+	switch {
+	case err != nil || g.Verdict != Refused:
+		return g, false, err
+	case !a.wait:
+		return grant{}, false, a.refused(g.Answer, nil)
+	}
+	return g, true, nil
 }
 
 // ask sends the acquisition until the store has answered it, or has not for

@@ -43,6 +43,9 @@
 // fail. Waiting costs no goroutine beyond the caller's own. It is bounded by the
 // context, by [Mutex.LockWithin], and by [Config.MaxWaiters].
 //
+// A caller that does not want to wait leaves a function: [Mutex.Go] has it run once
+// the lock is granted. Until then it is a place in the same queue, and no goroutine.
+//
 // Among processes, the heads line up in the store, and the release of a [Mutex]
 // grants the lock to the first in line: nobody asks, and nobody is woken in vain.
 // Until its first renewal such a lease has a fourth of its TTL, in case that its

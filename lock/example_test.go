@@ -119,6 +119,88 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
+func ExampleMutex_Go() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("account:7").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	var deferred []*lock.Deferred
+	for i := range 3 {
+		d, err := locker.Mutex("account:7").Go(ctx, func(context.Context) error {
+			fmt.Println("settled by function", i)
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		deferred = append(deferred, d)
+	}
+	fmt.Println("functions wait, and nobody else")
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for _, d := range deferred {
+		if err := d.Wait(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// functions wait, and nobody else
+	// settled by function 0
+	// settled by function 1
+	// settled by function 2
+}
+
+func ExampleMutex_GoWithin() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("account:7").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	d, err := locker.Mutex("account:7").GoWithin(ctx, 50*time.Millisecond, func(context.Context) error {
+		fmt.Println("never called: the lock does not come free in time")
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(errors.Is(d.Wait(ctx), lock.ErrNotAcquired))
+	// Output: true
+}
+
+func ExampleDeferred_Cancel() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	lease, err := locker.Mutex("account:7").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	d, err := locker.Mutex("account:7").Go(ctx, func(context.Context) error {
+		fmt.Println("never called")
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("in time:", d.Cancel())
+	<-d.Done()
+	fmt.Println(errors.Is(d.Err(), lock.ErrCancelled))
+	// Output:
+	// in time: true
+	// true
+}
+
 func ExampleMutex_With() {
 	locker, _, end := exampleLocker()
 	defer end()

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -61,6 +62,14 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	return l.own.drop(ctx)
+}
+
+// use calls f while the lease is held, and unlocks it afterwards, as [Mutex.Do] says.
+func (l *Lease) use(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
+	held, cancel := l.within(ctx)
+	defer cancel()
+	return f(held)
 }
 
 // within returns a context derived from ctx that carries the ownership and ends

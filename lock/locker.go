@@ -22,6 +22,8 @@ const (
 	DefaultRequestTimeout = time.Second
 	DefaultRetryFor       = 5 * time.Second
 	DefaultPoll           = 5 * time.Second
+	DefaultMaxDeferred    = 1_000_000
+	DefaultMaxRunning     = 64
 	MaxTTL                = 365 * 24 * time.Hour
 )
 
@@ -49,6 +51,17 @@ type Config struct {
 	// Those beyond it are refused with [ErrTooManyWaiters]. Default: no limit.
 	MaxWaiters int
 
+	// MaxDeferred is how many deferred functions there may be in this process that
+	// wait, or run. Each takes about a kilobyte. Those beyond it are refused with
+	// [ErrTooManyDeferred]. Default: 1,000,000.
+	MaxDeferred int
+
+	// MaxRunning is how many deferred functions run at once, each in a goroutine.
+	// While that many do, locks are not asked for on behalf of others, except that
+	// those which stand in line already may be granted theirs, and then keep it until
+	// there is room. Default: 64.
+	MaxRunning int
+
 	// Wheel runs the renewals and the waiting. Default: a wheel of its own, which
 	// Close stops.
 	Wheel *wheel.Wheel
@@ -74,6 +87,12 @@ func (c Config) withDefaults() Config {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 	}
+	if c.MaxDeferred == 0 {
+		c.MaxDeferred = DefaultMaxDeferred
+	}
+	if c.MaxRunning == 0 {
+		c.MaxRunning = DefaultMaxRunning
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -91,6 +110,12 @@ func (c Config) validate(tick time.Duration) error {
 	}
 	if c.MaxWaiters < 0 {
 		return fmt.Errorf("lock: MaxWaiters %d is negative; accepted are positive numbers, 0 for no limit", c.MaxWaiters)
+	}
+	if c.MaxDeferred < 0 {
+		return fmt.Errorf("lock: MaxDeferred %d is negative; accepted are positive numbers, 0 for %d", c.MaxDeferred, DefaultMaxDeferred)
+	}
+	if c.MaxRunning < 0 {
+		return fmt.Errorf("lock: MaxRunning %d is negative; accepted are positive numbers, 0 for %d", c.MaxRunning, DefaultMaxRunning)
 	}
 	if c.Poll < 0 {
 		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, DefaultPoll)
@@ -122,6 +147,7 @@ type Locker struct {
 	closed context.Context
 	close  context.CancelCauseFunc
 
+	deferral  deferral
 	orphans   orphans
 	announcer announcer
 
@@ -130,7 +156,7 @@ type Locker struct {
 
 	waiting map[queueKey]int // guarded by mu; how many wait for a lock, if any
 
-	asking sync.WaitGroup // acquisitions, and ends of queues; added to under mu, while not closed or not zero
+	asking sync.WaitGroup // acquisitions, deferred functions until they are done, and ends of queues; added to under mu, while not closed or not zero
 }
 
 // New returns a locker on store. It sends nothing yet. Close it when done.
@@ -170,6 +196,7 @@ func (l *Locker) start() error {
 	l.watchdog = watchdog
 	l.client = newClient()
 	l.closed, l.close = context.WithCancelCause(context.Background())
+	l.deferral.init(l)
 	l.orphans.init(l)
 	l.announcer.init(l)
 	return nil
@@ -187,6 +214,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.close(ErrClosed)
 	l.mu.Unlock()
+	l.deferral.close()
 	l.announcer.stop()
 	err := l.watchdog.Close(ctx)
 	l.settle(ctx)

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -109,10 +108,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lease.Unlock(ctx)) }()
-	held, cancel := lease.within(ctx)
-	defer cancel()
-	return f(held)
+	return lease.use(ctx, f)
 }
 
 // forever is a wait without a limit of its own.
@@ -121,17 +117,8 @@ const forever = time.Duration(math.MaxInt64)
 // acquire takes the lock, once more if ctx owns it already.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	l := m.locker
-	if err := ValidateName(m.name); err != nil {
+	if err := m.ready(ctx); err != nil {
 		return nil, err
-	}
-	if err := m.options.validate(l.wheel.Tick()); err != nil {
-		return nil, err
-	}
-	if err := context.Cause(l.closed); err != nil {
-		return nil, err
-	}
-	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("lock: %q was not asked for: %w", m.name, err)
 	}
 	a := acquisition{options: m.options, ctx: ctx, patience: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
@@ -139,18 +126,44 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		defer cancel()
 		a.patience = patience
 	}
-	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && m.kind != KindPermit {
+	if o := m.ownershipIn(ctx); o != nil {
 		if lease, err := o.again(a); lease != nil || err != nil {
 			return lease, err
 		}
 	}
+	if err := m.request(&a); err != nil {
+		return nil, err
+	}
+	return l.acquire(&a)
+}
+
+// ready returns an error if there is a reason not to ask the store at all.
+func (m *Mutex) ready(ctx context.Context) error {
+	if err := m.options.validate(m.locker.wheel.Tick()); err != nil {
+		return err
+	}
+	return m.locker.ready(ctx, m.name)
+}
+
+// ownershipIn returns the ownership that ctx carries, by which the lock is taken once
+// more, or nil.
+func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
+	if m.kind == KindPermit {
+		return nil
+	}
+	return ownershipIn(ctx, m.locker, m.kind, m.name)
+}
+
+// request gives the acquisition the hold that it is to ask for.
+func (m *Mutex) request(a *acquisition) error {
+	l := m.locker
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	switch m.kind {
 	case KindRead:
-		a.hold.Under = writerIn(ctx, l, m.name)
+		a.hold.Under = writerIn(a.ctx, l, m.name)
 	case KindWrite:
-		if err := refuseUpgrade(ctx, l, m.name); err != nil {
-			return nil, err
+		if err := refuseUpgrade(a.ctx, l, m.name); err != nil {
+			return err
 		}
 	case KindPermit:
 		a.hold.Owner = newPermitID()
@@ -158,5 +171,5 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL
 	}
-	return l.acquire(&a)
+	return nil
 }

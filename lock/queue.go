@@ -104,7 +104,7 @@ func (l *Locker) join(w *waiter) (joined bool) {
 	q.linger.Cancel()
 	w.queue, w.place = q, q.waiters.PushBack(w)
 	if q.waiters.Len() == 1 {
-		q.promote(w, baton{ask: true})
+		q.promote(w, baton{ask: true, fresh: w.fresh && q.subscription == nil})
 	}
 	return true
 }

@@ -13,6 +13,9 @@ type waiter struct {
 	queue *queue
 	place *list.Element
 
+	// fresh: it has not asked before it lined up.
+	fresh bool
+
 	// wake has step called soon. It must not block. Wakes that come before the step,
 	// however many, are one; one that comes during the step is for another.
 	wake func()
@@ -37,6 +40,9 @@ type baton struct {
 	known Answer
 	// ask says that the lock may be free as far as is known.
 	ask bool
+	// fresh says that nobody has asked yet, so that it is worth finding out, before
+	// one subscribes, whether there is anything to wait for.
+	fresh bool
 	// err is the store's failure, which the others need not wait for again.
 	err error
 }
@@ -69,25 +75,37 @@ func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 // of patience or of the locker. It may ask the store; one call is made at a time.
 func (w *waiter) step() (over bool) {
 	q := w.queue
-	if b := w.turn.Swap(nil); b != nil {
+	if !w.leads {
+		if w.err = w.over(); w.err != nil {
+			q.leave(w, baton{})
+			return true
+		}
+		b := w.turn.Swap(nil)
+		if b == nil {
+			return false
+		}
 		if w.baton.known != (Answer{}) {
 			b.known = w.baton.known
 		}
 		w.leads, w.baton = true, *b
 	}
-	var next baton
-	switch {
-	case w.leads:
-		next, over = q.lead(w)
-	case w.patience.Err() != nil:
-		over, w.err = true, w.refused(w.baton.known, w.gaveUp())
-	case q.locker.closed.Err() != nil:
-		over, w.err = true, ErrClosed
-	}
+	next, over := q.lead(w)
 	if over {
 		q.leave(w, next)
 	}
 	return over
+}
+
+// over returns the error with which the waiting ends, if it is over without anything
+// from the store.
+func (w *waiter) over() error {
+	switch {
+	case w.patience.Err() != nil:
+		return w.refused(w.baton.known, w.gaveUp())
+	case w.queue.locker.closed.Err() != nil:
+		return ErrClosed
+	}
+	return nil
 }
 
 // lead is a step in the life of a queue's head: ask, wait for a wake, ask again.
@@ -98,19 +116,19 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 			if next, over = q.inquire(w); over {
 				return next, true
 			}
+			if w.baton.ask {
+				continue
+			}
 			w.idle = true
 		}
 		g, ask := q.heard(w.acquisition)
+		w.err = w.over()
 		switch {
 		case g.Verdict == Granted:
-			w.g = g
+			w.g, w.err = g, nil
 			return q.pass(w.acquisition, g), true
-		case w.patience.Err() != nil:
-			w.err = w.refused(w.baton.known, w.gaveUp())
+		case w.err != nil:
 			return baton{known: w.baton.known, ask: ask || w.hold.Permits > 1}, true
-		case q.locker.closed.Err() != nil:
-			w.err = ErrClosed
-			return baton{err: ErrClosed}, true
 		case !ask:
 			return baton{}, false
 		}
@@ -120,11 +138,11 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 	return w.baton, true
 }
 
-// inquire asks the store, if there is a reason to, and has the backstop wake the
-// head if nothing else does. It is over with a grant or an error.
+// inquire asks the store, if there is a reason to, and unless it is to ask again, has
+// the backstop wake the head if nothing else does. It is over with a grant or an error.
 func (q *queue) inquire(w *waiter) (next baton, over bool) {
 	b, a := &w.baton, w.acquisition
-	if q.subscribe(a) {
+	if !b.fresh && q.subscribe(a) {
 		b.ask = true // nothing was heard until now
 	}
 	q.lineUp(a)
@@ -138,6 +156,9 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 			return baton{known: b.known, ask: true}, true
 		case w.g.Verdict != Refused:
 			return q.pass(a, w.g), true
+		case b.fresh:
+			*b = baton{known: w.g.Answer, ask: true}
+			return baton{}, false
 		}
 		*b = baton{known: w.g.Answer}
 		a.refusals++

@@ -27,6 +27,7 @@ func TestReadmeCodeIsTested(t *testing.T) {
 	examples := []string{
 		body(t, "wheel/example_readme_test.go", "Example_readme"),
 		body(t, "lock/redisstore/example_readme_test.go", "readmeLock"),
+		body(t, "lock/redisstore/example_readme_test.go", "readmeDeferred"),
 		body(t, "lock/delayqueue/example_readme_test.go", "readmeQueue"),
 	}
 	var blocks []string

@@ -27,6 +27,45 @@ func Example_readme() {
 	// Output: shipped under a token above zero: true
 }
 
+// That of a function that is deferred.
+func Example_readmeDeferred() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	store, err := redisstore.Open("redis://"+server.Addr(), redisstore.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	locker, err := lock.New(store, lock.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(context.Background())
+
+	if err := readmeDeferred(context.Background(), locker); err != nil {
+		fmt.Println(err)
+	}
+	// Output: settled: true
+}
+
+func settle(ctx context.Context) error {
+	fmt.Println("settled:", ctx.Err() == nil)
+	return nil
+}
+
+func readmeDeferred(ctx context.Context, locker *lock.Locker) error {
+	deferred, err := locker.Mutex("account:7").Go(ctx, func(ctx context.Context) error {
+		return settle(ctx) // the context ends if the lease is lost
+	})
+	if err != nil {
+		return err // such as ErrTooManyDeferred; it will not run
+	}
+	return deferred.Wait(ctx) // or look at it later, or not at all
+}
+
 func ship(_ context.Context, token int64) error {
 	fmt.Println("shipped under a token above zero:", token > 0)
 	return nil

@@ -1,0 +1,186 @@
+package lock
+
+import (
+	"container/list"
+	"fmt"
+	"sync"
+)
+
+// mostAskers is how many goroutines ask the store for deferred functions that stand
+// in line at once.
+const mostAskers = 16
+
+// deferral goes on with deferred functions when there is something to do. Its
+// goroutines live no longer than that.
+type deferral struct {
+	locker *Locker
+
+	mu    sync.Mutex
+	count int // guarded by mu; functions that were taken in and are not done
+
+	// A function begins, and runs, with a runner; so a lock is not asked for unless
+	// there is room to run. What there is to do in between, an asker does, so that
+	// functions that take long keep nobody from his place in line.
+	runners crew // guarded by mu
+	askers  crew // guarded by mu
+}
+
+// crew is a bounded number of goroutines and the functions that wait for one.
+type crew struct {
+	most   int
+	atWork int
+	// granted is served before rest: a lock is held meanwhile.
+	granted, rest list.List // of *Deferred
+}
+
+// turn is where a deferred function stands with the crews. It is guarded by
+// deferral.mu.
+type turn struct {
+	parked bool // nothing is to be done until it is woken
+	woken  bool // it was woken while a goroutine sees to it, as one does unless it is parked or in line
+	begun  bool // it has been with a runner
+
+	crew  *crew // the one in whose line it stands, or nil
+	place *list.Element
+}
+
+func (f *deferral) init(l *Locker) {
+	f.locker = l
+	f.runners.most = l.config.MaxRunning
+	f.askers.most = mostAskers
+}
+
+// enter counts a function in, for which Close waits then.
+func (f *deferral) enter() error {
+	if !f.locker.enter() {
+		return ErrClosed
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if most := f.locker.config.MaxDeferred; f.count >= most {
+		f.locker.asking.Done()
+		return fmt.Errorf("%w: %d", ErrTooManyDeferred, most)
+	}
+	f.count++
+	return nil
+}
+
+// leave counts a function out.
+func (f *deferral) leave() {
+	f.mu.Lock()
+	f.count--
+	f.mu.Unlock()
+	f.locker.asking.Done()
+}
+
+// wake has a goroutine go on with the function. It never blocks for long.
+func (f *deferral) wake(d *Deferred) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := &d.turn
+	switch {
+	case t.parked:
+		f.lineUp(d)
+	case t.crew != nil:
+		if t.crew != f.crewFor(d) { // it has come to its end, and needs no room to run any more
+			t.crew.line(d).Remove(t.place)
+			f.lineUp(d)
+		}
+	default:
+		t.woken = true
+	}
+}
+
+// rest says that nobody sees to the function any more.
+func (f *deferral) rest(d *Deferred) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.turn.woken || d.lease != nil {
+		f.lineUp(d)
+	} else {
+		d.turn.parked = true
+	}
+}
+
+// lineUp has the function wait for a goroutine of the crew that it needs. The caller
+// holds mu.
+func (f *deferral) lineUp(d *Deferred) {
+	c := f.crewFor(d)
+	d.turn = turn{begun: d.turn.begun, crew: c, place: c.line(d).PushBack(d)}
+	if c.atWork < c.most {
+		c.atWork++
+		f.locker.asking.Go(func() { f.work(c) }) // d was counted in
+	}
+}
+
+// crewFor returns the crew that the function needs.
+func (f *deferral) crewFor(d *Deferred) *crew {
+	if d.over() == nil && (d.lease != nil || !d.turn.begun) {
+		return &f.runners
+	}
+	return &f.askers
+}
+
+// line returns the line that the function stands in, if it does in the crew's.
+func (c *crew) line(d *Deferred) *list.List {
+	if d.lease != nil {
+		return &c.granted
+	}
+	return &c.rest
+}
+
+// work is the life of one of the crew's goroutines.
+func (f *deferral) work(c *crew) {
+	exited := true
+	defer func() {
+		if exited { // by a function's runtime.Goexit, which is not to cost a goroutine
+			f.locker.asking.Go(func() { f.work(c) })
+		}
+	}()
+	for d := f.next(c); d != nil; d = f.next(c) {
+		d.advance(c == &f.runners)
+	}
+	exited = false
+}
+
+// next takes a function out of the crew's lines. Without one, the goroutine ends.
+func (f *deferral) next(c *crew) *Deferred {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, line := range []*list.List{&c.granted, &c.rest} {
+		if first := line.Front(); first != nil {
+			d := line.Remove(first).(*Deferred)
+			d.turn = turn{begun: true}
+			return d
+		}
+	}
+	c.atWork--
+	return nil
+}
+
+// close has every function that does not run end. The locker is closed.
+func (f *deferral) close() {
+	for _, d := range f.inLine() {
+		f.wake(d)
+	}
+	l := f.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.queues {
+		for e := q.waiters.Front(); e != nil; e = e.Next() {
+			e.Value.(*waiter).wake()
+		}
+	}
+}
+
+// inLine returns the functions that wait for a runner.
+func (f *deferral) inLine() (waiting []*Deferred) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, line := range []*list.List{&f.runners.granted, &f.runners.rest} {
+		for e := line.Front(); e != nil; e = e.Next() {
+			waiting = append(waiting, e.Value.(*Deferred))
+		}
+	}
+	return waiting
+}

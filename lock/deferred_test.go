@@ -1,0 +1,720 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// never is a function that must not be called.
+func never(t *testing.T) func(context.Context) error {
+	return func(context.Context) error {
+		t.Error("it was called")
+		return nil
+	}
+}
+
+// deferOn has f run under the lock called name.
+func deferOn(t *testing.T, l *lock.Locker, name string, f func(context.Context) error) *lock.Deferred {
+	t.Helper()
+	d, err := l.Mutex(name).Go(t.Context(), f)
+	require.NoError(t, err)
+	return d
+}
+
+func lockNow(t *testing.T, m *lock.Mutex) *lock.Lease {
+	t.Helper()
+	lease, err := m.TryLock(t.Context())
+	require.NoError(t, err)
+	return lease
+}
+
+func unlock(t *testing.T, lease *lock.Lease) {
+	t.Helper()
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// isOver checks that d is done, by now.
+func isOver(t *testing.T, d *lock.Deferred) error {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-d.Done():
+	default:
+		t.Fatal("it is not over")
+	}
+	return d.Err()
+}
+
+func TestDeferredRunsOnceGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		bad := errors.New("bad")
+		ran := 0
+		d := deferOn(t, l, "a", func(ctx context.Context) error {
+			ran++
+			_, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(ctx)
+			assert.ErrorIs(t, err, lock.ErrNotAcquired, "it holds the lock")
+			again, err := l.Mutex("a").TryLock(ctx)
+			if assert.NoError(t, err, "and its context carries the ownership") {
+				assert.NoError(t, again.Unlock(ctx))
+			}
+			return bad
+		})
+		time.Sleep(time.Minute)
+		assert.Zero(t, ran)
+		require.NoError(t, d.Err(), "nothing is known yet")
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, d.Wait(short), context.DeadlineExceeded)
+
+		unlock(t, holder)
+		require.ErrorIs(t, d.Wait(t.Context()), bad)
+		require.ErrorIs(t, d.Err(), bad)
+		assert.Equal(t, 1, ran)
+		assert.False(t, d.Cancel(), "it has run")
+		unlock(t, lockNow(t, l.Mutex("a")))
+	})
+}
+
+// A lock that is free costs two requests, as it does by Do, and no subscription.
+func TestDeferredOnAFreeLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		store.set(func() {
+			store.subscribe = func(_ context.Context, do func() error) error {
+				t.Error("it subscribed")
+				return do()
+			}
+		})
+		require.NoError(t, deferOn(t, l, "a", func(context.Context) error { return nil }).Wait(t.Context()))
+		assert.Equal(t, 1, store.asked())
+	})
+}
+
+// Those that wait by Go and by Lock are one queue.
+func TestDeferredAndBlockedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var order []int // the lock guards it
+		var want []int
+		var work sync.WaitGroup
+		for i := range 60 {
+			want = append(want, i)
+			if i%3 == 0 {
+				work.Go(func() {
+					assert.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error {
+						order = append(order, i)
+						return nil
+					}))
+				})
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			d := deferOn(t, l, "a", func(context.Context) error {
+				order = append(order, i)
+				return nil
+			})
+			work.Go(func() { assert.NoError(t, d.Wait(t.Context())) })
+		}
+		unlock(t, holder)
+		work.Wait()
+		assert.Equal(t, want, order)
+	})
+}
+
+// A thousand that wait for a thousand locks are no goroutine.
+func TestDeferredWithoutGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const names, functions = 100, 1000
+		server := locktest.Start(t)
+		l, other := server.Locker(t, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{TTL: time.Hour})
+		var held []*lock.Lease
+		for i := range names {
+			held = append(held, lockNow(t, other.Mutex(fmt.Sprint(i))))
+		}
+		settle := func() int {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			return runtime.NumGoroutine()
+		}
+		deferOn(t, l, "0", func(context.Context) error { return nil }) // so that there is a connection to listen by
+		before := settle()
+		var ran [functions]atomic.Int32
+		var all []*lock.Deferred
+		for i := range functions {
+			all = append(all, deferOn(t, l, fmt.Sprint(i%names), func(context.Context) error {
+				ran[i].Add(1)
+				return nil
+			}))
+		}
+		const connections = 20 // that were opened meanwhile, on both ends
+		assert.LessOrEqual(t, settle(), before+connections)
+		for _, lease := range held {
+			unlock(t, lease)
+		}
+		for i, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+			assert.EqualValues(t, 1, ran[i].Load())
+		}
+		assert.LessOrEqual(t, settle(), before+connections)
+	})
+}
+
+func TestCancelDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: time.Hour})
+		other := server.Locker(t, lock.Config{TTL: time.Hour})
+		holder := lockNow(t, other.Fair("a"))
+		var all []*lock.Deferred
+		for range 3 {
+			d, err := l.Fair("a").Go(t.Context(), never(t))
+			require.NoError(t, err)
+			all = append(all, d)
+			time.Sleep(time.Second)
+		}
+		last, err := l.Fair("a").Go(t.Context(), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		for _, i := range []int{1, 0, 2} {
+			assert.True(t, all[i].Cancel())
+			assert.False(t, all[i].Cancel(), "only one call has done it")
+			err := isOver(t, all[i])
+			require.ErrorIs(t, err, lock.ErrCancelled)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
+		time.Sleep(time.Second)
+		info, err := l.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		assert.Len(t, info.Waiters, 1, "the places at the store are given back")
+		unlock(t, holder)
+		require.NoError(t, last.Wait(t.Context()))
+	})
+}
+
+// A cancel comes at every moment: each function runs or is cancelled, never both, and
+// nothing is left behind.
+func TestCancelDeferredAtAnyMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, MaxRunning: 3})
+		slow := func(_ context.Context, do func() error) error {
+			time.Sleep(rand.N(3 * time.Millisecond))
+			err := do()
+			time.Sleep(rand.N(3 * time.Millisecond))
+			return err
+		}
+		store.set(func() { store.acquire, store.release, store.subscribe = slow, slow, slow })
+		const functions, names = 600, 7
+		var ran [functions]atomic.Int32
+		var work sync.WaitGroup
+		var cancelled atomic.Int32
+		for i := range functions {
+			ctx, cancel := context.WithCancel(t.Context())
+			d, err := l.Mutex(fmt.Sprint(i%names)).Go(ctx, func(context.Context) error {
+				ran[i].Add(1)
+				time.Sleep(rand.N(2 * time.Millisecond))
+				return nil
+			})
+			require.NoError(t, err)
+			by := rand.N(time.Duration(functions/names) * 8 * time.Millisecond)
+			work.Go(func() {
+				defer cancel()
+				time.Sleep(by)
+				switch i % 3 {
+				case 0:
+					early := d.Cancel()
+					err := d.Wait(t.Context())
+					assert.Equal(t, early, errors.Is(err, lock.ErrCancelled), "%v", err)
+					assert.Equal(t, early, ran[i].Load() == 0)
+					if early {
+						cancelled.Add(1)
+					}
+				case 1:
+					cancel()
+					err := d.Wait(t.Context())
+					assert.Equal(t, ran[i].Load() == 0, errors.Is(err, context.Canceled), "%v", err)
+				default:
+					assert.NoError(t, d.Wait(t.Context()))
+					assert.EqualValues(t, 1, ran[i].Load())
+				}
+			})
+		}
+		work.Wait()
+		assert.Greater(t, cancelled.Load(), int32(functions/3/10), "the moments are well chosen")
+		assert.Less(t, cancelled.Load(), int32(functions/3*9/10), "the moments are well chosen")
+		time.Sleep(10 * time.Second) // for what is swept up in the background
+		for i := range names {
+			unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex(fmt.Sprint(i))))
+		}
+	})
+}
+
+func TestContextOfADeferredEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		other := server.Locker(t, lock.Config{})
+		cause := errors.New("enough")
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		holder := lockNow(t, other.Mutex("a"))
+		var waiting []*lock.Deferred
+		for range 3 {
+			d, err := l.Mutex("a").Go(ctx, never(t))
+			require.NoError(t, err)
+			waiting = append(waiting, d)
+		}
+		time.Sleep(time.Second)
+		cancel(cause)
+		for _, d := range waiting {
+			require.ErrorIs(t, isOver(t, d), cause)
+			assert.False(t, d.Cancel(), "it was certain already")
+		}
+		_, err := l.Mutex("a").Go(ctx, never(t))
+		require.ErrorIs(t, err, cause)
+		unlock(t, holder)
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		running, err := l.Mutex("a").Go(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.False(t, running.Cancel())
+		require.NoError(t, running.Err(), "which leaves it alone")
+		cancel(cause)
+		require.ErrorIs(t, isOver(t, running), cause)
+		unlock(t, lockNow(t, other.Mutex("a")))
+	})
+}
+
+func TestDeferredWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		m := l.Mutex("a")
+		begin := time.Now()
+		for _, wait := range []time.Duration{0, -1, time.Second, 3 * time.Second} {
+			d, err := m.GoWithin(t.Context(), wait, never(t))
+			require.NoError(t, err)
+			err = d.Wait(t.Context())
+			var refused *lock.NotAcquiredError
+			require.ErrorAs(t, err, &refused, "%v", wait)
+			require.NoError(t, refused.Cause)
+			about(t, max(wait, 0), time.Since(begin))
+			begin = time.Now()
+		}
+		patient, err := m.GoWithin(t.Context(), 3*time.Second, func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		unlock(t, holder)
+		require.NoError(t, patient.Wait(t.Context()), "the limit is for the wait alone")
+		now, err := m.GoWithin(t.Context(), 0, func(context.Context) error { return nil })
+		require.NoError(t, err)
+		require.NoError(t, now.Wait(t.Context()))
+	})
+}
+
+func TestCloseEndsDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 2})
+		require.NoError(t, err)
+		other := server.Locker(t, lock.Config{})
+		var all []*lock.Deferred
+		for range 2 { // occupy the room, in vain: their leases are lost by Close
+			d := deferOn(t, l, fmt.Sprint("running ", len(all)), func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return context.Cause(ctx)
+			})
+			all = append(all, d)
+		}
+		synctest.Wait()
+		lockNow(t, other.Mutex("held"))
+		for i := range 100 {
+			all = append(all, deferOn(t, l, fmt.Sprint("free ", i%10), never(t)), deferOn(t, l, "held", never(t)))
+		}
+		limited, err := l.Mutex("held").GoWithin(t.Context(), 0, never(t))
+		require.NoError(t, err)
+		all = append(all, limited)
+		time.Sleep(time.Second)
+
+		begin := time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		assert.Equal(t, time.Second, time.Since(begin), "for those that ran to return")
+		for i, d := range all {
+			err := isOver(t, d)
+			if i < 2 {
+				require.ErrorIs(t, err, lock.ErrLost)
+			} else {
+				require.ErrorIs(t, err, lock.ErrClosed)
+			}
+		}
+		_, err = l.Mutex("free").Go(t.Context(), never(t))
+		require.ErrorIs(t, err, lock.ErrClosed)
+	})
+}
+
+// Close comes at any moment of the life of a deferred function, each of which ends.
+func TestCloseAmidDeferrals(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 2})
+			require.NoError(t, err)
+			var work sync.WaitGroup
+			for i := range 20 {
+				work.Go(func() {
+					for {
+						d, err := l.Mutex(fmt.Sprint(i%5)).Go(t.Context(), func(context.Context) error {
+							time.Sleep(rand.N(time.Millisecond))
+							return nil
+						})
+						if err != nil {
+							assert.ErrorIs(t, err, lock.ErrClosed)
+							return
+						}
+						if rand.N(2) == 0 {
+							_ = d.Wait(t.Context())
+						}
+						time.Sleep(rand.N(time.Millisecond))
+					}
+				})
+			}
+			time.Sleep(10*time.Millisecond + rand.N(10*time.Millisecond))
+			require.NoError(t, l.Close(t.Context()))
+			work.Wait()
+		})
+	}
+}
+
+// Whoever does not look at its context is waited for no longer than Close is allowed.
+func TestCloseAndAStubbornFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+		require.NoError(t, err)
+		d := deferOn(t, l, "a", func(context.Context) error {
+			time.Sleep(time.Hour)
+			return nil
+		})
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		_ = l.Close(ctx)
+		about(t, time.Minute, time.Since(begin))
+		require.ErrorIs(t, d.Wait(t.Context()), lock.ErrLost)
+	})
+}
+
+func TestDeferredIsToldOfLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
+		d := deferOn(t, l, "a", func(ctx context.Context) error {
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		require.NoError(t, d.Err())
+		server.Delete("a")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, isOver(t, d), lock.ErrLost)
+	})
+}
+
+// A lock may be lost before there is room to run; then it is too late to.
+func TestDeferredLosesTheLockBeforeItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		c := lock.Config{TTL: 3 * time.Second, MaxRunning: 1}
+		l, other := server.Locker(t, c), server.Locker(t, c)
+		holder := lockNow(t, other.Mutex("a"))
+		d := deferOn(t, l, "a", never(t))
+		time.Sleep(time.Second) // it is in line
+		long := deferOn(t, l, "long", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		time.Sleep(time.Second)
+		unlock(t, holder)
+		time.Sleep(10 * time.Second)
+		_, err := other.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the lock is kept until there is room")
+		server.Delete("a")
+		require.NoError(t, long.Wait(t.Context()))
+		require.ErrorIs(t, isOver(t, d), lock.ErrLost)
+		unlock(t, lockNow(t, other.Mutex("a")))
+	})
+}
+
+func TestPanicInADeferredFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		cause := errors.New("oh dear")
+		panics := deferOn(t, l, "a", func(context.Context) error { panic(cause) })
+		exits := deferOn(t, l, "a", func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+		after := deferOn(t, l, "a", func(context.Context) error { return nil })
+		var p *lock.PanicError
+		require.ErrorAs(t, panics.Wait(t.Context()), &p)
+		assert.Equal(t, cause, p.Value)
+		assert.Contains(t, string(p.Stack), "TestPanicInADeferredFunction")
+		require.ErrorIs(t, panics.Err(), cause)
+		require.ErrorAs(t, exits.Wait(t.Context()), &p)
+		assert.Nil(t, p.Value)
+		require.NoError(t, after.Wait(t.Context()), "the lock is free, and there is room")
+	})
+}
+
+func TestLimitsOnDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{MaxWaiters: 3, MaxDeferred: 5})
+		other := server.Locker(t, lock.Config{})
+		a, b := lockNow(t, other.Mutex("a")), lockNow(t, other.Mutex("b"))
+		succeed := func(context.Context) error { return nil }
+		first := deferOn(t, l, "a", succeed)
+		blocked := make(chan error)
+		go func() { blocked <- l.Mutex("a").Do(t.Context(), succeed) }()
+		synctest.Wait()
+		second := deferOn(t, l, "a", succeed)
+		_, err := l.Mutex("a").Go(t.Context(), never(t))
+		require.ErrorIs(t, err, lock.ErrTooManyWaiters)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.ErrorIs(t, l.Mutex("a").Do(t.Context(), never(t)), lock.ErrTooManyWaiters)
+
+		var others []*lock.Deferred
+		for range 3 {
+			others = append(others, deferOn(t, l, "b", succeed))
+		}
+		_, err = l.Mutex("c").Go(t.Context(), never(t))
+		require.ErrorIs(t, err, lock.ErrTooManyDeferred)
+		require.True(t, second.Cancel())
+		_ = isOver(t, second)
+		third := deferOn(t, l, "c", succeed)
+		unlock(t, a)
+		unlock(t, b)
+		for _, d := range append(others, first, third) {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		require.NoError(t, <-blocked)
+	})
+}
+
+// No more functions run than there is room for, and nobody's lock is asked for before.
+func TestRoomForDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room, names, functions = 5, 40, 200
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{MaxRunning: room})
+		other := server.Locker(t, lock.Config{})
+		var running, most atomic.Int32
+		var all []*lock.Deferred
+		for i := range functions {
+			all = append(all, deferOn(t, l, fmt.Sprint(i%names), func(context.Context) error {
+				if n := running.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				time.Sleep(time.Minute)
+				running.Add(-1)
+				return nil
+			}))
+		}
+		time.Sleep(time.Second)
+		assert.EqualValues(t, room, running.Load())
+		assert.Equal(t, room, store.asked())
+		for i := room; i < names; i++ {
+			unlock(t, lockNow(t, other.Mutex(fmt.Sprint(i))))
+		}
+		require.True(t, all[functions-1].Cancel())
+		require.ErrorIs(t, isOver(t, all[functions-1]), lock.ErrCancelled, "which takes no room")
+		require.True(t, all[names-1].Cancel())
+		require.ErrorIs(t, isOver(t, all[names-1]), lock.ErrCancelled, "at the head of a queue, too")
+		begin := time.Now()
+		for i, d := range all {
+			err := d.Wait(t.Context())
+			if i != names-1 && i != functions-1 {
+				require.NoError(t, err)
+			}
+		}
+		assert.EqualValues(t, room, most.Load())
+		assert.Less(t, time.Since(begin), (functions/room+2)*time.Minute, "no room was left unused")
+	})
+}
+
+// Those that wait for a lock in the store's line keep their place whatever runs.
+func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, other := server.Locker(t, lock.Config{MaxRunning: 1}), server.Locker(t, lock.Config{})
+		holder := lockNow(t, other.Fair("a"))
+		ran := make(chan string, 2)
+		d, err := l.Fair("a").Go(t.Context(), func(context.Context) error {
+			ran <- "deferred"
+			return nil
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		deferOn(t, l, "long", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		var work sync.WaitGroup
+		work.Go(func() {
+			assert.NoError(t, other.Fair("a").Do(t.Context(), func(context.Context) error {
+				ran <- "blocked"
+				return nil
+			}))
+		})
+		time.Sleep(30 * time.Second)
+		unlock(t, holder)
+		require.NoError(t, d.Wait(t.Context()))
+		work.Wait()
+		assert.Equal(t, "deferred", <-ran)
+		assert.Equal(t, "blocked", <-ran)
+	})
+}
+
+func TestDeferredIsReentrantByContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		for _, m := range []*lock.Mutex{l.Mutex("a"), l.Fair("b"), l.ReadWrite("c").Read(), l.ReadWrite("d").Write()} {
+			lease := lockNow(t, m)
+			ran := false
+			d, err := m.Go(lease.Context(), func(context.Context) error {
+				ran = true
+				return nil
+			})
+			require.NoError(t, err)
+			require.NoError(t, isOver(t, d))
+			assert.True(t, ran, "%s: while the lease is held", m.Name())
+			unlock(t, lease)
+			d, err = m.Go(context.WithoutCancel(lease.Context()), func(context.Context) error { return nil })
+			require.NoError(t, err, "an ownership that has ended is none")
+			require.NoError(t, d.Wait(t.Context()))
+		}
+
+		rw := l.ReadWrite("e")
+		lease := lockNow(t, rw.Write())
+		behind, err := rw.Write().Go(t.Context(), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		under, err := rw.Read().Go(lease.Context(), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		require.NoError(t, isOver(t, under), "a writer reads beside its own write lock")
+		unlock(t, lease)
+		require.NoError(t, behind.Wait(t.Context()))
+		lease = lockNow(t, rw.Read())
+		_, err = rw.Write().Go(lease.Context(), never(t))
+		require.ErrorIs(t, err, lock.ErrUpgrade)
+		unlock(t, lease)
+	})
+}
+
+// The ownership may end before the function's turn to use it; then it waits.
+func TestDeferredOutlivesTheOwnership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		other := server.Locker(t, lock.Config{})
+		lease := lockNow(t, l.Mutex("a"))
+		long := deferOn(t, l, "long", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		synctest.Wait()
+		d, err := l.Mutex("a").Go(context.WithoutCancel(lease.Context()), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		unlock(t, lease)
+		holder := lockNow(t, other.Mutex("a"))
+		require.NoError(t, long.Wait(t.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, d.Err())
+		unlock(t, holder)
+		require.NoError(t, d.Wait(t.Context()))
+	})
+}
+
+func TestDeferredReadersRunTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).ReadWrite("a").Write())
+		var all []*lock.Deferred
+		for range 10 {
+			d, err := l.ReadWrite("a").Read().Go(t.Context(), func(context.Context) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+			require.NoError(t, err)
+			all = append(all, d)
+		}
+		time.Sleep(time.Second)
+		unlock(t, holder)
+		begin := time.Now()
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		about(t, time.Second, time.Since(begin))
+	})
+}
+
+// A store that fails fails all that wait, and none of them waits for it in turn.
+func TestDeferredWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RetryFor: 2 * time.Second})
+		store.set(func() { store.acquire = down })
+		begin := time.Now()
+		var all []*lock.Deferred
+		for range 50 {
+			all = append(all, deferOn(t, l, "a", never(t)))
+		}
+		for _, d := range all {
+			err := d.Wait(t.Context())
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.NotErrorIs(t, err, lock.ErrNotAcquired)
+		}
+		assert.Less(t, time.Since(begin), 3*time.Second)
+	})
+}
+
+func TestGoRefuses(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	_, err := l.Mutex("a{").Go(t.Context(), never(t))
+	require.ErrorAs(t, err, new(*lock.NameError))
+	_, err = l.Mutex("a").With(lock.Options{TTL: 1}).Go(t.Context(), never(t))
+	require.ErrorAs(t, err, new(*lock.TTLError))
+	assert.Panics(t, func() { _, _ = l.Mutex("a").Go(t.Context(), nil) })
+	for _, c := range []lock.Config{{MaxDeferred: -1}, {MaxRunning: -1}} {
+		_, err := lock.New(locktest.Start(t).Store(t), c)
+		require.ErrorContains(t, err, "negative")
+	}
+}

@@ -1,0 +1,170 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// Functions wait for locks that another process holds, without a goroutine each, and
+// each runs once when the locks come free.
+func TestManyAreDeferred(t *testing.T) {
+	t.Parallel()
+	many := deferral{functions: 4_000, names: 100}
+	many.run(t)
+	many.check(t)
+}
+
+// Run it with
+//
+//	go test -run '^$' -bench Deferred -benchtime 1x ./lock/redisstore
+func BenchmarkDeferred(b *testing.B) {
+	for _, many := range []deferral{
+		{functions: 100_000, names: 1_000},
+		{functions: 100_000, names: 10},
+		{functions: 100_000, names: 100_000},
+	} {
+		b.Run(fmt.Sprintf("functions=%d/names=%d", many.functions, many.names), func(b *testing.B) {
+			for b.Loop() {
+				many.run(b)
+				many.check(b)
+			}
+			b.ReportMetric(float64(many.goroutines), "goroutines-waiting")
+			b.ReportMetric(float64(many.most), "goroutines-most")
+			b.ReportMetric(many.bytes, "B/waiting")
+			b.ReportMetric(many.accepting.Seconds(), "s-to-defer")
+			b.ReportMetric(many.running.Seconds(), "s-to-run")
+			b.ReportMetric(float64(many.functions)/many.running.Seconds(), "functions/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// deferral is a measurement.
+type deferral struct {
+	functions, names int
+
+	ran                []atomic.Int32 // how often, each function
+	out                int32          // functions that did not run in the order of their names' queues
+	goroutines, most   int            // more than before: while all wait, and at any time
+	bytes              float64        // of the heap, for each that waits
+	accepting, running time.Duration
+}
+
+func (d *deferral) run(tb testing.TB) {
+	server := redistest.Start(tb, redistest.Config{})
+	locker := func() *lock.Locker {
+		l, err := lock.New(open(tb, server.Client(tb)), lock.Config{TTL: time.Minute})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return l
+	}
+	other, l := locker(), locker()
+	ctx := tb.Context()
+
+	name := func(i int) string { return "lock " + strconv.Itoa(i%d.names) }
+	var held []*lock.Lease
+	for i := range d.names {
+		lease, err := other.Mutex(name(i)).TryLock(ctx)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		held = append(held, lease)
+	}
+
+	d.ran = make([]atomic.Int32, d.functions)
+	latest := make([]int, d.names) // the locks guard them
+	var out, done atomic.Int32
+	finished := make(chan struct{})
+	waiting := make([]*lock.Deferred, d.functions)
+	goroutines, heap := runtime.NumGoroutine(), heapInUse()
+	begin := time.Now()
+	for i := range d.functions {
+		deferred, err := l.Mutex(name(i)).Go(ctx, func(context.Context) error {
+			d.ran[i].Add(1)
+			if latest[i%d.names] > i {
+				out.Add(1)
+			}
+			latest[i%d.names] = i
+			if done.Add(1) == int32(d.functions) {
+				close(finished)
+			}
+			return nil
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		waiting[i] = deferred
+	}
+	d.accepting = time.Since(begin)
+	admin := server.Client(tb)
+	require.Eventually(tb, func() bool {
+		lines := admin.Keys(ctx, "leasewheel_lock_line:*").Val()
+		d.goroutines = runtime.NumGoroutine() - goroutines
+		return len(lines) == d.names
+	}, time.Minute, 100*time.Millisecond)
+	d.bytes = (heapInUse() - heap) / float64(d.functions)
+
+	begin = time.Now()
+	for _, lease := range held {
+		if err := lease.Unlock(ctx); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	sample := time.NewTicker(time.Millisecond)
+	defer sample.Stop()
+	for running := true; running; {
+		select {
+		case <-finished:
+			running = false
+		case <-sample.C:
+			d.most = max(d.most, runtime.NumGoroutine()-goroutines)
+		}
+	}
+	d.running = time.Since(begin)
+	for i, deferred := range waiting {
+		if err := deferred.Wait(ctx); err != nil {
+			tb.Fatalf("function %d: %v", i, err)
+		}
+	}
+	d.out = out.Load()
+	for _, l := range []*lock.Locker{other, l} {
+		if err := l.Close(ctx); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// check fails tb unless each function ran once, in order, and few goroutines were
+// enough.
+func (d *deferral) check(tb testing.TB) {
+	for i := range d.ran {
+		if n := d.ran[i].Load(); n != 1 {
+			tb.Errorf("function %d ran %d times", i, n)
+		}
+	}
+	if d.out > 0 {
+		tb.Errorf("%d functions were overtaken", d.out)
+	}
+	if d.goroutines >= 100 {
+		tb.Errorf("%d goroutines while %d functions waited", d.goroutines, d.functions)
+	}
+}
+
+// heapInUse returns the bytes of what is reachable.
+func heapInUse() float64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc)
+}
