@@ -88,3 +88,66 @@ func ExampleLocker_ForceRelease() {
 	// it was free: true
 	// the holder has lost it: true
 }
+
+func ExamplePermits_Inspect() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	exports := locker.Permits("exports")
+	if _, err := exports.TrySetPermits(ctx, 3); err != nil {
+		log.Fatal(err)
+	}
+	lease, err := exports.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	info, err := exports.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("available:", info.Count)
+	for _, holder := range info.Holders {
+		fmt.Println("in use, this one:", holder.Owner == lease.Owner())
+	}
+	// Output:
+	// available: 2
+	// in use, this one: true
+}
+
+func ExampleSemaphore_Inspect() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	downloads := locker.Semaphore("downloads")
+	if _, err := downloads.TrySetPermits(ctx, 3); err != nil {
+		log.Fatal(err)
+	}
+	for _, inspect := range []func(context.Context) (lock.Info, error){
+		downloads.Inspect,
+		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // it does not know
+	} {
+		info, err := inspect(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%v, count %d, foreign %q\n", info.Kind, info.Count, info.Foreign)
+	}
+	// Output:
+	// semaphore, count 3, foreign ""
+	// mutex, count 3, foreign "string"
+}
+
+func ExampleLatch_Inspect() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	ready := locker.Latch("ready")
+	if _, err := ready.TrySetCount(ctx, 2); err != nil {
+		log.Fatal(err)
+	}
+	info, err := ready.Inspect(ctx)
+	fmt.Println(info.Kind, info.Count, err)
+	// Output: countdown latch 2 <nil>
+}

@@ -11,8 +11,10 @@ import (
 // Inspector is a [Store] that can tell about the locks it has, and take them away.
 // Like those of Store, its methods try everything once.
 type Inspector interface {
-	// Inspect tells about one lock. Of a lock that nobody holds it tells that.
-	Inspect(ctx context.Context, name string) (Info, error)
+	// Inspect tells about one lock. Of a lock that nobody holds it tells that. as is
+	// KindSemaphore, KindPermit or KindLatch for a name that is known to be one;
+	// otherwise KindMutex, and the data tell of which kind it is.
+	Inspect(ctx context.Context, name string, as Kind) (Info, error)
 
 	// List tells about every lock that somebody holds and whose name begins with
 	// prefix and is wanted, each once. A lock that is taken or freed meanwhile may
@@ -37,16 +39,27 @@ func (l *Locker) inspector() (Inspector, error) {
 	return nil, fmt.Errorf("lock: this store does not tell about its locks: %w", errors.ErrUnsupported)
 }
 
-// Inspect tells who holds the lock called name, and who is in its queue. It takes
-// no lock and disturbs none.
+// Inspect tells who holds the lock called name, and who waits for it. It takes
+// no lock and disturbs none. Semaphores and latches have Inspect methods of their
+// own: their data do not tell that they are any.
 func (l *Locker) Inspect(ctx context.Context, name string) (Info, error) {
-	return l.examine(ctx, name, Inspector.Inspect, func(err error) bool { return errors.Is(err, ErrUnavailable) })
+	return l.inspect(ctx, name, KindMutex)
+}
+
+// inspect tells about a lock that is known to be a semaphore, or the like, or of
+// which nothing is known.
+func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error) {
+	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
+		return store.Inspect(ctx, name, as)
+	}
+	return l.examine(ctx, name, ask, func(err error) bool { return errors.Is(err, ErrUnavailable) })
 }
 
 // ForceRelease takes the lock called name away from whoever holds it, of whatever
 // kind it is, and wakes its waiters. It returns what it has ended: Info.Held
 // reports false if nobody held the lock. A value that is not a lock of this format
-// stays, and Info.Foreign tells of it.
+// stays, and Info.Foreign tells of it; so do semaphores and latches, which nobody
+// holds, and permits that expire, which come back by themselves.
 //
 // It is for locks whose holder is known to be stuck. A holder that is alive is told
 // of its loss at its next renewal, a third of its TTL later at most; until then it
@@ -85,8 +98,8 @@ func (l *Locker) examine(ctx context.Context, name string,
 	}
 }
 
-// List tells about every lock that somebody holds and whose name matches pattern,
-// in no order, each once. In a pattern "*" stands for any text, "?" for any one
+// List tells about every lock, and every semaphore with expiring permits, that
+// somebody holds and whose name matches pattern, in no order, each once. In a pattern "*" stands for any text, "?" for any one
 // character, "[a-z]" for one of a range, "[^a-z]" for one of none, and "\" takes
 // its meaning from the character behind it; a malformed pattern yields a
 // *[PatternError]. A pattern without any of these is a name, and is looked up.

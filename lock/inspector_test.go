@@ -32,8 +32,8 @@ func (f *faultyInspector) ask(ctx context.Context, name string, do func(context.
 	return info, err
 }
 
-func (f *faultyInspector) Inspect(ctx context.Context, name string) (lock.Info, error) {
-	return f.ask(ctx, name, f.inspector.Inspect)
+func (f *faultyInspector) Inspect(ctx context.Context, name string, as lock.Kind) (lock.Info, error) {
+	return f.ask(ctx, name, func(ctx context.Context, name string) (lock.Info, error) { return f.inspector.Inspect(ctx, name, as) })
 }
 
 func (f *faultyInspector) ForceRelease(ctx context.Context, name string) (lock.Info, error) {

@@ -51,6 +51,12 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
+// Inspect tells the count, in Info.Count, and how many clients wait until the latch is
+// open, which it is if Info.Counted is false. See [Semaphore.Inspect].
+func (l *Latch) Inspect(ctx context.Context) (Info, error) {
+	return l.locker.inspect(ctx, l.name, KindLatch)
+}
+
 // Delete opens the latch, whatever its count, and reports whether it was closed.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	counted, err := l.locker.count(ctx, KindLatch, l.name, CountDelete, 0)

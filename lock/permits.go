@@ -55,6 +55,13 @@ func (p *Permits) Available(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
+// Inspect tells how many permits are available, in Info.Count, the permits in use,
+// which are Info.Holders, and for how long each of them lasts unless it is renewed, and
+// how many clients wait for one. See [Semaphore.Inspect].
+func (p *Permits) Inspect(ctx context.Context) (Info, error) {
+	return p.one.locker.inspect(ctx, p.one.name, KindPermit)
+}
+
 // Acquire takes a permit and waits for it as [Mutex.Lock] waits for the lock. The
 // lease's Unlock gives it back.
 func (p *Permits) Acquire(ctx context.Context) (*Lease, error) { return p.one.Lock(ctx) }

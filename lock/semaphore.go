@@ -48,6 +48,13 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
 	return s.locker.addPermits(ctx, KindSemaphore, s.name, n)
 }
 
+// Inspect tells how many permits are available, in Info.Count, and how many clients
+// wait for some. Info.Counted is false as long as the semaphore has no number of
+// permits; Info.Foreign is not empty if something else has the name.
+func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
+	return s.locker.inspect(ctx, s.name, KindSemaphore)
+}
+
 // Drain takes all permits that are available and returns how many they were.
 func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
 	counted, err := s.locker.count(ctx, KindSemaphore, s.name, CountDrain, 0)

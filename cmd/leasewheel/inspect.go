@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,49 +15,81 @@ import (
 
 const inspectLong = `Inspect tells who holds the lock NAME: the process, its host, since when and how
 often, how long its lease runs on unless it is renewed, the fencing token, and
-who waits in the queue of a fair lock. It disturbs nobody.
+who waits in the queue of a fair lock or in the line of a mutex. It disturbs nobody.
+
+A semaphore or a latch is a number, of which nobody can tell what it counts: say
+what NAME is with --kind. Then inspect tells how many permits are available, which
+are in use if they expire, how often the latch is to be counted down yet, and how
+many clients wait.
 
 Exit codes:
   0   the name is taken: by a lock, or by something else
-  1   nobody holds the lock
+  1   nobody holds the lock; the semaphore has no permits yet; the latch is open
   64  the arguments make no sense
   69  the server cannot be reached, or refused`
 
 const inspectExample = `  leasewheel inspect orders:42
-  leasewheel inspect --json orders:42 | jq -r '.holders[].client.host'`
+  leasewheel inspect --json orders:42 | jq -r '.holders[].client.host'
+  leasewheel inspect --kind semaphore downloads`
+
+// inspectCommand is one execution of `leasewheel inspect`.
+type inspectCommand struct {
+	lookup
+	kind string
+}
 
 func newInspectCommand() *cobra.Command {
-	l := &lookup{}
+	i := &inspectCommand{}
 	cmd := &cobra.Command{
 		Use:     "inspect [flags] NAME",
 		Short:   "Tell who holds a lock",
 		Long:    inspectLong,
 		Example: inspectExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return l.inspect(cmd, args)
+			return i.run(cmd, args)
 		},
 		DisableFlagsInUseLine: true,
 	}
-	l.register(cmd, "print JSON")
+	cmd.Flags().StringVar(&i.kind, "kind", "", "what NAME is known to be: semaphore, permits (a semaphore whose permits expire) or latch")
+	i.register(cmd, "print JSON")
 	return cmd
 }
 
-func (l *lookup) inspect(cmd *cobra.Command, args []string) error {
+// inspector returns what tells about a name, as far as it is known what it is.
+func (i *inspectCommand) inspector(name string) func(context.Context) (lock.Info, error) {
+	switch i.kind {
+	case kindNames[lock.KindSemaphore]:
+		return i.locker.Semaphore(name).Inspect
+	case kindNames[lock.KindPermit]:
+		return i.locker.Permits(name).Inspect
+	case kindNames[lock.KindLatch]:
+		return i.locker.Latch(name).Inspect
+	case "":
+		return func(ctx context.Context) (lock.Info, error) { return i.locker.Inspect(ctx, name) }
+	}
+	return nil
+}
+
+func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError(cmd, errors.New("inspect takes the NAME of one lock"))
 	}
 	if err := lock.ValidateName(args[0]); err != nil {
 		return usageError(cmd, err)
 	}
-	if err := l.open(cmd); err != nil {
+	if err := i.open(cmd); err != nil {
 		return err
 	}
-	defer l.close()
-	info, err := l.locker.Inspect(cmd.Context(), args[0])
-	if err != nil {
-		return l.failed(cmd, err)
+	defer i.close()
+	inspect := i.inspector(args[0])
+	if inspect == nil {
+		return usageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; other locks tell what they are", i.kind))
 	}
-	if l.json {
+	info, err := inspect(cmd.Context())
+	if err != nil {
+		return i.failed(cmd, err)
+	}
+	if i.json {
 		err = writeEscaped(cmd.OutOrStdout(), reportOf(&info), "  ")
 	} else {
 		err = writeInfo(cmd.OutOrStdout(), &info, time.Now())
@@ -64,7 +97,7 @@ func (l *lookup) inspect(cmd *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return exitf(exitUnavailable, "writing the report: %w", err)
-	case !info.Held() && info.Foreign == "":
+	case !info.Held() && !info.Counted && info.Foreign == "":
 		return &exitError{code: exitNotHeld}
 	}
 	return nil
@@ -78,12 +111,27 @@ func writeInfo(w io.Writer, info *lock.Info, now time.Time) error {
 	}
 	fact("lock", "%s", quoted(info.Name))
 	switch {
+	case info.Foreign != "" && info.Counted:
+		fact("taken by", "the number %d, which may be that of a semaphore or a latch: --kind says so", info.Count)
 	case info.Foreign != "":
 		fact("taken by", "a %s, which is not a lock of this format", quoted(info.Foreign))
-	case !info.Held():
-		fact("holder", "nobody")
-	default:
+	case info.Held() || info.Counted:
 		fact("kind", "%s", kindName(info))
+	case info.Kind == lock.KindSemaphore || info.Kind == lock.KindPermit:
+		fact("available", "no number of permits was set")
+	case info.Kind == lock.KindLatch:
+		fact("count", "0, it is open")
+	default:
+		fact("holder", "nobody")
+	}
+	switch {
+	case info.Foreign == "" && info.Counted && info.Kind == lock.KindLatch:
+		fact("count", "%s", grouped(info.Count))
+	case info.Foreign == "" && info.Counted:
+		fact("available", "%s", grouped(info.Count))
+	}
+	if info.Foreign == "" && info.Counted && info.Kind == lock.KindPermit {
+		fact("in use", "%s", grouped(info.HolderCount))
 	}
 	switch {
 	case info.TTL > 0:
@@ -105,16 +153,28 @@ func writeInfo(w io.Writer, info *lock.Info, now time.Time) error {
 		fact("", "and %s more", grouped(more))
 	}
 	for _, waiter := range info.Waiters {
-		place := "its place has run out"
-		if waiter.TTL > 0 {
-			place = fmt.Sprintf("place kept for %v", round3(waiter.TTL))
-		}
-		fact("waiter", "%s, %s", ownerText(waiter.Client, waiter.Owner), place)
+		fact("waiter", "%s, %s", ownerText(waiter.Client, waiter.Owner), placeText(&waiter, now))
 	}
-	if more := info.WaiterCount - int64(len(info.Waiters)); more > 0 {
+	switch more := info.WaiterCount - int64(len(info.Waiters)); {
+	case more > 0 && len(info.Waiters) > 0:
 		fact("", "and %s more", grouped(more))
+	case more > 0:
+		fact("waiters", "%s", grouped(more))
 	}
 	return table.Flush()
+}
+
+// placeText tells of a waiter's place in the queue or in the line.
+func placeText(w *lock.Waiter, now time.Time) string {
+	switch {
+	case !w.Since.IsZero() && w.TTL > 0:
+		return fmt.Sprintf("in line for %s", sinceThen(w.Since, now))
+	case !w.Since.IsZero():
+		return fmt.Sprintf("in line for %s, and listens no more", sinceThen(w.Since, now))
+	case w.TTL > 0:
+		return fmt.Sprintf("place kept for %v", round3(w.TTL))
+	}
+	return "its place has run out"
 }
 
 // holderText is all that is known of a holder.

@@ -20,6 +20,7 @@ type lockReport struct {
 	Held        bool           `json:"held"`
 	Kind        string         `json:"kind"`
 	Foreign     string         `json:"foreign,omitempty"`
+	Count       *int64         `json:"count,omitempty"`
 	TTL         time.Duration  `json:"ttl_ns"`
 	Token       int64          `json:"token"`
 	HolderCount int64          `json:"holder_count"`
@@ -40,6 +41,7 @@ type holderReport struct {
 type waiterReport struct {
 	Owner  string        `json:"owner"`
 	TTL    time.Duration `json:"ttl_ns"`
+	Since  *time.Time    `json:"since,omitempty"`
 	Client clientReport  `json:"client"`
 }
 
@@ -58,11 +60,14 @@ func reportOf(info *lock.Info) lockReport {
 		HolderCount: info.HolderCount, Holders: []holderReport{},
 		WaiterCount: info.WaiterCount, Waiters: []waiterReport{},
 	}
+	if info.Counted {
+		r.Count = &info.Count
+	}
 	for _, h := range info.Holders {
 		r.Holders = append(r.Holders, holderReport{h.Owner, h.Write, h.Holds, h.TTL, instantOf(h.Since), clientReportOf(h.Client)})
 	}
 	for _, w := range info.Waiters {
-		r.Waiters = append(r.Waiters, waiterReport{w.Owner, w.TTL, clientReportOf(w.Client)})
+		r.Waiters = append(r.Waiters, waiterReport{w.Owner, w.TTL, instantOf(w.Since), clientReportOf(w.Client)})
 	}
 	return r
 }
@@ -80,25 +85,27 @@ func instantOf(t time.Time) *time.Time {
 	return &t
 }
 
+// kindNames are the kinds of lock in one word.
+var kindNames = map[lock.Kind]string{
+	lock.KindMutex:     "mutex",
+	lock.KindFair:      "fair",
+	lock.KindRead:      "read",
+	lock.KindWrite:     "write",
+	lock.KindSemaphore: "semaphore",
+	lock.KindPermit:    "permits",
+	lock.KindLatch:     "latch",
+}
+
 // kindName names the kind of a lock in one word, which is "free" or "foreign" if
-// nobody holds a lock of ours.
+// there is no lock of ours, or nobody holds it.
 func kindName(info *lock.Info) string {
 	switch {
 	case info.Foreign != "":
 		return "foreign"
-	case !info.Held():
+	case !info.Held() && !info.Counted:
 		return "free"
 	}
-	switch info.Kind {
-	case lock.KindFair:
-		return "fair"
-	case lock.KindRead:
-		return "read"
-	case lock.KindWrite:
-		return "write"
-	default:
-		return "mutex"
-	}
+	return kindNames[info.Kind]
 }
 
 // clientName says who an owner is: as people know it, or else as the server does.

@@ -146,6 +146,67 @@ ends      never by itself
 	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "report"))
 }
 
+// Of a number is told what it is said to be; of permits in use, and of those who wait in
+// line, what there is to know.
+func TestInspectCountsAndLines(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	commands(t, client, fmt.Sprintf(`
+		SET downloads 3
+		SET redisson_lock_token:{exports} 7
+		SET exports -1
+		HSET job %[1]s:1 1
+		HSET leasewheel:client:{%[1]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
+	`, shop))
+	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_lock_line:{job}", redis.Z{Score: 1795161600000001, Member: shop + ":2 30000"}).Err())
+	id := "\xff\x00 random bytes."
+	require.NoError(t, client.ZAdd(t.Context(), "{exports}:timeout", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
+
+	assert.Equal(t, "lock       downloads\nkind       semaphore\navailable  3\n", ask(t, env, exitOK, "inspect", "--kind", "semaphore", "downloads"))
+	assert.Equal(t, "lock   downloads\nkind   latch\ncount  3\n", ask(t, env, exitOK, "inspect", "--kind", "latch", "downloads"))
+	assert.Equal(t, `lock      downloads
+taken by  the number 3, which may be that of a semaphore or a latch: --kind says so
+ends      never by itself
+`, ask(t, env, exitOK, "inspect", "downloads"))
+	assert.Equal(t, "lock   none\ncount  0, it is open\n", ask(t, env, exitNotHeld, "inspect", "--kind", "latch", "none"))
+	assert.Equal(t, "lock       none\navailable  no number of permits was set\n", ask(t, env, exitNotHeld, "inspect", "--kind", "permits", "none"))
+	for _, args := range [][]string{{"inspect", "exports"}, {"inspect", "--kind", "permits", "exports"}} {
+		assert.Regexp(t, `^lock       exports
+kind       permits
+available  -1
+in use     1
+ends       in (59m|1h0m)\S+s, unless renewed
+token      7
+holder     owner ff002072616e646f6d2062797465732e
+$`, ask(t, env, exitOK, args...))
+	}
+	assert.Regexp(t, `(?m)^exports +permits +ff002072616e646f6d2062797465732e +- +(59m|1h0m)\S+s +0$`, ask(t, env, exitOK, "ls"))
+	assert.Equal(t, "exports\njob\n", firstColumn(ask(t, env, exitOK, "ls")))
+	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, in line for \S+, and listens no more$`, ask(t, env, exitOK, "inspect", "job"))
+
+	for _, args := range [][]string{
+		{"exports"},
+		{"job"},
+		{"downloads"},
+		{"--kind", "latch", "downloads"},
+		{"--kind", "semaphore", "none"},
+		{"--kind", "semaphore", "job"},
+	} {
+		code := exitOK
+		if args[len(args)-1] == "none" {
+			code = exitNotHeld
+		}
+		requireLockSchema(t, ask(t, env, code, append([]string{"inspect", "--json"}, args...)...))
+	}
+	assert.JSONEq(t, `{"name":"downloads","held":false,"kind":"semaphore","count":3,"ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`,
+		ask(t, env, exitOK, "inspect", "--json", "--kind", "semaphore", "downloads"))
+
+	p := start(t, env, "unlock", "--force", "exports")
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("exports is a string, not a lock of this format; it was left alone")
+}
+
 // What is told of a lock that leasewheel holds is told of the process that does.
 func TestInspectWhatRunHolds(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
@@ -239,6 +300,7 @@ func TestLookupTrouble(t *testing.T) {
 		"inspect takes the NAME":          {"inspect"},
 		"of one lock":                     {"inspect", "a", "b"},
 		"lone brace":                      {"inspect", "a{b"},
+		`--kind "mutex": accepted are`:    {"inspect", "--kind", "mutex", "a"},
 		"NAME is missing":                 {"unlock", "--force"},
 		"say --force":                     {"unlock", "a"},
 		"holds a control character":       {"unlock", "--force", "a\nb"},

@@ -42,7 +42,7 @@ func leastUser(t *testing.T, uses ...string) []string {
 // The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the
 // same holds with what the text adds for other uses.
 func TestLeastUser(t *testing.T) {
-	all := []string{"fair", "read-write", "inspect"}
+	all := []string{"fair", "read-write", "semaphore", "inspect"}
 	for _, test := range []struct {
 		name string
 		uses []string
@@ -55,6 +55,7 @@ func TestLeastUser(t *testing.T) {
 		{"Inspect", all, func(t *testing.T, newClient func() redis.UniversalClient) {
 			useFairLocks(t, newClient)
 			useReadWriteLocks(t, newClient)
+			useSemaphores(t, newClient)
 			inspectLocks(t, newClient)
 		}},
 	} {
@@ -312,9 +313,28 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		require.NoError(t, err)
 	}
 	time.Sleep(2 * time.Millisecond) // those who wait are dead, and dropped
+	hold := &lock.Hold{
+		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Wait: time.Minute,
+	}
+	answer, err := store.Acquire(t.Context(), hold) // and is in line
+	require.NoError(t, err)
+	require.Equal(t, lock.Refused, answer.Verdict)
+	permits := locker.Permits("orders:5")
+	_, err = permits.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = permits.Acquire(t.Context())
+	require.NoError(t, err)
+	for _, inspect := range []func(context.Context) (lock.Info, error){
+		permits.Inspect, locker.Semaphore("orders:5").Inspect, locker.Latch("orders:5").Inspect,
+	} {
+		info, err := inspect(t.Context())
+		require.NoError(t, err)
+		assert.True(t, info.Counted)
+	}
+	listed := append(slices.Clone(names), "orders:5")
 	for info, err := range locker.List(t.Context(), "orders:*") {
 		require.NoError(t, err)
-		assert.Contains(t, names, info.Name)
+		assert.Contains(t, listed, info.Name)
 	}
 	for _, name := range names {
 		info, err := locker.Inspect(t.Context(), name)

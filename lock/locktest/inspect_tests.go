@@ -369,3 +369,167 @@ func looksNoMoreOnceClosed(b *bench) {
 		}
 	}
 }
+
+// told is what a handle's Inspect tells.
+type told func(context.Context) (lock.Info, error)
+
+func (b *bench) ask(inspect told) lock.Info {
+	b.Helper()
+	info, err := inspect(b.Context())
+	if err != nil {
+		b.Fatalf("inspect: %v", err)
+	}
+	return info
+}
+
+// awaited waits until somebody is told to wait.
+func (b *bench) awaited(inspect told) {
+	b.Helper()
+	for deadline := time.Now().Add(soon); b.ask(inspect).WaiterCount != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("one waits, and told is %+v", b.ask(inspect))
+		}
+	}
+}
+
+// counted checks what is told of a name that has a count.
+func (b *bench) counted(info lock.Info, kind lock.Kind, count, holders int64) {
+	b.Helper()
+	if info.Kind != kind || !info.Counted || info.Count != count || info.HolderCount != holders ||
+		int64(len(info.Holders)) != holders || info.Foreign != "" {
+		b.Errorf("got %+v, want a %v whose count is %d, held by %d", info, kind, count, holders)
+	}
+}
+
+// foreign checks what is told of a name that has something else.
+func (b *bench) foreign(info lock.Info) {
+	b.Helper()
+	if info.Foreign == "" || info.Held() {
+		b.Errorf("something else has the name, and told is %+v", info)
+	}
+}
+
+func tellsASemaphoresCount(b *bench) {
+	l := b.locker(lock.Config{})
+	s := l.Semaphore(b.name("a"))
+	if info := b.ask(s.Inspect); info.Counted || info.Held() || info.Foreign != "" {
+		b.Errorf("of a semaphore without permits is told %+v", info)
+	}
+	if _, err := s.TrySetPermits(b.Context(), 3); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.Acquire(b.Context(), 2); err != nil {
+		b.Fatal(err)
+	}
+	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+	served := make(chan error, 1)
+	go func() { served <- b.locker(lock.Config{}).Semaphore(b.name("a")).Acquire(b.Context(), 2) }()
+	b.awaited(s.Inspect)
+	if err := s.Release(b.Context(), 2); err != nil {
+		b.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		b.Fatal(err)
+	}
+	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+
+	// Whoever does not know that it is one is told of a number, and it is no lock.
+	if info := b.inspect(l, "a"); info.Foreign == "" || !info.Counted || info.Count != 1 {
+		b.Errorf("of a number is told %+v", info)
+	}
+	b.lists(l, "*")
+	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Held() || info.Foreign == "" {
+		b.Errorf("a semaphore was forced: %+v, %v", info, err)
+	}
+	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+
+	b.unlockAtEnd(b.lock(l, "mutex"))
+	b.foreign(b.ask(l.Semaphore(b.name("mutex")).Inspect))
+	b.foreign(b.ask(l.Permits(b.name("mutex")).Inspect))
+	b.foreign(b.ask(l.Latch(b.name("mutex")).Inspect))
+}
+
+func tellsPermitsInUse(b *bench) {
+	l := b.locker(lock.Config{TTL: time.Minute})
+	p := l.Permits(b.name("a"))
+	if _, err := p.TrySetPermits(b.Context(), 2); err != nil {
+		b.Fatal(err)
+	}
+	b.counted(b.ask(p.Inspect), lock.KindPermit, 2, 0)
+	b.lists(l, "*")
+	lease, err := p.Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	info := b.ask(p.Inspect)
+	b.counted(info, lock.KindPermit, 1, 1)
+	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || h.Client.ID != "" {
+		b.Errorf("of permit %s is told %+v", lease.Owner(), h)
+	}
+	if info.TTL <= 50*time.Second || info.TTL > time.Minute || info.Token != lease.Token() {
+		b.Errorf("got %+v, want the rest of a minute and token %d", info, lease.Token())
+	}
+	b.counted(b.inspect(l, "a"), lock.KindPermit, 1, 1) // without being told
+	b.lists(l, "*", "a")
+
+	// One that expires comes back, also before anybody asks for it.
+	brief, err := p.With(lock.Options{Fixed: true, TTL: 2 * ttl}).Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if info := b.ask(p.Inspect); brief.Valid() {
+		b.counted(info, lock.KindPermit, 0, 2)
+	}
+	for deadline := time.Now().Add(soon); b.ask(p.Inspect).Count == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	b.counted(b.ask(p.Inspect), lock.KindPermit, 1, 1)
+
+	second, err := p.Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := b.locker(lock.Config{}).Permits(b.name("a")).Acquire(b.Context())
+		if err != nil {
+			b.Error(err)
+		}
+		served <- lease
+	}()
+	b.awaited(p.Inspect)
+	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Foreign == "" {
+		b.Errorf("permits were forced: %+v, %v", info, err)
+	}
+	b.unlock(lease)
+	b.unlock(<-served)
+	b.unlock(second)
+	b.counted(b.ask(p.Inspect), lock.KindPermit, 2, 0)
+	b.lists(l, "*")
+}
+
+func tellsALatchsCount(b *bench) {
+	l := b.locker(lock.Config{})
+	latch := l.Latch(b.name("a"))
+	if info := b.ask(latch.Inspect); info.Counted || info.Foreign != "" {
+		b.Errorf("of an open latch is told %+v", info)
+	}
+	if _, err := latch.TrySetCount(b.Context(), 2); err != nil {
+		b.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() { opened <- b.locker(lock.Config{}).Latch(b.name("a")).Wait(b.Context()) }()
+	b.awaited(latch.Inspect)
+	b.counted(b.ask(latch.Inspect), lock.KindLatch, 2, 0)
+	for range 2 {
+		if err := latch.CountDown(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := <-opened; err != nil {
+		b.Fatal(err)
+	}
+	if info := b.ask(latch.Inspect); info.Counted {
+		b.Errorf("of a latch that was opened is told %+v", info)
+	}
+}

@@ -22,6 +22,7 @@ var latchTests = []test{
 	{"WaitsNoLongerThanAsked", latchWaitsNoLongerThanAsked},
 	{"RefusesWrongCounts", latchRefusesWrongCounts},
 	{"LeavesOtherLocksAlone", latchLeavesOtherLocksAlone},
+	{"TellsItsCount", inspecting(tellsALatchsCount)},
 	{"Closes", latchCloses},
 }
 

@@ -34,6 +34,7 @@ var semaphoreTests = []test{
 	{"GivesOutNoMoreThanThereAre", semaphoreGivesOutNoMoreThanThereAre},
 	{"LosesNoPermitWhenCancelled", losesNoPermitWhenCancelled},
 	{"ReleasesWithAnEndedContext", releasesWithAnEndedContext},
+	{"TellsItsCount", inspecting(tellsASemaphoresCount)},
 	{"Closes", semaphoreCloses},
 }
 
@@ -54,6 +55,7 @@ var permitTests = []test{
 	{"ServesAsManyAsThereArePermits", servesAsManyAsThereAreExpiringPermits},
 	{"GivesOutNoMoreThanThereAre", givesOutNoMoreThanThereAre},
 	{"LosesNoPermitWhenCancelled", losesNoExpiringPermitWhenCancelled},
+	{"TellsWhatIsInUse", inspecting(tellsPermitsInUse)},
 	{"Closes", permitsClose},
 }
 

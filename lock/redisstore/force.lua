@@ -2,21 +2,23 @@
 --
 -- KEYS  1 the lock, 2 its fencing counter
 --       3 the list of a fair lock's waiters, 4 their timeouts, 5 their places
---       6 the channel of a mutex, and with ":<owner>" of a fair lock's waiter
---       7 the channel of a read-write lock
+--       6 the line of a mutex
+--       7 the channel of a mutex, and with ":<owner>" of a fair lock's waiter
+--       8 the channel of a read-write lock
 -- ARGV  1 the most holders, and the most waiters, to tell of
 --       2 the command to publish with
+--       3 the channels of those in line, without the client
 -- returns  as describe, before the release
-local told = describe(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], tonumber(ARGV[1]))
+local told = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
 if told[1] ~= 'lock' then return told end
 redis.call('del', KEYS[1])
-if told[3] ~= '' then
-  redis.call(ARGV[2], KEYS[7], '1') -- it wakes all: readers may go together
+if told[3] == 'read' or told[3] == 'write' then
+  redis.call(ARGV[2], KEYS[8], '1') -- it wakes all: readers may go together
 else
-  redis.call(ARGV[2], KEYS[6], '0')
+  redis.call(ARGV[2], KEYS[7], '0')
 end
 -- The next one in a fair lock's queue is told on its own channel. Broken queues are
 -- no reason to leave the lock held.
 local intact, head = pcall(first, KEYS[3], KEYS[4], KEYS[5], milliseconds())
-if intact and head then redis.call(ARGV[2], KEYS[6] .. ':' .. head, '0') end
+if intact and head then redis.call(ARGV[2], KEYS[7] .. ':' .. head, '0') end
 return told

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,21 +20,33 @@ import (
 var (
 	//go:embed inspect_lock.lua
 	inspectLockSource string
+	//go:embed inspect_count.lua
+	inspectCountSource string
 	//go:embed inspect.lua
 	inspectSource string
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(fairQueueSource, inspectLockSource, inspectSource)
-	forceLock   = newScript(fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(tokenSource, lineSource, fairQueueSource, inspectLockSource, counterSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newScript(tokenSource, lineSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
 
 // Inspect tells about one lock: in one round trip who holds it, in a second one who
 // they are.
-func (s *Store) Inspect(ctx context.Context, name string) (lock.Info, error) {
-	c := s.inspectCall(name, false)
+func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.Info, error) {
+	if _, err := s.kindOf(as); err != nil {
+		return lock.Info{}, err
+	}
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	c := s.inspectCall(name, as, publish)
+	if s.config.Format == FormatPlain {
+		c = plainCall(name, "", false)
+	}
 	reply, err := s.run(ctx, c.script, c.keys, c.args...)
 	if err != nil {
 		return lock.Info{}, err
@@ -50,8 +63,8 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	}
 	c := call{
 		forceLock,
-		append(inspectKeys(name), channelKey(name), derive("redisson_rwlock", name)),
-		[]any{lock.MaxTold, publish},
+		append(lockKeys(name), channelKey(name), derive("redisson_rwlock", name)),
+		[]any{lock.MaxTold, publish, lineChannel(name)},
 	}
 	if s.config.Format == FormatPlain {
 		c = plainCall(name, publish, false)
@@ -63,19 +76,45 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	return s.tell(ctx, name, reply)
 }
 
-// inspectCall returns the call that tells about a lock. listed says that nobody has
-// asked for it by its name.
-func (s *Store) inspectCall(name string, listed bool) call {
-	if s.config.Format == FormatPlain {
-		return plainCall(name, "", listed)
+// inspectCall returns the call that tells about a lock in Redisson's format.
+func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
+	known, heard := "", semaphoreChannel(name)
+	if counter, ok := kinds[as].(counted); ok {
+		_, keys := counter.counting(s, name, "")
+		known, heard = modes[as], keys[1]
 	}
-	return call{inspectLock, inspectKeys(name), []any{lock.MaxTold}}
+	return call{
+		inspectLock,
+		append(lockKeys(name), permitsKey(name)),
+		[]any{lock.MaxTold, publish, lineChannel(name), known, heard},
+	}
 }
 
-func inspectKeys(name string) []string {
+// lockKeys are the keys of a lock of whatever kind that is kept as a hash.
+func lockKeys(name string) []string {
 	return []string{
-		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name),
+		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), lineKey(name),
 	}
+}
+
+// modes are what scripts call the kinds of lock other than a mutex.
+var modes = map[lock.Kind]string{
+	lock.KindFair:      "fair",
+	lock.KindRead:      "read",
+	lock.KindWrite:     "write",
+	lock.KindSemaphore: "semaphore",
+	lock.KindPermit:    "permits",
+	lock.KindLatch:     "latch",
+}
+
+// kindOfMode returns the kind with the mode, or that of a mutex.
+func kindOfMode(mode string) lock.Kind {
+	for k, m := range modes {
+		if m == mode {
+			return k
+		}
+	}
+	return lock.KindMutex
 }
 
 // tell makes an Info of a script's reply and finds out who the clients are. That
@@ -99,8 +138,8 @@ func describe(name string, reply any) (lock.Info, error) {
 	holders := r.list()
 	info.WaiterCount = r.number()
 	waiters := r.list()
-	token := r.text()
-	if r.failed || len(holders)%3 != 0 || len(waiters)%2 != 0 {
+	token, count := r.text(), r.text()
+	if r.failed || len(holders)%3 != 0 || len(waiters)%3 != 0 {
 		return lock.Info{}, unexpected(reply)
 	}
 	info.TTL = remaining(left)
@@ -108,16 +147,14 @@ func describe(name string, reply any) (lock.Info, error) {
 	if key != "lock" && key != "none" {
 		info.Foreign = key
 	}
-	switch {
-	case mode == "read":
-		info.Kind = lock.KindRead
-	case mode == "write":
-		info.Kind = lock.KindWrite
-	case info.WaiterCount > 0:
-		info.Kind = lock.KindFair
-	}
+	info.Count, info.Counted = integer(count), count != ""
+	info.Kind = kindOfMode(mode)
 	for h := range slices.Chunk(holders, 3) {
-		info.Holders = append(info.Holders, holder(h))
+		if info.Kind == lock.KindPermit {
+			info.Holders = append(info.Holders, permitHolder(h))
+		} else {
+			info.Holders = append(info.Holders, holder(h))
+		}
 	}
 	slices.SortFunc(info.Holders, func(a, b lock.Holder) int {
 		if a.Owner == b.Owner && a.Write {
@@ -125,9 +162,8 @@ func describe(name string, reply any) (lock.Info, error) {
 		}
 		return cmp.Compare(a.Owner, b.Owner)
 	})
-	for w := range slices.Chunk(waiters, 2) {
-		kept := time.Duration(integer(w[1])) * time.Millisecond
-		info.Waiters = append(info.Waiters, lock.Waiter{Owner: w[0], TTL: kept, Client: clientOf(w[0])})
+	for w := range slices.Chunk(waiters, 3) {
+		info.Waiters = append(info.Waiters, waiter(w))
 	}
 	disguise(&info)
 	return info, nil
@@ -140,6 +176,21 @@ func holder(told []string) lock.Holder {
 	return lock.Holder{
 		Owner: owner, Write: write, Holds: integer(told[1]), TTL: remaining(integer(told[2])), Client: clientOf(owner),
 	}
+}
+
+// permitHolder reads what is told of a permit in use. Nobody knows who has it.
+func permitHolder(told []string) lock.Holder {
+	return lock.Holder{Owner: hex.EncodeToString([]byte(told[0])), Holds: 1, TTL: remaining(integer(told[2]))}
+}
+
+// waiter reads what is told of one waiter: who it is, for how many ms its place is
+// kept, and since which µs it has it.
+func waiter(told []string) lock.Waiter {
+	w := lock.Waiter{Owner: told[0], TTL: time.Duration(integer(told[1])) * time.Millisecond, Client: clientOf(told[0])}
+	if since := integer(told[2]); since > 0 {
+		w.Since = time.UnixMicro(since)
+	}
+	return w
 }
 
 // integer reads a number of the server's; what is none is nothing.

@@ -1,13 +1,6 @@
--- describe tells what there is to know of a lock. Whatever the keys hold, it does
--- not fail; of what is huge it reads a part.
---
--- lock, counter, list, timeouts, places  the lock's keys
--- most  the most holders, and the most waiters, to tell of
--- returns  {'lock', 'none' or the type of what is no lock of this format,
---           ms left (-1: without an end, -2: no such key),
---           'read', 'write' or '', holders, {owner field, holds, ms left, …},
---           waiters, {owner, ms that its place is kept, …},
---           fencing token or ''}
+-- What there is to know of a lock that is a hash. Whatever the keys hold, nothing here
+-- fails; of what is huge a part is read.
+
 local function isOwner(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') ~= nil
 end
@@ -72,20 +65,54 @@ local function queue(list, timeouts, places, most)
       by = type(by) == 'string' and tonumber(by) or now
       table.insert(told, waiter)
       table.insert(told, number(math.max(-1e12, math.min(by - now, 1e12))))
+      table.insert(told, '')
     end
   end
   return redis.call('llen', list), told
 end
 
-local function describe(lock, counter, list, timeouts, places, most)
+-- inLine adds to told those who wait in the line of a mutex, and returns how many they
+-- are. Whoever does not listen any more is passed over.
+local function inLine(line, publish, channel, most, told)
+  local members = redis.pcall('zrange', line, 0, most, 'withscores')
+  if members.err or #members == 0 then return 0 end
+  local kept = number(redis.call('pttl', line))
+  for i = 1, #members, 2 do
+    local owner, client = string.match(members[i], '^((.*):.*) %d+$')
+    if owner and isOwner(owner) and #told < 3 * most then
+      table.insert(told, owner)
+      table.insert(told, listeners(publish, channel .. ':' .. client) > 0 and kept or '0')
+      table.insert(told, members[i + 1])
+    end
+  end
+  return redis.call('zcard', line) - (redis.call('zscore', line, gap) and 1 or 0)
+end
+
+-- describe tells of a lock.
+--
+-- keys  the lock, its fencing counter; the list of a fair lock's waiters, their
+--       timeouts, their places; the line of a mutex
+-- most  the most holders, and the most waiters, to tell of
+-- publish, channel  the command to publish with, whose listeners are counted, and the
+--       channels of those in line, without the client
+-- returns  {'lock', 'none' or the type of what is no lock of this format,
+--           ms left (-1: without an end, -2: no such key),
+--           'fair', 'read', 'write' or '', holders, {owner field, holds, ms left, …},
+--           waiters, {owner, ms that its place is kept, µs since when or '', …},
+--           fencing token or '',
+--           '', where the count is of a name that has a number}
+local function describe(keys, most, publish, channel)
+  local lock = keys[1]
   local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)
   local mode, count, told = '', 0, {}
   if kind == 'hash' then
     local m, n, t = holders(lock, left, most)
     if m then kind, mode, count, told = 'lock', m, n, t end
   end
-  local waiting, waiters = queue(list, timeouts, places, most)
-  local token = redis.pcall('get', counter)
+  local waiting, waiters = queue(keys[3], keys[4], keys[5], most)
+  if mode == '' and waiting > 0 then mode = 'fair' end
+  waiting = waiting + inLine(keys[6], publish, channel, most, waiters)
+  local token = redis.pcall('get', keys[2])
   if type(token) ~= 'string' then token = '' end
-  return {kind, left, mode, count, told, waiting, waiters, token}
+  return {kind, left, mode, count, told, waiting, waiters, token, ''}
 end

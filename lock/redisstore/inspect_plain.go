@@ -15,11 +15,11 @@ var (
 )
 
 // plainCall returns the call that tells about a plain lock, and frees it unless
-// publish is empty. Anything may be in a string: lookalike is for lists, which would
-// take the string of any program for a lock.
-func plainCall(name, publish string, lookalike bool) call {
+// publish is empty. Anything may be in a string: listed says that nobody has
+// asked for the lock by its name: the string of any program would be listed as one.
+func plainCall(name, publish string, listed bool) call {
 	only := 0
-	if lookalike {
+	if listed {
 		only = 1
 	}
 	return call{inspectPlain, []string{name, tokenKey(name), channelKey(name)}, []any{publish, only}}

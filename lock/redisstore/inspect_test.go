@@ -54,7 +54,7 @@ func (i *inspected) do(commands string) {
 
 func (i *inspected) inspect(name string) lock.Info {
 	i.Helper()
-	info, err := i.store.Inspect(i.Context(), name)
+	info, err := i.store.Inspect(i.Context(), name, lock.KindMutex)
 	require.NoError(i, err)
 	return info
 }
@@ -203,7 +203,10 @@ func TestInspectAmongStrangers(t *testing.T) {
 		"enormous": "hash", "text": "hash", "mixed": "hash", "write": "hash",
 	} {
 		for what, ask := range map[string]func(context.Context, string) (lock.Info, error){
-			"inspect": i.store.Inspect, "force": i.store.ForceRelease,
+			"inspect": func(ctx context.Context, name string) (lock.Info, error) {
+				return i.store.Inspect(ctx, name, lock.KindMutex)
+			},
+			"force": i.store.ForceRelease,
 		} {
 			info, err := ask(t.Context(), name)
 			require.NoError(t, err, "%s %s", what, name)
@@ -507,4 +510,172 @@ func TestForceReleaseInCluster(t *testing.T) {
 			t.Fatal("the victim was not told")
 		}
 	}
+}
+
+// Whoever waits in the line of a mutex is told of, in its order; those who do not listen
+// any more are passed over, and the gap that is left to others is nobody.
+func TestInspectTellsOfTheLine(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	for name, client := range map[string]func() redis.UniversalClient{
+		"server":  func() redis.UniversalClient { return server.Client(t) },
+		"cluster": func() redis.UniversalClient { return clusterClient(t, cluster) },
+	} {
+		t.Run(name, func(t *testing.T) { tellsOfTheLine(t, client) })
+	}
+}
+
+func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
+	admin, asker := client(), locker(t, client(), lock.Config{})
+	const name, line = "{a}:b", "leasewheel_lock_line:{a}:b"
+	lease := mustLock(t, locker(t, client(), lock.Config{TTL: time.Minute}), name)
+	begin := time.Now()
+	var waiting []*lock.Locker
+	granted := make(chan *lock.Lease, 2)
+	for n := range 2 {
+		l := locker(t, client(), lock.Config{})
+		waiting = append(waiting, l)
+		go func() { granted <- mustLock(t, l, name) }()
+		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, 10*time.Second, time.Millisecond)
+	}
+	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000"}
+	gap := redis.Z{Score: float64(begin.UnixMicro()), Member: "gap"}
+	require.NoError(t, admin.ZAdd(t.Context(), line, dead, gap).Err())
+	info, err := asker.Inspect(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, lock.KindMutex, info.Kind)
+	assert.EqualValues(t, 3, info.WaiterCount)
+	require.Len(t, info.Waiters, 3)
+	assert.Equal(t, golf+":1", info.Waiters[0].Owner)
+	assert.Zero(t, info.Waiters[0].TTL)
+	for n, l := range waiting {
+		w := info.Waiters[n+1]
+		assert.Equal(t, l.ClientID(), w.Client.ID)
+		assert.WithinDuration(t, begin, w.Since, 10*time.Second)
+		assert.Positive(t, w.TTL)
+	}
+	assert.True(t, info.Waiters[2].Since.After(info.Waiters[1].Since))
+
+	was, err := asker.ForceRelease(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, lease.Owner(), was.Holders[0].Owner)
+	assert.EqualValues(t, 3, was.WaiterCount)
+	for range 2 {
+		require.NoError(t, (<-granted).Unlock(t.Context()))
+	}
+}
+
+// However long a line is, a part of it is told, and how many there are.
+func TestInspectOfALongLine(t *testing.T) {
+	i := newInspected(t)
+	var members []redis.Z
+	for n := range lock.MaxTold + 50 {
+		members = append(members, redis.Z{Score: float64(time.Now().UnixMicro() + int64(n)), Member: fmt.Sprintf("%s:%d 30000", golf, n)})
+	}
+	require.NoError(t, i.admin.ZAdd(t.Context(), "leasewheel_lock_line:{a}", append(members, redis.Z{Member: "gap"})...).Err())
+	i.do("ZADD leasewheel_lock_line:{strange} 1 x 2 gap 3 " + golf + ":x")
+	info := i.inspect("a")
+	assert.False(t, info.Held())
+	assert.EqualValues(t, lock.MaxTold+50, info.WaiterCount)
+	assert.Len(t, info.Waiters, lock.MaxTold)
+	assert.Equal(t, golf+":0", info.Waiters[0].Owner)
+	assert.Empty(t, i.inspect("strange").Waiters)
+	assert.Empty(t, i.names(), "nobody holds them")
+}
+
+// Permits in use are found by their ids, with Redisson's among them; whatever only
+// resembles them is a number, or not even that.
+func TestInspectReadsPermits(t *testing.T) {
+	i := newInspected(t)
+	now := time.Now()
+	id := func(n int) string { return fmt.Sprintf("\xff\x00%014d", n) }
+	ms := func(at time.Time) float64 { return float64(at.UnixMilli()) }
+	permits := func(name string, z ...redis.Z) {
+		t.Helper()
+		require.NoError(t, i.admin.ZAdd(t.Context(), name+":timeout", z...).Err())
+	}
+	i.do(`
+		SET permits 3
+		SET {t}permits 0
+		SET t 4
+		SET endless 1
+		SET expired -1
+		SET many 0
+		SET text 1
+		SET short 1
+		SET list 1
+		RPUSH {list}:timeout x
+		SET word one
+		SET expiring 5 PX 30000
+		HSET mutex ` + java + `:1 1
+	`)
+	permits("{permits}", redis.Z{Score: ms(now.Add(-time.Second)), Member: id(0)},
+		redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)}, redis.Z{Score: ms(now.Add(20 * time.Second)), Member: id(2)})
+	permits("{t}permits", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
+	permits("{t}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
+	permits("{endless}", redis.Z{Score: 922337203685477, Member: id(1)})
+	permits("{expired}", redis.Z{Score: ms(now.Add(-time.Second)), Member: id(1)})
+	permits("{text}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: "0123456789abcdef"})
+	permits("{short}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: "\xff"})
+	permits("{word}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
+	permits("{mutex}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
+	permits("{nothing}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
+	for n := range 3 * lock.MaxTold {
+		permits("{many}", redis.Z{Score: ms(now.Add(time.Minute)), Member: id(n)})
+	}
+	before := i.dump()
+
+	info := i.inspect("permits")
+	assert.Equal(t, lock.KindPermit, info.Kind)
+	assert.True(t, info.Counted)
+	assert.EqualValues(t, 4, info.Count, "one has expired")
+	assert.EqualValues(t, 2, info.HolderCount)
+	require.Len(t, info.Holders, 2)
+	for n, most := range []time.Duration{10 * time.Second, 20 * time.Second} {
+		h := info.Holders[n]
+		assert.Equal(t, fmt.Sprintf("ff00%x", fmt.Sprintf("%014d", n+1)), h.Owner)
+		assert.InDelta(t, most, h.TTL, float64(8*time.Second))
+		assert.Empty(t, h.Client)
+	}
+	assert.InDelta(t, 20*time.Second, info.TTL, float64(8*time.Second))
+	endless := i.inspect("endless")
+	assert.Zero(t, endless.TTL)
+	assert.Zero(t, endless.Holders[0].TTL)
+	expired := i.inspect("expired")
+	assert.Equal(t, lock.KindPermit, expired.Kind)
+	assert.False(t, expired.Held())
+	assert.Zero(t, expired.Count)
+	many := i.inspect("many")
+	assert.EqualValues(t, 3*lock.MaxTold, many.HolderCount)
+	assert.Len(t, many.Holders, lock.MaxTold)
+	for name, count := range map[string]int64{"text": 1, "short": 1, "list": 1, "expiring": 5} {
+		info := i.inspect(name)
+		assert.Equal(t, lock.Info{Name: name, Foreign: "string", Counted: true, Count: count, TTL: info.TTL}, info)
+	}
+	assert.Equal(t, lock.Info{Name: "word", Foreign: "string"}, i.inspect("word"))
+	assert.Equal(t, lock.KindMutex, i.inspect("mutex").Kind)
+	assert.Equal(t, lock.Info{Name: "nothing"}, i.inspect("nothing"))
+
+	assert.Equal(t, []string{"endless", "many", "mutex", "permits", "t", "{t}permits"}, i.names())
+	for _, name := range []string{"permits", "expiring"} {
+		info, err := i.store.ForceRelease(t.Context(), name)
+		require.NoError(t, err)
+		assert.Equal(t, "string", info.Foreign)
+	}
+	assert.Equal(t, before, i.dump(), "nothing was changed")
+
+	known := func(name string, as lock.Kind) lock.Info {
+		t.Helper()
+		info, err := i.store.Inspect(t.Context(), name, as)
+		require.NoError(t, err)
+		return info
+	}
+	assert.Equal(t, lock.Info{Name: "text", Kind: lock.KindLatch, Counted: true, Count: 1}, known("text", lock.KindLatch))
+	assert.Equal(t, lock.Info{Name: "permits", Kind: lock.KindSemaphore, Counted: true, Count: 3}, known("permits", lock.KindSemaphore))
+	assert.Equal(t, lock.Info{Name: "text", Kind: lock.KindPermit, Counted: true, Count: 1}, known("text", lock.KindPermit))
+	assert.Equal(t, lock.Info{Name: "list", Foreign: "string"}, known("list", lock.KindPermit))
+	assert.Equal(t, lock.Info{Name: "mutex", Foreign: "hash"}, known("mutex", lock.KindPermit))
+	assert.Equal(t, lock.Info{Name: "word", Foreign: "string"}, known("word", lock.KindSemaphore))
+	assert.Equal(t, lock.Info{Name: "none", Kind: lock.KindLatch}, known("none", lock.KindLatch))
 }

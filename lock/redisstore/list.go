@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,26 +23,59 @@ const (
 )
 
 // List reads the names of every master's hashes with SCAN, page by page, and then
-// the locks among them. Names that package lock refuses are left out: no lock of
-// ours has them.
+// the locks among them; and in the same way the permits in use of semaphores. Names
+// that package lock refuses are left out: no lock of ours has them.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
 	return func(yield func(lock.Info, error) bool) {
 		l := lister{
-			store: s, wanted: wanted, yield: yield,
-			pattern: escapePattern(prefix) + "*",
-			seed:    maphash.MakeSeed(), seen: make(map[uint64]struct{}),
+			store: s, prefix: prefix, wanted: wanted, yield: yield,
+			seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}),
 		}
-		servers, err := s.servers(ctx)
+		var servers []scanner
+		publish, err := s.publishing(ctx)
+		if err == nil {
+			l.publish = publish
+			servers, err = s.servers(ctx)
+		}
 		if err != nil {
 			yield(lock.Info{}, classify(err))
 			return
 		}
 		for _, server := range servers {
-			if !l.server(ctx, server) {
-				return
+			for _, t := range s.traces() {
+				if !l.server(ctx, server, t) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// trace is what locks are found by: a key of theirs.
+type trace struct {
+	keyType string
+	// pattern returns what the keys of locks match whose names begin with prefix.
+	pattern func(prefix string) string
+	// names returns the locks that may have the key.
+	names func(key string) []string
+}
+
+// traces returns where locks of the store's format are found.
+func (s *Store) traces() []trace {
+	itself := trace{
+		keyType: "hash",
+		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
+		names:   func(key string) []string { return []string{key} },
+	}
+	if s.config.Format == FormatPlain {
+		itself.keyType = "string"
+		return []trace{itself}
+	}
+	return []trace{itself, {
+		keyType: "zset",
+		pattern: func(string) string { return "*" + permitsSuffix },
+		names:   permitsNames,
+	}}
 }
 
 // servers returns the masters that keep the locks.
@@ -51,15 +83,12 @@ func (s *Store) servers(ctx context.Context) ([]scanner, error) {
 	if s.cluster == nil {
 		return []scanner{s.client}, nil
 	}
-	var mu sync.Mutex
-	var masters []scanner
-	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		masters = append(masters, master)
-		return nil
-	})
-	return masters, err
+	masters, err := s.masters(ctx)
+	scanners := make([]scanner, len(masters))
+	for i, master := range masters {
+		scanners[i] = master
+	}
+	return scanners, err
 }
 
 // scanner is what a server's keys are listed with.
@@ -67,18 +96,11 @@ type scanner interface {
 	ScanType(ctx context.Context, cursor uint64, match string, count int64, keyType string) *redis.ScanCmd
 }
 
-// keyType is the type of the values that are locks.
-func (s *Store) keyType() string {
-	if s.config.Format == FormatPlain {
-		return "string"
-	}
-	return "hash"
-}
-
 // lister is one run of a list.
 type lister struct {
 	store   *Store
-	pattern string
+	publish string // see Store.publishing
+	prefix  string
 	wanted  func(name string) bool
 	yield   func(lock.Info, error) bool
 
@@ -88,18 +110,19 @@ type lister struct {
 	seen map[uint64]struct{}
 }
 
-// server lists one server's locks. It reports whether to go on.
-func (l *lister) server(ctx context.Context, server scanner) bool {
+// server lists one server's locks that leave a trace. It reports whether to go on.
+func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
+	pattern := t.pattern(l.prefix)
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
-		keys, next, err := server.ScanType(bounded, cursor, l.pattern, scanCount, l.store.keyType()).Result()
+		keys, next, err := server.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
 		cancel()
 		if err != nil {
 			err = classify(err)
 			l.store.doubtTopology(err)
 			return l.yield(lock.Info{}, err) && ctx.Err() == nil
 		}
-		if !l.page(ctx, l.choose(keys)) {
+		if !l.page(ctx, l.choose(keys, t)) {
 			return false
 		}
 		if cursor = next; cursor == 0 {
@@ -108,12 +131,13 @@ func (l *lister) server(ctx context.Context, server scanner) bool {
 	}
 }
 
-// choose returns the names among keys that are wanted.
-func (l *lister) choose(keys []string) []string {
-	names := keys[:0]
+// choose returns the names of those who may have left keys and who are wanted.
+func (l *lister) choose(keys []string, t trace) (names []string) {
 	for _, key := range keys {
-		if lock.ValidateName(key) == nil && l.wanted(key) {
-			names = append(names, key)
+		for _, name := range t.names(key) {
+			if strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -133,7 +157,7 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 		batch := names[:min(len(names), detailBatch)]
 		names = names[len(batch):]
 		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
-		infos, err := l.store.inspectAll(bounded, batch)
+		infos, err := l.store.inspectAll(bounded, batch, l.publish)
 		cancel()
 		for _, info := range infos {
 			if l.first(info.Name) && !l.yield(*info, nil) {
@@ -149,10 +173,14 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 
 // inspectAll reads locks in one pipeline, and who their clients are in another. It
 // returns those that are held, and the first of the errors.
-func (s *Store) inspectAll(ctx context.Context, names []string) (infos []*lock.Info, failure error) {
+func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*lock.Info, failure error) {
 	calls := make([]call, len(names))
 	for i, name := range names {
-		calls[i] = s.inspectCall(name, true)
+		if s.config.Format == FormatPlain {
+			calls[i] = plainCall(name, "", true)
+		} else {
+			calls[i] = s.inspectCall(name, lock.KindMutex, publish)
+		}
 	}
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)

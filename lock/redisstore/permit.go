@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -26,7 +27,23 @@ var (
 type permit struct{}
 
 // permitsKey is where the permits in use are.
-func permitsKey(name string) string { return holdsTag(name) + ":timeout" }
+func permitsKey(name string) string { return holdsTag(name) + permitsSuffix }
+
+const permitsSuffix = ":timeout"
+
+// permitsNames returns the names whose permits in use are in key: that of "{a}" is
+// also that of "a".
+func permitsNames(key string) []string {
+	tag, ok := strings.CutSuffix(key, permitsSuffix)
+	if !ok || !strings.Contains(tag, "{") {
+		return nil
+	}
+	names := []string{tag}
+	if bare, ok := strings.CutPrefix(strings.TrimSuffix(tag, "}"), "{"); ok && permitsKey(bare) == key {
+		names = append(names, bare)
+	}
+	return names
+}
 
 // permitID returns the bytes that stand for an owner on the server.
 func permitID(owner string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -53,7 +54,7 @@ const (
 )
 
 // publishing returns the command that releases are published with. In a cluster
-// it asks a server once.
+// it asks a master once.
 func (s *Store) publishing(ctx context.Context) (string, error) {
 	if s.cluster == nil || s.cluster.Options().ClusterSlots != nil {
 		return plain, nil
@@ -61,22 +62,48 @@ func (s *Store) publishing(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}
-	master, err := s.cluster.MasterForKey(ctx, "")
-	if err != nil {
-		return "", classify(err)
-	}
-	publish := sharded
-	if err := master.PubSubShardNumSub(ctx).Err(); err != nil {
-		// An old server does not know the subcommand; one that forbids it will
-		// hardly allow the rest.
-		text := strings.ToLower(err.Error())
-		if !strings.Contains(text, "unknown") && !strings.HasPrefix(text, "noperm") {
-			return "", classify(err)
+	masters, err := s.masters(ctx)
+	for _, master := range masters { // one that is down costs the locks of the others nothing
+		var publish string
+		if publish, err = publishingOf(ctx, master); err == nil {
+			s.publish.Store(&publish)
+			return publish, nil
 		}
-		publish = plain
 	}
-	s.publish.Store(&publish)
-	return publish, nil
+	if err == nil {
+		err = errNoMaster
+	}
+	return "", classify(err)
+}
+
+var errNoMaster = errors.New("redisstore: the cluster tells of no master")
+
+// publishingOf asks one master of a cluster.
+func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
+	err := master.PubSubShardNumSub(ctx).Err()
+	if err == nil {
+		return sharded, nil
+	}
+	// An old server does not know the subcommand; one that forbids it will hardly
+	// allow the rest.
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
+		return plain, nil
+	}
+	return "", err
+}
+
+// masters returns the masters of the cluster. It asks none of them.
+func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
+	var mu sync.Mutex
+	var masters []*redis.Client
+	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, master)
+		return nil
+	})
+	return masters, err
 }
 
 // doubtTopology has the client ask the cluster for its topology after an error of

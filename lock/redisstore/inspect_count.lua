@@ -1,0 +1,47 @@
+-- inUse tells of the permits in use of a semaphore whose permits expire: how many they
+-- are, the first of them, for how many ms the last one lasts (-1: without an end), and
+-- how many have expired. It returns nothing if the key holds none, or something else: a
+-- permit's id is 16 random bytes, while text is somebody else's.
+local function inUse(permits, most)
+  local ids = redis.pcall('zrange', permits, 0, most - 1)
+  if ids.err or #ids == 0 then return end
+  local text = true
+  for _, id in ipairs(ids) do
+    if #id ~= 16 then return end
+    text = text and not string.find(id, '[%c\128-\255]')
+  end
+  if text then return end
+
+  local now = milliseconds()
+  local function left(expires)
+    expires = tonumber(expires) - now
+    return expires > 1e13 and -1 or expires
+  end
+  local alive = redis.call('zrangebyscore', permits, '(' .. number(now), '+inf', 'withscores', 'limit', 0, most)
+  local told = {}
+  for i = 1, #alive, 2 do
+    table.insert(told, alive[i])
+    table.insert(told, '1')
+    table.insert(told, number(left(alive[i + 1])))
+  end
+  local last = redis.call('zrange', permits, -1, -1, 'withscores')[2]
+  local expired = redis.call('zcount', permits, '-inf', number(now))
+  return redis.call('zcard', permits) - expired, told, math.max(left(last), -1), expired
+end
+
+-- describeCount tells of a name that has a number.
+--
+-- lock, permits  the number, and the permits in use if they expire
+-- as  'semaphore', 'permits' or 'latch', which it is known to be, or ''
+-- returns  nothing if it is not a number, or not what it is known to be; otherwise
+--          its mode: as, 'permits' if there are any in use, or '' if nobody can tell;
+--          its count; how many permits are in use, the first of them, and for how many
+--          ms the last one lasts, nil if there are none
+local function describeCount(lock, permits, as, most)
+  local count = countOf(lock)
+  if not count or as == 'permits' and not isPermits(permits) then return end
+  if as ~= '' and as ~= 'permits' then return as, count, 0, {} end
+  local used, told, left, expired = inUse(permits, most)
+  if used then return 'permits', count + expired, used, told, used > 0 and left or nil end
+  return as, count, 0, {}
+end
