@@ -1,7 +1,6 @@
 package delayqueue_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -9,8 +8,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestMain runs more tests at a time than there are processors: most of their time
-// they wait.
+// TestMain is also the beginning of the processes that a test starts.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(chaosWorker); url != "" {
 		if err := workInChaos(url); err != nil {
@@ -19,9 +17,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
+	redistest.Parallel(8)
 	redistest.Main(m)
 }

@@ -39,19 +39,29 @@ func without(tests []test, names ...string) []test {
 	return slices.DeleteFunc(slices.Clone(tests), func(t test) bool { return slices.Contains(names, t.name) })
 }
 
-// waiting returns the request of an owner that waits, and whose place is kept for
-// a ttl.
-func (b *bench) waiting(name, owner string) *lock.Hold {
+// waiting returns the request of an owner that waits, and whose place is kept while
+// the test runs.
+func (b *bench) waiting(name, owner string) *lock.Hold { return b.waitingFor(name, owner, hour) }
+
+// waitingFor returns the request of an owner that waits, and whose place is kept for
+// some time.
+func (b *bench) waitingFor(name, owner string, kept time.Duration) *lock.Hold {
 	h := b.hold(name, owner)
-	h.Wait = ttl
+	h.Wait = kept
 	return h
 }
 
 // lineUp has owners ask for the lock, which somebody holds or others wait for.
 func (b *bench) lineUp(s lock.Store, name string, owners ...string) {
 	b.Helper()
+	b.lineUpFor(s, hour, name, owners...)
+}
+
+// lineUpFor has owners ask for the lock whose places are kept for some time.
+func (b *bench) lineUpFor(s lock.Store, kept time.Duration, name string, owners ...string) {
+	b.Helper()
 	for _, owner := range owners {
-		b.refused(s, b.waiting(name, owner))
+		b.refused(s, b.waitingFor(name, owner, kept))
 	}
 }
 
@@ -76,7 +86,7 @@ func (b *bench) areServed(s lock.Store, owners ...string) {
 func queuesInOrderOfArrival(b *bench) {
 	mine, theirs := b.store(), b.store()
 	b.granted(mine, b.hold("a", "holder:1"))
-	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > ttl {
+	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > hour {
 		b.Errorf("the next in line was refused by %+v", next)
 	}
 	b.lineUp(theirs, "a", "two:1")
@@ -161,17 +171,14 @@ func wakesTheNextOfOneThatGivesUp(b *bench) {
 
 func wakesTheNextOfTheDead(b *bench) {
 	s := b.store()
-	holder := b.hold("a", "holder:1")
-	holder.TTL = hour
-	b.granted(s, holder)
-	b.lineUp(s, "a", "dead:1", "dead:2")
-	time.Sleep(ttl / 2)
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUpFor(s, 2*ttl, "a", "dead:1", "dead:2")
 	b.lineUp(s, "a", "one:1", "two:1")
 	first, sub := b.listenAs(s, "a", "one:1")
 	defer sub.Close()
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.sleeps(first, "a release, with one before it that may be alive")
-	time.Sleep(ttl * 3 / 4)
+	time.Sleep(2 * ttl)
 	b.lineUp(s, "a", "two:1") // it finds that the lock is free and the first is dead
 	b.wakes(first, "whoever was before it is dead")
 	b.areServed(s, "one:1", "two:1")
@@ -196,13 +203,13 @@ func passesOverTheDeadTogether(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	for i := range 20 {
-		b.lineUp(s, "a", fmt.Sprintf("dead:%d", i))
+		b.lineUpFor(s, ttl, "a", fmt.Sprintf("dead:%d", i))
 	}
 	b.lineUp(s, "a", "one:1", "two:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	begin := time.Now()
 	for b.acquire(s, b.waiting("a", "one:1")).Verdict == lock.Refused {
-		if time.Since(begin) > ttl+time.Second {
+		if time.Since(begin) > ttl+time.Second+b.late() {
 			b.Fatal("dead waiters hold up the queue")
 		}
 		time.Sleep(ttl / 20)
@@ -213,13 +220,11 @@ func passesOverTheDeadTogether(b *bench) {
 
 func keepsThePlacesOfTheLiving(b *bench) {
 	s := b.store()
-	holder := b.hold("a", "holder:1")
-	holder.TTL = hour
-	b.granted(s, holder)
-	b.lineUp(s, "a", "one:1", "two:1", "three:1")
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUpFor(s, 2*ttl, "a", "one:1", "two:1", "three:1")
 	for range 12 {
 		time.Sleep(ttl / 4)
-		b.lineUp(s, "a", "three:1", "one:1")
+		b.lineUpFor(s, 2*ttl, "a", "three:1", "one:1")
 	}
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.areServed(s, "one:1", "three:1")
@@ -229,10 +234,8 @@ func keepsThePlacesOfTheLiving(b *bench) {
 // the others for dead.
 func keepsTheOrderThroughAnOutage(b *bench) {
 	s := b.store()
-	holder := b.hold("a", "holder:1")
-	holder.TTL = hour
-	b.granted(s, holder)
-	b.lineUp(s, "a", "one:1", "two:1", "three:1", "four:1")
+	b.granted(s, b.hold("a", "holder:1"))
+	b.lineUpFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
 	time.Sleep(2 * ttl)
 	b.lineUp(s, "a", "three:1", "two:1", "four:1", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
@@ -257,7 +260,7 @@ func servesLockersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		time.Sleep(20 * time.Millisecond)
+		b.queueBecomes(shared[0], "a", int64(i+1))
 	}
 	begin := time.Now()
 	b.unlock(lease)
@@ -265,8 +268,25 @@ func servesLockersInOrder(b *bench) {
 	if !slices.IsSorted(order) || len(order) != lockers*rounds {
 		b.Errorf("waiters were served in the order %v", order)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 2*time.Second+b.late() {
 		b.Errorf("%d hand-overs took %v: somebody was not woken", len(order), took)
+	}
+}
+
+// queueBecomes waits until so many wait for the lock.
+func (b *bench) queueBecomes(l *lock.Locker, name string, n int64) {
+	b.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		info, err := l.Inspect(b.Context(), b.name(name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if info.WaiterCount == n {
+			return
+		}
+		if time.Since(begin) > soon {
+			b.Fatalf("%d wait, not %d", info.WaiterCount, n)
+		}
 	}
 }
 
@@ -283,11 +303,11 @@ func outlastsADeadWaiter(b *bench) {
 	for range 2 {
 		go func() { served <- b.lock(l, "a") }()
 	}
-	time.Sleep(200 * time.Millisecond)
+	b.queueBecomes(l, "a", 3)
 	begin := time.Now()
 	b.unlock(lease)
 	first := <-served
-	if waited := time.Since(begin); waited < time.Second || waited > 4*time.Second {
+	if waited := time.Since(begin); waited < time.Second || waited > 4*time.Second+b.late() {
 		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
 	}
 	b.unlock(first)
@@ -297,9 +317,7 @@ func outlastsADeadWaiter(b *bench) {
 func givesUpPlacesWhenClosed(b *bench) {
 	s := b.store()
 	leaving := b.locker(lock.Config{})
-	holder := b.hold("a", "holder:1")
-	holder.TTL = hour
-	b.granted(s, holder)
+	b.granted(s, b.hold("a", "holder:1"))
 	var work sync.WaitGroup
 	for range 20 {
 		work.Go(func() {
@@ -349,7 +367,7 @@ func givesUpPlacesInTime(b *bench) {
 	b.unlock(lease)
 	begin := time.Now()
 	b.unlock(<-got)
-	if waited := time.Since(begin); waited > 2*time.Second {
+	if waited := time.Since(begin); waited > 2*time.Second+b.late() {
 		b.Errorf("waited %v for waiters that had given up", waited)
 	}
 }

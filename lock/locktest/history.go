@@ -35,6 +35,9 @@ func (h *history) record(client int, acquire bool, op func() bool) bool {
 	call := time.Since(h.begin)
 	ok := op()
 	end := time.Since(h.begin)
+	if h.queued && acquire && !ok {
+		return ok // it explains itself
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, porcupine.Operation{
@@ -44,7 +47,7 @@ func (h *history) record(client int, acquire bool, op func() bool) bool {
 }
 
 // model is a mutex whose state is the client that has it, 0 for none. An
-// acquisition may fail only while another client has the mutex, or is before it.
+// acquisition may fail only while another client has the mutex.
 func (h *history) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },
@@ -54,7 +57,7 @@ func (h *history) model() porcupine.Model {
 			case t.acquire && ok:
 				return owner == 0, t.client
 			case t.acquire:
-				return owner != 0 || h.queued, owner
+				return owner != 0, owner
 			default:
 				return ok && owner == t.client, 0
 			}

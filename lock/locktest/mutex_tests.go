@@ -144,8 +144,22 @@ func excludesOthers(b *bench) {
 }
 
 func isLinearizable(b *bench) {
-	const lockers, clients, rounds = 3, 9, 12
-	h := newHistory(b.kind == lock.KindFair || b.suite.Split)
+	queued := b.kind == lock.KindFair || b.suite.Split
+	b.recordHistory(newHistory(queued),
+		func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) },
+		func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) })
+	// A waiter that gives up may leave a grant, which is given back soon: meanwhile
+	// others are refused although nobody has the lock.
+	b.recordHistory(newHistory(true),
+		func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) },
+		func(m *lock.Mutex) (*lock.Lease, error) { return m.LockWithin(b.Context(), 5*time.Millisecond) },
+		func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) })
+}
+
+// recordHistory has clients take a lock in ways drawn at random, and checks what they
+// met.
+func (b *bench) recordHistory(h *history, ways ...func(*lock.Mutex) (*lock.Lease, error)) {
+	const lockers, clients, rounds = 3, 9, 7
 	var shared []*lock.Locker
 	for range lockers {
 		shared = append(shared, b.locker(lock.Config{}))
@@ -158,14 +172,7 @@ func isLinearizable(b *bench) {
 				var lease *lock.Lease
 				var err error
 				got := h.record(client, true, func() bool {
-					switch rand.N(3) {
-					case 0:
-						lease, err = m.TryLock(b.Context())
-					case 1:
-						lease, err = m.LockWithin(b.Context(), 5*time.Millisecond)
-					default:
-						lease, err = m.Lock(b.Context())
-					}
+					lease, err = ways[rand.N(len(ways))](m)
 					return err == nil
 				})
 				if !got {
@@ -236,10 +243,10 @@ func wakesAWaiter(b *bench) {
 }
 
 func takesOverFromADeadHolder(b *bench) {
-	b.granted(b.store(), b.hold("a", "dead:1"))
+	b.granted(b.store(), b.brief("a", "dead:1"))
 	begin := time.Now()
 	lease := b.lock(b.locker(lock.Config{Poll: hour}), "a")
-	if waited := time.Since(begin); waited < ttl/2 || waited > ttl+time.Second {
+	if waited := time.Since(begin); waited < ttl/2 || waited > ttl+time.Second+b.late() {
 		b.Errorf("waited %v for the end of a TTL of %v", waited, ttl)
 	}
 	b.unlock(lease)
@@ -248,9 +255,7 @@ func takesOverFromADeadHolder(b *bench) {
 // A lock that vanishes without a message and long before its TTL is noticed by
 // the slow poll.
 func pollsWhereNothingIsSaid(b *bench) {
-	dead := b.hold("a", "dead:1")
-	dead.TTL = hour
-	b.granted(b.store(), dead)
+	b.granted(b.store(), b.hold("a", "dead:1"))
 	l := b.locker(lock.Config{TTL: hour, Poll: ttl})
 	got := make(chan *lock.Lease)
 	go func() { got <- b.lock(l, "a") }()
@@ -258,7 +263,7 @@ func pollsWhereNothingIsSaid(b *bench) {
 	b.delete("a")
 	begin := time.Now()
 	b.unlock(<-got)
-	if waited := time.Since(begin); waited > ttl+time.Second {
+	if waited := time.Since(begin); waited > ttl+time.Second+b.late() {
 		b.Errorf("noticed after %v, polling every %v", waited, ttl)
 	}
 }
@@ -297,7 +302,7 @@ func waitsNoLongerThanAsked(b *bench) {
 		if timedOut := errors.Is(err, context.DeadlineExceeded); test.also == nil && timedOut || test.also != nil && !errors.Is(err, test.also) {
 			b.Errorf("%s: the error %v should match %v", test.name, err, test.also)
 		}
-		if waited := time.Since(begin); waited < wait || waited > wait+time.Second {
+		if waited := time.Since(begin); waited < wait || waited > wait+time.Second+b.late() {
 			b.Errorf("%s: waited %v instead of %v", test.name, waited, wait)
 		}
 	}
@@ -326,10 +331,7 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		if i == 0 {
-			time.Sleep(300 * time.Millisecond) // it asks before it waits
-		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // it asks before it waits
 	}
 	b.unlock(lease)
 	work.Wait()
@@ -485,9 +487,10 @@ func isNotReentrantAfterLoss(b *bench) {
 }
 
 func keepsALeaseAlive(b *bench) {
+	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	lease := b.lock(mine, "a")
-	for end := time.Now().Add(5 * ttl); time.Now().Before(end); time.Sleep(ttl / 7) {
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 7) {
 		b.isTaken(theirs, "a")
 		if !lease.Valid() {
 			b.Fatalf("the lease is no longer valid: %v", lease.Err())
@@ -505,7 +508,7 @@ func letsAFixedLeaseEnd(b *bench) {
 	}
 	begin := time.Now()
 	next := b.lock(theirs, "a")
-	if waited := time.Since(begin); waited > ttl+time.Second {
+	if waited := time.Since(begin); waited > ttl+time.Second+b.late() {
 		b.Errorf("a lease of %v was over after %v", ttl, waited)
 	}
 	if lease.Valid() {

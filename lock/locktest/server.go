@@ -77,6 +77,7 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer:                   s.dial,
 		ContextTimeoutEnabled:    true,
+		DialerRetries:            1, // after the server's end a pause would outlive the test, or its bubble
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

@@ -34,10 +34,14 @@ var storeTests = []test{
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
 }
 
-// hold returns the request of an owner for one hold.
+// hold returns the request of an owner for one hold, which does not end by itself
+// while the test runs.
 func (b *bench) hold(name, owner string) *lock.Hold {
-	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl}
+	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: owner, Count: 1, TTL: hour}
 }
+
+// brief returns hold's request for a lease whose end is waited for.
+func (b *bench) brief(name, owner string) *lock.Hold { return lasting(b.hold(name, owner), ttl) }
 
 // holding returns the request that brings an owner's holds to count.
 func (b *bench) holding(name, owner string, count int64) *lock.Hold {
@@ -87,8 +91,8 @@ func grantsWhatIsFree(b *bench) {
 		b.Errorf("a grant came with token %d", answer.Token)
 	}
 	answer := b.refused(theirs, b.hold("a", "you:1"))
-	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
-		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, ttl)
+	if answer.TTL <= 0 || answer.TTL > hour || answer.Foreign {
+		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, hour)
 	}
 	b.release(mine, b.holding("a", "me:1", 0), true)
 	b.granted(theirs, b.hold("a", "you:1"))
@@ -97,13 +101,12 @@ func grantsWhatIsFree(b *bench) {
 // An acquisition whose reply was lost is sent again, and must not count twice.
 func grantsAgainWhatIsTheOwners(b *bench) {
 	s := b.store()
-	first := b.granted(s, b.hold("a", "me:1"))
-	time.Sleep(ttl / 2)
+	first := b.granted(s, lasting(b.hold("a", "me:1"), 2*ttl))
 	again := b.granted(s, b.hold("a", "me:1"))
 	if again.Token != first.Token {
 		b.Errorf("the same grant came with token %d and then %d", first.Token, again.Token)
 	}
-	time.Sleep(ttl * 3 / 4)
+	time.Sleep(2*ttl + 50*time.Millisecond)
 	b.refused(s, b.hold("a", "you:1")) // the second answer began a fresh TTL
 	b.release(s, b.holding("a", "me:1", 0), true)
 	b.granted(s, b.hold("a", "you:1"))
@@ -158,7 +161,7 @@ func releasesOnce(b *bench) {
 
 func forgetsAfterTheTTL(b *bench) {
 	s := b.store()
-	b.granted(s, b.hold("a", "me:1"))
+	b.granted(s, b.brief("a", "me:1"))
 	time.Sleep(ttl + 50*time.Millisecond)
 	b.granted(s, b.hold("a", "you:1"))
 	b.release(s, b.holding("a", "me:1", 0), false)
@@ -183,7 +186,7 @@ func tokensGrow(b *bench) {
 		check(b.granted(s, b.hold("a", owner)).Token)
 		b.release(s, b.holding("a", owner, 0), true)
 	}
-	b.granted(mine, b.hold("a", "dead:1"))
+	b.granted(mine, b.brief("a", "dead:1"))
 	time.Sleep(ttl + 50*time.Millisecond)
 	check(b.granted(mine, b.hold("a", "next:1")).Token)
 	b.delete("a")
@@ -230,13 +233,12 @@ func (b *bench) renew(s lock.Store, items []renewal.Item, want ...renewal.Outcom
 
 func renewsEachLeaseByItself(b *bench) {
 	s := b.store()
-	b.granted(s, b.hold("mine", "me:1"))
-	b.granted(s, b.hold("theirs", "you:1"))
-	b.granted(s, b.hold("mine too", "me:2"))
-	time.Sleep(ttl * 3 / 4)
+	for name, owner := range map[string]string{"mine": "me:1", "theirs": "you:1", "mine too": "me:2"} {
+		b.granted(s, lasting(b.hold(name, owner), 2*ttl))
+	}
 	b.renew(s, b.leases(b.hold("mine", "me:1"), b.hold("theirs", "me:3"), b.hold("nobody's", "me:4"), b.hold("mine too", "me:2")),
 		renewal.Renewed, renewal.Taken, renewal.Gone, renewal.Renewed)
-	time.Sleep(ttl / 2)
+	time.Sleep(2*ttl + 50*time.Millisecond)
 	b.refused(s, b.hold("mine", "you:2"))
 	b.refused(s, b.hold("mine too", "you:2"))
 	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal prolongs nothing

@@ -3,13 +3,15 @@ package locktest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redistest.Parallel(8)
+	redistest.Main(m)
+}
 
 // inProcess is the backend of this package's own server.
 func inProcess(t testing.TB) locktest.Backend {

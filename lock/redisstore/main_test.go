@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -9,8 +8,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestMain runs more tests at a time than there are processors: most of their time
-// they wait, for leases to end and servers to fail over.
+// TestMain is also the beginning of the processes that some tests start.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(fairWaiters); url != "" {
 		if err := waitFairly(url, os.Args[1]); err != nil {
@@ -26,9 +24,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
+	redistest.Parallel(8)
 	redistest.Main(m)
 }

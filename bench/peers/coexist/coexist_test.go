@@ -33,6 +33,7 @@ func await(t *testing.T, what string, met func() bool) {
 // eachPeer runs a test for each peer, on a server of its own.
 func eachPeer(t *testing.T, test func(t *testing.T, peer string, server *redistest.Server)) {
 	t.Helper()
+	t.Parallel()
 	for _, peer := range peers {
 		t.Run(peer, func(t *testing.T) {
 			t.Parallel()

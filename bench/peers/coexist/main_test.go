@@ -11,6 +11,7 @@ import (
 // TestMain makes a worker of a process that was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(workerVariable) == "" {
+		redistest.Parallel(8)
 		redistest.Main(m)
 		return
 	}

@@ -2,9 +2,11 @@ package redistest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -49,6 +51,21 @@ func required() bool {
 func Main(m goleak.TestingM, options ...goleak.Option) {
 	redis.SetLogger(&logging.VoidLogger{})
 	goleak.VerifyTestMain(reporting{m}, options...)
+}
+
+// Parallel has n tests run at a time rather than one for each processor, unless
+// -parallel says otherwise: for a package whose tests wait most of the time, for
+// leases to end and servers to fail over. It is called before [Main].
+func Parallel(n int) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if asked {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err) // it is not called from TestMain
+	}
 }
 
 // packagePath returns the import path of the package under test.
