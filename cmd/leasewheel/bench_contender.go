@@ -35,7 +35,7 @@ type contenderSpec struct {
 }
 
 func (s *benchServer) contenderSpec(fair bool) contenderSpec {
-	return contenderSpec{Redis: s.flags.url, CA: s.flags.ca, Cert: s.flags.cert, Key: s.flags.key, Fair: fair}
+	return contenderSpec{Redis: s.flags.urls[0], CA: s.flags.ca, Cert: s.flags.cert, Key: s.flags.key, Fair: fair}
 }
 
 // way is how a measurement opens the locks, here and in other processes.
@@ -63,7 +63,7 @@ type contenderLocks struct {
 }
 
 func (c contenderSpec) open() (contention.Locks, error) {
-	flags := serverFlags{url: c.Redis, ca: c.CA, cert: c.Cert, key: c.Key}
+	flags := serverFlags{urls: []string{c.Redis}, ca: c.CA, cert: c.Cert, key: c.Key}
 	server, err := flags.open("", contenderConfig)
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func validStart(start string, flags serverFlags) error {
 		return nil
 	case start != startSingle && start != startCluster:
 		return fmt.Errorf("--start %q: accepted are %s and %s", start, startSingle, startCluster)
-	case flags.url+flags.file != "":
+	case len(flags.urls) > 0 || flags.file != "":
 		return errors.New("--start and --redis exclude each other")
 	}
 	return nil
@@ -109,11 +109,11 @@ func openBenchServer(ctx context.Context, start string, flags serverFlags, c red
 		if err != nil {
 			return nil, err
 		}
-		flags, s.stage = serverFlags{url: url}, stage
+		flags, s.stage = serverFlags{urls: []string{url}}, stage
 	}
-	url, err := flags.resolve(os.Getenv(redisURLVariable))
+	url, err := flags.resolveOne(os.Getenv(redisURLVariable))
 	if err == nil {
-		flags.url, flags.file = url, ""
+		flags.urls, flags.file = []string{url}, ""
 		s.flags = flags
 		s.server, err = flags.open("", c)
 	}

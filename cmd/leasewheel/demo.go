@@ -125,7 +125,7 @@ func (f *demoFlags) print(r *demoReport) error {
 
 // show runs the demo on the server that the flags name, or on one of its own.
 func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
-	url, err := f.server.resolve("")
+	url, err := f.server.resolveOne("")
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}

@@ -42,7 +42,7 @@ type workerJob struct {
 
 // open connects to the job's server. The demo leaves nothing there for long.
 func (j *workerJob) open() (*server, error) {
-	flags := serverFlags{url: j.Redis, ca: j.CA, cert: j.Cert, key: j.Key}
+	flags := serverFlags{urls: []string{j.Redis}, ca: j.CA, cert: j.Cert, key: j.Key}
 	return flags.open("", redisstore.Config{FenceTTL: time.Minute})
 }
 

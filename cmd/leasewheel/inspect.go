@@ -56,16 +56,16 @@ func newInspectCommand() *cobra.Command {
 }
 
 // inspector returns what tells about a name, as far as it is known what it is.
-func (i *inspectCommand) inspector(name string) func(context.Context) (lock.Info, error) {
+func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Locker) (lock.Info, error) {
 	switch i.kind {
 	case kindNames[lock.KindSemaphore]:
-		return i.locker.Semaphore(name).Inspect
+		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Semaphore(name).Inspect(ctx) }
 	case kindNames[lock.KindPermit]:
-		return i.locker.Permits(name).Inspect
+		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Permits(name).Inspect(ctx) }
 	case kindNames[lock.KindLatch]:
-		return i.locker.Latch(name).Inspect
+		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Latch(name).Inspect(ctx) }
 	case "":
-		return func(ctx context.Context) (lock.Info, error) { return i.locker.Inspect(ctx, name) }
+		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Inspect(ctx, name) }
 	}
 	return nil
 }
@@ -77,37 +77,49 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if err := lock.ValidateName(args[0]); err != nil {
 		return usageError(cmd, err)
 	}
-	if err := i.open(cmd); err != nil {
-		return err
-	}
-	defer i.close()
 	inspect := i.inspector(args[0])
 	if inspect == nil {
 		return usageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; other locks tell what they are", i.kind))
 	}
-	info, err := inspect(cmd.Context())
-	if err != nil {
-		return i.failed(cmd, err)
+	if err := i.open(cmd); err != nil {
+		return err
 	}
-	if i.json {
-		err = writeEscaped(cmd.OutOrStdout(), reportOf(&info), "  ")
-	} else {
-		err = writeInfo(cmd.OutOrStdout(), &info, time.Now())
+	defer i.close()
+	sights := i.look(func(v *view) (lock.Info, error) { return inspect(cmd.Context(), v.locker) })
+	taken := false
+	for _, s := range sights {
+		if s.err != nil {
+			continue
+		}
+		taken = taken || s.Held() || s.Counted || s.Foreign != ""
+		if err := i.print(cmd.OutOrStdout(), &s); err != nil {
+			return exitf(exitUnavailable, "writing the report: %w", err)
+		}
 	}
-	switch {
-	case err != nil:
-		return exitf(exitUnavailable, "writing the report: %w", err)
-	case !info.Held() && !info.Counted && info.Foreign == "":
+	if err := failure(cmd, sights); err != nil {
+		return err
+	}
+	if !taken {
 		return &exitError{code: exitNotHeld}
 	}
 	return nil
 }
 
-// writeInfo describes a lock for people.
-func writeInfo(w io.Writer, info *lock.Info, now time.Time) error {
+func (i *inspectCommand) print(w io.Writer, s *sight) error {
+	if i.json {
+		return writeEscaped(w, reportOf(s.label, &s.Info), "  ")
+	}
+	return writeInfo(w, s.label, &s.Info, time.Now())
+}
+
+// writeInfo describes a lock for people, and names the server of several.
+func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fact := func(what, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	if server != "" {
+		fact("server", "%s", server)
 	}
 	fact("lock", "%s", quoted(info.Name))
 	switch {

@@ -16,6 +16,7 @@ import (
 
 // lockReport is a lock as JSON shows it. docs/lock.schema.json describes it.
 type lockReport struct {
+	Server      string         `json:"server,omitempty"`
 	Name        string         `json:"name"`
 	Held        bool           `json:"held"`
 	Kind        string         `json:"kind"`
@@ -53,10 +54,11 @@ type clientReport struct {
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// reportOf is what JSON shows of a lock.
-func reportOf(info *lock.Info) lockReport {
+// reportOf is what JSON shows of a lock, and of which server it is among several.
+func reportOf(server string, info *lock.Info) lockReport {
 	r := lockReport{
-		Name: info.Name, Held: info.Held(), Kind: kindName(info), Foreign: info.Foreign, TTL: info.TTL, Token: info.Token,
+		Server: server,
+		Name:   info.Name, Held: info.Held(), Kind: kindName(info), Foreign: info.Foreign, TTL: info.TTL, Token: info.Token,
 		HolderCount: info.HolderCount, Holders: []holderReport{},
 		WaiterCount: info.WaiterCount, Waiters: []waiterReport{},
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,13 +15,22 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// lookup is how the commands that look into locks reach them.
+// lookup is how the commands that look into locks reach them. Of several servers
+// each is looked into by itself: where they disagree is what people want to know.
 type lookup struct {
 	flags   serverFlags
+	format  formatFlag
 	json    bool
-	server  *server
-	locker  *lock.Locker
-	address string
+	servers nodes
+	views   []view
+}
+
+// view is what looks into the locks of one server.
+type view struct {
+	server *server
+	locker *lock.Locker
+	// label tells the server from the others; it is empty where there is one.
+	label string
 }
 
 func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
@@ -27,19 +38,29 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	flags.SortFlags = false
 	flags.BoolVar(&l.json, "json", false, jsonUsage)
 	l.flags.register(flags)
+	l.format.register(flags)
 }
 
-// open connects to the server that the flags name. Nothing is sent yet.
-func (l *lookup) open(cmd *cobra.Command) error {
-	server, err := l.flags.open(os.Getenv(redisURLVariable), redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
+// open connects to the servers that the flags name. Nothing is sent yet.
+func (l *lookup) open(cmd *cobra.Command) (err error) {
+	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), redisstore.Config{
+		Format: redisstore.Format(l.format), Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return usageError(cmd, err)
 	}
-	locker, err := lock.New(server.store, lock.Config{})
-	if err != nil {
-		return errors.Join(err, server.Close())
+	for _, server := range l.servers {
+		locker, err := lock.New(server.store, lock.Config{})
+		if err != nil {
+			l.close()
+			return err
+		}
+		v := view{server: server, locker: locker}
+		if len(l.servers) > 1 {
+			v.label = server.address
+		}
+		l.views = append(l.views, v)
 	}
-	l.server, l.locker, l.address = server, locker, server.address
 	return nil
 }
 
@@ -47,18 +68,51 @@ func (l *lookup) open(cmd *cobra.Command) error {
 func (l *lookup) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.locker.Close(ctx)
-	_ = l.server.Close()
+	for _, v := range l.views {
+		_ = v.locker.Close(ctx)
+	}
+	_ = l.servers.Close()
 }
 
-// failed translates why the server could not be asked into an exit code.
-func (l *lookup) failed(cmd *cobra.Command, err error) error {
+// sight is what one server told of a lock.
+type sight struct {
+	view
+	lock.Info
+	err error
+}
+
+// look asks all servers at once, and returns what they told in their order.
+func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
+	sights := make([]sight, len(l.views))
+	var asked sync.WaitGroup
+	for i, v := range l.views {
+		asked.Go(func() {
+			info, err := ask(&v)
+			sights[i] = sight{v, info, err}
+		})
+	}
+	asked.Wait()
+	return sights
+}
+
+// failed translates why a server could not be asked into an exit code.
+func (v *view) failed(cmd *cobra.Command, err error) error {
 	var (
 		name    *lock.NameError
 		pattern *lock.PatternError
 	)
-	if errors.As(err, &name) || errors.As(err, &pattern) {
+	if errors.As(err, &name) || errors.As(err, &pattern) || errors.Is(err, lock.ErrUnsupported) {
 		return usageError(cmd, err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", l.address, err)
+	return exitf(exitUnavailable, "server %s: %w", v.server.address, err)
+}
+
+// failure returns the first of the servers' failures.
+func failure(cmd *cobra.Command, sights []sight) (first error) {
+	for _, s := range sights {
+		if s.err != nil {
+			first = cmp.Or(first, s.failed(cmd, s.err))
+		}
+	}
+	return first
 }

@@ -81,26 +81,25 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 		write = l.writeLines
 	}
 	failure, err := write(cmd, pattern, progress)
-	switch {
-	case err != nil:
+	if err != nil {
 		return exitf(exitUnavailable, "writing the list: %w", err)
-	case failure != nil:
-		return l.failed(cmd, failure)
 	}
-	return nil
+	return failure
 }
 
-// each calls f for every lock, and returns the first of the failures to find out
-// about more.
-func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(lock.Info) error) (failure, err error) {
-	for info, err := range l.locker.List(cmd.Context(), pattern) {
-		if err != nil {
-			failure = cmp.Or(failure, err)
-			continue
-		}
-		l.found.Add(1)
-		if err := f(info); err != nil {
-			return failure, err
+// each calls f for every lock of every server, and returns the first of the failures
+// to find out about more.
+func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info lock.Info) error) (failure, err error) {
+	for _, v := range l.views {
+		for info, err := range v.locker.List(cmd.Context(), pattern) {
+			if err != nil {
+				failure = cmp.Or(failure, v.failed(cmd, err))
+				continue
+			}
+			l.found.Add(1)
+			if err := f(v.label, info); err != nil {
+				return failure, err
+			}
 		}
 	}
 	return failure, nil
@@ -109,8 +108,8 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(lock.Info) e
 // writeLines prints each lock when it is found, and keeps none.
 func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	failure, err = l.each(cmd, pattern, func(info lock.Info) error {
-		return writeEscaped(out, reportOf(&info), "")
+	failure, err = l.each(cmd, pattern, func(server string, info lock.Info) error {
+		return writeEscaped(out, reportOf(server, &info), "")
 	})
 	progress()
 	return failure, cmp.Or(err, out.Flush())
@@ -121,15 +120,23 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 	type row struct{ name, text string }
 	var rows []row
 	now := time.Now()
-	failure, _ = l.each(cmd, pattern, func(info lock.Info) error {
-		rows = append(rows, row{info.Name, tableRow(&info, now)})
+	failure, _ = l.each(cmd, pattern, func(server string, info lock.Info) error {
+		text := tableRow(&info, now)
+		if server != "" {
+			text += "\t" + server
+		}
+		rows = append(rows, row{info.Name, text})
 		return nil
 	})
 	progress()
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	heading := "NAME\tKIND\tHOLDER\tHELD\tTTL\tWAITERS"
+	if len(l.views) > 1 {
+		heading += "\tSERVER"
+	}
 	if len(rows) > 0 {
-		fmt.Fprintln(table, "NAME\tKIND\tHOLDER\tHELD\tTTL\tWAITERS")
+		fmt.Fprintln(table, heading)
 	}
 	for _, r := range rows {
 		fmt.Fprintln(table, r.text)

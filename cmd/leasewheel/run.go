@@ -39,10 +39,15 @@ The server is a Redis server, named by --redis, by --redis-file, which keeps the
 password out of the process list, or by REDIS_URL:
 redis://[[user]:password@]host[:port][/db], rediss:// with TLS, unix:///path.
 
+Several independent servers, an odd number from three up, are a quorum: who has the
+lock on a majority of them holds it, and a minority may be down or lost. Name them
+by a --redis each, by a line each in the file, or in REDIS_URL with spaces between.
+They must not be replicas of each other. Everybody must name the same ones.
+
 Exit codes:
   0-255    COMMAND's own; 128+N if signal N ended it
   64       the arguments make no sense
-  69       the server cannot be reached, or refused
+  69       the server, or a majority of several, cannot be reached, or refused
   75       somebody else holds the lock (-n, -w); -E sets another code
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
@@ -60,11 +65,13 @@ Environment of COMMAND:
 const runExample = `  leasewheel run nightly -- backup --all
   leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another one does it: fine
   leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
-  leasewheel run --redis-file /run/secrets/redis job -- ./job`
+  leasewheel run --redis-file /run/secrets/redis job -- ./job
+  leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
 
 // runCommand is one execution of `leasewheel run`.
 type runCommand struct {
 	server       serverFlags
+	format       formatFlag
 	nonblock     bool
 	wait         durationFlag
 	conflictCode int
@@ -79,7 +86,7 @@ type runCommand struct {
 	name    string
 	argv    []string
 	path    string // of the executable
-	address string // of the server
+	address string // of the servers
 }
 
 func newRunCommand() *cobra.Command {
@@ -108,6 +115,7 @@ func newRunCommand() *cobra.Command {
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what happens")
 	r.server.register(flags)
+	r.format.register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
 	return cmd
 }
@@ -237,17 +245,24 @@ func withoutName(err error) error {
 	return err
 }
 
-// openLocker connects to the server that the flags name. Nothing is sent yet.
+// openLocker connects to the servers that the flags name. No lock is asked for yet.
 func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	logger := slog.New(slog.DiscardHandler)
 	if r.verbose {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	server, err := r.server.open(os.Getenv(redisURLVariable), redisstore.Config{Logger: logger})
+	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), redisstore.Config{Format: redisstore.Format(r.format), Logger: logger})
 	if err != nil {
 		return nil, nil, usageError(cmd, err)
 	}
-	r.address = server.address
+	if err := servers.independent(cmd.Context()); err != nil {
+		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+	}
+	store, closeStore, err := servers.store()
+	if err != nil {
+		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+	}
+	r.address = servers.address()
 	config := lock.Config{TTL: time.Duration(r.ttl), Logger: logger}
 	switch { // who does not want to wait long for the lock, nor does for the server
 	case r.nonblock:
@@ -255,15 +270,14 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	case r.wait > 0:
 		config.RetryFor = min(max(time.Duration(r.wait), time.Second), lock.DefaultRetryFor)
 	}
-	locker, err := lock.New(server.store, config)
+	locker, err := lock.New(store, config)
 	if err != nil {
-		server.Close()
-		return nil, nil, usageError(cmd, err)
+		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	return locker, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := errors.Join(locker.Close(ctx), server.Close()); err != nil {
+		if err := errors.Join(locker.Close(ctx), closeStore(), servers.Close()); err != nil {
 			r.say("closing: %v", err)
 		}
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -24,43 +25,58 @@ const redisURLVariable = "REDIS_URL"
 // errNoServer is the answer to a command line that names no server.
 var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + redisURLVariable)
 
-// serverFlags name the Redis server and say how to talk to it.
+// serverFlags name the Redis server, or several of them, and say how to talk to them.
 type serverFlags struct {
-	url  string // its password shows in the process list; file and the environment hide it
-	file string // holds the URL
-	ca   string // PEM files for TLS
+	urls []string // their passwords show in the process list; file and the environment hide them
+	file string   // holds the URLs
+	ca   string   // PEM files for TLS
 	cert string
 	key  string
 }
 
 func (s *serverFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.url, "redis", "", "URL of the server (default: $"+redisURLVariable+")")
+	flags.StringArrayVar(&s.urls, "redis", nil, "URL of the server (default: $"+redisURLVariable+")")
 	flags.StringVar(&s.file, "redis-file", "", "read the URL from this file, which others need not be able to read")
 	flags.StringVar(&s.ca, "redis-ca", "", "trust the certificate authorities in this PEM file (rediss://)")
 	flags.StringVar(&s.cert, "redis-cert", "", "present the client certificate in this PEM file (rediss://)")
 	flags.StringVar(&s.key, "redis-key", "", "key of the client certificate, a PEM file")
 }
 
-// resolve returns the URL: the flags', or else fallback, the environment's. It is
-// empty where none of them names a server.
-func (s *serverFlags) resolve(fallback string) (string, error) {
+// resolve returns the URLs: the flags', or else those in fallback, the environment's.
+// There are none where none of them names a server. Where text names several, white
+// space is between them: a comma may be part of a password.
+func (s *serverFlags) resolve(fallback string) ([]string, error) {
+	named := slices.DeleteFunc(slices.Clone(s.urls), func(url string) bool { return url == "" })
 	switch {
-	case s.url != "" && s.file != "":
-		return "", errors.New("--redis and --redis-file exclude each other")
+	case len(named) > 0 && s.file != "":
+		return nil, errors.New("--redis and --redis-file exclude each other")
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {
-			return "", fmt.Errorf("--redis-file: %w", err)
+			return nil, fmt.Errorf("--redis-file: %w", err)
 		}
-		rawURL := strings.TrimSpace(string(text))
-		if rawURL == "" {
-			return "", fmt.Errorf("--redis-file %s is empty; it holds the server's URL", s.file)
+		urls := strings.Fields(string(text))
+		if len(urls) == 0 {
+			return nil, fmt.Errorf("--redis-file %s is empty; it holds the server's URL", s.file)
 		}
-		return rawURL, nil
-	case s.url != "":
-		return s.url, nil
+		return urls, nil
+	case len(named) > 0:
+		return named, nil
 	}
-	return fallback, nil
+	return strings.Fields(fallback), nil
+}
+
+// resolveOne is resolve for commands that talk to one server. The URL is empty where
+// there is none.
+func (s *serverFlags) resolveOne(fallback string) (string, error) {
+	urls, err := s.resolve(fallback)
+	switch {
+	case err != nil || len(urls) == 0:
+		return "", err
+	case len(urls) > 1:
+		return "", fmt.Errorf("%d servers: this command uses one", len(urls))
+	}
+	return urls[0], nil
 }
 
 // server is a connection to the Redis server and the store of locks upon it.
@@ -75,13 +91,18 @@ type server struct {
 // open returns the server that the flags or fallback name. It sends nothing yet.
 // No error shows a password.
 func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error) {
-	rawURL, err := s.resolve(fallback)
+	rawURL, err := s.resolveOne(fallback)
 	if err != nil {
 		return nil, err
 	}
 	if rawURL == "" {
 		return nil, errNoServer
 	}
+	return s.connect(rawURL, c)
+}
+
+// connect returns the server with a URL.
+func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, error) {
 	redisstore.LogTo(c.Logger)
 	// Open knows what is wrong with a URL and says it without its password.
 	trial, err := redisstore.Open(rawURL, c)

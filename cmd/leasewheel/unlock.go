@@ -70,43 +70,66 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	defer u.close()
 	var foreign, free error
 	for _, name := range names {
-		info, err := u.locker.ForceRelease(cmd.Context(), name)
-		if err != nil {
-			return u.failed(cmd, fmt.Errorf("lock %s: %w", quoted(name), err))
+		// All servers at once: one that still has a majority gets its lock again on
+		// the others.
+		sights := u.look(func(v *view) (lock.Info, error) {
+			info, err := v.locker.ForceRelease(cmd.Context(), name)
+			if err != nil {
+				err = fmt.Errorf("lock %s: %w", quoted(name), err)
+			}
+			return info, err
+		})
+		held := false
+		for _, s := range sights {
+			if s.err != nil {
+				continue
+			}
+			if err := u.print(cmd.OutOrStdout(), &s); err != nil {
+				return exitf(exitUnavailable, "writing what was done: %w", err)
+			}
+			held = held || s.Held()
+			if s.Foreign != "" {
+				foreign = cmp.Or(foreign, exitf(exitUnavailable, "%s is a %s, not a lock of this format; it was left alone", s.subject(), quoted(s.Foreign)))
+			}
 		}
-		if err := u.print(cmd.OutOrStdout(), &info); err != nil {
-			return exitf(exitUnavailable, "writing what was done: %w", err)
+		if err := failure(cmd, sights); err != nil {
+			return err
 		}
-		switch {
-		case info.Foreign != "":
-			foreign = cmp.Or(foreign, exitf(exitUnavailable, "%s is a %s, not a lock of this format; it was left alone", quoted(name), quoted(info.Foreign)))
-		case !info.Held():
+		if !held {
 			free = &exitError{code: exitNotHeld} // said already
 		}
 	}
 	return cmp.Or(foreign, free)
 }
 
+// subject names a lock, and the server of several that it is on.
+func (s *sight) subject() string {
+	if s.label == "" {
+		return quoted(s.Name)
+	}
+	return quoted(s.Name) + " at " + s.label
+}
+
 // print says what a lock was before it was forced open.
-func (u *unlockCommand) print(w io.Writer, was *lock.Info) error {
+func (u *unlockCommand) print(w io.Writer, was *sight) error {
 	if u.json {
-		return writeEscaped(w, reportOf(was), "")
+		return writeEscaped(w, reportOf(was.label, &was.Info), "")
 	}
 	if was.Foreign != "" {
 		return nil // said on standard error
 	}
 	if !was.Held() {
-		_, err := fmt.Fprintf(w, "%s: nobody held it\n", quoted(was.Name))
+		_, err := fmt.Fprintf(w, "%s: nobody held it\n", was.subject())
 		return err
 	}
 	now := time.Now()
 	for _, h := range was.Holders {
-		if _, err := fmt.Fprintf(w, "%s: taken from %s\n", quoted(was.Name), holderText(&h, now)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: taken from %s\n", was.subject(), holderText(&h, now)); err != nil {
 			return err
 		}
 	}
 	if more := was.HolderCount - int64(len(was.Holders)); more > 0 {
-		_, err := fmt.Fprintf(w, "%s: and from %s more\n", quoted(was.Name), grouped(more))
+		_, err := fmt.Fprintf(w, "%s: and from %s more\n", was.subject(), grouped(more))
 		return err
 	}
 	return nil

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// nodes are the servers that a command line names: one, which keeps the locks, or
+// several that know nothing of each other, of which a majority does.
+type nodes []*server
+
+// openNodes returns the servers that the flags or fallback name. Nothing is sent yet.
+// No error shows a password.
+func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, error) {
+	urls, err := s.resolve(fallback)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(urls) == 0:
+		return nil, errNoServer
+	case len(urls)%2 == 0:
+		return nil, fmt.Errorf("%d servers: accepted is one, or an odd number from three up, a majority of which decides; %d tolerate no more failures than %d",
+			len(urls), len(urls), len(urls)-1)
+	}
+	var n nodes
+	for _, url := range urls {
+		server, err := s.connect(url, c)
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+		n = append(n, server)
+	}
+	if err := n.distinct((*server).place); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// store returns what keeps locks on the servers, and what is to be called at its end.
+func (n nodes) store() (lock.Store, func() error, error) {
+	if len(n) == 1 {
+		return n[0].store, func() error { return nil }, nil
+	}
+	var stores []lock.Store
+	for _, server := range n {
+		stores = append(stores, server.store)
+	}
+	q, err := quorum.New(stores, quorum.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return q, q.Close, nil
+}
+
+// address is where the servers were looked for.
+func (n nodes) address() string {
+	var all []string
+	for _, server := range n {
+		all = append(all, server.address)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (n nodes) Close() error {
+	var errs error
+	for _, server := range n {
+		errs = errors.Join(errs, server.Close())
+	}
+	return errs
+}
+
+// distinct returns an error if two servers are the same, by what identify tells of
+// them; nothing is told of one that is not known. A server that votes twice is no
+// majority.
+func (n nodes) distinct(identify func(*server) string) error {
+	first := make(map[string]*server)
+	for _, server := range n {
+		id := identify(server)
+		if twin := first[id]; twin != nil && id != "" {
+			return fmt.Errorf("%s and %s are one server; accepted are servers that fail independently of each other", twin.address, server.address)
+		}
+		first[id] = server
+	}
+	return nil
+}
+
+// place is where a client looks for its server.
+func (s *server) place() string {
+	c, ok := s.client.(*redis.Client)
+	if !ok || c.Options().Addr == "FailoverClient" {
+		return "" // its sentinels, or nodes, know
+	}
+	return c.Options().Network + " " + strings.ToLower(c.Options().Addr)
+}
+
+// identityTimeout bounds how long servers are asked who they are.
+const identityTimeout = 250 * time.Millisecond
+
+// independent asks servers who they are, as far as they answer: one may have several
+// addresses. Who may not ask, or gets no answer, is believed.
+func (n nodes) independent(ctx context.Context) error {
+	if len(n) == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	ids := make(map[*server]string)
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, server := range n {
+		client, ok := server.client.(*redis.Client)
+		if !ok {
+			continue // each answer would come from another node of the cluster
+		}
+		asked.Go(func() {
+			info, err := client.InfoMap(ctx, "server").Result()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids[server] = info["Server"]["run_id"]
+		})
+	}
+	asked.Wait()
+	return n.distinct(func(s *server) string { return ids[s] })
+}
