@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // Owners of a client that has announced itself and of one that has not.
@@ -403,7 +404,7 @@ func TestLookupInACluster(t *testing.T) {
 // each a client of its own.
 func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	long := func() *lock.Locker {
-		locker, _ := newLockerWith(t, redis.NewClusterClient(cluster.Options()), lock.Config{TTL: longTTL, Poll: time.Hour})
+		locker, _ := newLocker(t, redis.NewClusterClient(cluster.Options()), redisstore.Config{}, lock.Config{TTL: longTTL, Poll: time.Hour})
 		return locker
 	}
 	victim, waiter, admin := long(), long(), cluster.Client(t)

@@ -28,7 +28,7 @@ func leastUser(t *testing.T, uses ...string) []string {
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllSubmatch(text, -1)
-	further := []string{"fair", "read-write", "semaphore", "inspect", "cluster"}
+	further := []string{"fair", "read-write", "semaphore", "plain", "inspect", "replicas", "cluster"}
 	require.Len(t, blocks, 1+len(further))
 	rules := strings.Fields(strings.Replace(string(blocks[0][1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
 	for i, use := range further {
@@ -42,7 +42,7 @@ func leastUser(t *testing.T, uses ...string) []string {
 // The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the
 // same holds with what the text adds for other uses.
 func TestLeastUser(t *testing.T) {
-	all := []string{"fair", "read-write", "semaphore", "inspect"}
+	all := []string{"fair", "read-write", "semaphore", "plain", "inspect"}
 	for _, test := range []struct {
 		name string
 		uses []string
@@ -52,11 +52,15 @@ func TestLeastUser(t *testing.T) {
 		{"Fair", []string{"fair"}, useFairLocks},
 		{"ReadWrite", []string{"read-write"}, useReadWriteLocks},
 		{"Semaphore", []string{"semaphore"}, useSemaphores},
+		{"Plain", []string{"plain"}, usePlainLocks},
+		{"Replicas", []string{"replicas"}, useReplicatedLocks},
 		{"Inspect", all, func(t *testing.T, newClient func() redis.UniversalClient) {
 			useFairLocks(t, newClient)
 			useReadWriteLocks(t, newClient)
 			useSemaphores(t, newClient)
+			usePlainLocks(t, newClient)
 			inspectLocks(t, newClient)
+			inspectPlainLocks(t, newClient)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -82,7 +86,7 @@ func TestLeastUser(t *testing.T) {
 }
 
 func TestLeastUserInCluster(t *testing.T) {
-	rules := leastUser(t, "fair", "read-write", "semaphore", "inspect", "cluster")
+	rules := leastUser(t, "fair", "read-write", "semaphore", "plain", "inspect", "replicas", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
 	})
@@ -94,7 +98,10 @@ func TestLeastUserInCluster(t *testing.T) {
 	useFairLocks(t, newClient)
 	useReadWriteLocks(t, newClient)
 	useSemaphores(t, newClient)
+	usePlainLocks(t, newClient)
+	useReplicatedLocks(t, newClient)
 	inspectLocks(t, newClient)
+	inspectPlainLocks(t, newClient)
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}
@@ -275,6 +282,59 @@ func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
 	}
 }
 
+// plainFormat is the format whose locks redsync and redislock know.
+var plainFormat = redisstore.Config{Format: redisstore.FormatPlain}
+
+// usePlainLocks has a plain lock taken, waited for, renewed, left to a peer that has
+// it, and given back while others wait.
+func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	const name = "orders:48"
+	brief := lock.Config{TTL: 300 * time.Millisecond}
+	first, _ := newLocker(t, newClient(), plainFormat, brief)
+	second, store := newLocker(t, newClient(), plainFormat, brief)
+	lease, err := first.Mutex(name).Lock(t.Context())
+	require.NoError(t, err)
+	again, err := first.Mutex(name).Lock(lease.Context())
+	require.NoError(t, err)
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(lock.Notice) {})
+	require.NoError(t, err) // so that somebody hears of the release, and turns are taken
+	require.NoError(t, awaitRenewal(t.Context(), lease))
+	require.NoError(t, again.Unlock(t.Context()))
+	require.NoError(t, lease.Unlock(t.Context()))
+	sub.Close()
+	require.NoError(t, second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }))
+
+	peer := newClient()
+	defer func() { assert.NoError(t, peer.Close()) }()
+	require.NoError(t, peer.Set(t.Context(), name, "of a peer's", 200*time.Millisecond).Err())
+	require.NoError(t, first.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }))
+}
+
+// useReplicatedLocks asks for a grant that replicas have, of which there are none.
+func useReplicatedLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	replicated := redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond}
+	locker, _ := newLocker(t, newClient(), replicated, lock.Config{RetryFor: -1})
+	_, err := locker.Mutex("orders:49").TryLock(t.Context())
+	require.ErrorIs(t, err, redisstore.ErrUnreplicated)
+}
+
+// inspectPlainLocks looks into a plain lock and forces it open.
+func inspectPlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
+	t.Helper()
+	locker, _ := newLocker(t, newClient(), plainFormat, lock.Config{})
+	lease, err := locker.Mutex("orders:50").Lock(t.Context())
+	require.NoError(t, err)
+	for info, err := range locker.List(t.Context(), "orders:5?") {
+		require.NoError(t, err)
+		assert.Equal(t, lease.Name(), info.Name)
+	}
+	info, err := locker.ForceRelease(t.Context(), lease.Name())
+	require.NoError(t, err)
+	assert.True(t, info.Held())
+}
+
 // awaitRenewal returns once the lease was renewed.
 func awaitRenewal(ctx context.Context, lease *lock.Lease) error {
 	for until := lease.Until(); !lease.Until().After(until); {
@@ -391,13 +451,13 @@ func called(t *testing.T, admin *redis.Client) []string {
 
 func newTestLocker(t *testing.T, client redis.UniversalClient) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
-	return newLockerWith(t, client, lock.Config{TTL: 300 * time.Millisecond})
+	return newLocker(t, client, redisstore.Config{}, lock.Config{TTL: 300 * time.Millisecond})
 }
 
-// newLockerWith returns a locker on a client; they end with the test.
-func newLockerWith(t *testing.T, client redis.UniversalClient, c lock.Config) (*lock.Locker, *redisstore.Store) {
+// newLocker returns a locker on a store on a client; they end with the test.
+func newLocker(t *testing.T, client redis.UniversalClient, kept redisstore.Config, c lock.Config) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
-	store, err := redisstore.New(client, redisstore.Config{})
+	store, err := redisstore.New(client, kept)
 	require.NoError(t, err)
 	locker, err := lock.New(store, c)
 	require.NoError(t, err)
