@@ -2,6 +2,7 @@ package lock
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"sync"
 )
@@ -27,7 +28,7 @@ type deferral struct {
 
 // crew is a bounded number of goroutines and the functions that wait for one.
 type crew struct {
-	most   int
+	most   int // the limit on atWork; those that are above it end before they take more
 	atWork int
 	// granted is served before rest: a lock is held meanwhile.
 	granted, rest list.List // of *Deferred
@@ -38,7 +39,6 @@ type crew struct {
 type turn struct {
 	parked bool // nothing is to be done until it is woken
 	woken  bool // it was woken while a goroutine sees to it, as one does unless it is parked or in line
-	begun  bool // it has been with a runner
 
 	crew  *crew // the one in whose line it stands, or nil
 	place *list.Element
@@ -106,16 +106,22 @@ func (f *deferral) rest(d *Deferred) {
 // holds mu.
 func (f *deferral) lineUp(d *Deferred) {
 	c := f.crewFor(d)
-	d.turn = turn{begun: d.turn.begun, crew: c, place: c.line(d).PushBack(d)}
+	d.turn = turn{crew: c, place: c.line(d).PushBack(d)}
+	f.employ(c)
+}
+
+// employ has one more goroutine work for the crew, if it may. The caller holds mu,
+// and a function that was counted in.
+func (f *deferral) employ(c *crew) {
 	if c.atWork < c.most {
 		c.atWork++
-		f.locker.asking.Go(func() { f.work(c) }) // d was counted in
+		f.locker.asking.Go(func() { f.work(c) })
 	}
 }
 
 // crewFor returns the crew that the function needs.
 func (f *deferral) crewFor(d *Deferred) *crew {
-	if d.over() == nil && (d.lease != nil || !d.turn.begun) {
+	if d.over() == nil && (d.lease != nil || !d.waiter.leads) {
 		return &f.runners
 	}
 	return &f.askers
@@ -148,9 +154,9 @@ func (f *deferral) next(c *crew) *Deferred {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, line := range []*list.List{&c.granted, &c.rest} {
-		if first := line.Front(); first != nil {
+		if first := line.Front(); first != nil && c.atWork <= c.most {
 			d := line.Remove(first).(*Deferred)
-			d.turn = turn{begun: true}
+			d.turn = turn{}
 			return d
 		}
 	}
@@ -158,7 +164,50 @@ func (f *deferral) next(c *crew) *Deferred {
 	return nil
 }
 
-// close has every function that does not run end. The locker is closed.
+// room is what a deferred function takes up while it runs.
+type room struct {
+	deferral *deferral
+	waits    int // guarded by deferral.mu; how many wait with the function's context
+}
+
+// roomKey finds the room of a deferred function in its context.
+type roomKey struct{}
+
+// inside returns a context for a function that a runner runs.
+func (f *deferral) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, roomKey{}, &room{deferral: f})
+}
+
+// pausing is called when somebody begins to wait with ctx, and returns what to call
+// when the wait is over. If the context is a deferred function's, another one has its
+// room meanwhile: it may be what is waited for.
+func pausing(ctx context.Context) (resume func()) {
+	r, ok := ctx.Value(roomKey{}).(*room)
+	if !ok {
+		return func() {}
+	}
+	r.wait(1)
+	return func() { r.wait(-1) }
+}
+
+// wait changes the number of those that wait.
+func (r *room) wait(more int) {
+	f := r.deferral
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.waits > 0 {
+		f.runners.most--
+	}
+	if r.waits += more; r.waits > 0 {
+		f.runners.most++
+	}
+	if f.runners.granted.Len()+f.runners.rest.Len() > 0 {
+		f.employ(&f.runners)
+	}
+}
+
+// close has every function that does not run end: those that stand with the crews, and
+// the heads of queues, each of which makes way for the next. The locker is closed.
 func (f *deferral) close() {
 	for _, d := range f.inLine() {
 		f.wake(d)
@@ -167,8 +216,8 @@ func (f *deferral) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range l.queues {
-		for e := q.waiters.Front(); e != nil; e = e.Next() {
-			e.Value.(*waiter).wake()
+		if head := q.head.Load(); head != nil {
+			head.wake()
 		}
 	}
 }

@@ -87,10 +87,8 @@ func (d *Deferred) Err() error {
 
 // Wait waits for the end, as long as ctx lives, and returns Err. If ctx ends first it
 // returns its cause; to the function that is nothing.
-//
-// A deferred function that waits for another one occupies the room in which that one
-// might run; see [Config.MaxRunning].
 func (d *Deferred) Wait(ctx context.Context) error {
+	defer pausing(ctx)()
 	select {
 	case <-d.done:
 		return d.err
@@ -178,12 +176,8 @@ func (d *Deferred) lineUp() error {
 
 // join takes a place in the queue.
 func (d *Deferred) join() error {
-	l := d.mutex.locker
-	if !l.join(&d.waiter) {
+	if !d.mutex.locker.join(&d.waiter) {
 		return d.acquisition.refused(d.waiter.baton.known, ErrTooManyWaiters)
-	}
-	if l.closed.Err() != nil {
-		d.wake() // Close may have looked for those that wait before
 	}
 	return nil
 }
@@ -300,7 +294,7 @@ func (d *Deferred) run() {
 		}
 		d.finish(err)
 	}()
-	err = d.lease.use(d.acquisition.ctx, d.f)
+	err = d.lease.use(d.mutex.locker.deferral.inside(d.acquisition.ctx), d.f)
 }
 
 // finish makes the result known.

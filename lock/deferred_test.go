@@ -209,6 +209,27 @@ func TestCancelDeferred(t *testing.T) {
 	})
 }
 
+// The context need not be one that can end.
+func TestCancelDeferredWithoutAContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var all []*lock.Deferred
+		for range 3 {
+			d, err := l.Mutex("a").Go(context.Background(), never(t))
+			require.NoError(t, err)
+			all = append(all, d)
+		}
+		synctest.Wait()
+		for _, i := range []int{1, 0, 2} {
+			require.True(t, all[i].Cancel())
+			require.ErrorIs(t, isOver(t, all[i]), lock.ErrCancelled)
+		}
+		unlock(t, holder)
+	})
+}
+
 // A cancel comes at every moment: each function runs or is cancelled, never both, and
 // nothing is left behind.
 func TestCancelDeferredAtAnyMoment(t *testing.T) {
@@ -338,12 +359,23 @@ func TestDeferredWithin(t *testing.T) {
 	})
 }
 
+// isClosed checks that d has ended by Close.
+func isClosed(t *testing.T, d *lock.Deferred) {
+	t.Helper()
+	require.ErrorIs(t, isOver(t, d), lock.ErrClosed)
+}
+
 func TestCloseEndsDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 2})
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{})
+		lockNow(t, other.Mutex("held"))
+		for range 10 {
+			defer isClosed(t, deferOn(t, l, "held", never(t)))
+		}
+		time.Sleep(time.Second) // the first of them is in line at the store
 		var all []*lock.Deferred
 		for range 2 { // occupy the room, in vain: their leases are lost by Close
 			d := deferOn(t, l, fmt.Sprint("running ", len(all)), func(ctx context.Context) error {
@@ -354,9 +386,9 @@ func TestCloseEndsDeferred(t *testing.T) {
 			all = append(all, d)
 		}
 		synctest.Wait()
-		lockNow(t, other.Mutex("held"))
+		lockNow(t, other.Mutex("held, too"))
 		for i := range 100 {
-			all = append(all, deferOn(t, l, fmt.Sprint("free ", i%10), never(t)), deferOn(t, l, "held", never(t)))
+			all = append(all, deferOn(t, l, fmt.Sprint("free ", i%10), never(t)), deferOn(t, l, "held, too", never(t)))
 		}
 		limited, err := l.Mutex("held").GoWithin(t.Context(), 0, never(t))
 		require.NoError(t, err)
@@ -414,16 +446,29 @@ func TestCloseAmidDeferrals(t *testing.T) {
 // Whoever does not look at its context is waited for no longer than Close is allowed.
 func TestCloseAndAStubbornFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 1})
 		require.NoError(t, err)
 		d := deferOn(t, l, "a", func(context.Context) error {
 			time.Sleep(time.Hour)
 			return nil
 		})
 		time.Sleep(time.Second)
+		behind := deferOn(t, l, "b", never(t))
+		once, err := l.Mutex("c").GoWithin(t.Context(), 0, never(t))
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begin := time.Now()
+		time.AfterFunc(time.Second, func() {
+			for _, d := range []*lock.Deferred{behind, once} {
+				select {
+				case <-d.Done():
+					assert.ErrorIs(t, d.Err(), lock.ErrClosed)
+				default:
+					t.Error("those that wait for room wait for it still")
+				}
+			}
+		})
 		_ = l.Close(ctx)
 		about(t, time.Minute, time.Since(begin))
 		require.ErrorIs(t, d.Wait(t.Context()), lock.ErrLost)
@@ -567,6 +612,110 @@ func TestRoomForDeferred(t *testing.T) {
 		}
 		assert.EqualValues(t, room, most.Load())
 		assert.Less(t, time.Since(begin), (functions/room+2)*time.Minute, "no room was left unused")
+	})
+}
+
+// Functions that wait for others, which wait for room, do not wait for ever.
+func TestDeferredMayWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room, depth = 2, 10
+		l := locktest.New(t, lock.Config{MaxRunning: room})
+		var most, running atomic.Int32
+		run := func(d time.Duration) {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(d)
+			running.Add(-1)
+		}
+		var nest func(level int) func(context.Context) error
+		nest = func(level int) func(context.Context) error {
+			return func(ctx context.Context) error {
+				run(time.Second)
+				if level == depth {
+					return nil
+				}
+				d, err := l.Mutex(fmt.Sprint(level)).Go(context.WithoutCancel(ctx), nest(level+1))
+				if err != nil {
+					return err
+				}
+				if level%2 == 0 { // behind the one that was just deferred
+					return l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
+				}
+				return d.Wait(ctx)
+			}
+		}
+		var all []*lock.Deferred
+		for i := range room {
+			all = append(all, deferOn(t, l, fmt.Sprint("top ", i), nest(0)))
+		}
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		assert.LessOrEqual(t, most.Load(), int32(room), "those that wait do not count")
+
+		running.Store(0)
+		most.Store(0)
+		all = nil
+		for i := range 20 {
+			all = append(all, deferOn(t, l, fmt.Sprint("flat ", i), func(context.Context) error {
+				run(time.Second)
+				return nil
+			}))
+		}
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		assert.EqualValues(t, room, most.Load(), "and nothing of it is left")
+	})
+}
+
+// Whoever has its lock already runs before those whose locks are not asked for yet.
+func TestDeferredWithItsLockRunsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("held"))
+		var order []string // one runs at a time
+		run := func(name string) *lock.Deferred {
+			return deferOn(t, l, name, func(context.Context) error {
+				order = append(order, name)
+				time.Sleep(time.Minute)
+				return nil
+			})
+		}
+		all := []*lock.Deferred{run("held")}
+		time.Sleep(time.Second)
+		all = append(all, run("first"))
+		time.Sleep(time.Second)
+		all = append(all, run("second"), run("third"))
+		unlock(t, holder)
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		assert.Equal(t, []string{"first", "held", "second", "third"}, order)
+	})
+}
+
+// One that is cancelled while it has the lock, and no room, gives it back at once.
+func TestCancelDeferredThatHasItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, other := server.Locker(t, lock.Config{MaxRunning: 1, TTL: time.Hour}), server.Locker(t, lock.Config{})
+		holder := lockNow(t, other.Mutex("a"))
+		d := deferOn(t, l, "a", never(t))
+		time.Sleep(time.Second)
+		long := deferOn(t, l, "long", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		synctest.Wait()
+		unlock(t, holder)
+		time.Sleep(time.Second)
+		_, err := other.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.True(t, d.Cancel())
+		require.ErrorIs(t, isOver(t, d), lock.ErrCancelled)
+		unlock(t, lockNow(t, other.Mutex("a")))
+		require.NoError(t, long.Err())
 	})
 }
 

@@ -52,14 +52,15 @@ type Config struct {
 	MaxWaiters int
 
 	// MaxDeferred is how many deferred functions there may be in this process that
-	// wait, or run. Each takes about a kilobyte. Those beyond it are refused with
+	// wait, or run. Each takes about two kilobytes. Those beyond it are refused with
 	// [ErrTooManyDeferred]. Default: 1,000,000.
 	MaxDeferred int
 
 	// MaxRunning is how many deferred functions run at once, each in a goroutine.
 	// While that many do, locks are not asked for on behalf of others, except that
 	// those which stand in line already may be granted theirs, and then keep it until
-	// there is room. Default: 64.
+	// there is room. A function does not count while it waits, with the context that
+	// it was given, for a lock or for another deferred function. Default: 64.
 	MaxRunning int
 
 	// Wheel runs the renewals and the waiting. Default: a wheel of its own, which

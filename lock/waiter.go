@@ -60,6 +60,7 @@ func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 	if !l.join(w) {
 		return grant{}, a.refused(known, ErrTooManyWaiters)
 	}
+	defer pausing(a.ctx)()
 	for !w.step() {
 		select {
 		case <-woken:
