@@ -150,6 +150,7 @@ func TestBenchLockBroken(t *testing.T) {
 }
 
 func TestBenchLockBadInput(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		code int
 		says string

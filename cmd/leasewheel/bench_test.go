@@ -58,10 +58,11 @@ func TestBenchRenewal(t *testing.T) {
 }
 
 func TestBenchRenewalTable(t *testing.T) {
+	t.Parallel()
 	redistest.Need(t)
-	p := start(t, nil, "bench", "renewal", "--start", "single", "-n", "10", "--ttl", "1s", "--duration", "1s")
+	p := start(t, nil, "bench", "renewal", "--start", "single", "-n", "10", "--ttl", "3s", "--duration", "1s")
 	require.Equal(t, exitOK, p.wait())
-	for _, line := range []string{"leases of 1s on redis 7", "watchdog  goroutine each", "client CPU for a renewal", "0 lost and 0 late\n"} {
+	for _, line := range []string{"leases of 3s on redis 7", "watchdog  goroutine each", "client CPU for a renewal", "0 lost and 0 late\n"} {
 		assert.Contains(t, p.stdout.String(), line)
 	}
 	assert.Empty(t, p.stderr.String(), "no progress where there is no terminal")
@@ -85,8 +86,9 @@ func TestBenchRenewalWithoutMaster(t *testing.T) {
 // What is lost without a reason breaks the promise: the report says so, and the
 // exit code.
 func TestBenchRenewalLosses(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, "bench", "renewal", "--json", "-n", "50", "--ttl", "1s", "--duration", "2s", "--baseline", "0")
+	p := start(t, env, "bench", "renewal", "--json", "-n", "50", "--ttl", "3s", "--duration", "3s", "--baseline", "0")
 	client, ctx := server.Client(t), bounded(t)
 	var leases []string
 	eventually(t, "all taken", func() (all bool) {
@@ -121,6 +123,7 @@ func TestBenchRenewalInterrupted(t *testing.T) {
 }
 
 func TestBenchRenewalBadInput(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		code int
 		says string
@@ -150,6 +153,7 @@ func TestBenchRenewalBadInput(t *testing.T) {
 }
 
 func TestBenchRenewalNeedsACluster(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, "bench", "renewal", "--stop-master", "--duration", "60s")
 	assert.Equal(t, exitUsage, p.wait())

@@ -93,6 +93,7 @@ func TestDemoInterrupted(t *testing.T) {
 }
 
 func TestDemoRefusesArguments(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
 		code int

@@ -73,6 +73,7 @@ func ask(t *testing.T, env []string, code int, args ...string) string {
 }
 
 func TestLs(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
 	assert.Empty(t, ask(t, env, exitOK, "ls"))
@@ -116,6 +117,7 @@ func requireLockSchema(t *testing.T, text string) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	locks(t, server.Client(t))
 	assert.Equal(t, `lock    orders:42
@@ -210,6 +212,7 @@ $`, ask(t, env, exitOK, args...))
 
 // What is told of a lock that leasewheel holds is told of the process that does.
 func TestInspectWhatRunHolds(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	holder := start(t, env, run("job", sh("echo held; read line"))...)
 	assert.Equal(t, "held", holder.line())
@@ -234,6 +237,7 @@ func TestInspectWhatRunHolds(t *testing.T) {
 // A forced release gives the lock to the one who waits, and the one who had it ends
 // its command.
 func TestUnlockForce(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	victim := start(t, env, run("job", sh("echo held; exec sleep 1000"), "--ttl", "15s")...)
 	assert.Equal(t, "held", victim.line())
@@ -254,6 +258,7 @@ func TestUnlockForce(t *testing.T) {
 }
 
 func TestUnlockOfSeveral(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
@@ -293,6 +298,7 @@ func firstColumn(table string) string {
 // Every misuse is one line and exit code 64, and every server that does not answer
 // one line and 69, without a password.
 func TestLookupTrouble(t *testing.T) {
+	t.Parallel()
 	for says, args := range map[string][]string{
 		"one PATTERN":                     {"ls", "a", "b"},
 		`pattern "a["`:                    {"ls", "a["},
@@ -331,6 +337,7 @@ func TestLookupTrouble(t *testing.T) {
 // The ACL user in SECURITY.md can look into its own locks and force them open, and
 // no others.
 func TestLookupByLeastUser(t *testing.T) {
+	t.Parallel()
 	rules := leastUser(t, "inspect")
 	server, _ := onServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
@@ -366,6 +373,7 @@ func TestLookupByLeastUser(t *testing.T) {
 
 // A reader that goes away ends the list.
 func TestLsIntoAClosedPipe(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
 	pipe := client.Pipeline()
@@ -385,6 +393,7 @@ func TestLsIntoAClosedPipe(t *testing.T) {
 // What is said of one server is true of a cluster: of all its masters, and while one of
 // them is down, of the others.
 func TestLookupInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.Need(t)
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := cluster.Client(t)

@@ -69,6 +69,7 @@ func TestRunTellsTheCommandOfATakeover(t *testing.T) {
 }
 
 func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh(deaf), "--ttl", "900ms", "--grace", "200ms")...)
 	pid := p.pidLine()
@@ -82,6 +83,7 @@ func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
 }
 
 func TestRunOnLost(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 
 	t.Run("kill", func(t *testing.T) {
@@ -118,6 +120,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 		"killed":  {deaf, []string{"--on-lost", "kill"}, "SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, env := onServer(t, redistest.Config{})
 			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
 			pid := p.pidLine()
@@ -135,6 +138,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 
 // Half a TTL of silence is no reason to end anything.
 func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
+	t.Parallel()
 	const ttl = 3 * time.Second
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
@@ -155,6 +159,7 @@ func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 // A holder that was frozen for longer than its lease ends the command as soon as
 // it goes on, and its exit code says so.
 func TestRunFrozenHolder(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh(told), "--ttl", "700ms")...)
 	require.Equal(t, "held", p.line())
@@ -173,6 +178,7 @@ func TestRunFrozenHolder(t *testing.T) {
 
 // The same, but the command has ended meanwhile: it may have run without the lock.
 func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
 	require.Equal(t, "held", p.line())
@@ -187,6 +193,7 @@ func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
 
 // The lock was gone when the command had ended: nobody knows since when.
 func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	p := holder(t, env, "--ttl", "1h") // the next renewal is far away
 	forceOpen(t, server, "job")
@@ -197,6 +204,7 @@ func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 
 // The command has done its work under a good lease; only the release failed.
 func TestRunCannotRelease(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh("echo held; cat; exit 4"), "--ttl", "1h", "-n")...)
 	require.Equal(t, "held", p.line())
@@ -208,6 +216,7 @@ func TestRunCannotRelease(t *testing.T) {
 
 // The server forgets its scripts and drops its connections; nobody notices.
 func TestRunSurvivesATroubledServer(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
 	p := holder(t, env, "--ttl", "600ms")
@@ -231,6 +240,7 @@ func TestRunSurvivesATroubledServer(t *testing.T) {
 // A leasewheel that is killed cannot end its command. The kernel does, where it
 // can.
 func TestRunKilled(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux sends a signal to orphans")
 	}
@@ -256,6 +266,7 @@ func TestRunKilled(t *testing.T) {
 
 // A command's processes: a shell's child that listens, and one that does not.
 func TestRunEndsTheWholeGroup(t *testing.T) {
+	t.Parallel()
 	for name, child := range map[string]string{
 		"willing": "sleep 60",
 		"deaf":    "trap '' TERM; sleep 60",

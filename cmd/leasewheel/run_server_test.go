@@ -66,6 +66,7 @@ func TestRunServerTrouble(t *testing.T) {
 // Another program's value that will expire is worth waiting for, as another
 // library's lock is.
 func TestRunWaitsForAForeignLock(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
 	require.NoError(t, client.Set(ctx, "job", "foreign", time.Minute).Err())
@@ -82,6 +83,7 @@ func TestRunWaitsForAForeignLock(t *testing.T) {
 
 // A server that comes up late is waited for, for a while.
 func TestRunWaitsForAServerThatRestarts(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	server.Kill()
 	p := start(t, env, run("job", sh("echo ran"))...)

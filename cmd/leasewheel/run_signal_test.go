@@ -23,6 +23,7 @@ trap 'echo TERM; exit 9' TERM
 echo ready; while :; do sleep 0.02; done`
 
 func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh(signalled))...)
 	require.Equal(t, "ready", p.line())
@@ -34,6 +35,7 @@ func TestRunForwardsSignals(t *testing.T) {
 }
 
 func TestRunExitsLikeACommandThatASignalEnds(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGUSR1} {
 		p := start(t, env, run("job", []string{"--", "sh", "-c", "echo ready; exec sleep 60"})...)
@@ -47,6 +49,7 @@ func TestRunExitsLikeACommandThatASignalEnds(t *testing.T) {
 // Signals that find no command yet end the waiting, or are ignored; the lock is
 // left to its holder, without a trace of the one that waited.
 func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	held := holder(t, env)
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
@@ -89,6 +92,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 
 // consul lock, by its open and closed bugs: what its users ran into.
 func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	// stranded starts a command under name, does something to leasewheel, and
 	// asserts that nothing of the command is left.

@@ -32,6 +32,7 @@ func run(name string, command []string, flags ...string) []string {
 }
 
 func TestRunExitsWithTheCommandsCode(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	for script, code := range map[string]int{
 		"exit 0":        0,
@@ -50,6 +51,7 @@ func TestRunExitsWithTheCommandsCode(t *testing.T) {
 }
 
 func TestRunTakesTheCommandAsFlockDoes(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	for name, args := range map[string][]string{
 		"behind a dash":         {"run", "job", "--", "echo", "-n", "hello"},
@@ -68,6 +70,7 @@ func TestRunTakesTheCommandAsFlockDoes(t *testing.T) {
 }
 
 func TestRunPassesStandardInput(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", []string{"--", "cat"})...)
 	fmt.Fprintln(p.stdin, "through")
@@ -79,6 +82,7 @@ func TestRunPassesStandardInput(t *testing.T) {
 // Each mistake in the arguments is one clear line and exit code 64, before any
 // server is asked.
 func TestRunRefusesArguments(t *testing.T) {
+	t.Parallel()
 	job := []string{"job", "--", "true"}
 	with := func(flags ...string) []string { return slices.Concat(flags, job) }
 	for name, test := range map[string]struct {
@@ -136,6 +140,7 @@ func TestRunRefusesArguments(t *testing.T) {
 }
 
 func TestRunNeedsAServer(t *testing.T) {
+	t.Parallel()
 	p := start(t, []string{redisURLVariable + "="}, run("job", sh("true"))...)
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
@@ -143,6 +148,7 @@ func TestRunNeedsAServer(t *testing.T) {
 
 // A command that cannot run is found out before anybody has to wait for its lock.
 func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
+	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("not executable"), 0o600))
 	for command, test := range map[string]struct {
@@ -165,6 +171,7 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 
 // Only the attempt shows that a file is of no executable format.
 func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte{0x7f, 'n', 'o'}, 0o700))
@@ -186,6 +193,7 @@ func holder(t *testing.T, env []string, flags ...string) *process {
 }
 
 func TestRunNotAcquired(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	held := holder(t, env)
 	for name, test := range map[string]struct {
@@ -214,6 +222,7 @@ func TestRunNotAcquired(t *testing.T) {
 }
 
 func TestRunWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	first := holder(t, env)
 	second := start(t, env, run("job", sh("echo mine"), "--verbose")...)
@@ -231,6 +240,7 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 // While the command runs the lock stands on the server as Redisson writes it, and
 // lives on beyond its TTL.
 func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
 	held := holder(t, env, "--ttl", "600ms")
@@ -260,6 +270,7 @@ func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 }
 
 func TestRunEnvironment(t *testing.T) {
+	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	// An outer leasewheel's description of its lock must not shine through.
 	env = append(env, "LEASEWHEEL_LOCK_NAME=outer", "LEASEWHEEL_LOCK_DEADLINE=1", "KEPT=yes")
@@ -304,6 +315,7 @@ func TestRunEnvironment(t *testing.T) {
 }
 
 func TestRunMaxHold(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	for name, test := range map[string]struct {
 		script string
@@ -329,6 +341,7 @@ func TestRunMaxHold(t *testing.T) {
 }
 
 func TestRunVerbose(t *testing.T) {
+	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh("exit 3"), "-v")...)
 	assert.Equal(t, 3, p.wait())
@@ -338,6 +351,7 @@ func TestRunVerbose(t *testing.T) {
 }
 
 func TestRunReadsTheURLFromAFile(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Password: secret})
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte(server.URL()+"\n"), 0o600))

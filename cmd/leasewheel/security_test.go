@@ -42,6 +42,7 @@ func leastUser(t *testing.T, uses ...string) []string {
 // The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the
 // same holds with what the text adds for other uses.
 func TestLeastUser(t *testing.T) {
+	t.Parallel()
 	all := []string{"fair", "read-write", "semaphore", "plain", "inspect"}
 	for _, test := range []struct {
 		name string
@@ -86,6 +87,7 @@ func TestLeastUser(t *testing.T) {
 }
 
 func TestLeastUserInCluster(t *testing.T) {
+	t.Parallel()
 	rules := leastUser(t, "fair", "read-write", "semaphore", "plain", "inspect", "replicas", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
