@@ -17,6 +17,11 @@ type grant struct {
 	asked time.Time
 	// handed: it came with another owner's release, for as long as was offered.
 	handed bool
+	// relay is nil if the lease is not to be passed on.
+	relay *relay
+	// lease, unless it is nil, is what the store granted before to another holder of
+	// this process.
+	lease *Lease
 }
 
 // acquisition is one caller's wish for one hold.
@@ -92,7 +97,12 @@ func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 		return grant{}, err
 	}
 	if cause := ended(a.ctx, l.closed); cause != nil {
-		l.orphans.take(a.hold, false)
+		if g.lease != nil {
+			l.unwanted(g.lease)
+		} else {
+			l.finish(g.relay)
+			l.orphans.take(a.hold, false)
+		}
 		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
 	}
 	return g, nil
@@ -100,8 +110,12 @@ func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 
 // lend makes the lease of a grant, and has people told whose it is.
 func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
+	if g.lease != nil {
+		return g.lease, nil
+	}
 	lease, err := l.watch(a, g)
 	if err != nil {
+		l.finish(g.relay)
 		l.orphans.take(a.hold, false)
 		return nil, err
 	}
@@ -126,8 +140,11 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	}
 	g, err = l.ask(a)
 	switch {
-	case err != nil || g.Verdict != Refused:
+	case err != nil:
 		return g, false, err
+	case g.Verdict != Refused:
+		g.relay = l.relay(a, g)
+		return g, false, nil
 	case !a.wait:
 		return grant{}, false, a.refused(g.Answer, nil)
 	}
@@ -193,27 +210,15 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 
 // watch makes the lease of a grant and has the watchdog keep it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := &ownership{locker: l, hold: *a.hold, token: g.Token, doubtful: a.doubtful, count: 1}
-	own.first.own = own
+	own := newOwnership(l, *a.hold, g.Token, a.doubtful)
 	own.hold.Handed = g.handed
-	ttl, first := a.hold.TTL, g.TTL
+	own.relay = g.relay
+	spec := own.spec(a)
+	spec.Granted, spec.First = g.asked, g.TTL
 	if !g.handed && g.TTL > 0 {
-		ttl = g.TTL
+		spec.TTL = g.TTL
 	}
-	lease, err := l.watchdog.Watch(renewal.Spec{
-		Key:       a.hold.Name,
-		Owner:     a.hold.Owner,
-		Ref:       &own.hold,
-		TTL:       ttl,
-		First:     first,
-		Granted:   g.asked,
-		Fixed:     a.options.Fixed,
-		MaxHold:   a.options.MaxHold,
-		Alive:     a.options.Alive,
-		Heartbeat: a.options.Heartbeat,
-		Context:   context.WithoutCancel(a.ctx),
-		OnLost:    a.options.OnLost,
-	})
+	lease, err := l.watchdog.Watch(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -219,6 +219,35 @@ func ExampleMutex_With() {
 	// true
 }
 
+// Where many goroutines of a process want one lock, Unlock can serve the next of
+// them without a word to the server.
+func ExampleOptions_passes() {
+	locker, _, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+	counter := locker.Mutex("counter").With(lock.Options{Passes: 100})
+	var work sync.WaitGroup
+	var latest int64
+	grows := true
+	for range 20 {
+		work.Go(func() {
+			lease, err := counter.Lock(ctx)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			grows = grows && lease.Token() > latest
+			latest = lease.Token()
+			if err := lease.Unlock(ctx); err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	work.Wait()
+	fmt.Println("each has a token of its own:", grows)
+	// Output: each has a token of its own: true
+}
+
 func ExampleLocker_Fair() {
 	here, server, end := exampleLocker()
 	defer end()

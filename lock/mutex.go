@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -28,14 +29,38 @@ type Options struct {
 	// Retry says when a waiter asks the store again although nothing was heard.
 	// Default: every [Config.Poll].
 	Retry Retry
+	// Passes lets Unlock pass the lock on to the next in this process that waits for
+	// it with Passes and the same TTL, without a word to the store: a hand-over among
+	// many goroutines of one process then costs microseconds. After so many, or
+	// [Options.PassFor], the lock is released, so that the waiters of other processes,
+	// who wait meanwhile, get their turn. Each holder has a lease with rules of its
+	// own, and a larger fencing token than the one before, but [Lease.Owner] stays. It
+	// is for [Locker.Mutex], renewed, and does nothing on stores that reserve no
+	// tokens, as quorums and plain locks. At most [MaxPasses]. Default: 0, never.
+	Passes int
+	// PassFor is how long after the store's grant the lock is passed on at most.
+	// Default: 1 s.
+	PassFor time.Duration
 	// OnLost is called once if the lease is lost, in a goroutine of its own, with
 	// a *[LostError].
 	OnLost func(error)
 }
 
-// validate says what is wrong with o, on a wheel with the given tick.
-func (o *Options) validate(tick time.Duration) error {
+// passFor is PassFor, with its default filled in.
+func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, DefaultPassFor) }
+
+// validate says what is wrong with o for a kind of lock, on a wheel with the given
+// tick.
+func (o *Options) validate(kind Kind, tick time.Duration) error {
 	switch {
+	case o.Passes < 0 || o.Passes > MaxPasses:
+		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
+	case o.PassFor < 0:
+		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, DefaultPassFor)
+	case o.Passes > 0 && kind != KindMutex:
+		return fmt.Errorf("lock: Passes is for the mutex; a %v is not passed on", kind)
+	case o.Passes > 0 && o.Fixed:
+		return errors.New("lock: Passes needs a lease that is renewed; leave Fixed out")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
 	case o.Heartbeat < 0:
@@ -139,7 +164,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 
 // ready returns an error if there is a reason not to ask the store at all.
 func (m *Mutex) ready(ctx context.Context) error {
-	if err := m.options.validate(m.locker.wheel.Tick()); err != nil {
+	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
 		return err
 	}
 	return m.locker.ready(ctx, m.name)
@@ -159,6 +184,8 @@ func (m *Mutex) request(a *acquisition) error {
 	l := m.locker
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	switch m.kind {
+	case KindMutex:
+		a.hold.Spare = int64(m.options.Passes)
 	case KindRead:
 		a.hold.Under = writerIn(a.ctx, l, m.name)
 	case KindWrite:

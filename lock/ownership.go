@@ -16,6 +16,7 @@ type ownership struct {
 	hold   Hold // never changed; the watchdog's Ref points at it
 	lease  *renewal.Lease
 	token  int64
+	relay  *relay // nil if the lease is not to be passed on
 
 	// doubtful: a request of the acquisition may yet arrive after the release.
 	doubtful bool
@@ -26,6 +27,38 @@ type ownership struct {
 	count int64 // leases not yet unlocked; 0 once the ownership has ended
 
 	first Lease // the lease of the grant, here to save an allocation
+}
+
+// newOwnership returns an ownership whose lease is not watched yet.
+func newOwnership(l *Locker, h Hold, token int64, doubtful bool) *ownership {
+	own := &ownership{locker: l, hold: h, token: token, doubtful: doubtful, count: 1}
+	own.first.own = own
+	return own
+}
+
+// spec is what the watchdog is told to keep for the acquisition.
+func (o *ownership) spec(a *acquisition) renewal.Spec {
+	onLost := a.options.OnLost
+	if o.relay != nil {
+		onLost = func(err error) {
+			o.locker.finish(o.relay)
+			if a.options.OnLost != nil {
+				a.options.OnLost(err)
+			}
+		}
+	}
+	return renewal.Spec{
+		Key:       o.hold.Name,
+		Owner:     o.hold.Owner,
+		Ref:       &o.hold,
+		TTL:       a.hold.TTL,
+		Fixed:     a.options.Fixed,
+		MaxHold:   a.options.MaxHold,
+		Alive:     a.options.Alive,
+		Heartbeat: a.options.Heartbeat,
+		Context:   context.WithoutCancel(a.ctx),
+		OnLost:    onLost,
+	}
 }
 
 // ownershipKey finds an ownership in a context.
@@ -91,6 +124,9 @@ func (o *ownership) drop(ctx context.Context) error {
 			return err
 		}
 		return o.tell(ctx, &h)
+	}
+	if o.locker.passOn(o) {
+		return nil
 	}
 	lost := o.stop(ctx)
 	if lost != nil {

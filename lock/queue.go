@@ -39,8 +39,10 @@ type queue struct {
 	locker *Locker
 	key    queueKey
 
-	waiters list.List              // of *waiter; guarded by locker.mu
-	head    atomic.Pointer[waiter] // the first of waiters, to be woken; set under locker.mu
+	waiters list.List // of *waiter; guarded by locker.mu
+	// head is nil, or the first of waiters; nil as well while it waits for a [relay].
+	// Set under locker.mu.
+	head atomic.Pointer[waiter]
 
 	// ask and granted are what no head has acted on yet. They outlive the head, so
 	// that a wake which comes between two heads is not lost. granted is the latest
@@ -73,15 +75,16 @@ const silentPoll = 120 * time.Millisecond
 const lingerFor = 5 * time.Second
 
 // waitsFor reports whether this process has waiters for the lock, or had until
-// lately. A newcomer who can wait lines up instead of asking first, unless the others
-// may be waiting for its own write lock.
+// lately, or passes it on. A newcomer who can wait lines up instead of asking first,
+// unless the others may be waiting for its own write lock.
 func (l *Locker) waitsFor(h *Hold) bool {
 	if h.Under != "" {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queues[queueOf(h)] != nil
+	key := queueOf(h)
+	return l.queues[key] != nil || l.relays[key] != nil && h.Spare > 0
 }
 
 // join puts the waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
@@ -103,8 +106,8 @@ func (l *Locker) join(w *waiter) (joined bool) {
 	}
 	q.linger.Cancel()
 	w.queue, w.place = q, q.waiters.PushBack(w)
-	if q.waiters.Len() == 1 {
-		q.promote(w, baton{ask: true, fresh: w.fresh && q.subscription == nil})
+	if q.waiters.Len() == 1 { // there is no head whose subscription it is
+		q.proceed(baton{ask: true, fresh: w.fresh && q.subscription == nil})
 	}
 	return true
 }
@@ -115,29 +118,46 @@ func (q *queue) leave(w *waiter, b baton) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
-		delete(l.waiting, q.key.lock())
+	if w.passed {
+		l.unwanted(w.turn.Swap(nil).lease)
+		return
 	}
-	wasHead := q.waiters.Front() == w.place
-	q.waiters.Remove(w.place)
-	next := q.waiters.Front()
-	switch {
-	case next == nil:
-		q.head.Store(nil)
-		q.rest()
-	case wasHead:
+	if q.head.CompareAndSwap(w, nil) {
 		if untaken := w.turn.Swap(nil); untaken != nil {
 			b = *untaken
 		}
-		q.promote(next.Value.(*waiter), b)
+	} else {
+		b = baton{ask: true}
 	}
+	q.remove(w, b)
 }
 
-// promote makes the waiter the head. The caller holds locker.mu.
-func (q *queue) promote(w *waiter, b baton) {
-	w.turn.Store(&b)
-	q.head.Store(w)
-	w.wake()
+// remove takes a waiter out that is not the head any more, and proceeds with the
+// baton. The caller holds locker.mu.
+func (q *queue) remove(w *waiter, b baton) {
+	l := q.locker
+	if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
+		delete(l.waiting, q.key.lock())
+	}
+	q.waiters.Remove(w.place)
+	q.proceed(b)
+}
+
+// proceed makes the first waiter the head, with the baton, if there is none and it
+// does not wait for a [relay]. A queue without waiters comes to rest. The caller
+// holds locker.mu.
+func (q *queue) proceed(b baton) {
+	if q.waiters.Len() == 0 {
+		q.rest()
+		return
+	}
+	first := q.waiters.Front().Value.(*waiter)
+	if q.head.Load() != nil || q.locker.relays[q.key] != nil && first.hold.Spare > 0 {
+		return
+	}
+	first.turn.Store(&b)
+	q.head.Store(first)
+	first.wake()
 }
 
 // rest has a queue without waiters end: at once, if it can be had again for nothing,
@@ -234,7 +254,7 @@ func (a *acquisition) handed(n *Notice) grant {
 	if !now.Before(renewal.Until(asked, ttl)) {
 		return grant{}
 	}
-	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, TTL: ttl}, asked: asked, handed: true}
+	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, handed: true}
 }
 
 // pass returns the baton that a head leaves which has got the lock. Where one reads,

@@ -90,6 +90,9 @@ type Hold struct {
 	// Handed says, with a release, that the hold was such a grant. A store then
 	// gives those their turn to whom it cannot grant the lock.
 	Handed bool
+	// Spare is, with [KindMutex], how many tokens after that of the grant the owner
+	// would like to give out itself; see [Answer.Spare].
+	Spare int64
 	// Under is, with [KindRead], the owner of a write lock of the same name beside
 	// which this one may read: the same holder's. Empty: none.
 	Under string
@@ -114,6 +117,9 @@ type Answer struct {
 	// grant of the same name, and kept by the owner's further holds. Only those
 	// who hold a lock together, as readers do, share one.
 	Token int64
+	// Spare is how many of the tokens after Token nobody else will get: the owner
+	// may have holders of its own, one after the other.
+	Spare int64
 	// TTL is, with Granted, the time to live that the store chose (zero: as
 	// asked); with Refused, how long the present holder's lease runs on unless
 	// it is renewed (zero or less: unknown).
@@ -140,9 +146,10 @@ type Answer struct {
 // may have been missed.
 type Notice struct {
 	// Owner is whom a release has granted the lock, as if it had asked once more,
-	// with Token, for TTL. Empty: nobody.
+	// with Token and Spare, for TTL. Empty: nobody.
 	Owner string
 	Token int64
+	Spare int64
 	TTL   time.Duration
 	// At is when, by the clock that [Answer.At] was read from. The difference of
 	// the two says how long after its request the owner was granted the lock.

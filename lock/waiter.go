@@ -20,8 +20,11 @@ type waiter struct {
 	// however many, are one; one that comes during the step is for another.
 	wake func()
 
-	// turn tells the waiter that it is the head now, and what it has to know.
+	// turn tells the waiter that it is the head now, and what it has to know; or that
+	// it was passed a lease.
 	turn atomic.Pointer[baton]
+	// passed says that it was, and is not in the queue any more. Guarded by locker.mu.
+	passed bool
 
 	// What follows is the step's.
 
@@ -45,6 +48,8 @@ type baton struct {
 	fresh bool
 	// err is the store's failure, which the others need not wait for again.
 	err error
+	// lease, unless it is nil, is for one that did not have to become the head.
+	lease *Lease
 }
 
 // wait lines up for the lock until it is granted or patience is over. known is
@@ -85,6 +90,10 @@ func (w *waiter) step() (over bool) {
 		if b == nil {
 			return false
 		}
+		if b.lease != nil {
+			w.g = q.locker.received(w.acquisition, b.lease)
+			return true
+		}
 		if w.baton.known != (Answer{}) {
 			b.known = w.baton.known
 		}
@@ -92,6 +101,9 @@ func (w *waiter) step() (over bool) {
 	}
 	next, over := q.lead(w)
 	if over {
+		if w.err == nil {
+			w.g.relay = q.locker.relay(w.acquisition, w.g) // before there is another head
+		}
 		q.leave(w, next)
 	}
 	return over

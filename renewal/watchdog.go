@@ -226,8 +226,7 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 		return nil, &LostError{Key: s.Key, Cause: ContextEnded, Err: context.Cause(s.Context)}
 	}
 	s.First = cmp.Or(s.First, s.TTL)
-	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
-	l.deadline.Init(w.wheel, l.expire)
+	l := w.lease(&s)
 	if err := w.admit(l, &s); err != nil {
 		return nil, err
 	}
@@ -235,7 +234,14 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	return l, nil
 }
 
-// admit takes a lease in.
+// lease returns a lease that is not watched yet.
+func (w *Watchdog) lease(s *Spec) *Lease {
+	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
+	l.deadline.Init(w.wheel, l.expire)
+	return l
+}
+
+// admit takes in a lease that the store has granted.
 func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,8 +249,18 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 		return ErrClosed
 	}
 	w.heed()
-	now, granted := w.clock.now(), w.clock.instant(s.Granted)
+	granted := w.clock.instant(s.Granted)
 	l.until.Store(int64(granted.add(validity(s.First))))
+	// Leases that were granted at the same time are spread from the first renewal
+	// on; those that are given back soon are not renewed before.
+	first := interval(s.First) / 4
+	first += time.Duration(w.random() * float64(interval(s.First)-first))
+	return w.take(l, s, granted, granted.add(first))
+}
+
+// take watches a lease whose time runs: it is its holder's since granted, and to be
+// renewed when due. The caller holds mu, and has heeded the clocks.
+func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	l.era.Store(w.clock.era.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
 		r := &rules{heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
@@ -255,7 +271,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 		l.rules.Store(r)
 	}
 	at, cause := l.ends()
-	if at <= now {
+	if at <= w.clock.now() {
 		return &LostError{Key: l.key, Cause: cause}
 	}
 	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
@@ -267,11 +283,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 		w.parked.push(l)
 		return nil
 	}
-	// Leases that were granted at the same time are spread from the first renewal
-	// on; those that are given back soon are not renewed before.
-	first := interval(s.First) / 4
-	first += time.Duration(w.random() * float64(interval(s.First)-first))
-	l.due = granted.add(first)
+	l.due = due
 	w.wait(l)
 	return nil
 }

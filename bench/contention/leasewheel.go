@@ -12,6 +12,8 @@ type Leasewheel struct {
 	Locker *lock.Locker
 	// Fair takes the lock that is granted in the order of arrival.
 	Fair bool
+	// Options are how the lock is held.
+	Options lock.Options
 }
 
 // closeLimit bounds the end of a locker that nobody holds anything of.
@@ -23,7 +25,7 @@ func (l Leasewheel) Acquire(ctx context.Context, name string) (func(context.Cont
 	if l.Fair {
 		handle = l.Locker.Fair(name)
 	}
-	lease, err := handle.Lock(ctx)
+	lease, err := handle.With(l.Options).Lock(ctx)
 	if err != nil {
 		return nil, err
 	}

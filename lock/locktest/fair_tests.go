@@ -15,7 +15,7 @@ import (
 var fairTests = slices.Concat(
 	without(storeTests, // a fair lock's release wakes the next in line, of which these have none
 		"WakesOnRelease", "WakesNobodyAfterClose", "WakesEachListener", "SubscribesManyLocks", "SubscribesAgainAndAgain"),
-	without(mutexTests, "DoesNotStampede"),
+	without(mutexTests, "DoesNotStampede", "PassesOnWithinAProcess"),
 	[]test{
 		{"QueuesInOrderOfArrival", queuesInOrderOfArrival},
 		{"QueuesAnOwnerOnce", queuesAnOwnerOnce},

@@ -25,6 +25,7 @@ var mutexTests = []test{
 	{"ServesItsOwnWaitersInOrder", servesItsOwnWaitersInOrder},
 	{"DoesNotStampede", doesNotStampede},
 	{"PassesOnWhatAWaiterLeaves", passesOnWhatAWaiterLeaves},
+	{"PassesOnWithinAProcess", passesOnWithinAProcess},
 	{"IsReentrantByContext", isReentrantByContext},
 	{"IsReentrantAtTheSameTime", isReentrantAtTheSameTime},
 	{"IsNotReentrantAfterLoss", isNotReentrantAfterLoss},
@@ -380,6 +381,39 @@ func doesNotStampede(b *bench) {
 	if n := store.acquisitions.Load() - before; n < waiters-1 || n > waiters+waiters/5 {
 		b.Errorf("%d waiters took %d acquisitions to be served", waiters, n)
 	}
+}
+
+// Whether a lease is passed on or, where the store reserves no tokens, released, each
+// holder is alone and has a larger token than the one before, and both processes get
+// their turns.
+func passesOnWithinAProcess(b *bench) {
+	var latest, holders atomic.Int64
+	var work sync.WaitGroup
+	for range 2 {
+		l := b.locker(lock.Config{})
+		for range 4 {
+			work.Go(func() {
+				for range 10 {
+					lease, err := b.mutex(l, "a").With(lock.Options{Passes: 3}).Lock(b.Context())
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if holders.Add(1) != 1 {
+						b.Error("two hold the lock")
+					}
+					if last := latest.Swap(lease.Token()); lease.Token() <= last {
+						b.Errorf("token %d comes after %d", lease.Token(), last)
+					}
+					holders.Add(-1)
+					if err := lease.Unlock(b.Context()); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
 }
 
 // A waiter that gives up must not take the wake with it that was meant for

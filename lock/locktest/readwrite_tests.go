@@ -15,7 +15,7 @@ import (
 )
 
 // writeTests check the write side alone: nothing but a mutex of its own.
-var writeTests = slices.Concat(storeTests, mutexTests)
+var writeTests = slices.Concat(storeTests, without(mutexTests, "PassesOnWithinAProcess"))
 
 // readWriteTests check readers together with writers.
 var readWriteTests = []test{

@@ -117,7 +117,7 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string, over *a
 // of which each would serve another first.
 func asked(h *lock.Hold) lock.Hold {
 	asked := *h
-	asked.Wait, asked.Offer, asked.Handed = 0, 0, false
+	asked.Wait, asked.Offer, asked.Handed, asked.Spare = 0, 0, false, 0
 	return asked
 }
 

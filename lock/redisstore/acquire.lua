@@ -13,6 +13,7 @@
 --       4 the life of the fencing counter in ms, 0 for no end
 --       5 the command to publish with
 --       6 the owner's member in the line, '' if it does not wait
+--       7 how many tokens the owner gets beside the grant's
 -- returns  for each lock:
 --          {1, token, 0}   granted
 --          {0, ms, at}     somebody else holds it for so long yet (-1: without an
@@ -36,7 +37,7 @@ local function busy(lock, counter, line, channel, publish, life, waiter)
   return serve(lock, counter, line, channel, publish, life, waiter)
 end
 
-local function acquire(lock, counter, line, channel, ttl, owner, count, life, publish, waiter)
+local function acquire(lock, counter, line, channel, ttl, owner, count, life, publish, waiter, spare)
   -- Most often there is neither the lock nor a line.
   local vacant = redis.call('exists', lock, line) == 0
   local left = vacant and -2 or redis.call('pttl', lock)
@@ -57,11 +58,11 @@ local function acquire(lock, counter, line, channel, ttl, owner, count, life, pu
     local others = busy(lock, counter, line, channel, publish, life, waiter)
     if others then return refused(others, line, waiter) end
   end
-  local token = nextToken(counter, left ~= -2, life)
+  local token = nextToken(counter, left ~= -2, life, spare)
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, ttl)
   if waiter ~= '' then redis.call('zrem', line, waiter) end
   return {1, token, 0}
 end
 
-return each(4, 6, acquire)
+return each(4, 7, acquire)

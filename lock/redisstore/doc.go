@@ -12,7 +12,7 @@
 //
 // and, while clients of leasewheel wait for it,
 //
-//	leasewheel_lock_line:{orders:42}         zset of "<owner> <ms>", one for each client, by arrival in µs (Unix time)
+//	leasewheel_lock_line:{orders:42}         zset of "<owner> <ms> <tokens>", one for each client, by arrival in µs (Unix time)
 //	leasewheel_lock__channel:{orders:42}     channel that all of them listen to; nothing is said there
 //	leasewheel_lock__channel:{orders:42}:…   channel of each, by its uuid; a release says to whom it has granted the lock
 //

@@ -76,8 +76,10 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 			holders := admin.HKeys(t.Context(), "a").Val()
 			require.Len(t, holders, 1)
 			assert.Equal(t, clients[i], strings.Split(holders[0], ":")[0])
-			left := admin.PTTL(t.Context(), "a").Val()
-			assert.True(t, left > 3*time.Second && left <= 5*time.Second, "until it renews, the lock is its for a fourth of the TTL: %v", left)
+			if i == 0 { // the last one was told to ask, the turn before, and may do so only now
+				left := admin.PTTL(t.Context(), "a").Val()
+				assert.True(t, left > 3*time.Second && left <= 5*time.Second, "until it renews, the lock is its for a fourth of the TTL: %v", left)
+			}
 		}
 		next := <-got
 		assert.Equal(t, clients[i], strings.Split(next.Owner(), ":")[0])
@@ -183,7 +185,7 @@ func TestReleasePassesOverTheDead(t *testing.T) {
 	awaitLine(t, admin, 1)
 	for i := range 100 { // before it in line, and nobody listens for them
 		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{
-			Score: float64(i), Member: fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000", i),
+			Score: float64(i), Member: fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000 0", i),
 		}).Err())
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
@@ -207,7 +209,7 @@ func TestOfferToTheFrozenEnds(t *testing.T) {
 	lease := mustLock(t, mine, "a")
 	got := waitInLine(t, theirs)
 	awaitLine(t, admin, 1)
-	require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: 1, Member: frozen + ":1 1000"}).Err())
+	require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: 1, Member: frozen + ":1 1000 0"}).Err())
 	begin := time.Now()
 	require.NoError(t, lease.Unlock(t.Context()))
 	next := <-got

@@ -36,19 +36,20 @@ func (mutex) ears(h *lock.Hold) []ear {
 // unheard is for a channel on which nothing is said.
 func unheard(string) (n lock.Notice, ok bool) { return n, false }
 
-// granted reads "<owner> <token> <µs> <ms>". Anything else makes the waiter ask.
+// granted reads "<owner> <token> <µs> <ms> <spare>". Anything else makes the waiter ask.
 func granted(payload string) (n lock.Notice, ok bool) {
 	words := strings.Split(payload, " ")
-	if len(words) != 4 {
+	if len(words) != 5 {
 		return n, true
 	}
 	token, err1 := strconv.ParseInt(words[1], 10, 64)
 	at, err2 := strconv.ParseInt(words[2], 10, 64)
 	ttl, err3 := strconv.ParseInt(words[3], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
+	spare, err4 := strconv.ParseInt(words[4], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
 		return n, true
 	}
-	return lock.Notice{Owner: words[0], Token: token, At: time.UnixMicro(at), TTL: remaining(ttl)}, true
+	return lock.Notice{Owner: words[0], Token: token, Spare: spare, At: time.UnixMicro(at), TTL: remaining(ttl)}, true
 }
 
 // member is the owner's member in the lock's line, "" for one that does not wait. None
@@ -57,7 +58,8 @@ func (s *Store) member(h *lock.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
-	return h.Owner + " " + strconv.FormatInt(cmp.Or(h.Offer, h.TTL).Milliseconds(), 10)
+	offer := cmp.Or(h.Offer, h.TTL).Milliseconds()
+	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10)
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
@@ -67,7 +69,7 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 	}
 	reply, err := s.run(ctx, acquire,
 		[]string{h.Name, tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, s.member(h))
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, s.member(h), h.Spare)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -76,6 +78,9 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 		return lock.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
+	if a.Verdict == lock.Granted {
+		a.Spare = h.Spare
+	}
 	if at, ok := list[2].(int64); ok && at > 0 {
 		a.At = time.UnixMicro(at)
 	}

@@ -34,8 +34,13 @@ type impl struct {
 }
 
 var impls = []impl{
-	{name: "leasewheel", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, false) }},
-	{name: "leasewheel-fair", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, true) }},
+	{name: "leasewheel", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, contention.Leasewheel{}) }},
+	{name: "leasewheel-passing", open: func(socket string) (contention.Locks, error) {
+		return openLeasewheel(socket, contention.Leasewheel{Options: lock.Options{Passes: lock.MaxPasses}})
+	}},
+	{name: "leasewheel-fair", open: func(socket string) (contention.Locks, error) {
+		return openLeasewheel(socket, contention.Leasewheel{Fair: true})
+	}},
 	{name: "redsync", sends: []string{"set"}, open: func(socket string) (contention.Locks, error) {
 		return openRedsync(socket), nil
 	}},
@@ -109,7 +114,7 @@ type leasewheelLocks struct {
 	store  *redisstore.Store
 }
 
-func openLeasewheel(socket string, fair bool) (contention.Locks, error) {
+func openLeasewheel(socket string, how contention.Leasewheel) (contention.Locks, error) {
 	client := newClient(socket)
 	store, err := redisstore.New(client, redisstore.Config{})
 	if err != nil {
@@ -119,7 +124,8 @@ func openLeasewheel(socket string, fair bool) (contention.Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return leasewheelLocks{contention.Leasewheel{Locker: locker, Fair: fair}, client, store}, nil
+	how.Locker = locker
+	return leasewheelLocks{how, client, store}, nil
 }
 
 func (l leasewheelLocks) Close() error {

@@ -28,6 +28,8 @@ var lockGoals = ofLocks(
 		unit: "hand-overs/s", rivals: []string{"directed"}, limit: shownOver},
 	goal{what: "hand-over, 16 waiters of 4 processes: p99, against a directed one", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "p99-ns", rivals: []string{"directed"}, limit: ratio(2)},
+	goal{what: "hand-overs a second, 16 waiters of one process, passed on, against a directed hand-over", measured: "HandOver/waiters=16/processes=1/hold=0s",
+		unit: "hand-overs/s", impl: "leasewheel-passing", rivals: []string{"directed"}, limit: ratioOver(50)},
 	goal{what: "two holders at once, 16 waiters of 4 processes", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "overlaps", rivals: defaults, limit: value(0)},
 	goal{what: "two holders at once, 128 waiters of 4 processes", measured: "HandOver/waiters=128/processes=4/hold=1ms",

@@ -21,7 +21,7 @@ var implementations = []string{
 
 // lockImplementations are those of locks, in the order of the tables.
 var lockImplementations = []string{
-	"leasewheel", "leasewheel-fair", "redsync", "redsync-tuned", "redislock", "redislock-tuned",
+	"leasewheel", "leasewheel-passing", "leasewheel-fair", "redsync", "redsync-tuned", "redislock", "redislock-tuned",
 	"rueidislock", "rueidislock-tuned", "directed", "blpop", "autopipelined",
 }
 

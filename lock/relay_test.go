@@ -1,0 +1,373 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// passing is a handle on the lock called a whose leases are passed on.
+func passing(l *lock.Locker, o lock.Options) *lock.Mutex {
+	if o.Passes == 0 {
+		o.Passes = 1000
+	}
+	return l.Mutex("a").With(o)
+}
+
+// mustLock takes the lock.
+func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
+	t.Helper()
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	return lease
+}
+
+// await has a goroutine wait for the lock. In a bubble it waits when await returns.
+func await(t *testing.T, m *lock.Mutex) <-chan *lock.Lease {
+	t.Helper()
+	got := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := m.Lock(t.Context())
+		assert.NoError(t, err)
+		got <- lease
+	}()
+	synctest.Wait()
+	return got
+}
+
+func TestPassingOnAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		m := passing(l, lock.Options{})
+		first := mustLock(t, m)
+		var next []<-chan *lock.Lease
+		for range 10 {
+			next = append(next, await(t, m))
+		}
+		store.set(func() { store.acquire, store.release, store.subscribe = broken, broken, broken })
+		held := first
+		for _, got := range next {
+			old := held
+			require.NoError(t, held.Unlock(t.Context()))
+			held = <-got
+			require.True(t, held.Valid())
+			require.ErrorIs(t, old.Err(), lock.ErrReleased)
+			require.ErrorIs(t, old.Unlock(t.Context()), lock.ErrNotHeld)
+			require.Equal(t, old.Token()+1, held.Token())
+			require.Equal(t, old.Until(), held.Until(), "nobody was asked")
+		}
+		require.Equal(t, 1, store.asked())
+		store.set(func() { store.acquire, store.release, store.subscribe = nil, nil, nil })
+		require.NoError(t, held.Unlock(t.Context()))
+		again := mustLock(t, m)
+		require.Greater(t, again.Token(), held.Token())
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+// However often a lease goes round, tokens grow, in this process and beyond, no two
+// hold the lock, and another process gets its turn.
+func TestPassingOnIsFenced(t *testing.T) {
+	server := locktest.Start(t)
+	var holders atomic.Int64
+	var token atomic.Int64
+	var work sync.WaitGroup
+	grants := make([]int, 2)
+	for i := range grants {
+		l := server.Locker(t, lock.Config{})
+		var mu sync.Mutex
+		for range 8 {
+			work.Go(func() {
+				m := passing(l, lock.Options{Passes: 3})
+				for range 50 {
+					lease, err := m.Lock(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					assert.EqualValues(t, 1, holders.Add(1), "holders")
+					assert.Greater(t, lease.Token(), token.Swap(lease.Token()))
+					mu.Lock()
+					grants[i]++
+					mu.Unlock()
+					holders.Add(-1)
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+			})
+		}
+	}
+	work.Wait()
+	require.Equal(t, []int{400, 400}, grants)
+}
+
+func TestPassingOnIsBounded(t *testing.T) {
+	for name, bound := range map[string]lock.Options{
+		"in count": {Passes: 2, PassFor: time.Hour},
+		"in time":  {Passes: 1000, PassFor: 2500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l := server.Locker(t, lock.Config{})
+				first := mustLock(t, passing(l, bound))
+				theirs := await(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				var ours []<-chan *lock.Lease
+				for range 4 {
+					ours = append(ours, await(t, passing(l, bound)))
+				}
+				held := first
+				for _, got := range ours[:2] {
+					time.Sleep(time.Second)
+					require.NoError(t, held.Unlock(t.Context()))
+					held = <-got
+				}
+				time.Sleep(time.Second)
+				require.NoError(t, held.Unlock(t.Context()))
+				other := <-theirs
+				require.Greater(t, other.Token(), held.Token())
+				require.NoError(t, other.Unlock(t.Context()))
+				for _, got := range ours[2:] {
+					held = <-got
+					require.NoError(t, held.Unlock(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// One who does not want to be passed a lease asks the store like everybody else.
+func TestPassingOnIsForThoseWhoWantIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		first := mustLock(t, passing(l, lock.Options{PassFor: time.Hour}))
+		plain := await(t, l.Mutex("a").With(lock.Options{Fixed: true}))
+		brief := await(t, passing(l, lock.Options{TTL: 9 * time.Second}))
+		last := await(t, passing(l, lock.Options{}))
+		require.Greater(t, store.asked(), 1)
+		time.Sleep(5 * time.Second)
+		held := first
+		for _, got := range []<-chan *lock.Lease{plain, brief, last} {
+			require.NoError(t, held.Unlock(t.Context()))
+			lease := <-got
+			require.NotEqual(t, held.Owner(), lease.Owner())
+			if got == plain {
+				require.Greater(t, time.Until(lease.Until()), 28*time.Second, "as long as it asked for")
+			}
+			held = lease
+		}
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
+// A waiter who gives up is passed over, also if the lease comes in that moment.
+func TestPassingOnToOneWhoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.Start(t).Locker(t, lock.Config{})
+		m := passing(l, lock.Options{})
+		for range 200 {
+			held := mustLock(t, m)
+			var work sync.WaitGroup
+			for i := range 4 {
+				work.Go(func() {
+					patience := time.Duration(rand.N(3)) * time.Second
+					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(i%2)*time.Hour)
+					defer cancel()
+					lease, err := m.LockWithin(ctx, patience)
+					switch {
+					case err == nil:
+						time.Sleep(time.Second)
+						assert.NoError(t, lease.Unlock(t.Context()))
+					case i%2 == 0:
+						assert.True(t, errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded), "%v", err)
+					default:
+						assert.ErrorIs(t, err, lock.ErrNotAcquired)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			require.NoError(t, held.Unlock(t.Context()))
+			work.Wait()
+			free, err := m.LockWithin(t.Context(), time.Second)
+			require.NoError(t, err, "nobody has it")
+			require.NoError(t, free.Unlock(t.Context()))
+		}
+	})
+}
+
+// The waiters of a process hear of the loss of a lease that they would be passed.
+func TestPassingOnEndsWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{Poll: time.Hour})
+		lost := make(chan error, 1)
+		first := mustLock(t, passing(l, lock.Options{OnLost: func(err error) { lost <- err }}))
+		got := await(t, passing(l, lock.Options{}))
+		server.Delete("a")
+		require.ErrorIs(t, <-lost, lock.ErrLost)
+		lease := <-got
+		require.Greater(t, lease.Token(), first.Token())
+		require.NotEqual(t, first.Owner(), lease.Owner())
+		require.ErrorIs(t, first.Unlock(t.Context()), lock.ErrLost)
+		require.NoError(t, lease.Err())
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A grant that nobody wants any more is no reason to wait.
+func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		store.set(func() {
+			store.acquire = times(1, func(_ context.Context, do func() error) error {
+				err := do()
+				time.Sleep(500 * time.Millisecond)
+				return err
+			})
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err := passing(l, lock.Options{}).Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		lease, err := passing(l, lock.Options{}).LockWithin(t.Context(), time.Second)
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// Asked again, the store says the same token, and keeps those after it.
+func TestPassingOnAfterALostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
+		m := passing(l, lock.Options{Passes: lock.MaxPasses})
+		store.set(func() { store.acquire = times(1, deaf) })
+		first := mustLock(t, m)
+		got := await(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		second := <-got
+		require.Equal(t, first.Token()+1, second.Token())
+		require.NoError(t, second.Unlock(t.Context()))
+		third := mustLock(t, m)
+		require.Equal(t, first.Token()+lock.MaxPasses+1, third.Token())
+		require.NoError(t, third.Unlock(t.Context()))
+	})
+}
+
+// What a waiter had asked for before, and what arrives after it has given back the
+// lease that it was passed, is swept up.
+func TestPassingOnToOneWhoHadAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
+		m := passing(l, lock.Options{})
+		theirs := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		raw := server.Store(t)
+		var late sync.WaitGroup
+		var requests atomic.Int64
+		store.set(func() {
+			store.acquire = func(ctx context.Context, do func() error) error {
+				switch requests.Add(1) {
+				case 1: // the first one's, who sends it again, and becomes the head
+					return mute(ctx, do)
+				case 2: // the second one's, who joins the queue after that
+					late.Go(func() {
+						time.Sleep(3 * time.Second)
+						h := &lock.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
+						answer, err := raw.Acquire(t.Context(), h)
+						assert.NoError(t, err)
+						assert.Equal(t, lock.Granted, answer.Verdict)
+					})
+					return mute(ctx, do)
+				}
+				return do()
+			}
+		})
+		var ours []<-chan *lock.Lease
+		for range 2 {
+			ours = append(ours, await(t, m))
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		require.NoError(t, theirs.Unlock(t.Context()))
+		got := make(chan *lock.Lease)
+		for _, o := range ours {
+			go func() { got <- <-o }()
+		}
+		for range ours {
+			lease := <-got
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		late.Wait()
+		begin := time.Now()
+		lease := mustLock(t, server.Locker(t, lock.Config{Poll: 10 * time.Millisecond}).Mutex("a"))
+		require.Less(t, time.Since(begin), 10*time.Second, "long before its TTL")
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// Each holder is held to its own rules, and can take the lock once more.
+func TestPassedLeaseIsALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.Start(t).Locker(t, lock.Config{})
+		first := mustLock(t, passing(l, lock.Options{}))
+		got := await(t, passing(l, lock.Options{MaxHold: time.Minute}))
+		require.NoError(t, first.Unlock(t.Context()))
+		lease := <-got
+		again, err := passing(l, lock.Options{}).TryLock(lease.Context())
+		require.NoError(t, err)
+		require.Equal(t, lease.Token(), again.Token())
+		require.NoError(t, again.Unlock(t.Context()))
+		waiter := await(t, passing(l, lock.Options{}))
+		time.Sleep(55 * time.Second)
+		require.True(t, lease.Valid(), "it is renewed: %v", lease.Err())
+		<-lease.Lost()
+		require.ErrorContains(t, lease.Err(), "held too long")
+		require.NoError(t, (<-waiter).Unlock(t.Context()))
+	})
+}
+
+func TestCloseWhilePassingOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+		require.NoError(t, err)
+		m := passing(l, lock.Options{})
+		held := mustLock(t, m)
+		var work sync.WaitGroup
+		for range 5 {
+			work.Go(func() {
+				_, err := m.Lock(t.Context())
+				assert.ErrorIs(t, err, lock.ErrClosed)
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, l.Close(context.Background()))
+		work.Wait()
+		require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
+	})
+}
+
+func TestPassesRefuses(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	for says, o := range map[string]lock.Options{
+		"Passes -1":      {Passes: -1},
+		"Passes 1000001": {Passes: lock.MaxPasses + 1},
+		"PassFor":        {Passes: 1, PassFor: -1},
+		"Fixed":          {Passes: 1, Fixed: true},
+	} {
+		_, err := l.Mutex("a").With(o).Lock(t.Context())
+		require.ErrorContains(t, err, says)
+	}
+	for _, m := range []*lock.Mutex{l.Fair("a"), l.ReadWrite("a").Read(), l.ReadWrite("a").Write()} {
+		_, err := m.With(lock.Options{Passes: 1}).Lock(t.Context())
+		require.ErrorContains(t, err, "is for the mutex")
+	}
+}

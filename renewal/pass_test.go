@@ -1,0 +1,116 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPassKeepsWhatIsLeft(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", Ref: 1, MaxHold: time.Hour})
+		time.Sleep(2 * time.Second)
+		until := l.Until()
+		ctx, lost := l.Context(), l.Lost()
+		told := make(chan error, 1)
+		next, err := l.Pass(Spec{TTL: 15 * time.Second, Ref: 2, OnLost: func(err error) { told <- err }})
+		require.NoError(b, err)
+
+		require.Equal(b, ErrReleased, l.Err())
+		require.ErrorIs(b, context.Cause(ctx), ErrReleased)
+		select {
+		case <-lost:
+			b.Fatal("a lease that was passed on is not lost")
+		default:
+		}
+		require.Equal(b, "k", next.Key())
+		require.Equal(b, l.Owner(), next.Owner())
+		require.Equal(b, 2, next.Ref())
+		require.Equal(b, until, next.Until())
+		require.True(b, next.Valid())
+		require.Empty(b, b.take(), "nothing is sent")
+		stats := b.dog.Stats()
+		require.Equal(b, 1, stats.Held)
+
+		for range 100 {
+			time.Sleep(7 * time.Second)
+			require.True(b, next.Valid(), "it is renewed like any lease")
+			require.LessOrEqual(b, time.Until(next.Until()), 15*time.Second, "for its own TTL")
+		}
+		b.remove("k")
+		require.ErrorIs(b, <-told, ErrLost)
+	})
+}
+
+// A lease that goes round and round is still renewed when it is due.
+func TestPassDoesNotPutTheRenewalOff(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		for range 120 {
+			time.Sleep(time.Second)
+			next, err := l.Pass(Spec{TTL: 30 * time.Second})
+			require.NoError(b, err)
+			l = next
+			require.Greater(b, time.Until(l.Until()), 15*time.Second)
+		}
+		b.stop(l)
+		require.NoError(b, b.broken)
+	})
+}
+
+func TestPassRefuses(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("slow", func(n *node) { n.before = time.Second })
+		slow := b.grant(Spec{Key: "slow/k"})
+		for len(b.take()) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		_, err := slow.Pass(Spec{TTL: 30 * time.Second})
+		require.ErrorIs(b, err, errRenewing, "the answer might come after its end")
+		require.True(b, slow.Valid())
+		b.stop(slow)
+
+		l := b.grant(Spec{Key: "k"})
+		_, err = l.Pass(Spec{TTL: time.Millisecond})
+		require.ErrorContains(b, err, "TTL")
+		over, cancel := context.WithCancelCause(b.Context())
+		cancel(errors.New("the caller has gone"))
+		_, err = l.Pass(Spec{TTL: time.Minute, Context: over})
+		require.ErrorContains(b, err, "the caller has gone")
+		require.True(b, l.Valid(), "after an error it is held as before")
+		b.stop(l)
+		_, err = l.Pass(Spec{TTL: 30 * time.Second})
+		require.Equal(b, ErrReleased, err)
+
+		gone := b.grant(Spec{Key: "gone", Fixed: true})
+		b.lost(gone, Expired)
+		_, err = gone.Pass(Spec{TTL: 30 * time.Second})
+		require.ErrorIs(b, err, ErrLost)
+
+		held := b.grant(Spec{Key: "held"})
+		draining, cancelDrain := context.WithCancel(b.Context())
+		cancelDrain()
+		require.Error(b, b.dog.Drain(draining))
+		_, err = held.Pass(Spec{TTL: 30 * time.Second})
+		require.Equal(b, ErrClosed, err)
+		require.True(b, held.Valid())
+		b.stop(held)
+	})
+}
+
+func TestPassAfterASuspend(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.before = time.Second })
+		l := b.grant(Spec{Key: "k"})
+		k.sleep(5 * time.Second)
+		_, err := l.Pass(Spec{TTL: 30 * time.Second})
+		require.ErrorIs(b, err, errUnconfirmed)
+		time.Sleep(3 * time.Second)
+		next, err := l.Pass(Spec{TTL: 30 * time.Second})
+		require.NoError(b, err, "the store has confirmed it")
+		b.stop(next)
+	})
+}
