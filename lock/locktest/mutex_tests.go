@@ -39,6 +39,9 @@ var mutexTests = []test{
 	{"UnlocksWithAnEndedContext", unlocksWithAnEndedContext},
 	{"UnlocksOnce", unlocksOnce},
 	{"LeavesNothingWhenCancelled", leavesNothingWhenCancelled},
+	{"RunsDeferredFunctions", runsDeferredFunctions},
+	{"WithdrawsDeferredFunctions", withdrawsDeferredFunctions},
+	{"TellsDeferredFunctionsOfLoss", tellsDeferredFunctionsOfLoss},
 	{"Closes", closes},
 }
 
