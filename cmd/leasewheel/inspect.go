@@ -22,6 +22,8 @@ what NAME is with --kind. Then inspect tells how many permits are available, whi
 are in use if they expire, how often the latch is to be counted down yet, and how
 many clients wait.
 
+Of several servers (--redis more than once) each tells what it knows.
+
 Exit codes:
   0   the name is taken: by a lock, or by something else
   1   nobody holds the lock; the semaphore has no permits yet; the latch is open

@@ -15,7 +15,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-const lsLong = `Ls lists the locks that somebody holds, in a cluster those of every master.
+const lsLong = `Ls lists the locks that somebody holds, in a cluster those of every master. Of
+several servers (--redis more than once) each is listed by itself. Semaphores and
+latches are not listed: nobody can tell them from other numbers, unless permits that
+expire are in use.
 
 In PATTERN "*" stands for any text, "?" for any one character, "[a-z]" for one of
 a range, "[^a-z]" for one of none, and "\" takes its meaning from the character

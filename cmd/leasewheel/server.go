@@ -35,8 +35,8 @@ type serverFlags struct {
 }
 
 func (s *serverFlags) register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&s.urls, "redis", nil, "URL of the server (default: $"+redisURLVariable+")")
-	flags.StringVar(&s.file, "redis-file", "", "read the URL from this file, which others need not be able to read")
+	flags.StringArrayVar(&s.urls, "redis", nil, "`URL` of the server (default: $"+redisURLVariable+")")
+	flags.StringVar(&s.file, "redis-file", "", "read the URL from this `file`, which others need not be able to read")
 	flags.StringVar(&s.ca, "redis-ca", "", "trust the certificate authorities in this PEM file (rediss://)")
 	flags.StringVar(&s.cert, "redis-cert", "", "present the client certificate in this PEM file (rediss://)")
 	flags.StringVar(&s.key, "redis-key", "", "key of the client certificate, a PEM file")

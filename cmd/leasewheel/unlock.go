@@ -20,12 +20,15 @@ A holder that is alive learns of it at its next renewal, a third of its TTL late
 at most. Until then it and the next holder may be at work side by side, and only
 a resource that compares fencing tokens keeps them apart.
 
+Name all the servers of a quorum (--redis more than once): a lock that is taken away
+on some of them alone is its holder's again with the next renewal.
+
 Exit codes:
   0   every lock was held, and is now free
   1   nobody held one of them
   64  the arguments make no sense, or --force is missing; nothing was done
-  69  the server cannot be reached, or refused, or one of the names is not that
-      of a lock; locks named before are free`
+  69  the server, or one of several, cannot be reached, or refused, or one of the
+      names is not that of a lock; locks named before are free`
 
 const unlockExample = `  leasewheel inspect orders:42 && leasewheel unlock --force orders:42`
 
