@@ -2,12 +2,8 @@ package quorum
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,18 +20,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// measuring makes the tests take their time, one after the other, and mind how long
-// anything took. Without it they see to it that everybody gets the lock.
-var measuring = flag.Bool("measure", false, "measure: for a machine that does nothing else")
-
-// rounds returns how often each contestant is asked.
-func rounds(measured, otherwise int) int {
-	if *measuring {
-		return measured
-	}
-	return otherwise
-}
-
 const (
 	expiry = 8 * time.Second // redsync's default
 	// nodeTimeout is what redsync gives a node by default: a twentieth of the expiry.
@@ -48,7 +32,7 @@ type servers struct {
 	wires []*redistest.Proxy
 }
 
-func start(t *testing.T, n int) *servers {
+func start(t testing.TB, n int) *servers {
 	s := &servers{}
 	for range n {
 		node := redistest.Start(t, redistest.Config{})
@@ -58,7 +42,7 @@ func start(t *testing.T, n int) *servers {
 }
 
 // clients returns a client for each server, through its proxy if asked.
-func (s *servers) clients(t *testing.T, proxied bool) []*redis.Client {
+func (s *servers) clients(t testing.TB, proxied bool) []*redis.Client {
 	var clients []*redis.Client
 	for i := range s.nodes {
 		if proxied {
@@ -73,7 +57,7 @@ func (s *servers) clients(t *testing.T, proxied bool) []*redis.Client {
 // pair acquires and releases a lock, and returns how long each took.
 type pair func(ctx context.Context, name string) (acquire, release time.Duration, err error)
 
-func leasewheel(t *testing.T, clients []*redis.Client, c quorum.Config) pair {
+func leasewheel(t testing.TB, clients []*redis.Client, c quorum.Config) pair {
 	c.NodeTimeout = nodeTimeout
 	var nodes []lock.Store
 	for _, client := range clients {
@@ -107,7 +91,7 @@ func leasewheel(t *testing.T, clients []*redis.Client, c quorum.Config) pair {
 	}
 }
 
-func peer(clients []*redis.Client) pair {
+func peer(_ testing.TB, clients []*redis.Client) pair {
 	var pools []redsyncredis.Pool
 	for _, client := range clients {
 		pools = append(pools, goredis.NewPool(client))
@@ -129,120 +113,128 @@ func peer(clients []*redis.Client) pair {
 	}
 }
 
-// contestant is a library under measurement.
+// A contestant is a library with its options.
 type contestant struct {
-	name             string
-	try              pair
+	name string
+	open func(t testing.TB, clients []*redis.Client) pair
+	// patient says that ill nodes do not keep it from the lock.
+	patient bool
+}
+
+var contestants = []contestant{
+	{"leasewheel", func(t testing.TB, clients []*redis.Client) pair { return leasewheel(t, clients, quorum.Config{}) }, true},
+	{"leasewheel-loose", func(t testing.TB, clients []*redis.Client) pair {
+		return leasewheel(t, clients, quorum.Config{LooseTokens: true})
+	}, true},
+	{"redsync", peer, false},
+}
+
+// An illness strikes one of the servers.
+type illness struct {
+	name   string
+	strike func(s *servers, i int)
+}
+
+var illnesses = []illness{
+	{"stopped", func(s *servers, i int) { s.nodes[i].Kill() }},
+	{"frozen", func(s *servers, i int) { s.nodes[i].Pause() }},
+	{"blackholed", func(s *servers, i int) { s.wires[i].Set(redistest.Blackhole) }},
+}
+
+// strikeTwo makes two of five servers ill.
+func (i illness) strikeTwo(s *servers) {
+	i.strike(s, 1)
+	i.strike(s, 3)
+}
+
+// A sample is what pairs in a row took.
+type sample struct {
 	acquire, release []time.Duration
 	failed           int
 }
 
-func contestants(t *testing.T, s *servers, proxied bool) []*contestant {
-	return []*contestant{
-		{name: "leasewheel", try: leasewheel(t, s.clients(t, proxied), quorum.Config{})},
-		{name: "leasewheel, LooseTokens", try: leasewheel(t, s.clients(t, proxied), quorum.Config{LooseTokens: true})},
-		{name: "redsync", try: peer(s.clients(t, proxied))},
-	}
-}
-
-// measure has them take turns, so that what disturbs the machine disturbs all. If
-// nobody looks at the time, they need not wait for each other.
-func measure(ctx context.Context, all []*contestant, rounds int) {
-	if *measuring {
-		for range rounds {
-			for _, c := range all {
-				c.round(ctx)
-			}
+func (p pair) repeat(ctx context.Context, name string, times int) (s sample) {
+	for range times {
+		acquire, release, err := p(ctx, name)
+		if err != nil {
+			s.failed++
 		}
-		return
+		s.acquire, s.release = append(s.acquire, acquire), append(s.release, release)
 	}
-	var work sync.WaitGroup
-	for _, c := range all {
-		work.Go(func() {
-			for range rounds {
-				c.round(ctx)
-			}
-		})
-	}
-	work.Wait()
+	return s
 }
 
-func (c *contestant) round(ctx context.Context) {
-	acquire, release, err := c.try(ctx, c.name)
-	if err != nil {
-		c.failed++
-	}
-	c.acquire = append(c.acquire, acquire)
-	c.release = append(c.release, release)
+func (s sample) report(b *testing.B) {
+	b.ReportMetric(quantile(s.acquire, 0.5), "p50-ns")
+	b.ReportMetric(quantile(s.acquire, 0.99), "p99-ns")
+	b.ReportMetric(quantile(s.acquire, 1), "longest-ns")
+	b.ReportMetric(quantile(s.release, 0.5), "release-p50-ns")
+	b.ReportMetric(float64(s.failed)/float64(len(s.acquire)), "failed/pair")
+	b.ReportMetric(0, "ns/op")
 }
 
-func quantile(d []time.Duration, q float64) time.Duration {
+func quantile(d []time.Duration, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(d))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(time.Microsecond)
+	return float64(sorted[min(int(q*float64(len(sorted))), len(sorted)-1)])
 }
 
-// print writes a table in Markdown, if it says anything.
-func print(title string, all []*contestant) {
-	if !*measuring {
-		return
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\n\n| | acquire p50 | p99 | longest | release p50 | p99 | failed |\n| --- | --- | --- | --- | --- | --- | --- |\n", title)
-	for _, c := range all {
-		fmt.Fprintf(&b, "| %s | %v | %v | %v | %v | %v | %d of %d |\n", c.name,
-			quantile(c.acquire, 0.5), quantile(c.acquire, 0.99), quantile(c.acquire, 1),
-			quantile(c.release, 0.5), quantile(c.release, 0.99), c.failed, len(c.acquire))
-	}
-	fmt.Fprint(os.Stdout, b.String())
-}
-
-// How long it takes to acquire and release a free lock.
-func TestFreeLock(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		all := contestants(t, start(t, n), false)
-		measure(t.Context(), all, rounds(100, 10)) // connections are made
-		for _, c := range all {
-			c.acquire, c.release, c.failed = nil, nil, 0
-		}
-		measure(t.Context(), all, rounds(2000, 100))
-		print(fmt.Sprintf("%d servers", n), all)
-		for _, c := range all {
-			if c.failed > 0 {
-				t.Errorf("%s failed %d times", c.name, c.failed)
-			}
-		}
-	}
-}
-
-// How long it takes while two of five servers are ill.
-func TestIllServers(t *testing.T) {
-	for illness, strike := range map[string]func(*servers, int){
-		"stopped":    func(s *servers, i int) { s.nodes[i].Kill() },
-		"frozen":     func(s *servers, i int) { s.nodes[i].Pause() },
-		"blackholed": func(s *servers, i int) { s.wires[i].Set(redistest.Blackhole) },
-	} {
-		t.Run(illness, func(t *testing.T) {
-			if !*measuring {
-				t.Parallel() // they wait for the ill
-			}
-			s := start(t, 5)
-			all := contestants(t, s, true)
-			measure(t.Context(), all, 10)
-			for _, c := range all {
-				c.acquire, c.release, c.failed = nil, nil, 0
-			}
-			strike(s, 1)
-			strike(s, 3)
-			measure(t.Context(), all, rounds(8, 2))
-			print(fmt.Sprintf("2 of 5 servers %s, %v for each", illness, nodeTimeout), all)
-			for _, c := range all[:2] {
-				if c.failed > 0 {
-					t.Errorf("%s failed %d times", c.name, c.failed)
-				}
-				if longest := quantile(c.acquire, 1); *measuring && longest > nodeTimeout+100*time.Millisecond {
-					t.Errorf("%s: an acquisition took %v", c.name, longest)
-				}
+// BenchmarkQuorum acquires and releases a free lock.
+func BenchmarkQuorum(b *testing.B) {
+	for _, c := range contestants {
+		b.Run("impl="+c.name, func(b *testing.B) {
+			for _, nodes := range []int{3, 5} {
+				b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+					for b.Loop() {
+						try := c.open(b, start(b, nodes).clients(b, false))
+						try.repeat(b.Context(), "bench", 100) // connections are made
+						try.repeat(b.Context(), "bench", 2000).report(b)
+					}
+				})
 			}
 		})
+	}
+}
+
+// BenchmarkQuorumIll does so while two of five servers are ill.
+func BenchmarkQuorumIll(b *testing.B) {
+	for _, c := range contestants {
+		b.Run("impl="+c.name, func(b *testing.B) {
+			for _, ill := range illnesses {
+				b.Run("ill="+ill.name, func(b *testing.B) {
+					for b.Loop() {
+						s := start(b, 5)
+						try := c.open(b, s.clients(b, true))
+						try.repeat(b.Context(), "bench", 10)
+						ill.strikeTwo(s)
+						try.repeat(b.Context(), "bench", 8).report(b)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Everybody gets the lock, and we do also while two of five servers are ill.
+func TestEverybodyGetsTheLock(t *testing.T) {
+	for _, c := range contestants {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			try := c.open(t, start(t, 3).clients(t, false))
+			if s := try.repeat(t.Context(), "a", 100); s.failed > 0 {
+				t.Errorf("%d failed", s.failed)
+			}
+		})
+		for _, ill := range illnesses {
+			t.Run(c.name+"/"+ill.name, func(t *testing.T) {
+				t.Parallel() // they wait for the ill
+				s := start(t, 5)
+				try := c.open(t, s.clients(t, true))
+				try.repeat(t.Context(), "a", 10)
+				ill.strikeTwo(s)
+				if s := try.repeat(t.Context(), "a", 2); s.failed > 0 && c.patient {
+					t.Errorf("%d failed", s.failed)
+				}
+			})
+		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package quorum measures locks on a majority of independent servers beside those of
-// redsync, on the same servers in the same run:
+// redsync, on servers of their own for each measurement:
 //
-//	REDIS_SERVER=$(../../.ci/redis) go test -v ./quorum -measure
+//	REDIS_SERVER=$(../../.ci/redis) go test -run '^$' -bench . -benchtime 1x ./quorum
 //
-// Without -measure it checks in seconds that everybody gets the lock.
+// Its tests check that everybody gets the lock.
 package quorum

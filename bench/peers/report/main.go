@@ -1,4 +1,4 @@
-// Command report runs all benchmarks of timers and locks and writes their medians,
+// Command report runs the benchmarks of timers, locks and queues and writes their medians,
 // beside the limits that the project has set itself, to docs/benchmarks.md.
 //
 //	go run ./report                          # everything: more than an hour

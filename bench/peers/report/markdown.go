@@ -30,6 +30,8 @@ var peers = map[string]string{
 	"rueidislock-tuned":  "the same with one key, and without notices of its own changes",
 	"directed":           "a floor: a script that grants the lock to the first in a list and publishes that, without leases, tokens or waiters that die",
 	"blpop":              "another floor: a list with one element, a connection for each waiter",
+	"leasewheel-loose":   "the same, with fencing tokens that grow by the servers' clocks (`LooseTokens`)",
+	"delayqueue":         "`lock/delayqueue` with its defaults",
 	"autopipelined":      "SET and a script through go-redis's automatic pipelines, without waiting",
 }
 
@@ -58,6 +60,15 @@ the other in each round, so that ratios hold where absolute figures do not.
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
 		b.WriteString(lockComparisonText)
 		r.writeComparison(&b, lockImplementations, lockComparisons)
+	}
+	if rows := r.goalRows(quorumGoals); rows != nil {
+		b.WriteString(quorumText)
+		writeTable(&b, []string{"what", "leasewheel", "redsync", "ratio", "limit", ""}, rows)
+		r.writeComparison(&b, quorumImplementations, quorumComparisons)
+	}
+	if rows := r.comparisonRows(queueComparisons, queueImplementations); rows != nil {
+		b.WriteString(queueText)
+		r.writeComparison(&b, queueImplementations, queueComparisons)
 	}
 	b.WriteString(repeatText)
 	_, err := io.WriteString(w, b.String())
@@ -99,6 +110,23 @@ the grants of each waiter: 1 if all got the same. **Commands** are those that th
 clients send, **calls** those that scripts add on the server, by its own statistics;
 requests that travel together in one script are one command. **Overlaps** are grants
 while somebody held the lock.
+
+`
+
+const quorumText = `
+## Locks on a majority of servers
+
+Independent servers of their own for each measurement; those that fall ill are
+behind proxies. Both libraries give a server 400 ms, which is what redsync takes of
+its time to live of 8 s. One try, without waiting.
+
+`
+
+const queueText = `
+## Delay queue
+
+On one server. Handlers do nothing; a message counts from its claim to its
+acknowledgement.
 
 `
 

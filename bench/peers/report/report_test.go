@@ -156,29 +156,33 @@ func TestDocument(t *testing.T) {
 // Names are written in three places: the benchmarks, the list of what is run,
 // and the tables. A figure whose name is wrong would be left out in silence.
 func TestNamesAgree(t *testing.T) {
-	declared := append(benchmarksIn(t, ".."), benchmarksIn(t, "../locks")...)
-	slices.Sort(declared)
+	declared := slices.Concat(benchmarksIn(t, ".."), benchmarksIn(t, "../locks"), benchmarksIn(t, "../quorum"))
+	ofQueues := benchmarksIn(t, "../../../lock/delayqueue") // of which some are the package's own
 	var run []string
 	for _, w := range workloads {
 		run = append(run, w.name)
+		if w.pkg == queuePackage && slices.Contains(ofQueues, w.name) {
+			declared = append(declared, w.name)
+		}
 	}
+	slices.Sort(declared)
 	slices.Sort(run)
 	if !slices.Equal(declared, run) {
 		t.Errorf("benchmarks are %v, but run are %v", declared, run)
 	}
-	for _, g := range append(slices.Clone(goals), lockGoals...) {
+	for _, g := range slices.Concat(goals, lockGoals, quorumGoals) {
 		for _, name := range []string{g.measured, g.against.workload} {
 			if workload, _, _ := strings.Cut(name, "/"); name != "" && !slices.Contains(declared, workload) {
 				t.Errorf("no benchmark measures %q of %q", name, g.what)
 			}
 		}
 	}
-	for _, c := range append(slices.Clone(comparisons), lockComparisons...) {
+	for _, c := range slices.Concat(comparisons, lockComparisons, quorumComparisons, queueComparisons) {
 		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
 			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
 		}
 	}
-	for _, impl := range append(slices.Clone(implementations), lockImplementations...) {
+	for _, impl := range slices.Concat(implementations, lockImplementations, quorumImplementations, queueImplementations) {
 		if peers[impl] == "" {
 			t.Errorf("nothing says what %s is", impl)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,20 @@ var lockImplementations = []string{
 	"rueidislock", "rueidislock-tuned", "directed", "blpop", "autopipelined",
 }
 
+// quorumImplementations are those of locks on a majority of servers.
+var quorumImplementations = []string{"leasewheel", "leasewheel-loose", "redsync"}
+
+// queueImplementations are those of delay queues.
+var queueImplementations = []string{"delayqueue"}
+
+// Where the benchmarks are.
+const (
+	timersPackage = "github.com/leasewheel/leasewheel/bench/peers"
+	locksPackage  = timersPackage + "/locks"
+	quorumPackage = timersPackage + "/quorum"
+	queuePackage  = "github.com/leasewheel/leasewheel/lock/delayqueue"
+)
+
 // A workload is a benchmark, for all implementations that have it.
 type workload struct {
 	name string
@@ -32,6 +47,8 @@ type workload struct {
 	impls []string
 	// once means that one run of the workload is one sample, however long.
 	once bool
+	// benchtime is how often the operation is measured; an option says if empty.
+	benchtime string
 	// idle means that the processes do next to nothing, so that all
 	// implementations can be measured at the same time.
 	idle bool
@@ -39,8 +56,8 @@ type workload struct {
 	procs string
 	// netty lists the variants that the program for Netty knows.
 	netty []string
-	// locks means that it is about locks, not timers.
-	locks bool
+	// pkg has the benchmark; the package of timers if empty.
+	pkg string
 }
 
 var workloads = []workload{
@@ -64,17 +81,20 @@ var workloads = []workload{
 	{name: "Pause", once: true, idle: true},
 	{name: "Idle", once: true, idle: true,
 		netty: []string{"pending=0/tick=1ms", "pending=0/tick=10ms", "pending=1000/tick=1ms", "pending=1000/tick=10ms"}},
-	{name: "Pairs", impls: lockImplementations, once: true, locks: true},
+	{name: "Pairs", impls: lockImplementations, once: true, pkg: locksPackage},
 	{name: "HandOver", impls: slices.DeleteFunc(slices.Clone(lockImplementations), func(impl string) bool { return impl == "autopipelined" }),
-		once: true, locks: true},
+		once: true, pkg: locksPackage},
+	{name: "Quorum", impls: quorumImplementations, once: true, pkg: quorumPackage},
+	{name: "QuorumIll", impls: quorumImplementations, once: true, pkg: quorumPackage},
+	{name: "Messages", impls: queueImplementations, benchtime: "20000x", pkg: queuePackage},
+	{name: "MessageLateness", impls: queueImplementations, benchtime: "10000x", pkg: queuePackage},
 }
 
 // A runner runs the workloads, round after round.
 type runner struct {
 	*options
-	timers string // the compiled benchmarks of timers
-	locks  string // and those of locks
-	netty  string // class path with Netty's wheel, or "" if there is none
+	binaries map[string]string // the compiled benchmarks, by package
+	netty    string            // class path with Netty's wheel, or "" if there is none
 }
 
 func newRunner(o *options) *runner {
@@ -107,8 +127,7 @@ func (r *runner) all(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	r.timers, r.locks = filepath.Join(dir, "timers.test"), filepath.Join(dir, "locks.test")
-	if err := r.build(ctx); err != nil {
+	if err := r.build(ctx, dir); err != nil {
 		return "", err
 	}
 	var lines strings.Builder
@@ -130,16 +149,21 @@ func (r *runner) all(ctx context.Context) (string, error) {
 
 // build compiles the benchmarks and has them check that every implementation does
 // its work.
-func (r *runner) build(ctx context.Context) error {
-	for pkg, binary := range map[string]string{"": r.timers, "/locks": r.locks} {
-		wanted := func(w workload) bool { return w.locks == (pkg != "") && r.only.MatchString(w.name) }
-		if !slices.ContainsFunc(workloads, wanted) {
+func (r *runner) build(ctx context.Context, dir string) error {
+	r.binaries = make(map[string]string)
+	for _, w := range workloads {
+		if r.binaries[w.pkg] != "" || !r.only.MatchString(w.name) {
 			continue
 		}
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "github.com/leasewheel/leasewheel/bench/peers"+pkg)
+		binary := filepath.Join(dir, fmt.Sprintf("%d.test", len(r.binaries)))
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, cmp.Or(w.pkg, timersPackage))
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("build the benchmarks: %w", err)
+		}
+		r.binaries[w.pkg] = binary
+		if w.pkg == queuePackage {
+			continue // its tests are those of the queue, and many
 		}
 		check := r.command(ctx, binary, "-test.run=.")
 		if output, err := check.Output(); err != nil {
@@ -152,7 +176,7 @@ func (r *runner) build(ctx context.Context) error {
 // guest reports whether an implementation is shown only, and in no limit.
 func guest(impl string) bool {
 	return !strings.HasPrefix(impl, "wheel") && impl != "runtime" && impl != "netty" && impl != "none" &&
-		!slices.Contains(lockImplementations, impl)
+		!slices.Contains(slices.Concat(lockImplementations, quorumImplementations, queueImplementations), impl)
 }
 
 // workload runs one workload for all its implementations that take part in the
@@ -208,8 +232,11 @@ func failure(cmd *exec.Cmd, output []byte, err error) error {
 
 func (r *runner) goCommand(ctx context.Context, w workload, impl string) *exec.Cmd {
 	benchtime := r.benchtime.String()
-	if w.once {
+	switch {
+	case w.once:
 		benchtime = "1x"
+	case w.benchtime != "":
+		benchtime = w.benchtime
 	}
 	args := []string{
 		"-test.run=^$", "-test.timeout=1h", "-test.benchtime=" + benchtime,
@@ -218,11 +245,7 @@ func (r *runner) goCommand(ctx context.Context, w workload, impl string) *exec.C
 	if w.procs != "" {
 		args = append(args, "-test.cpu="+w.procs)
 	}
-	binary := r.timers
-	if w.locks {
-		binary = r.locks
-	}
-	return r.command(ctx, binary, args...)
+	return r.command(ctx, r.binaries[w.pkg], args...)
 }
 
 func (r *runner) nettyCommands(ctx context.Context, w workload) []*exec.Cmd {
