@@ -101,6 +101,7 @@ func golden(t *testing.T, name string, write func(io.Writer) error) {
 }
 
 func TestAccuracyOutputs(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
 		r := exampleReport(t, mode, exampleColumns()...)
 		assert.Empty(t, r.broken())
@@ -144,6 +145,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 }
 
 func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
 		var document strings.Builder
 		require.NoError(t, writeJSON(&document, exampleReport(t, mode, exampleColumns()...)))
@@ -182,6 +184,7 @@ func TestSchemaFindsFaults(t *testing.T) {
 // The page must not ask any other place for anything: no address in an
 // attribute or a style, no script.
 func TestAccuracyPageLoadsNothing(t *testing.T) {
+	t.Parallel()
 	var page strings.Builder
 	require.NoError(t, exampleReport(t, bench.Rearmed, exampleColumns()...).writeHTML(&page))
 	text := page.String()
@@ -198,6 +201,7 @@ func TestAccuracyPageLoadsNothing(t *testing.T) {
 }
 
 func TestChartsAreWellFormed(t *testing.T) {
+	t.Parallel()
 	r := exampleReport(t, bench.Rearmed, exampleColumns()...)
 	var page, picture strings.Builder
 	require.NoError(t, r.writeHTML(&page))

@@ -73,6 +73,7 @@ type listed struct {
 }
 
 func TestImports(t *testing.T) {
+	t.Parallel()
 	for _, p := range list(t) {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
 		pkg, isTest := strings.CutSuffix(name, ".test")
@@ -112,6 +113,7 @@ func TestFences(t *testing.T) {
 // Whoever imports the timer alone needs no other module: with nothing to fetch
 // and nothing in the cache, its module is tidy, builds, and has no go.sum.
 func TestConsumerOfTheWheel(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -292,9 +292,8 @@ var plainFormat = redisstore.Config{Format: redisstore.FormatPlain}
 func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const name = "orders:48"
-	brief := lock.Config{TTL: 300 * time.Millisecond}
-	first, _ := newLocker(t, newClient(), plainFormat, brief)
-	second, store := newLocker(t, newClient(), plainFormat, brief)
+	first, _ := newLocker(t, newClient(), plainFormat, shortLeases)
+	second, store := newLocker(t, newClient(), plainFormat, shortLeases)
 	lease, err := first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	again, err := first.Mutex(name).Lock(lease.Context())
@@ -355,7 +354,7 @@ func awaitRenewal(ctx context.Context, lease *lock.Lease) error {
 // open.
 func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
-	locker, store := newTestLocker(t, newClient())
+	locker, store := newLocker(t, newClient(), redisstore.Config{}, lock.Config{})
 	var names []string
 	for _, m := range []*lock.Mutex{
 		locker.Mutex("orders:1"), locker.Fair("orders:2"), locker.ReadWrite("orders:3").Read(), locker.ReadWrite("orders:4").Write(),
@@ -451,9 +450,12 @@ func called(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
+// shortLeases are soon renewed, and not lost on a busy machine.
+var shortLeases = lock.Config{TTL: 900 * time.Millisecond}
+
 func newTestLocker(t *testing.T, client redis.UniversalClient) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
-	return newLocker(t, client, redisstore.Config{}, lock.Config{TTL: 300 * time.Millisecond})
+	return newLocker(t, client, redisstore.Config{}, shortLeases)
 }
 
 // newLocker returns a locker on a store on a client; they end with the test.
