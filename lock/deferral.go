@@ -7,9 +7,13 @@ import (
 	"sync"
 )
 
-// mostAskers is how many goroutines ask the store for deferred functions that stand
-// in line at once.
-const mostAskers = 16
+const (
+	// mostAskers is how many goroutines ask the store for deferred functions that
+	// stand in line at once.
+	mostAskers = 16
+	// mostLeavers is how many goroutines see to those that do not wait any more.
+	mostLeavers = 4
+)
 
 // deferral goes on with deferred functions when there is something to do. Its
 // goroutines live no longer than that.
@@ -21,17 +25,19 @@ type deferral struct {
 
 	// A function begins, and runs, with a runner; so a lock is not asked for unless
 	// there is room to run. What there is to do in between, an asker does, so that
-	// functions that take long keep nobody from his place in line.
+	// functions that take long keep nobody from his place in line. Leavers hardly ever
+	// ask, so that a store that does not answer keeps nobody who gives up.
 	runners crew // guarded by mu
 	askers  crew // guarded by mu
+	leavers crew // guarded by mu
 }
 
 // crew is a bounded number of goroutines and the functions that wait for one.
 type crew struct {
 	most   int // the limit on atWork; those that are above it end before they take more
 	atWork int
-	// granted is served before rest: a lock is held meanwhile.
-	granted, rest list.List // of *Deferred
+	// holders is served before rest: a lock is held meanwhile.
+	holders, rest list.List // of *Deferred
 }
 
 // turn is where a deferred function stands with the crews. It is guarded by
@@ -40,7 +46,8 @@ type turn struct {
 	parked bool // nothing is to be done until it is woken
 	woken  bool // it was woken while a goroutine sees to it, as one does unless it is parked or in line
 
-	crew  *crew // the one in whose line it stands, or nil
+	crew  *crew      // the one for which it waits, or nil
+	line  *list.List // the crew's in which it stands
 	place *list.Element
 }
 
@@ -48,6 +55,7 @@ func (f *deferral) init(l *Locker) {
 	f.locker = l
 	f.runners.most = l.config.MaxRunning
 	f.askers.most = mostAskers
+	f.leavers.most = mostLeavers
 }
 
 // enter counts a function in, for which Close waits then.
@@ -83,7 +91,7 @@ func (f *deferral) wake(d *Deferred) {
 		f.lineUp(d)
 	case t.crew != nil:
 		if t.crew != f.crewFor(d) { // it has come to its end, and needs no room to run any more
-			t.crew.line(d).Remove(t.place)
+			t.line.Remove(t.place)
 			f.lineUp(d)
 		}
 	default:
@@ -106,7 +114,11 @@ func (f *deferral) rest(d *Deferred) {
 // holds mu.
 func (f *deferral) lineUp(d *Deferred) {
 	c := f.crewFor(d)
-	d.turn = turn{crew: c, place: c.line(d).PushBack(d)}
+	line := &c.rest
+	if d.holds() {
+		line = &c.holders
+	}
+	d.turn = turn{crew: c, line: line, place: line.PushBack(d)}
 	f.employ(c)
 }
 
@@ -121,18 +133,13 @@ func (f *deferral) employ(c *crew) {
 
 // crewFor returns the crew that the function needs.
 func (f *deferral) crewFor(d *Deferred) *crew {
-	if d.over() == nil && (d.lease != nil || !d.waiter.leads) {
+	switch {
+	case d.over() != nil:
+		return &f.leavers
+	case d.lease != nil || !d.waiter.leads:
 		return &f.runners
 	}
 	return &f.askers
-}
-
-// line returns the line that the function stands in, if it does in the crew's.
-func (c *crew) line(d *Deferred) *list.List {
-	if d.lease != nil {
-		return &c.granted
-	}
-	return &c.rest
 }
 
 // work is the life of one of the crew's goroutines.
@@ -153,7 +160,7 @@ func (f *deferral) work(c *crew) {
 func (f *deferral) next(c *crew) *Deferred {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range []*list.List{&c.granted, &c.rest} {
+	for _, line := range []*list.List{&c.holders, &c.rest} {
 		if first := line.Front(); first != nil && c.atWork <= c.most {
 			d := line.Remove(first).(*Deferred)
 			d.turn = turn{}
@@ -201,13 +208,13 @@ func (r *room) wait(more int) {
 	if r.waits += more; r.waits > 0 {
 		f.runners.most++
 	}
-	if f.runners.granted.Len()+f.runners.rest.Len() > 0 {
+	if f.runners.holders.Len()+f.runners.rest.Len() > 0 {
 		f.employ(&f.runners)
 	}
 }
 
 // close has every function that does not run end: those that stand with the crews, and
-// the heads of queues, each of which makes way for the next. The locker is closed.
+// those that wait in queues. The locker is closed.
 func (f *deferral) close() {
 	for _, d := range f.inLine() {
 		f.wake(d)
@@ -216,8 +223,8 @@ func (f *deferral) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range l.queues {
-		if head := q.head.Load(); head != nil {
-			head.wake()
+		for e := q.waiters.Front(); e != nil; e = e.Next() {
+			e.Value.(*waiter).wake()
 		}
 	}
 }
@@ -226,7 +233,7 @@ func (f *deferral) close() {
 func (f *deferral) inLine() (waiting []*Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range []*list.List{&f.runners.granted, &f.runners.rest} {
+	for _, line := range []*list.List{&f.runners.holders, &f.runners.rest} {
 		for e := line.Front(); e != nil; e = e.Next() {
 			waiting = append(waiting, e.Value.(*Deferred))
 		}

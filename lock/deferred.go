@@ -194,6 +194,13 @@ func (d *Deferred) over() error {
 	return ended(a.ctx, d.mutex.locker.closed)
 }
 
+// holds reports whether the lock was granted, be it by another holder that has passed it
+// on.
+func (d *Deferred) holds() bool {
+	b := d.waiter.turn.Load()
+	return d.lease != nil || b != nil && b.lease != nil
+}
+
 // advance goes on with d up to where it has to wait, or to its end. room says whether
 // f may run here.
 func (d *Deferred) advance(room bool) {

@@ -695,6 +695,56 @@ func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	})
 }
 
+// A lock that is passed on within the process goes to deferred functions as to all
+// others, be there room for them or not.
+func TestLockIsPassedOnToDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{MaxRunning: 1})
+		m := l.Mutex("a").With(lock.Options{Passes: 100, PassFor: time.Hour})
+		holder := lockNow(t, m)
+		var order []int
+		var all []*lock.Deferred
+		for i := range 10 {
+			d, err := m.Go(t.Context(), func(context.Context) error {
+				order = append(order, i)
+				return nil
+			})
+			require.NoError(t, err)
+			all = append(all, d)
+		}
+		time.Sleep(time.Second)
+		long := deferOn(t, l, "long", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		time.Sleep(time.Second)
+		behind := deferOn(t, l, "behind", func(context.Context) error {
+			order = append(order, -1)
+			return nil
+		})
+		require.True(t, all[5].Cancel())
+		before := store.asked()
+		unlock(t, holder)
+		time.Sleep(time.Second)
+		assert.Empty(t, order, "there is no room")
+		require.True(t, all[0].Cancel(), "though it has the lock")
+		require.NoError(t, long.Wait(t.Context()))
+		for i, d := range all {
+			err := d.Wait(t.Context())
+			if i == 0 || i == 5 {
+				require.ErrorIs(t, err, lock.ErrCancelled)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, behind.Wait(t.Context()))
+		assert.Equal(t, before+1, store.asked(), "nobody else has asked the store")
+		assert.Equal(t, []int{1, 2, 3, 4, 6, 7, 8, 9, -1}, order)
+		unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex("a")))
+	})
+}
+
 // One that is cancelled while it has the lock, and no room, gives it back at once.
 func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -836,6 +886,34 @@ func TestDeferredReadersRunTogether(t *testing.T) {
 	})
 }
 
+func TestDeferredWithPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const permits, functions = 3, 10
+		l := locktest.New(t, lock.Config{})
+		p := l.Permits("a")
+		set, err := p.TrySetPermits(t.Context(), permits)
+		require.NoError(t, err)
+		require.True(t, set)
+		var running atomic.Int32
+		var all []*lock.Deferred
+		for range functions {
+			d, err := p.Go(t.Context(), func(context.Context) error {
+				assert.LessOrEqual(t, running.Add(1), int32(permits))
+				time.Sleep(time.Second)
+				running.Add(-1)
+				return nil
+			})
+			require.NoError(t, err)
+			all = append(all, d)
+		}
+		begin := time.Now()
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		about(t, (functions+permits-1)/permits*time.Second, time.Since(begin))
+	})
+}
+
 // A store that fails fails all that wait, and none of them waits for it in turn.
 func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -852,6 +930,37 @@ func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 		}
 		assert.Less(t, time.Since(begin), 3*time.Second)
+	})
+}
+
+// A store that does not answer keeps nobody who gives up.
+func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second, RetryFor: time.Hour})
+		other := server.Locker(t, lock.Config{})
+		var all []*lock.Deferred
+		for i := range 100 {
+			name := fmt.Sprint(i)
+			lockNow(t, other.Mutex(name))
+			all = append(all, deferOn(t, l, name, never(t)), deferOn(t, l, name, never(t)))
+		}
+		time.Sleep(500 * time.Millisecond)
+		store.set(func() { store.acquire = mute })
+		time.Sleep(10 * time.Second)
+		ended := 0
+		for i := len(all) - 1; i >= 0; i-- {
+			require.True(t, all[i].Cancel())
+			synctest.Wait()
+			if all[i].Err() != nil {
+				ended++
+			}
+		}
+		assert.GreaterOrEqual(t, ended, len(all)-16, "all but those for whom the store is being asked")
+		time.Sleep(2 * time.Second) // those requests end
+		for _, d := range all {
+			require.ErrorIs(t, isOver(t, d), lock.ErrCancelled)
+		}
 	})
 }
 

@@ -81,6 +81,11 @@ func (p *Permits) Do(ctx context.Context, f func(ctx context.Context) error) err
 	return p.one.Do(ctx, f)
 }
 
+// Go calls f while it holds a permit, once one is granted, as [Mutex.Go] does.
+func (p *Permits) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
+	return p.one.Go(ctx, f)
+}
+
 // newPermitID returns the id of a permit.
 func newPermitID() string {
 	var b [16]byte

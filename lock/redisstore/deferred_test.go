@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,10 +31,11 @@ func TestManyAreDeferred(t *testing.T) {
 func BenchmarkDeferred(b *testing.B) {
 	for _, many := range []deferral{
 		{functions: 100_000, names: 1_000},
+		{functions: 100_000, names: 1_000, passes: 100},
 		{functions: 100_000, names: 10},
 		{functions: 100_000, names: 100_000},
 	} {
-		b.Run(fmt.Sprintf("functions=%d/names=%d", many.functions, many.names), func(b *testing.B) {
+		b.Run(fmt.Sprintf("functions=%d/names=%d/passes=%d", many.functions, many.names, many.passes), func(b *testing.B) {
 			for b.Loop() {
 				many.run(b)
 				many.check(b)
@@ -51,7 +53,7 @@ func BenchmarkDeferred(b *testing.B) {
 
 // deferral is a measurement.
 type deferral struct {
-	functions, names int
+	functions, names, passes int
 
 	ran                []atomic.Int32 // how often, each function
 	out                int32          // functions that did not run in the order of their names' queues
@@ -90,7 +92,7 @@ func (d *deferral) run(tb testing.TB) {
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
 	begin := time.Now()
 	for i := range d.functions {
-		deferred, err := l.Mutex(name(i)).Go(ctx, func(context.Context) error {
+		deferred, err := l.Mutex(name(i)).With(lock.Options{Passes: d.passes}).Go(ctx, func(context.Context) error {
 			d.ran[i].Add(1)
 			if latest[i%d.names] > i {
 				out.Add(1)
@@ -116,11 +118,14 @@ func (d *deferral) run(tb testing.TB) {
 	d.bytes = (heapInUse() - heap) / float64(d.functions)
 
 	begin = time.Now()
-	for _, lease := range held {
-		if err := lease.Unlock(ctx); err != nil {
-			tb.Fatal(err)
+	var releasing sync.WaitGroup
+	releasing.Go(func() {
+		for _, lease := range held {
+			if err := lease.Unlock(ctx); err != nil {
+				tb.Error(err)
+			}
 		}
-	}
+	})
 	sample := time.NewTicker(time.Millisecond)
 	defer sample.Stop()
 	for running := true; running; {
@@ -132,6 +137,7 @@ func (d *deferral) run(tb testing.TB) {
 		}
 	}
 	d.running = time.Since(begin)
+	releasing.Wait()
 	for i, deferred := range waiting {
 		if err := deferred.Wait(ctx); err != nil {
 			tb.Fatalf("function %d: %v", i, err)
