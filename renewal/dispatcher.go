@@ -67,9 +67,10 @@ func (w *Watchdog) nextLook(now instant) instant {
 			at = min(at, n.rest)
 		}
 	}
-	if w.clock.offsets != nil && w.stats.Held > 0 {
+	if w.clock.offsets != nil && (w.stats.Held > 0 || w.stats.Watched != w.watched) {
 		at = min(at, now.add(w.clock.lookout))
 	}
+	w.watched = w.stats.Watched
 	return max(at, now)
 }
 

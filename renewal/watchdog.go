@@ -134,6 +134,10 @@ type Watchdog struct {
 
 	// wakeAt is when the dispatcher will look without being told to.
 	wakeAt instant
+	// watched is how many leases had been watched when it last looked. Where there
+	// were more since, there will be more, and it goes on looking, so that they need
+	// not tell it.
+	watched int64
 	// forgetAt is when idle groups are next forgotten.
 	forgetAt instant
 	rng      *rand.Rand
@@ -290,7 +294,8 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 
 // held counts a lease that is taken in. The caller holds mu.
 func (w *Watchdog) held() {
-	if w.stats.Held++; w.stats.Held == 1 {
+	w.stats.Held++
+	if w.stats.Held == 1 && w.clock.offsets != nil && w.clock.now().add(w.clock.lookout) < w.wakeAt {
 		w.kick() // there is something to look out for now
 	}
 }
