@@ -71,7 +71,7 @@ func TestRunTellsTheCommandOfATakeover(t *testing.T) {
 func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(deaf), "--ttl", "900ms", "--grace", "200ms")...)
+	p := start(t, env, run("job", sh(deaf), "--ttl", "2s", "--grace", "200ms")...)
 	pid := p.pidLine()
 	forceOpen(t, server, "job")
 	line := p.awaitError("sending SIGTERM")
@@ -87,7 +87,7 @@ func TestRunOnLost(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 
 	t.Run("kill", func(t *testing.T) {
-		p := start(t, env, run("job", sh(deaf), "--ttl", "600ms", "--on-lost", "kill")...)
+		p := start(t, env, run("job", sh(deaf), "--ttl", "2s", "--on-lost", "kill")...)
 		pid := p.pidLine()
 		forceOpen(t, server, "job")
 		assert.Equal(t, exitLost, p.wait())
@@ -96,7 +96,7 @@ func TestRunOnLost(t *testing.T) {
 	})
 
 	t.Run("ignore", func(t *testing.T) {
-		p := start(t, env, run("job", sh("trap 'echo told' TERM; echo held; cat; echo done"), "--ttl", "600ms", "--on-lost", "ignore")...)
+		p := start(t, env, run("job", sh("trap 'echo told' TERM; echo held; cat; echo done"), "--ttl", "2s", "--on-lost", "ignore")...)
 		require.Equal(t, "held", p.line())
 		forceOpen(t, server, "job")
 		p.awaitError("lost, deleted; the command runs on without it")
@@ -161,7 +161,7 @@ func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(told), "--ttl", "700ms")...)
+	p := start(t, env, run("job", sh(told), "--ttl", "1s", "--grace", "400ms")...)
 	require.Equal(t, "held", p.line())
 	p.signal(unix.SIGSTOP)
 	// Whoever waits gets the lock once the frozen holder's lease has run out.
@@ -219,7 +219,7 @@ func TestRunSurvivesATroubledServer(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
-	p := holder(t, env, "--ttl", "600ms")
+	p := holder(t, env, "--ttl", "2s")
 	for range 3 {
 		require.NoError(t, client.ScriptFlush(ctx).Err())
 		require.NoError(t, client.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
@@ -274,7 +274,7 @@ func TestRunEndsTheWholeGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, env := onServer(t, redistest.Config{})
 			script := fmt.Sprintf("sh -c %q & echo $!; wait", child)
-			p := start(t, env, run("job", sh(script), "--ttl", "900ms", "--grace", "200ms")...)
+			p := start(t, env, run("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
 			pid := p.pidLine()
 			forceOpen(t, server, "job")
 			assert.Equal(t, exitLost, p.wait())

@@ -121,7 +121,7 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		}
 	})
 	t.Run("2022: a lost lock ends the shell and leaves its command running", func(t *testing.T) {
-		stranded(t, "2022", func(*process) { forceOpen(t, server, "2022") }, "--ttl", "600ms")
+		stranded(t, "2022", func(*process) { forceOpen(t, server, "2022") }, "--ttl", "2s")
 	})
 	t.Run("1155: SIGINT, as Ctrl-C sends it to all, is not waited out", func(t *testing.T) {
 		// The command ends at its own pace and leasewheel with it, not before:
@@ -148,7 +148,7 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		// Until 9788's server answered, here it never does: told before the lease
 		// runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
 		server, env := onServer(t, redistest.Config{})
-		p := start(t, env, run("9788", sh(told), "--ttl", "900ms")...)
+		p := start(t, env, run("9788", sh(told), "--ttl", "1500ms", "--grace", "500ms")...)
 		require.Equal(t, "held", p.line())
 		server.Pause()
 		defer server.Resume()
