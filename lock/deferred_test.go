@@ -413,7 +413,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 
 // Close comes at any moment of the life of a deferred function, each of which ends.
 func TestCloseAmidDeferrals(t *testing.T) {
-	for range 20 {
+	for range 8 {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 2})
 			require.NoError(t, err)
@@ -577,7 +577,7 @@ func TestLimitsOnDeferred(t *testing.T) {
 // No more functions run than there is room for, and nobody's lock is asked for before.
 func TestRoomForDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const room, names, functions = 5, 40, 200
+		const room, names, functions = 5, 40, 80
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{MaxRunning: room})
 		other := server.Locker(t, lock.Config{})
