@@ -60,9 +60,8 @@ func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Def
 	return m.deferred(ctx, forever, f)
 }
 
-// GoWithin is Go, but waits for the lock at most wait, and so long only; f may take
-// its time. With wait zero or negative, f is called if the lock is free, when there
-// is room for it to run.
+// GoWithin is Go, but waits for the lock at most wait; f may take its time. With wait
+// zero or negative, f is called only if the lock is free when there is room to run.
 func (m *Mutex) GoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, max(wait, 0), f)
 }
@@ -306,7 +305,9 @@ func (d *Deferred) run() {
 
 // finish makes the result known.
 func (d *Deferred) finish(err error) {
-	d.fate.CompareAndSwap(undecided, neverRuns)
+	if !d.fate.CompareAndSwap(undecided, neverRuns) && d.fate.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
+		err = fmt.Errorf("%w; and besides: %w", ErrCancelled, err) // Cancel has promised so
+	}
 	d.release()
 	d.f, d.lease = nil, nil
 	d.err = err

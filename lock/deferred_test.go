@@ -230,6 +230,30 @@ func TestCancelDeferredWithoutAContext(t *testing.T) {
 	})
 }
 
+// What Cancel has promised is the result, whatever else comes to pass.
+func TestCancelDeferredThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		store.set(func() {
+			store.acquire = func(ctx context.Context, do func() error) error {
+				time.Sleep(500 * time.Millisecond)
+				return broken(ctx, do)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		fails := deferOn(t, l, "a", never(t))
+		ends, err := l.Mutex("b").Go(ctx, never(t))
+		require.NoError(t, err)
+		synctest.Wait()
+		cancel()
+		require.True(t, ends.Cancel())
+		require.True(t, fails.Cancel())
+		time.Sleep(time.Second)
+		require.ErrorIs(t, isOver(t, fails), lock.ErrCancelled)
+		require.ErrorIs(t, isOver(t, ends), lock.ErrCancelled)
+	})
+}
+
 // A cancel comes at every moment: each function runs or is cancelled, never both, and
 // nothing is left behind.
 func TestCancelDeferredAtAnyMoment(t *testing.T) {
