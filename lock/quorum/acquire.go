@@ -197,7 +197,7 @@ func (s *Store) pause(ctx context.Context, try int, begun time.Time, took, limit
 		return true
 	case <-ctx.Done():
 		return false
-	case <-s.quit:
+	case <-s.open.Done():
 		return false
 	}
 }

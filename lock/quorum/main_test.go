@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(4)
+	redistest.Parallel(12)
 	redistest.Main(m)
 }

@@ -28,7 +28,7 @@ func poll[T any](ctx context.Context, s *Store, limit time.Duration, nodes []*no
 	ctx = context.WithoutCancel(ctx)
 	for _, n := range nodes {
 		s.work.Go(func() {
-			bounded, cancel := context.WithDeadline(ctx, by)
+			bounded, cancel := s.bound(ctx, n, by)
 			defer cancel()
 			value, err := request(bounded, n)
 			if err == nil || bounded.Err() != nil {

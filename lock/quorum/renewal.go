@@ -222,7 +222,7 @@ func (s *Store) restore(n *node, missing []*grant) {
 }
 
 func (s *Store) restoreOne(n *node, g *grant, hold *lock.Hold) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.limit(hold.TTL))
+	ctx, cancel := s.bound(context.Background(), n, time.Now().Add(s.limit(hold.TTL)))
 	defer cancel()
 	answer, err := n.Acquire(ctx, hold)
 	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < g.token {

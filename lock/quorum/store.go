@@ -29,7 +29,8 @@ type Store struct {
 	// work is what runs: calls, and what they have left to do in the background.
 	// Added to from outside under mu, while not closed.
 	work sync.WaitGroup
-	quit chan struct{} // closed with the store
+	open context.Context // ends with the store
+	shut context.CancelFunc
 }
 
 var _ lock.Store = (*Store)(nil)
@@ -51,7 +52,8 @@ func New(stores []lock.Store, c Config) (*Store, error) {
 	if err := c.validate(stores); err != nil {
 		return nil, err
 	}
-	s := &Store{majority: len(stores)/2 + 1, config: c, fencing: !c.LooseTokens, quit: make(chan struct{})}
+	s := &Store{majority: len(stores)/2 + 1, config: c, fencing: !c.LooseTokens}
+	s.open, s.shut = context.WithCancel(context.Background())
 	for i, store := range stores {
 		n := &node{Store: store, index: i}
 		n.sweeper.init(s, n)
@@ -133,16 +135,30 @@ func (s *Store) enter(ctx context.Context) error {
 
 // Close waits for what the store still has to give back to nodes, each of which is
 // asked once more. Nothing of the store runs afterwards. It is bounded by a few
-// times [Config.NodeTimeout]. The nodes stay open.
+// times [Config.NodeTimeout]; nodes that left their last request unanswered have
+// milliseconds only. The nodes stay open.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.quit)
-	}
+	s.closed = true
 	s.mu.Unlock()
+	s.shut()
 	s.work.Wait()
 	return nil
+}
+
+// bound returns the context of a request to a node. It ends at by, and soon after
+// the store was closed if the node is known to be mute then.
+func (s *Store) bound(ctx context.Context, n *node, by time.Time) (context.Context, context.CancelFunc) {
+	bounded, cancel := context.WithDeadline(ctx, by)
+	stop := context.AfterFunc(s.open, func() {
+		if n.mute.Load() {
+			time.AfterFunc(lingering, cancel)
+		}
+	})
+	return bounded, func() {
+		stop()
+		cancel()
+	}
 }
 
 // limit is how long a node may take to answer about a hold.

@@ -154,6 +154,32 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 	})
 }
 
+// Nobody waits for nodes that are known to be mute when a store closes. One that is
+// back by then is asked once more.
+func TestCloseDoesNotWaitForTheMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		h := hold("me:1")
+		_, err = store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		for _, b := range all[:2] {
+			b.set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		}
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		pass(nodeTimeout + time.Millisecond) // now they are known to be mute
+		all[1].set(nil)
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		assert.Less(t, time.Since(begin), nodeTimeout/2)
+		assert.NotEmpty(t, all[0].holder("a"))
+		assert.Empty(t, all[1].holder("a"), "it is back")
+	})
+}
+
 // A node that is mute for a while, longer than a release waits for it, is told
 // again.
 func TestReleaseIsRepeated(t *testing.T) {
@@ -360,18 +386,31 @@ func TestTokensGrowAcrossNodes(t *testing.T) {
 	}
 }
 
+// curt is a node that chooses TTLs of its own.
+type curt struct {
+	*booth
+	ttl time.Duration
+}
+
+func (c curt) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	answer, err := c.booth.Acquire(ctx, h)
+	answer.TTL = c.ttl
+	return answer, err
+}
+
 // A grant that took its TTL to come together is worth nothing, and is given back.
 func TestGrantThatTookTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
-		for _, b := range all {
-			b.set(func(string, *lock.Hold) mishap { return mishap{back: nodeTimeout / 2} })
+		const took = nodeTimeout / 4
+		for i, b := range all {
+			b.set(func(string, *lock.Hold) mishap { return mishap{back: took} })
+			stores[i] = curt{b, took}
 		}
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		h := hold("me:1")
-		h.TTL = nodeTimeout // of which acquiring and fencing, each half a time-out, leave nothing
-		_, err := store.Acquire(t.Context(), h)
+		_, err := store.Acquire(t.Context(), hold("me:1"))
 		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorContains(t, err, "too long for its TTL")
 		pass(nodeTimeout)
 		require.Zero(t, holders(all, "a"))
 	})

@@ -44,9 +44,7 @@ func (w *sweeper) init(s *Store, n *node) { w.store, w.node = s, n }
 func (w *sweeper) end(h *lock.Hold, doubtful bool) {
 	o := orphan{hold: *h, doubtful: doubtful, by: time.Now().Add(h.TTL + w.store.config.NodeTimeout)}
 	w.store.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), w.store.limit(o.hold.TTL))
-		defer cancel()
-		w.ask(ctx, o)
+		w.ask(o)
 	})
 }
 
@@ -65,7 +63,9 @@ func (w *sweeper) check(h *lock.Hold) {
 
 // ask has the node end the hold once, and puts the orphan in line if that was not
 // the last word.
-func (w *sweeper) ask(ctx context.Context, o orphan) {
+func (w *sweeper) ask(o orphan) {
+	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.limit(o.hold.TTL)))
+	defer cancel()
 	_, err := w.node.Release(ctx, &o.hold)
 	switch {
 	case err != nil:
@@ -119,9 +119,7 @@ func (w *sweeper) sweep() {
 		if time.Now().After(o.by) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), w.store.limit(o.hold.TTL))
-		w.ask(ctx, o)
-		cancel()
+		w.ask(o)
 	}
 }
 
@@ -145,14 +143,14 @@ func (w *sweeper) await(due time.Time) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-w.store.quit:
+	case <-w.store.open.Done():
 		return false
 	}
 }
 
 // hurry asks about o, and about all who are in line, for the last time.
 func (w *sweeper) hurry(o orphan) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.store.config.NodeTimeout)
+	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
 	defer cancel()
 	for ok := true; ok && ctx.Err() == nil; o, ok = w.next() {
 		_, _ = w.node.Release(ctx, &o.hold)

@@ -24,6 +24,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	redistest.Parallel(8)
+	redistest.Parallel(12)
 	redistest.Main(m)
 }
