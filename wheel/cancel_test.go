@@ -46,7 +46,7 @@ func TestCancel(t *testing.T) {
 func TestCancelAtTheEdges(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
-		r.schedule(w, 0, "now").Cancel()
+		r.schedule(w, ms, "at once").Cancel() // time stands still, so it is never due
 		a := r.schedule(w, 64*ms, "a")
 		b := r.schedule(w, 64*ms, "b")
 		// Of two that are due together the first cancels the other.

@@ -272,7 +272,9 @@ func renewsEachKindByItself(b *bench) {
 	beside := under(b.reading("both", "me:2", 1), "me:1")
 	b.granted(s, beside)
 	b.granted(s, b.writing("theirs", "you:1", 1))
-	time.Sleep(ttl / 2)
+	for _, h := range append(holds, beside) {
+		lasting(h, hour)
+	}
 	items := b.leases(append(holds, beside,
 		b.reading("nobody's", "me:1", 1), b.writing("nobody's", "me:1", 1),
 		b.reading("theirs", "me:1", 1), b.writing("theirs", "me:1", 1),
@@ -280,7 +282,7 @@ func renewsEachKindByItself(b *bench) {
 	b.renew(s, items,
 		renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed,
 		renewal.Gone, renewal.Gone, renewal.Taken, renewal.Taken, renewal.Gone, renewal.Taken)
-	time.Sleep(ttl * 3 / 4)
+	time.Sleep(ttl + 50*time.Millisecond)
 	for _, name := range []string{"read", "write", "both"} {
 		b.refused(s, b.writing(name, "you:1", 1))
 	}

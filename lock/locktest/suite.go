@@ -117,7 +117,7 @@ func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
 // ttl is short enough to be waited for where time is real, and long enough for a
 // busy machine.
-const ttl = 600 * time.Millisecond
+const ttl = 1200 * time.Millisecond
 
 // soon bounds what happens without a wait.
 const soon = 10 * time.Second

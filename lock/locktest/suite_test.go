@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(8)
+	redistest.Parallel(16)
 	redistest.Main(m)
 }
 

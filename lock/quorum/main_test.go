@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(12)
+	redistest.Parallel(16)
 	redistest.Main(m)
 }

@@ -285,6 +285,7 @@ func TestWakes(t *testing.T) {
 		begin := time.Now()
 		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) { wakes = append(wakes, time.Since(begin)) })
 		require.NoError(t, err)
+		synctest.Wait() // for the nodes that were not needed
 		ring := func(nodes ...int) {
 			for _, i := range nodes {
 				all[i].mu.Lock()

@@ -24,6 +24,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	redistest.Parallel(12)
+	redistest.Parallel(16)
 	redistest.Main(m)
 }
