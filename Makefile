@@ -17,6 +17,11 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 # With a server, and none of the tests that need one may be left out.
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
+# A program built with -race sleeps a second when it ends, for reports that others may
+# be about to make: every package's tests do, and every process that they start. Ours
+# have ended their goroutines by then.
+export GORACE ?= atexit_sleep_ms=10
+
 FUZZTIME ?= 1m
 BENCH ?= .
 BENCHCOUNT ?= 5

@@ -300,7 +300,7 @@ func TestScriptFlushStorm(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
-	l := locker(t, server.Client(t), lock.Config{TTL: 500 * time.Millisecond})
+	l := locker(t, server.Client(t), lock.Config{TTL: 2 * time.Second})
 	kept := mustLock(t, l, "kept")
 	stop := make(chan struct{})
 	var storm sync.WaitGroup
@@ -314,7 +314,7 @@ func TestScriptFlushStorm(t *testing.T) {
 			}
 		}
 	})
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 		require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
 	}
 	close(stop)
