@@ -162,7 +162,7 @@ func TestInspectCountsAndLines(t *testing.T) {
 		HSET job %[1]s:1 1
 		HSET leasewheel:client:{%[1]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
 	`, shop))
-	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_lock_line:{job}", redis.Z{Score: 1795161600000001, Member: shop + ":2 30000"}).Err())
+	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_lock_line:{job}", redis.Z{Score: 1795161600000001, Member: shop + ":2 30000 0"}).Err())
 	id := "\xff\x00 random bytes."
 	require.NoError(t, client.ZAdd(t.Context(), "{exports}:timeout", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
 

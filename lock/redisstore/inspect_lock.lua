@@ -78,7 +78,7 @@ local function inLine(line, publish, channel, most, told)
   if members.err or #members == 0 then return 0 end
   local kept = number(redis.call('pttl', line))
   for i = 1, #members, 2 do
-    local owner, client = string.match(members[i], '^((.*):.*) %d+$')
+    local owner, client = waiterOf(members[i])
     if owner and isOwner(owner) and #told < 3 * most then
       table.insert(told, owner)
       table.insert(told, listeners(publish, channel .. ':' .. client) > 0 and kept or '0')

@@ -539,7 +539,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 		go func() { granted <- mustLock(t, l, name) }()
 		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, 10*time.Second, time.Millisecond)
 	}
-	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000"}
+	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000 0"}
 	gap := redis.Z{Score: float64(begin.UnixMicro()), Member: "gap"}
 	require.NoError(t, admin.ZAdd(t.Context(), line, dead, gap).Err())
 	info, err := asker.Inspect(t.Context(), name)
@@ -571,7 +571,7 @@ func TestInspectOfALongLine(t *testing.T) {
 	i := newInspected(t)
 	var members []redis.Z
 	for n := range lock.MaxTold + 50 {
-		members = append(members, redis.Z{Score: float64(time.Now().UnixMicro() + int64(n)), Member: fmt.Sprintf("%s:%d 30000", golf, n)})
+		members = append(members, redis.Z{Score: float64(time.Now().UnixMicro() + int64(n)), Member: fmt.Sprintf("%s:%d 30000 0", golf, n)})
 	}
 	require.NoError(t, i.admin.ZAdd(t.Context(), "leasewheel_lock_line:{a}", append(members, redis.Z{Member: "gap"})...).Err())
 	i.do("ZADD leasewheel_lock_line:{strange} 1 x 2 gap 3 " + golf + ":x")

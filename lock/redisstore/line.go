@@ -201,7 +201,7 @@ func (l *line) confirm(m *redis.Subscription) {
 	}
 	c := k.channel
 	switch {
-	case c == nil:
+	case c == nil, c.err != nil: // nobody listens, or was told that it has failed, as when the line breaks now
 		delete(l.carried, m.Channel)
 	case c.confirmed:
 		c.ring()

@@ -16,6 +16,10 @@ local function lineUp(line, waiter)
   return now
 end
 
+-- waiterOf returns which owner a member of the line is, the id of its client, its offer
+-- and its spare; or nothing for the gap.
+local function waiterOf(member) return string.match(member, '^((.*):.*) (%d+) (%d+)$') end
+
 -- listeners returns how many connections to this server listen to a channel.
 local function listeners(publish, channel)
   local count = publish == 'publish' and 'numsub' or 'shardnumsub'
@@ -30,7 +34,7 @@ local function serve(lock, counter, line, channel, publish, life, mine)
   while true do
     local popped = redis.call('zpopmin', line)[1]
     if not popped or popped == mine then return end
-    local owner, client, offer, spare = string.match(popped, '^((.*):.*) (%d+) (%d+)$')
+    local owner, client, offer, spare = waiterOf(popped)
     if owner and listeners(publish, channel .. ':' .. client) > 0 then
       local token = nextToken(counter, false, life, spare)
       redis.call('hset', lock, owner, 1)
