@@ -462,3 +462,28 @@ func TestManyOrphans(t *testing.T) {
 		}
 	})
 }
+
+// The Unlock of a further hold of which the store could not be told leaves the lock
+// held: the sweep of orphans must not end what is still somebody's.
+func TestUnlockOfAFurtherHoldFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		outer := mustLock(t, l.Mutex("a"))
+		inner, err := l.Mutex("a").Lock(outer.Context())
+		require.NoError(t, err)
+		store.set(func() { store.release = times(1, mute) })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrUnavailable)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, outer.Err())
+		other := server.Locker(t, lock.Config{})
+		_, err = other.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, outer.Unlock(t.Context()))
+		next, err := other.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, next.Unlock(t.Context()))
+	})
+}

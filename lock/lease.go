@@ -56,7 +56,8 @@ func (l *Lease) Owner() string { return l.own.hold.Owner }
 // A second Unlock of the same lease returns [ErrNotHeld]. An error that matches
 // [ErrLost] says that the lease had ended before, so that another holder may have
 // been at work; one that matches [ErrUnavailable], that the store could not be
-// told and frees the lock after its TTL.
+// told and frees the lock after its TTL, or, where there are other holds, with the
+// last of them.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld

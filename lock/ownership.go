@@ -156,6 +156,8 @@ func (o *ownership) stop(ctx context.Context) error {
 func (o *ownership) tell(ctx context.Context, h *Hold) error {
 	held, err := o.locker.release(ctx, h)
 	switch {
+	case err != nil && h.Count > 0:
+		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, h.Name)
 	case err != nil:
 		return fmt.Errorf("%w; the store frees %q by itself within its TTL of %v", err, h.Name, h.TTL)
 	case !held:

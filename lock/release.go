@@ -12,7 +12,8 @@ import (
 // lost in the instant before. held is false if the lock was certainly lost.
 //
 // If the store cannot be told within ctx and [Config.RetryFor], the orphans'
-// sweep goes on trying.
+// sweep goes on trying, unless the owner keeps holds: the sweep would end those, too,
+// and the next count that the store is told of makes up for this one.
 func (l *Locker) release(ctx context.Context, h *Hold) (held bool, err error) {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
@@ -32,7 +33,9 @@ func (l *Locker) release(ctx context.Context, h *Hold) (held bool, err error) {
 		pause := backoff(try)
 		if !errors.Is(err, ErrUnavailable) || time.Since(start)+pause > l.config.RetryFor ||
 			l.sleep(ctx, pause) != nil {
-			l.orphans.take(h, true)
+			if h.Count == 0 {
+				l.orphans.take(h, true)
+			}
 			return false, err
 		}
 	}
