@@ -390,23 +390,26 @@ func TestWaitingWithoutMessages(t *testing.T) {
 		store.set(func() { store.subscribe = down })
 		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		time.AfterFunc(10*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
+		unlocked := make(chan error, 1)
+		time.AfterFunc(10*time.Second, func() { unlocked <- holder.Unlock(t.Context()) })
 		begin := time.Now()
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), 13*time.Second+100*time.Millisecond)
 		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-unlocked)
 
 		// And a subscription that can be had later is made later.
 		holder, err = server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		time.AfterFunc(10*time.Second, func() { store.set(func() { store.subscribe = nil }) })
-		time.AfterFunc(20*time.Second, func() { assert.NoError(t, holder.Unlock(t.Context())) })
+		time.AfterFunc(20*time.Second, func() { unlocked <- holder.Unlock(t.Context()) })
 		begin = time.Now()
 		lease, err = l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		about(t, 20*time.Second, time.Since(begin))
 		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-unlocked)
 	})
 }
 

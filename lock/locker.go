@@ -155,8 +155,7 @@ type Locker struct {
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; holds the queues that have not ended
 
-	waiting map[queueKey]int    // guarded by mu; how many wait for a lock, if any
-	relays  map[queueKey]*relay // guarded by mu; those that are not over
+	waiting map[queueKey]int // guarded by mu; how many wait for a lock, if any, and there is a limit
 
 	asking sync.WaitGroup // acquisitions, deferred functions until they are done, and ends of queues; added to under mu, while not closed or not zero
 }
@@ -167,7 +166,7 @@ func New(store Store, c Config) (*Locker, error) {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
 	c = c.withDefaults()
-	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), waiting: make(map[queueKey]int), relays: make(map[queueKey]*relay)}
+	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), waiting: make(map[queueKey]int)}
 	if l.wheel == nil {
 		w, err := wheel.New(wheel.Config{Logger: c.Logger})
 		if err != nil {

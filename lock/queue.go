@@ -40,9 +40,11 @@ type queue struct {
 	key    queueKey
 
 	waiters list.List // of *waiter; guarded by locker.mu
-	// head is nil, or the first of waiters; nil as well while it waits for a [relay].
+	// head is nil, or the first of waiters; nil as well while it waits for the relay.
 	// Set under locker.mu.
 	head atomic.Pointer[waiter]
+	// relay is nil unless the lock is being passed on. Guarded by locker.mu.
+	relay *relay
 
 	// ask and granted are what no head has acted on yet. They outlive the head, so
 	// that a wake which comes between two heads is not lost. granted is the latest
@@ -83,8 +85,7 @@ func (l *Locker) waitsFor(h *Hold) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := queueOf(h)
-	return l.queues[key] != nil || l.relays[key] != nil && h.Spare > 0
+	return l.queues[queueOf(h)] != nil
 }
 
 // join puts the waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
@@ -93,10 +94,22 @@ func (l *Locker) join(w *waiter) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := queueOf(w.hold)
-	if l.config.MaxWaiters > 0 && l.waiting[key.lock()] >= l.config.MaxWaiters {
-		return false
+	if l.config.MaxWaiters > 0 {
+		if l.waiting[key.lock()] >= l.config.MaxWaiters {
+			return false
+		}
+		l.waiting[key.lock()]++
 	}
-	l.waiting[key.lock()]++
+	q := l.queue(key)
+	w.queue, w.place = q, q.waiters.PushBack(w)
+	if q.waiters.Len() == 1 { // there is no head whose subscription it is
+		q.proceed(baton{ask: true, fresh: w.fresh && q.subscription == nil})
+	}
+	return true
+}
+
+// queue returns the queue that is called key. The caller holds mu, and uses it.
+func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key}
@@ -105,11 +118,7 @@ func (l *Locker) join(w *waiter) (joined bool) {
 		l.queues[key] = q
 	}
 	q.linger.Cancel()
-	w.queue, w.place = q, q.waiters.PushBack(w)
-	if q.waiters.Len() == 1 { // there is no head whose subscription it is
-		q.proceed(baton{ask: true, fresh: w.fresh && q.subscription == nil})
-	}
-	return true
+	return q
 }
 
 // leave takes the waiter out of the queue. If it was the head, the next one gets
@@ -135,24 +144,27 @@ func (q *queue) leave(w *waiter, b baton) {
 // remove takes a waiter out that is not the head any more, and proceeds with the
 // baton. The caller holds locker.mu.
 func (q *queue) remove(w *waiter, b baton) {
-	l := q.locker
-	if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
-		delete(l.waiting, q.key.lock())
+	if l := q.locker; l.config.MaxWaiters > 0 {
+		if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
+			delete(l.waiting, q.key.lock())
+		}
 	}
 	q.waiters.Remove(w.place)
 	q.proceed(b)
 }
 
 // proceed makes the first waiter the head, with the baton, if there is none and it
-// does not wait for a [relay]. A queue without waiters comes to rest. The caller
-// holds locker.mu.
+// does not wait for the relay. A queue without both comes to rest. The caller holds
+// locker.mu.
 func (q *queue) proceed(b baton) {
 	if q.waiters.Len() == 0 {
-		q.rest()
+		if q.relay == nil {
+			q.rest()
+		}
 		return
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.locker.relays[q.key] != nil && first.hold.Spare > 0 {
+	if q.head.Load() != nil || q.relay != nil && first.hold.Spare > 0 {
 		return
 	}
 	first.turn.Store(&b)
@@ -178,7 +190,7 @@ func (q *queue) expire() {
 	defer l.mu.Unlock()
 	// It may have come too late to be cancelled, and find the queue in use again, or
 	// ended.
-	if q.waiters.Len() == 0 && l.queues[q.key] == q && l.closed.Err() == nil {
+	if q.waiters.Len() == 0 && q.relay == nil && l.queues[q.key] == q && l.closed.Err() == nil {
 		q.end()
 	}
 }
@@ -201,7 +213,10 @@ func (l *Locker) endQueues() {
 	for key, q := range l.queues {
 		if q.waiters.Len() == 0 {
 			q.linger.Cancel()
-			subscriptions = append(subscriptions, q.subscription)
+			if q.subscription != nil {
+				subscriptions = append(subscriptions, q.subscription)
+				q.subscription = nil
+			}
 			delete(l.queues, key)
 		}
 	}

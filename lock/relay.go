@@ -16,9 +16,9 @@ const DefaultPassFor = time.Second
 // serves the first in the queue. One whose turn it is but who has no
 // [Options.Passes] becomes the head all the same, and with that the relay is over.
 type relay struct {
-	key  queueKey
-	left int64     // guarded by locker.mu; how often the lease may still be passed on
-	by   time.Time // it is not passed on after that
+	queue *queue
+	left  int64     // guarded by locker.mu; how often the lease may still be passed on
+	by    time.Time // it is not passed on after that
 }
 
 // relay begins one if the acquisition wants that, and the store gave the tokens.
@@ -26,10 +26,10 @@ func (l *Locker) relay(a *acquisition, g grant) *relay {
 	if a.hold.Spare == 0 || g.Spare == 0 {
 		return nil
 	}
-	r := &relay{key: queueOf(a.hold), left: g.Spare, by: time.Now().Add(a.options.passFor())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.relays[r.key] = r
+	r := &relay{queue: l.queue(queueOf(a.hold)), left: g.Spare, by: time.Now().Add(a.options.passFor())}
+	r.queue.relay = r
 	return r
 }
 
@@ -40,16 +40,17 @@ func (l *Locker) finish(r *relay) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.finishLocked(r)
+	r.finish()
 }
 
-// finishLocked is finish for a caller that holds mu, and whose r is not nil.
-func (l *Locker) finishLocked(r *relay) {
-	if l.relays[r.key] != r {
+// finish is [Locker.finish] for a caller that holds locker.mu.
+func (r *relay) finish() {
+	q := r.queue
+	if q.relay != r {
 		return
 	}
-	delete(l.relays, r.key)
-	if q := l.queues[r.key]; q != nil && q.waiters.Len() > 0 {
+	q.relay = nil
+	if q.locker.closed.Err() == nil { // Close ends the queue otherwise
 		q.proceed(baton{ask: true})
 	}
 }
@@ -63,22 +64,22 @@ func (l *Locker) passOn(o *ownership) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.relays[r.key] != r {
+	q := r.queue
+	if q.relay != r {
 		return false
 	}
-	q := l.queues[r.key]
-	if q == nil || q.head.Load() != nil || q.waiters.Len() == 0 || time.Now().After(r.by) || l.closed.Err() != nil {
-		l.finishLocked(r)
+	if q.head.Load() != nil || q.waiters.Len() == 0 || time.Now().After(r.by) || l.closed.Err() != nil {
+		r.finish()
 		return false
 	}
 	w := q.waiters.Front().Value.(*waiter)
 	lease := o.passTo(w.acquisition)
 	if lease == nil {
-		l.finishLocked(r)
+		r.finish()
 		return false
 	}
 	if r.left--; r.left == 0 {
-		delete(l.relays, r.key) // the next one asks while this one holds
+		q.relay = nil // the next one asks while this one holds
 	}
 	w.passed = true
 	w.turn.Store(&baton{lease: lease})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -106,11 +107,16 @@ func TestPassAfterASuspend(t *testing.T) {
 		b.node("", func(n *node) { n.before = time.Second })
 		l := b.grant(Spec{Key: "k"})
 		k.sleep(5 * time.Second)
-		_, err := l.Pass(Spec{TTL: 30 * time.Second})
-		require.ErrorIs(b, err, errUnconfirmed)
-		time.Sleep(3 * time.Second)
 		next, err := l.Pass(Spec{TTL: 30 * time.Second})
+		require.NoError(b, err)
+		require.False(b, next.Valid(), "it is no better than it was")
+		synctest.Wait()
+		_, err = next.Pass(Spec{TTL: 30 * time.Second})
+		require.ErrorIs(b, err, errUnconfirmed, "now that the jump was noticed")
+		time.Sleep(3 * time.Second)
+		last, err := next.Pass(Spec{TTL: 30 * time.Second})
 		require.NoError(b, err, "the store has confirmed it")
-		b.stop(next)
+		require.True(b, last.Valid())
+		b.stop(last)
 	})
 }
