@@ -209,9 +209,9 @@ func latchPolls(b *bench) {
 func latchWaitsNoLongerThanAsked(b *bench) {
 	l := b.closed(b.locker(lock.Config{}), "a", 1)
 	const wait = 100 * time.Millisecond
+	begin := time.Now()
 	ctx, cancel := context.WithTimeout(b.Context(), wait)
 	defer cancel()
-	begin := time.Now()
 	if err := l.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		b.Errorf("waiting for a closed latch: %v", err)
 	}

@@ -656,7 +656,7 @@ func outlivesDeadReaders(b *bench) {
 	for i := range 10 {
 		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
 	}
-	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{Poll: hour})
+	mine, theirs := b.locker(lock.Config{TTL: 3 * ttl}), b.locker(lock.Config{Poll: hour})
 	reader := b.read(b.Context(), mine, "a")
 	got := make(chan *lock.Lease)
 	go func() { got <- b.write(b.Context(), theirs, "a") }()
@@ -698,12 +698,8 @@ func tellsReadersOfDeletion(b *bench) {
 func tellsReadersOfAWriter(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{TTL: ttl})
-	reader := b.read(b.Context(), l, "a")
-	b.delete("a")
-	b.granted(s, lasting(b.writing("a", "you:1", 1), time.Hour))
-	if loss := b.lost(reader, interval); loss.Cause != renewal.TakenOver {
-		b.Errorf("lost by %v", loss.Cause)
-	}
+	taken := lasting(b.writing("a", "you:1", 1), hour)
+	reader := b.loseTo(s, taken, func() *lock.Lease { return b.read(b.Context(), l, "a") })
 	if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of a lock that was taken over: %v", err)
 	}
