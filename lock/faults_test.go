@@ -490,3 +490,50 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		assert.NoError(t, next.Unlock(t.Context()))
 	})
 }
+
+// A hand-over of which a waiter hears late, when it has asked again meanwhile and was
+// refused, is over: somebody else may hold the lock.
+func TestStaleHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		mine := server.Locker(t, lock.Config{TTL: 4 * time.Second})
+		heard := make(chan struct{})
+		slow := &slowToHear{Store: server.Store(t), heard: heard}
+		waiting := locker(t, slow, lock.Config{TTL: 4 * time.Second, Poll: 3 * time.Second})
+		lease := mustLock(t, mine.Mutex("a"))
+		got := await(t, waiting.Mutex("a"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(2 * time.Second) // what was offered is over
+		held := mustLock(t, mine.Mutex("a"))
+		time.Sleep(1500 * time.Millisecond) // it has asked again, half a second ago
+		close(heard)
+		synctest.Wait()
+		require.NoError(t, held.Err())
+		select {
+		case second := <-got:
+			require.Failf(t, "two hold the lock", "until %v", second.Until())
+		default:
+		}
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, (<-got).Unlock(t.Context()))
+	})
+}
+
+// slowToHear is a store that tells of grants when heard is closed.
+type slowToHear struct {
+	lock.Store
+	heard <-chan struct{}
+}
+
+func (s *slowToHear) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+	return s.Store.Subscribe(ctx, h, func(n lock.Notice) {
+		if n.Owner == "" {
+			tell(n)
+			return
+		}
+		go func() {
+			<-s.heard
+			tell(n)
+		}()
+	})
+}

@@ -251,16 +251,14 @@ func (q *queue) heard(a *acquisition) (g grant, ask bool) {
 }
 
 // handed returns the grant that came with another owner's release, unless it came
-// too late. The store's clock tells how long after the request to be put in line it
-// was made, which is the only thing that a clock of a store is asked.
+// too late: when its time is over, or the store has refused the lock since. The
+// store's clock tells how long after the latest refusal it was made, which is the only
+// thing that a clock of a store is asked.
 func (a *acquisition) handed(n *Notice) grant {
-	asked := a.lined.asked
-	if a.lined.At.IsZero() {
+	if a.lined.At.IsZero() || n.At.Before(a.lined.At) {
 		return grant{}
 	}
-	if later := n.At.Sub(a.lined.At); later > 0 {
-		asked = asked.Add(later)
-	}
+	asked := a.lined.asked.Add(n.At.Sub(a.lined.At))
 	now := time.Now()
 	if asked.After(now) {
 		asked = now
