@@ -31,9 +31,10 @@ type Options struct {
 	Retry Retry
 	// Passes lets Unlock pass the lock on to the next in this process that waits for
 	// it with Passes and the same TTL, without a word to the store: a hand-over among
-	// many goroutines of one process then costs microseconds. After so many, or
+	// many goroutines of one process then costs microseconds. After so many at most, or
 	// [Options.PassFor], the lock is released, so that the waiters of other processes,
-	// who wait meanwhile, get their turn. Each holder has a lease with rules of its
+	// who wait meanwhile, get their turn; sooner where more tokens were asked for than
+	// there are microseconds. Each holder has a lease with rules of its
 	// own, and a larger fencing token than the one before, but [Lease.Owner] stays. It
 	// is for [Locker.Mutex], renewed, and does nothing on stores that reserve no
 	// tokens, as quorums and plain locks. At most [MaxPasses]. Default: 0, never.

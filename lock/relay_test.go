@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // passing is a handle on the lock called a whose leases are passed on.
@@ -244,21 +245,23 @@ func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 	})
 }
 
-// Asked again, the store says the same token, and keeps those after it.
+// Asked again, the store grants what it has granted, with the last of the tokens that it
+// had reserved: of none of them it knows that it was not used. There is none to pass on.
 func TestPassingOnAfterALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
-		m := passing(l, lock.Options{Passes: lock.MaxPasses})
+		m := passing(l, lock.Options{Passes: 1000})
+		begin := mustLock(t, m)
+		require.NoError(t, begin.Unlock(t.Context()))
 		store.set(func() { store.acquire = times(1, deaf) })
 		first := mustLock(t, m)
+		require.Equal(t, begin.Token()+1000+1+1000, first.Token())
 		got := await(t, m)
 		require.NoError(t, first.Unlock(t.Context()))
 		second := <-got
-		require.Equal(t, first.Token()+1, second.Token())
+		require.NotEqual(t, first.Owner(), second.Owner())
+		require.Greater(t, second.Token(), first.Token())
 		require.NoError(t, second.Unlock(t.Context()))
-		third := mustLock(t, m)
-		require.Equal(t, first.Token()+lock.MaxPasses+1, third.Token())
-		require.NoError(t, third.Unlock(t.Context()))
 	})
 }
 
@@ -370,4 +373,33 @@ func TestPassesRefuses(t *testing.T) {
 		_, err := m.With(lock.Options{Passes: 1}).Lock(t.Context())
 		require.ErrorContains(t, err, "is for the mutex")
 	}
+}
+
+// However many tokens are reserved and not used, they do not run away from the clock:
+// tokens grow when the counter has expired, and when the server has lost its data.
+func TestReservedTokensKeepToTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: time.Minute})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		m := passing(locker(t, store, lock.Config{}), lock.Options{Passes: lock.MaxPasses})
+		var token int64
+		take := func() {
+			t.Helper()
+			lease := mustLock(t, m)
+			require.Greater(t, lease.Token(), token)
+			token = lease.Token()
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		for range 100 {
+			take()
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute + time.Second)
+		take()
+		time.Sleep(time.Second)
+		server.DeleteAll()
+		take()
+	})
 }

@@ -13,9 +13,9 @@
 --       4 the life of the fencing counter in ms, 0 for no end
 --       5 the command to publish with
 --       6 the owner's member in the line, '' if it does not wait
---       7 how many tokens the owner gets beside the grant's
+--       7 how many tokens the owner would like beside the grant's
 -- returns  for each lock:
---          {1, token, 0}   granted
+--          {1, token, n}   granted, and the n tokens after it
 --          {0, ms, at}     somebody else holds it for so long yet (-1: without an
 --                          end); the owner is in line since before the µs at (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
@@ -58,11 +58,11 @@ local function acquire(lock, counter, line, channel, ttl, owner, count, life, pu
     local others = busy(lock, counter, line, channel, publish, life, waiter)
     if others then return refused(others, line, waiter) end
   end
-  local token = nextToken(counter, left ~= -2, life, spare)
+  local token, reserved = nextToken(counter, left ~= -2, life, spare)
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, ttl)
   if waiter ~= '' then redis.call('zrem', line, waiter) end
-  return {1, token, 0}
+  return {1, token, reserved}
 end
 
 return each(4, 7, acquire)

@@ -1,7 +1,7 @@
 -- The line of a mutex is a zset of those who wait for it among leasewheel's clients,
 -- one for each process, by the µs of their arrival. A member is
 -- "<owner> <offer> <spare>": the ms for which the owner is granted the lock when its
--- turn comes, and how many tokens more than its own it gets then.
+-- turn comes, and how many tokens more than its own it would like then.
 --
 -- One member is no waiter: gap, whose score is the µs up to which a free lock is left
 -- to clients that do not line up.
@@ -36,10 +36,10 @@ local function serve(lock, counter, line, channel, publish, life, mine)
     if not popped or popped == mine then return end
     local owner, client, offer, spare = waiterOf(popped)
     if owner and listeners(publish, channel .. ':' .. client) > 0 then
-      local token = nextToken(counter, false, life, spare)
+      local token, reserved = nextToken(counter, false, life, spare)
       redis.call('hset', lock, owner, 1)
       redis.call('pexpire', lock, offer)
-      local word = table.concat({owner, decimal(token), decimal(micros()), offer, spare}, ' ')
+      local word = table.concat({owner, decimal(token), decimal(micros()), offer, decimal(reserved)}, ' ')
       redis.call(publish, channel .. ':' .. client, word)
       return tonumber(offer)
     end

@@ -78,11 +78,11 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 		return lock.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
-	if a.Verdict == lock.Granted {
-		a.Spare = h.Spare
-	}
-	if at, ok := list[2].(int64); ok && at > 0 {
-		a.At = time.UnixMicro(at)
+	switch more, _ := list[2].(int64); {
+	case a.Verdict == lock.Granted:
+		a.Spare = more
+	case more > 0:
+		a.At = time.UnixMicro(more)
 	}
 	return a, err
 }

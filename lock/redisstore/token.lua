@@ -10,23 +10,29 @@ local function micros()
   return instant
 end
 
--- nextToken counts a fencing counter up. It comes before the grant: a grant without
--- a token must not be left behind. Microseconds fit a Lua number exactly until the
--- year 2255.
+-- nextToken counts a fencing counter up, and returns the token and how many after it
+-- are the owner's as well. It comes before the grant: a grant without a token must not
+-- be left behind. Microseconds fit a Lua number exactly until the year 2255.
 --
--- held   somebody holds the lock already, and keeps the token
+-- Those after it run ahead of the clock by a second at most, and by no more than the
+-- counter's life: otherwise the clock would make smaller tokens once the counter is
+-- gone.
+--
+-- held   somebody holds the lock already, and keeps the token: of an owner to whom
+--        several were given the last, as it may not have heard of any
 -- life   the life of the counter in ms, '0' for no end
--- spare  how many tokens after this one are the owner's as well; nil for none
+-- spare  how many tokens after this one the owner would like; nil for none
 local function nextToken(counter, held, life, spare)
-  spare = tonumber(spare or 0)
   local token = tonumber(redis.call('get', counter))
-  if held and token then return token - spare end
+  if held and token then return token, 0 end
   local endless = life == '0' or token and redis.call('pttl', counter) == -1
   token = math.max(micros(), (token or 0) + 1)
+  local ahead = endless and 1000000 or math.min(1000 * life, 1000000)
+  spare = math.max(0, math.min(tonumber(spare or 0), micros() + ahead - token))
   if endless then
     redis.call('set', counter, decimal(token + spare))
   else
     redis.call('set', counter, decimal(token + spare), 'px', life)
   end
-  return token
+  return token, spare
 end
