@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,4 +172,38 @@ func TestReplicasOfEveryKind(t *testing.T) {
 			return err == nil && lease.Unlock(t.Context()) == nil
 		}, 10*time.Second, 10*time.Millisecond, name)
 	}
+}
+
+// Semaphores, permits and plain locks wait too; and so does who asks again, on another
+// connection, for what it was granted without replicas.
+func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, redistest.Config{TCP: true})
+	_, address := master.Addr()
+	replica := redistest.Start(t, redistest.Config{TCP: true, Directives: []string{"replicaof " + strings.Replace(address, ":", " ", 1)}})
+	admin := master.Client(t)
+	require.NoError(t, admin.MSet(t.Context(), "semaphore", 5, "permits", 5).Err())
+	master.AwaitReplication(t, 1)
+	replica.Pause() // its link is up, and it acknowledges nothing
+	defer replica.Resume()
+	const client = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+	for _, hold := range []lock.Hold{
+		{Kind: lock.KindSemaphore, Name: "semaphore", Owner: client + ":1", Permits: 1},
+		{Kind: lock.KindPermit, Name: "permits", Owner: strings.Repeat("ab", 16)},
+		{Kind: lock.KindMutex, Name: "plain", Owner: client + ":1"},
+	} {
+		hold.Count, hold.TTL = 1, time.Minute
+		c := redisstore.Config{Replicas: 1}
+		if hold.Name == "plain" {
+			c.Format = redisstore.FormatPlain
+		}
+		for _, connection := range []string{"one", "another"} {
+			store, err := redisstore.New(master.Client(t), c)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, store.Close()) }()
+			_, err = store.Acquire(t.Context(), &hold)
+			require.ErrorIs(t, err, redisstore.ErrUnreplicated, "%s, on %s connection", hold.Name, connection)
+		}
+	}
+	assert.Equal(t, "4", admin.Get(t.Context(), "semaphore").Val(), "taken once")
 }
