@@ -4,7 +4,7 @@
 -- returns  1 dropped, 0 there is none of that name, -1 a worker has it
 local id = ARGV[2]
 if not read(id) then return 0 end
-if call('zscore', leased, id) then return -1 end
-local _ = call('zrem', due, id) == 1 or call('zrem', dead, id)
+if held(id) then return -1 end
+local _ = call('zrem', due, id) == 1 or call('zrem', leased, id) == 1 or call('zrem', dead, id)
 forget(id)
 return 1

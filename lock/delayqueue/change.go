@@ -9,7 +9,7 @@ import (
 // What can be done to a message from outside.
 
 // Move gives a message that waits, be it due or not, another due time. It returns
-// [ErrNotFound], [ErrLeased] while a worker has it, or [ErrDead].
+// [ErrNotFound], [ErrLeased] while the lease of a worker runs, or [ErrDead].
 func (q *Queue) Move(ctx context.Context, id string, due time.Time) error {
 	if err := validateDue(due, time.Now()); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due ti
 }
 
 // Cancel drops a message that waits, or a dead letter. It returns [ErrNotFound], or
-// [ErrLeased] while a worker has it. After [ErrUnavailable] the message may have
+// [ErrLeased] while the lease of a worker runs. After [ErrUnavailable] the message may have
 // been dropped.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
 	if err := validateID(id); err != nil {
@@ -72,7 +72,8 @@ func (q *Queue) changed(id string, reply []any, err error) error {
 }
 
 // Revive has dead letters wait again, due at once and with all their attempts
-// before them, and returns how many of these ids were dead letters.
+// before them, and returns how many of these ids were dead letters. After
+// [ErrUnavailable] some more may have been revived.
 func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err error) {
 	for _, id := range ids {
 		if err := validateID(id); err != nil {
@@ -86,7 +87,9 @@ func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err err
 		for i, id := range some {
 			args[i] = id
 		}
-		reply, err := q.ask(ctx, reviveScript, args...)
+		// A second time it would not find what the first one revived, or find it dead
+		// again.
+		reply, err := q.askWhile(ctx, undone, reviveScript, args...)
 		if err != nil {
 			return revived, err
 		}

@@ -14,21 +14,31 @@
 -- returns  {now, pause, damaged, and for each message: id, payload, attempt, token,
 --          put, due, error}; now in ms, pause in µs until there may be more, -1 for
 --          nothing in sight; damaged is how many were dropped for want of a part
-local before, claim = head(due), KEYS[8]
+local before, claim, damaged = head(due), KEYS[8], 0
 local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8])
 spend()
+
+-- exhausted reports whether a message has had all its attempts.
+local function exhausted(r) return most > 0 and r.attempt >= most end
+
+local function ended(r)
+  return 'the lease of attempt ' .. number(r.attempt) .. ' ended: its worker died, froze or was cut off'
+end
 
 for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 0, ARGV[7])) do
   call('zrem', leased, id)
   local r = read(id)
-  if r and most > 0 and r.attempt >= most then
-    bury(id, r, 'the lease of attempt ' .. number(r.attempt) .. ' ended: its worker died, froze or was cut off')
+  if r and exhausted(r) then
+    bury(id, r, ended(r))
   elseif r then
     wait(id, r)
+  else
+    forget(id)
+    damaged = damaged + 1
   end
 end
 
-local damaged, reply = 0, {}
+local reply = {}
 local function hand(id, payload, r)
   call('zadd', leased, number(now + lease), id)
   for _, part in ipairs({id, payload, number(r.attempt), number(r.token), number(r.put), number(r.due), r.err}) do
@@ -41,8 +51,9 @@ end
 local function renewed(earlier)
   for i, id in ipairs(earlier[3]) do
     local r = read(id)
-    if r and r.token == tonumber(earlier[2]) + i - 1 and call('zscore', leased, id) then
-      hand(id, call('hget', payloads, id), r)
+    local payload = call('hget', payloads, id)
+    if payload and r and r.token == tonumber(earlier[2]) + i - 1 and call('zscore', leased, id) then
+      hand(id, payload, r)
     end
   end
 end
@@ -54,7 +65,9 @@ local function fresh()
     local payload, r = call('hget', payloads, id), read(id)
     if payload and #ids > 0 and #payload > room then break end
     call('zrem', due, id)
-    if payload and r then
+    if payload and r and exhausted(r) then -- moved since its last lease ended
+      bury(id, r, r.err ~= '' and r.err or ended(r))
+    elseif payload and r then
       r.attempt, r.token = r.attempt + 1, first + #ids
       ids[#ids + 1] = id
       write(id, r)

@@ -2,10 +2,13 @@ package delayqueue_test
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -289,24 +293,65 @@ func TestRefusedWorker(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// Of a message whose parts another client has removed, the rest is dropped, and the
-// others are handled.
+// deaf loses the answer to the first command.
+type deaf struct{ lost atomic.Bool }
+
+func (*deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if h.lost.Swap(true) {
+			return err
+		}
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+}
+
+func (*deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A revival whose answer was lost is not said to have found nothing, and is not sent
+// again: the letter may have died anew.
+func TestAnswerToRevivalIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		client := server.Client(t)
+		q := open(t, client, config{RetryFor: time.Minute})
+		bury(t, open(t, server.Client(t), config{}), message{ID: "a"})
+		_, err := q.Revive(t.Context(), "none") // has the server know the script
+		require.NoError(t, err)
+		client.AddHook(new(deaf))
+		_, err = q.Revive(t.Context(), "a")
+		require.ErrorIs(t, err, delayqueue.ErrUnavailable)
+		assert.Equal(t, map[string][]string{"due": {"a"}}, whole(t, server.Client(t)))
+	})
+}
+
+// Of a message whose parts another client has removed, or spoilt, the rest is dropped,
+// and the others are handled.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	client := server.Client(t)
 	var said safeBuilder
 	q := open(t, client, config{Logger: logTo(&said)})
-	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"})
+	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"}, message{ID: "d"}, message{ID: "e"})
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_payload:{mails}", "a").Err())
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "b").Err())
+	require.NoError(t, client.HSet(t.Context(), "leasewheel_queue_record:{mails}", "d", "no record").Err())
+	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "e").Err())
+	require.NoError(t, client.ZRem(t.Context(), "leasewheel_queue_due:{mails}", "e").Err())
+	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_queue_leased:{mails}", redis.Z{Score: 1, Member: "e"}).Err())
 	l := newLog()
 	stop := work(t, q, succeed, worker{Report: l.add})
 	assert.Equal(t, []string{"c done"}, outcomes(l.await(t, 1)))
 	stop()
 	assert.Empty(t, whole(t, client))
 	assert.Contains(t, said.String(), "messages were dropped")
-	assert.Contains(t, said.String(), "messages=2")
+	assert.Contains(t, said.String(), "messages=4")
 }
 
 // A message that kills its workers does not do so for ever.

@@ -31,9 +31,18 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("the handler panicked: %v", e.Value)
 }
 
-// begin handles a message that was asked for at an instant, or gives it back if the
-// worker is ending.
-func (w *worker) begin(d *Delivery, asked time.Time) {
+// begin handles what a claim has brought, or gives it back if the worker is ending. It
+// also gives back what there is no lease for any more, and returns why.
+func (w *worker) begin(c claim) (refused error) {
+	for _, d := range c.deliveries {
+		if err := w.beginOne(d, c.asked); err != nil {
+			refused = err
+		}
+	}
+	return refused
+}
+
+func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	w.busy.Add(1)
 	w.handling.Add(1)
 	ctx, cancel := context.WithCancelCause(w.base)
@@ -52,6 +61,7 @@ func (w *worker) begin(d *Delivery, asked time.Time) {
 		}
 		w.handle(ctx, d)
 	}()
+	return err
 }
 
 // end counts a message out.

@@ -13,7 +13,8 @@ type State uint8
 const (
 	// Delayed: it waits for its due time.
 	Delayed State = iota
-	// Ready: it is due, and waits for a worker.
+	// Ready: it is due, and waits for a worker; be it because the lease of the last
+	// one has ended.
 	Ready
 	// Leased: a worker has it.
 	Leased
@@ -162,11 +163,11 @@ func readInfo(parts []any, now time.Time) (Info, error) {
 // Stats is how a queue fares.
 type Stats struct {
 	Delayed int64 // messages that wait for their due time
-	Ready   int64 // due, and waiting for a worker: the backlog
+	Ready   int64 // due, or left by a worker whose lease has ended, and waiting for another: the backlog
 	Leased  int64 // with workers
 	Dead    int64 // dead letters
 
-	// Age is for how long the first message that is due has been so; zero if none
+	// Age is for how long the first message that is ready has been so; zero if none
 	// is. It grows where workers are too few or gone.
 	Age time.Duration
 	// NextDue is when the first message that waits is or was due, by the server's
@@ -191,7 +192,6 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		s.NextDue = time.UnixMilli(due)
 		s.Age = max(0, now.Sub(s.NextDue))
 	}
-	_ = r.number() // the first end of a lease
 	if died := r.number(); died >= 0 {
 		s.OldestDeath = time.UnixMilli(died)
 	}

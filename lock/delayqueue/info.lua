@@ -4,7 +4,7 @@ local function describe(id)
   local r = read(id)
   if not r then return nil end
   local state, at = 'dead', call('zscore', dead, id)
-  if not at then state, at = 'leased', call('zscore', leased, id) end
+  if not at then state, at = 'leased', held(id) end
   if not at then state, at = 'due', call('zscore', due, id) end
   return {
     id, state, number(tonumber(at) or 0), number(r.attempt), number(r.token), number(r.put), number(r.due), r.err,

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // A message is seen, moved and dropped in each state of its life as it may be.
@@ -83,6 +84,55 @@ func TestStates(t *testing.T) {
 		put(t, q, message{ID: "b", Delay: time.Hour})
 		require.NoError(t, q.Cancel(t.Context(), "b"))
 		assert.Empty(t, whole(t, client))
+	})
+}
+
+// What has outlived its worker's lease waits, whether or not anybody is there to take
+// it back: it is counted as backlog, its age grows, and it can be moved and dropped.
+func TestOutlivedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		mine := server.Client(t)
+		q, dying := open(t, server.Client(t), config{}), open(t, mine, config{})
+		put(t, q, message{ID: "cancelled"}, message{ID: "moved"}, message{ID: "left"}, message{ID: "later", Delay: 3 * time.Hour})
+		stop := work(t, dying, func(ctx context.Context, _ *delivery) error {
+			<-ctx.Done()
+			return nil
+		}, worker{TTL: time.Minute, MaxAttempts: 1})
+		synctest.Wait()
+		mine.AddHook(unplugged{})
+		cut := time.Now()
+		time.Sleep(time.Hour)
+		stop()
+
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, delayqueue.Stats{Ready: 3, Delayed: 1, Age: stats.Age, NextDue: stats.NextDue}, stats)
+		assert.WithinDuration(t, cut.Add(time.Minute), stats.NextDue, time.Second)
+		assert.Equal(t, time.Since(stats.NextDue), stats.Age)
+		info, err := q.Get(t.Context(), "moved")
+		require.NoError(t, err)
+		assert.Equal(t, delayqueue.Ready, info.State)
+		assert.Equal(t, 1, info.Attempt)
+
+		require.NoError(t, q.Cancel(t.Context(), "cancelled"))
+		require.NoError(t, q.MoveIn(t.Context(), "moved", time.Hour))
+		info, err = q.Get(t.Context(), "moved")
+		require.NoError(t, err)
+		assert.Equal(t, delayqueue.Delayed, info.State)
+		assert.Equal(t, map[string][]string{"due": {"moved", "later"}, "leased": {"left"}}, whole(t, server.Client(t)))
+
+		// To move it gives it no attempt more.
+		l := newLog()
+		work(t, q, succeed, worker{MaxAttempts: 1, Report: l.add})
+		time.Sleep(4 * time.Hour)
+		assert.Equal(t, []string{"later done"}, outcomes(l.all()))
+		for _, id := range []string{"moved", "left"} {
+			info, err = q.Get(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, delayqueue.Dead, info.State)
+			assert.Contains(t, info.LastError, "the lease of attempt 1 ended")
+		}
 	})
 }
 

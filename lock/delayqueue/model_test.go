@@ -100,6 +100,9 @@ func (m *model) do(ctx context.Context, o operation) error {
 	if known != nil {
 		place = known.place
 	}
+	if place == "leased" && known.at <= now() {
+		place = "due" // its worker has let it lie
+	}
 	switch o.What {
 	case "pass":
 		time.Sleep(o.Instant)
@@ -170,8 +173,15 @@ func (m *model) claim(w *worker, limit int) error {
 	if err != nil {
 		return err
 	}
-	ready := m.in("due", now())
-	want := ready[:min(limit, len(ready))]
+	want := m.in("due", now())
+	want = slices.DeleteFunc(want[:min(limit, len(want))], func(id string) bool {
+		known := m.messages[id]
+		exhausted := known.attempt >= modelAttempts // it was moved after its last lease
+		if exhausted {
+			known.put("dead", now())
+		}
+		return exhausted
+	})
 	if got := ids(c.deliveries); !slices.Equal(got, want) {
 		return fmt.Errorf("claimed %v, want %v", got, want)
 	}

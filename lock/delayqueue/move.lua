@@ -6,10 +6,11 @@
 local id = ARGV[2]
 local r = read(id)
 if not r then return 0 end
-if call('zscore', leased, id) then return -1 end
+if held(id) then return -1 end
 if call('zscore', dead, id) then return -2 end
 spend()
 local before = head(due)
+call('zrem', leased, id)
 r.due = instant(ARGV[3], ARGV[4])
 wait(id, r)
 tell(before)

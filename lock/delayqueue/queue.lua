@@ -23,15 +23,23 @@ local function number(n) return string.format('%.0f', n) end
 -- head returns the first score of a zset, or nil.
 local function head(zset) return tonumber(call('zrange', zset, 0, 0, 'withscores')[2]) end
 
--- read returns what is known of a message, or nil.
+-- read returns what is known of a message, or nil, also for what is no record.
 local function read(id)
   local text = call('hget', records, id)
   if not text then return nil end
   local attempt, token, put, when, nonce, err = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  if not attempt then return nil end
   return {
     attempt = tonumber(attempt), token = tonumber(token), put = tonumber(put), due = tonumber(when),
     nonce = nonce, err = err,
   }
+end
+
+-- held returns when the lease of a message ends that is with a worker, or nil. One
+-- whose lease has ended waits again, though nobody has taken it back yet.
+local function held(id)
+  local ends = tonumber(call('zscore', leased, id) or nil)
+  return ends and ends > now and ends or nil
 end
 
 local function write(id, r)

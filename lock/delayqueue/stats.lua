@@ -1,9 +1,12 @@
 -- Counts.
 --
--- returns  {now, ready, delayed, leased, dead, first due time or -1, first end of a
---          lease or -1, first death or -1}
+-- returns  {now, ready, delayed, leased, dead, first due time or -1, first death or -1};
+--          what has outlived its lease is ready, and due since then
 local ready = call('zcount', due, '-inf', number(now))
+local outlived = call('zcount', leased, '-inf', number(now))
+local first = head(due)
+if outlived > 0 then first = math.min(first or math.huge, head(leased)) end
 return {
-  number(now), ready, call('zcard', due) - ready, call('zcard', leased), call('zcard', dead),
-  number(head(due) or -1), number(head(leased) or -1), number(head(dead) or -1),
+  number(now), ready + outlived, call('zcard', due) - ready, call('zcard', leased) - outlived, call('zcard', dead),
+  number(first or -1), number(head(dead) or -1),
 }

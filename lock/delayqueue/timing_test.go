@@ -181,6 +181,30 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
+// A worker whose leases are over before it can begin says so, and does not claim the
+// same messages again and again meanwhile.
+func TestLeasesThatCannotBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		var said safeBuilder
+		q := open(t, client, config{Logger: logTo(&said)})
+		put(t, q, message{ID: "a"})
+		client.AddHook(delayed{2 * time.Millisecond})
+		l := newLog()
+		stop := work(t, q, succeed, worker{MaxHold: time.Millisecond, Report: l.add})
+		time.Sleep(time.Minute)
+		stop()
+		assert.Greater(t, len(l.all()), 10)
+		assert.Less(t, len(l.all()), 60)
+		for _, r := range l.all() {
+			assert.Equal(t, delayqueue.Returned, r.Outcome)
+			assert.Equal(t, 1, r.Attempt)
+		}
+		assert.Contains(t, said.String(), "leases cannot be kept")
+		assert.Contains(t, said.String(), "held too long")
+	})
+}
+
 // What nobody was told of is found by the poll.
 func TestBackstop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -229,7 +229,7 @@ func (w *worker) look() error {
 	if err != nil {
 		return w.failed(err)
 	}
-	w.served, w.failures = true, 0
+	w.served = true
 	w.next = c.answered.Add(w.queue.config.Poll)
 	if c.pause >= 0 {
 		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
@@ -237,9 +237,11 @@ func (w *worker) look() error {
 	if w.heard == nil && w.next.After(w.listenAt) {
 		w.next = w.listenAt
 	}
-	for _, d := range c.deliveries {
-		w.begin(d, c.asked)
+	if err := w.begin(c); err != nil && w.ending.Err() == nil {
+		w.pause("messages are given back: their leases cannot be kept", err)
+		return nil
 	}
+	w.failures = 0
 	return nil
 }
 
@@ -249,13 +251,17 @@ func (w *worker) failed(err error) error {
 	if !w.served && !passing(err) {
 		return err
 	}
+	w.pause("the server does not answer", err)
+	return nil
+}
+
+// pause has the worker claim nothing for a while, for longer with each failure.
+func (w *worker) pause(why string, err error) {
 	d := backoff(w.failures, firstPause, mostPause)
 	w.failures++
 	w.rest = time.Now().Add(d)
 	w.next = w.rest
-	w.queue.config.Logger.Warn("delayqueue: the server does not answer; trying again",
-		"queue", w.queue.name, "after", d, "err", err)
-	return nil
+	w.queue.config.Logger.Warn("delayqueue: "+why+"; trying again", "queue", w.queue.name, "after", d, "err", err)
 }
 
 // listen has the server tell of messages that are due earlier than the others. What
@@ -306,7 +312,5 @@ func (w *worker) recover() {
 	if err != nil {
 		return // their leases will end
 	}
-	for _, d := range c.deliveries {
-		w.begin(d, c.asked)
-	}
+	_ = w.begin(c) // gives them back, since the worker is ending
 }
