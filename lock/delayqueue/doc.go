@@ -32,13 +32,16 @@
 //     reached the server has done work that is done again. [Delivery.Attempt]
 //     counts; [Delivery.Token] is a fencing token, which grows from claim to
 //     claim, so that a resource which compares tokens can refuse a late worker's
-//     write.
+//     write. A Put whose answer is lost is sent again, and puts a message once more
+//     that was handled meanwhile.
 //   - Never early, by the server's clock, which alone decides what is due. Late by
 //     a tick of the wheel and a round trip, if a worker has room.
 //   - In the order of due times, as far as several workers can have an order.
 //
 // A failover to a replica that lags behind forgets what the replica had not heard
-// of: a message that was just put, or that one was done, which then is done again.
+// of: a message that was just put; that one was done, which then is done again; or
+// that one was claimed, which then two workers have, until the first of them is told
+// at its next renewal.
 //
 // # How workers wait
 //

@@ -37,11 +37,12 @@
 // that starts from there, and the token of every grant is larger than that of every
 // earlier one, by whatever clocks. It costs a second round trip.
 //
-// The promise ends where the counters do. Once a majority of the nodes that a token
-// was written to have lost it (their data, or the counter by its own TTL), tokens
-// grow by the nodes' clocks alone: a later grant has a larger token if it comes later
-// by more than the clocks of the nodes are apart. The same holds of all grants where a node is no
-// Fencer, or with [Config.LooseTokens].
+// The promise ends where the counters do. Once a single one of the nodes that a token
+// was written to has lost it (its data, or the counter by its own TTL), a later
+// majority may have no other of them, and tokens grow by the nodes' clocks alone: a
+// later grant has a larger token if it comes later by more than the clocks of the
+// nodes are apart. A node that came back empty is given the token again with the lease.
+// The same holds of all grants where a node is no Fencer, or with [Config.LooseTokens].
 //
 // # Kinds of lock
 //

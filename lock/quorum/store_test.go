@@ -399,6 +399,35 @@ func (c curt) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	return answer, err
 }
 
+// The promise ends, as documented, where a single node has lost its counter: a later
+// majority may share no other with those that know the token.
+func TestTokensAfterANodeForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		all[0].skew = time.Hour
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		grant := func(owner string, without ...int) int64 {
+			for _, i := range without {
+				all[i].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+				defer all[i].set(nil)
+			}
+			h := hold(owner)
+			answer, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			synctest.Wait()
+			h.Count = 0
+			_, err = store.Release(t.Context(), h)
+			require.NoError(t, err)
+			return answer.Token
+		}
+		first := grant("me:1", 3, 4)
+		all[2].lose()
+		assert.Less(t, grant("me:2", 0, 1), first, "by nodes 2, 3 and 4, of which the first has forgotten")
+		pass(time.Hour + time.Millisecond)
+		assert.Greater(t, grant("me:3", 0, 1), first, "later by more than the clocks are apart")
+	})
+}
+
 // A grant that took its TTL to come together is worth nothing, and is given back.
 func TestGrantThatTookTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
