@@ -52,7 +52,7 @@ func (c Config) validate(stores []lock.Store) error {
 		if store == nil {
 			return fmt.Errorf("quorum: store %d is nil", i)
 		}
-		if !reflect.TypeOf(store).Comparable() {
+		if !reflect.ValueOf(store).Comparable() {
 			continue // nobody can tell
 		}
 		if first, twice := seen[store]; twice {

@@ -16,13 +16,20 @@ import (
 )
 
 // world is what rapid draws: nodes, contenders, and what happens to each request on
-// its way. No node forgets: that is what Redlock needs to be told of.
+// its way. A node that forgets is kept away for the longest TTL, as the package asks.
 type world struct {
 	skews   []time.Duration // of the nodes' clocks
 	fast    []float64       // of the rates at which their TTLs run
 	ways    [][]mishap      // for each node, one request after the other, again and again
 	plans   [][]plan        // of the contenders
 	outages []outage        // of the nodes
+	losses  []loss          // of all that nodes knew
+}
+
+// loss is of all that a node knew, so long after the one before.
+type loss struct {
+	after time.Duration
+	node  int
 }
 
 // outage is a run of requests, by their numbers, none of which arrives.
@@ -68,27 +75,47 @@ func drawWorld(t *rapid.T) *world {
 			return plan{millis(300, "rest"), millis(3000, "patience"), millis(1500, "work")}
 		}), 1, 6).Draw(t, "plans"))
 	}
+	if rapid.Bool().Draw(t, "forgetful") {
+		w.losses = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) loss {
+			return loss{millis(1500, "after"), rapid.IntRange(0, n-1).Draw(t, "node")}
+		}), 1, 12).Draw(t, "losses")
+	}
 	return w
+}
+
+// forget has the nodes lose what they lose, and stay away for as long as anybody may
+// rely on it.
+func (w *world) forget(all []*booth, away []time.Time) {
+	for _, l := range w.losses {
+		time.Sleep(l.after)
+		b := all[l.node]
+		b.lose()
+		b.mu.Lock()
+		away[l.node] = time.Now().Add(worldTTL)
+		b.mu.Unlock()
+	}
 }
 
 // play has the contenders do what they planned, and returns what must not have
 // happened.
 func (w *world) play(t *testing.T) (wrongs []string) {
 	all, stores := booths(len(w.ways))
+	away := make([]time.Time, len(all)) // each guarded by its booth's mu
 	for i, b := range all {
 		b.skew, b.fast = w.skews[i], w.fast[i]
 		n := 0
 		b.way = func(string, *lock.Hold) mishap {
 			n++
-			if n >= w.outages[i].begin && n < w.outages[i].end {
+			if time.Now().Before(away[i]) || n >= w.outages[i].begin && n < w.outages[i].end {
 				return mishap{lost: true}
 			}
 			return w.ways[i][n%len(w.ways[i])]
 		}
 	}
-	r := &referee{}
+	r := &referee{forgetful: len(w.losses) > 0}
 	var closers []func()
 	var work sync.WaitGroup
+	work.Go(func() { w.forget(all, away) })
 	for range w.plans {
 		store, err := quorum.New(stores, quorum.Config{NodeTimeout: 100 * time.Millisecond})
 		if err != nil {
@@ -132,8 +159,10 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 }
 
 // referee watches that never two at a time believe to hold the lock, and that the
-// tokens of those who do grow.
+// tokens of those who do grow, unless the nodes forget them.
 type referee struct {
+	forgetful bool
+
 	mu     sync.Mutex
 	held   map[*lock.Lease]struct{}
 	token  int64
@@ -156,7 +185,7 @@ func (r *referee) granted(lease *lock.Lease) {
 			}
 		}
 	}
-	if lease.Token() <= r.token {
+	if lease.Token() <= r.token && !r.forgetful {
 		r.wrong("token %d came after %d", lease.Token(), r.token)
 	}
 	r.token = max(r.token, lease.Token())

@@ -35,7 +35,11 @@ func TestNewRefuses(t *testing.T) {
 		_, err := quorum.New(test.stores, test.config)
 		require.ErrorContains(t, err, test.says, what)
 	}
-	_, err := quorum.New([]lock.Store{none, stores[1], stores[2]}, quorum.Config{})
+	odd := wrapped{stores[0], []int{1}} // comparable by its type alone
+	same, err := quorum.New([]lock.Store{odd, odd, stores[1]}, quorum.Config{})
+	require.NoError(t, err, "nobody can tell")
+	require.NoError(t, same.Close())
+	_, err = quorum.New([]lock.Store{none, stores[1], stores[2]}, quorum.Config{})
 	require.ErrorIs(t, err, lock.ErrUnsupported)
 	store, err := quorum.New(stores, quorum.Config{})
 	require.NoError(t, err)
@@ -46,6 +50,12 @@ func TestNewRefuses(t *testing.T) {
 type without struct{ lock.Store }
 
 func (*without) Supports(lock.Kind) error { return lock.ErrUnsupported }
+
+// wrapped is a store that cannot be compared with itself.
+type wrapped struct {
+	lock.Store
+	more any
+}
 
 // What cannot keep its meaning is refused everywhere, with the reason.
 func TestRefusesOtherKinds(t *testing.T) {
