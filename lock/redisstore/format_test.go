@@ -231,6 +231,33 @@ func TestFencingCounterExpires(t *testing.T) {
 	require.ErrorContains(t, err, "FenceTTL")
 }
 
+// Readers who join others share their token as long as there is a counter, which lives
+// on with each of them.
+func TestFencingCounterOfReaders(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{})
+	const counter = "redisson_lock_token:{a}"
+	read := func() *lock.Lease {
+		lease, err := l.ReadWrite("a").Read().Lock(t.Context())
+		require.NoError(t, err)
+		return lease
+	}
+	first := read()
+	require.NoError(t, admin.Expire(t.Context(), counter, time.Minute).Err())
+	second := read()
+	assert.Equal(t, first.Token(), second.Token())
+	assert.Greater(t, admin.TTL(t.Context(), counter).Val(), time.Minute)
+	require.NoError(t, admin.Persist(t.Context(), counter).Err())
+	third := read()
+	assert.Equal(t, first.Token(), third.Token())
+	assert.EqualValues(t, -1, admin.TTL(t.Context(), counter).Val(), "a counter of Redisson's never expires")
+	for _, lease := range []*lock.Lease{first, second, third} {
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+}
+
 // A key that holds another kind of value, such as the plain string of redsync's
 // and redislock's locks, is a lock of another family: refused as such, waited for
 // by polling, never touched.

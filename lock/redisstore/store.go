@@ -24,7 +24,8 @@ type Config struct {
 	// FenceTTL is how long a fencing counter outlives its last grant. Tokens go on
 	// growing after that, by the server's clock, unless that clock was set back
 	// by more. A counter that was found without a TTL, as Redisson makes them,
-	// keeps none. Set it negative where Redisson's fenced locks are used on the
+	// keeps none. If nobody joins the readers of a lock for so long, the next one to
+	// join them has a larger token than they have. Set it negative where Redisson's fenced locks are used on the
 	// same names: their tokens would start again at 1 when a counter expires.
 	// Default: 1 h. Negative: counters never expire.
 	FenceTTL time.Duration

@@ -24,8 +24,11 @@ end
 -- spare  how many tokens after this one the owner would like; nil for none
 local function nextToken(counter, held, life, spare)
   local token = tonumber(redis.call('get', counter))
-  if held and token then return token, 0 end
   local endless = life == '0' or token and redis.call('pttl', counter) == -1
+  if held and token then
+    if not endless then redis.call('pexpire', counter, life) end
+    return token, 0
+  end
   token = math.max(micros(), (token or 0) + 1)
   local ahead = endless and 1000000 or math.min(1000 * life, 1000000)
   spare = math.max(0, math.min(tonumber(spare or 0), micros() + ahead - token))
