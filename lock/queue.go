@@ -3,7 +3,9 @@ package lock
 import (
 	"cmp"
 	"container/list"
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -309,7 +311,7 @@ func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again 
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	if a.options.Retry != nil && a.refusals > 0 {
-		if pause, again = a.options.Retry(a.refusals); !again {
+		if pause, again = q.retry(a); !again {
 			return 0, false
 		}
 		pause = max(pause, time.Millisecond)
@@ -321,6 +323,17 @@ func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again 
 		pause = min(pause, known.TTL)
 	}
 	return pause, true
+}
+
+// retry asks the waiter's strategy. If it panics, that costs nobody else the queue.
+func (q *queue) retry(a *acquisition) (pause time.Duration, again bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.locker.config.Logger.Error("lock: panic in Options.Retry", "name", a.hold.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			pause, again = 0, false
+		}
+	}()
+	return a.options.Retry(a.refusals)
 }
 
 // subscribe gets the store's promise to wake, once, and reports whether it has got

@@ -16,7 +16,7 @@ import (
 // asks, so the others' tries begin when it is their turn.
 //
 // A Retry must not block, and is called by one goroutine at a time for each
-// acquisition.
+// acquisition. If it panics, that is logged, and there is no other try.
 type Retry func(refused int) (pause time.Duration, again bool)
 
 // ErrRetriesExhausted ends the waiting of whom a [Retry] allows no other try.

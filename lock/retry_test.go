@@ -1,7 +1,9 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -97,5 +99,22 @@ func TestWaitersAreLimited(t *testing.T) {
 			work.Wait()
 			require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }), "there is room again")
 		}
+	})
+}
+
+// A strategy that panics ends its own wait, and nobody else's.
+func TestRetryPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		var log bytes.Buffer
+		l := server.Locker(t, lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		broken := lock.Options{Retry: func(int) (time.Duration, bool) { panic("no idea") }}
+		_, err := l.Mutex("a").With(broken).Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrRetriesExhausted)
+		require.Contains(t, log.String(), "no idea")
+		got := await(t, l.Mutex("a"))
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, (<-got).Unlock(t.Context()))
 	})
 }
