@@ -1000,3 +1000,39 @@ func TestGoRefuses(t *testing.T) {
 		require.ErrorContains(t, err, "negative")
 	}
 }
+
+// Whoever defers a function under a lock that is held already does not wait for what
+// its holder is about to tell the store.
+func TestDeferWhileTheStoreIsTold(t *testing.T) {
+	l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+	outer := mustLock(t, l.Mutex("a"))
+	inner, err := l.Mutex("a").Lock(outer.Context())
+	require.NoError(t, err)
+	telling, told := make(chan struct{}), make(chan struct{})
+	store.set(func() {
+		store.release = times(1, func(_ context.Context, do func() error) error {
+			close(telling)
+			<-told
+			return do()
+		})
+	})
+	var work sync.WaitGroup
+	work.Go(func() { assert.NoError(t, inner.Unlock(t.Context())) })
+	<-telling
+	deferred := make(chan *lock.Deferred, 1)
+	go func() {
+		d, err := l.Mutex("a").Go(outer.Context(), func(context.Context) error { return nil })
+		assert.NoError(t, err)
+		deferred <- d
+	}()
+	select {
+	case d := <-deferred:
+		close(told)
+		require.NoError(t, d.Wait(t.Context()))
+	case <-time.After(10 * time.Second):
+		close(told)
+		t.Error("Go waits for the store")
+	}
+	work.Wait()
+	require.NoError(t, outer.Unlock(t.Context()))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -24,14 +25,15 @@ type ownership struct {
 	// mu makes one change of count at a time, its request to the store included:
 	// the store is told absolute counts, which must arrive in order.
 	mu    sync.Mutex
-	count int64 // leases not yet unlocked; 0 once the ownership has ended
+	count atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
 
 	first Lease // the lease of the grant, here to save an allocation
 }
 
 // newOwnership returns an ownership whose lease is not watched yet.
 func newOwnership(l *Locker, h Hold, token int64, doubtful bool) *ownership {
-	own := &ownership{locker: l, hold: h, token: token, doubtful: doubtful, count: 1}
+	own := &ownership{locker: l, hold: h, token: token, doubtful: doubtful}
+	own.count.Store(1)
 	own.first.own = own
 	return own
 }
@@ -85,14 +87,14 @@ func (o *ownership) with(ctx context.Context) context.Context {
 func (o *ownership) again(a acquisition) (*Lease, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.count == 0 {
+	if o.count.Load() == 0 {
 		return nil, nil
 	}
 	if err := o.lease.Err(); err != nil {
 		return nil, err
 	}
 	h := o.hold
-	h.Count = o.count + 1
+	h.Count = o.count.Load() + 1
 	a.hold = &h
 	g, err := o.locker.ask(&a)
 	if err != nil {
@@ -101,24 +103,20 @@ func (o *ownership) again(a acquisition) (*Lease, error) {
 	if g.Verdict != Granted {
 		return nil, &LostError{Key: h.Name, Cause: renewal.Deleted}
 	}
-	o.count = h.Count
+	o.count.Store(h.Count)
 	return &Lease{own: o}, nil
 }
 
-// held reports whether the lock was not yet unlocked for the last time.
-func (o *ownership) held() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.count > 0
-}
+// held reports whether the lock was not yet unlocked for the last time. It waits for
+// no request.
+func (o *ownership) held() bool { return o.count.Load() > 0 }
 
 // drop gives one hold back, the last one for good.
 func (o *ownership) drop(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.count--
 	h := o.hold
-	h.Count = o.count
+	h.Count = o.count.Add(-1)
 	if h.Count > 0 {
 		if err := o.lease.Err(); err != nil {
 			return err
