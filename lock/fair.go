@@ -14,7 +14,8 @@ const placeTTL = 5 * time.Second
 // once; one whose process died, or was stopped, is passed over after 5 s.
 //
 // A fair lock and a [Mutex] of the same name are the same lock, on which those
-// who come by Mutex do not line up. A waiter of a fair lock costs the store a
+// who come by Mutex do not line up. They are not told when a fair lease is unlocked,
+// either, and ask every [Config.Poll]. A waiter of a fair lock costs the store a
 // channel and a request every 1.7 s; where order is nothing to you, use Mutex.
 func (l *Locker) Fair(name string) *Mutex {
 	return &Mutex{locker: l, kind: KindFair, name: name}

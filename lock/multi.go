@@ -93,8 +93,8 @@ func same(a, b Store) bool {
 }
 
 // Lock acquires every lock and waits for them as long as ctx lives. If ctx ends
-// first, the error matches [ErrNotAcquired] as well as the context's cause, and names
-// the lock that was waited for. Whatever the error, none of the locks is held.
+// first, the error is that of [Mutex.Lock] for the lock whose turn it was. Whatever the
+// error, none of the locks is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.Lock(ctx) })
 }

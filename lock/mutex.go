@@ -104,9 +104,9 @@ func (m *Mutex) With(o Options) *Mutex {
 func (m *Mutex) Name() string { return m.name }
 
 // Lock acquires the lock and waits for it as long as ctx lives. If ctx ends
-// first, the error matches the context's cause, and [ErrNotAcquired] as well unless a
-// request was under way: what that was granted is given back in the background. ctx
-// bounds the waiting only: the lease outlives it.
+// first, the error matches the context's cause, and [ErrNotAcquired] as well unless
+// nothing was asked yet, or a request was under way: what that was granted is given
+// back in the background. ctx bounds the waiting only: the lease outlives it.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, forever)
 }

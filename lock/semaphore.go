@@ -69,8 +69,8 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 }
 
 // Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as long
-// as ctx lives. If ctx ends first, the error matches [ErrNotAcquired] as well as the
-// context's cause, and nothing was taken.
+// as ctx lives. If ctx ends first, the error is as with [Mutex.Lock], and what was taken
+// all the same is given back in the background.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, forever)
 }
