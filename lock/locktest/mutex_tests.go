@@ -383,7 +383,9 @@ func doesNotStampede(b *bench) {
 	lease := b.lock(l, "a")
 	var work sync.WaitGroup
 	work.Go(func() { b.unlock(b.lock(l, "a")) })
-	time.Sleep(200 * time.Millisecond)
+	for begin := time.Now(); store.acquisitions.Load() < 3 && time.Since(begin) < soon; {
+		time.Sleep(10 * time.Millisecond)
+	}
 	for range waiters - 1 {
 		work.Go(func() { b.unlock(b.lock(l, "a")) })
 	}

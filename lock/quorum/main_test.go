@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(16)
+	redistest.Parallel(8)
 	redistest.Main(m)
 }
