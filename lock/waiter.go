@@ -141,7 +141,7 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 			w.g, w.err = g, nil
 			return q.pass(w.acquisition, g), true
 		case w.err != nil:
-			return baton{known: w.baton.known, ask: ask || w.hold.Permits > 1}, true
+			return q.resign(w, ask), true
 		case !ask:
 			return baton{}, false
 		}
@@ -149,6 +149,13 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 	}
 	w.err = w.baton.err
 	return w.baton, true
+}
+
+// resign returns the baton of a head that gives up. ask says that it leaves a wake
+// behind. The next one has to ask, too, for what is less than the head wanted, and for a
+// place in line: the head's was its own.
+func (q *queue) resign(w *waiter, ask bool) baton {
+	return baton{known: w.baton.known, ask: ask || w.hold.Permits > 1 || q.lines}
 }
 
 // inquire asks the store, if there is a reason to, and unless it is to ask again, has
@@ -180,7 +187,7 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 	pause, again := q.delay(a, b.known)
 	if !again {
 		w.err = a.refused(b.known, ErrRetriesExhausted)
-		return baton{known: b.known}, true
+		return q.resign(w, false), true
 	}
 	if w.err = q.backstop.Arm(pause); w.err != nil {
 		return baton{err: w.err}, true
