@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // claimant returns a worker that claims only when told to.
@@ -127,6 +128,32 @@ func TestTokensGrow(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		server.Delete(counter)
 		assert.Greater(t, w.get(t, 1)[0].Token, last)
+	})
+}
+
+// A message whose lease has ended since it was claimed, as in a process that was frozen,
+// is not begun.
+func TestEndedLeaseIsNotBegun(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w := claimant(t, q, "w")
+		var err error
+		w.engine, err = q.start()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, w.engine.stop(t.Context())) }()
+		w.base, w.wake = t.Context(), make(chan struct{}, 1)
+		begun := 0
+		w.handler = func(context.Context, *Delivery) error { begun++; return nil }
+		for i, d := range w.get(t, 2) {
+			d.lease, err = w.engine.watchdog.Watch(renewal.Spec{
+				Key: d.ID, Owner: strconv.FormatInt(d.Token, 10), TTL: w.config.TTL, Granted: time.Now(), MaxHold: time.Second,
+			})
+			require.NoError(t, err)
+			time.Sleep(time.Duration(i) * time.Minute)
+			w.busy.Add(1)
+			w.handling.Add(1)
+			w.attend(t.Context(), d)
+		}
+		assert.Equal(t, 1, begun)
 	})
 }
 

@@ -53,15 +53,21 @@ func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	})
 	d.lease = lease
 	go func() {
-		defer w.end()
 		defer cancel(nil)
-		if err != nil || w.ending.Err() != nil {
-			w.giveBack(d)
-			return
-		}
-		w.handle(ctx, d)
+		w.attend(ctx, d)
 	}()
 	return err
+}
+
+// attend handles a message whose lease runs, unless the worker is ending. Since it was
+// claimed the process may have been frozen, or waited for a processor for long.
+func (w *worker) attend(ctx context.Context, d *Delivery) {
+	defer w.end()
+	if w.ending.Err() != nil || !d.Valid() {
+		w.giveBack(d)
+		return
+	}
+	w.handle(ctx, d)
 }
 
 // end counts a message out.
