@@ -42,37 +42,43 @@ func (r *results) writeMarkdown(w io.Writer) error {
 
 <!-- Written by make bench. Edit bench/peers/report instead. -->
 
-- Date: %s, commit %s
 - Machine: %s, %s cores, %s/%s, %s
-- Medians of %d rounds
 
 Every benchmark of every implementation ran in a process of its own, one after
 the other in each round, so that ratios hold where absolute figures do not.
 
-`, r.config["date"], r.config["commit"], r.config["cpu"], r.config["cores"],
-		r.config["goos"], r.config["goarch"], r.config["go"], r.rounds)
-	b.WriteString(goalsText)
+`, r.config["cpu"], r.config["cores"], r.config["goos"], r.config["goarch"], r.config["go"])
+	r.section(&b, goalsText, "Schedule")
 	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows(goals))
 	b.WriteString(comparisonText)
 	r.writeComparison(&b, implementations, comparisons)
 	if rows := r.goalRows(lockGoals); rows != nil {
-		b.WriteString(lockGoalsText)
+		r.section(&b, lockGoalsText, "Pairs")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
 		b.WriteString(lockComparisonText)
 		r.writeComparison(&b, lockImplementations, lockComparisons)
 	}
 	if rows := r.goalRows(quorumGoals); rows != nil {
-		b.WriteString(quorumText)
+		r.section(&b, quorumText, "Quorum")
 		writeTable(&b, []string{"what", "leasewheel", "redsync", "ratio", "limit", ""}, rows)
 		r.writeComparison(&b, quorumImplementations, quorumComparisons)
 	}
 	if rows := r.comparisonRows(queueComparisons, queueImplementations); rows != nil {
-		b.WriteString(queueText)
+		r.section(&b, queueText, "Messages")
 		r.writeComparison(&b, queueImplementations, queueComparisons)
 	}
 	b.WriteString(repeatText)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// section begins a part with its text, and with when what is like workload was
+// measured.
+func (r *results) section(b *strings.Builder, text, workload string) {
+	b.WriteString(text)
+	if run, ok := r.runs[workload]; ok {
+		fmt.Fprintf(b, "Measured on %v.\n\n", run)
+	}
 }
 
 const goalsText = `## Against the limits

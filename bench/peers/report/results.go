@@ -22,12 +22,22 @@ type point struct {
 type results struct {
 	samples map[point][]float64
 	config  map[string]string
-	rounds  int
+	runs    map[string]run // by workload, without its parameters
+}
+
+// A run is how a workload was measured: parts of a file may come from several.
+type run struct {
+	date, commit string
+	rounds       int
+}
+
+func (r run) String() string {
+	return fmt.Sprintf("%s at commit %s; medians, rounds: %d", r.date, r.commit, r.rounds)
 }
 
 // parseResults reads lines in the format of Go's benchmarks.
 func parseResults(lines io.Reader) (*results, error) {
-	r := &results{samples: map[point][]float64{}, config: map[string]string{}}
+	r := &results{samples: map[point][]float64{}, config: map[string]string{}, runs: map[string]run{}}
 	reader := benchfmt.NewReader(lines, "benchmarks")
 	for reader.Scan() {
 		line, ok := reader.Result().(*benchfmt.Result)
@@ -63,7 +73,8 @@ func (r *results) add(line *benchfmt.Result) {
 			p.unit, value = v.OrigUnit, v.OrigValue
 		}
 		r.samples[p] = append(r.samples[p], value)
-		r.rounds = max(r.rounds, len(r.samples[p]))
+		rounds := max(r.runs[string(base)].rounds, len(r.samples[p]))
+		r.runs[string(base)] = run{r.config["date"], r.config["commit"], rounds}
 	}
 }
 
