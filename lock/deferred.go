@@ -268,7 +268,11 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 		return lease, false, err
 	}
 	d.waiter.baton.known = g.Answer
-	return nil, true, d.join()
+	if err := d.join(); err != nil {
+		_, err = d.conclude(grant{}, err) // what was asked for may yet be granted
+		return nil, false, err
+	}
+	return nil, true, nil
 }
 
 // conclude makes a lease of what the store has said.
