@@ -31,17 +31,17 @@ func numbered(n int) []message {
 }
 
 // awaitClaim waits for a claim whose answer proxy drops. A worker that has lost its
-// connection is let through for a moment from time to time: it can make no other
-// without an answer.
+// connection is let through for a moment from time to time, longer each time: it can
+// make no other without an answer.
 func awaitClaim(t *testing.T, proxy *redistest.Proxy, claimed func() bool) {
 	t.Helper()
-	since := time.Now()
+	since, moment := time.Now(), 5*time.Millisecond
 	eventually(t, "it is claimed", func() bool {
 		if time.Since(since) > time.Second {
 			proxy.Set(redistest.Fault{})
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(moment)
 			proxy.Set(redistest.Fault{Replies: redistest.Drop})
-			since = time.Now()
+			since, moment = time.Now(), min(2*moment, time.Second)
 		}
 		return claimed()
 	})
