@@ -36,6 +36,7 @@ func TestPassKeepsWhatIsLeft(t *testing.T) {
 		stats := b.dog.Stats()
 		require.Equal(b, 1, stats.Held)
 
+		time.Sleep(10 * time.Second) // past the renewal that was due already, at a third of 30 s
 		for range 100 {
 			time.Sleep(7 * time.Second)
 			require.True(b, next.Valid(), "it is renewed like any lease")
@@ -52,6 +53,7 @@ func TestPassDoesNotPutTheRenewalOff(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		for range 120 {
 			time.Sleep(time.Second)
+			synctest.Wait() // for a renewal that falls on this very second
 			next, err := l.Pass(Spec{TTL: 30 * time.Second})
 			require.NoError(b, err)
 			l = next
@@ -106,6 +108,7 @@ func TestPassAfterASuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = time.Second })
 		l := b.grant(Spec{Key: "k"})
+		synctest.Wait() // lest the dispatcher, still busy with the grant, notice the jump first
 		k.sleep(5 * time.Second)
 		next, err := l.Pass(Spec{TTL: 30 * time.Second})
 		require.NoError(b, err)
