@@ -207,3 +207,54 @@ func TestWakeUpsOfRequests(t *testing.T) {
 		}
 	})
 }
+
+// Whoever schedules and cancels faster than the worker wakes does not wake it each
+// time: woken in vain, it stays on call for that deadline, and sleeps on after it.
+func TestWokenInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+		vain := func(d time.Duration) {
+			w.mu.Lock() // the worker cannot look before all is over
+			defer w.mu.Unlock()
+			h, err := w.Schedule(d, func() { t.Error("ran although cancelled") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !h.Cancel() {
+				t.Error("not cancelled")
+			}
+		}
+		wakes := func(want int64, d time.Duration, what string, do func()) {
+			t.Helper()
+			before := alarm.wakes.Load()
+			do()
+			time.Sleep(d)
+			synctest.Wait()
+			if n := alarm.wakes.Load() - before; n != want {
+				t.Errorf("%s woke it %d times, want %d", what, n, want)
+			}
+		}
+		wakes(1, time.Second, "the first", func() { vain(time.Minute) })
+		wakes(0, time.Second, "later ones", func() {
+			for range 1000 {
+				vain(time.Minute)
+				time.Sleep(time.Millisecond)
+			}
+		})
+		wakes(1, 0, "an earlier one", func() { vain(10 * time.Second) })
+		wakes(0, time.Second, "one between the two", func() { vain(20 * time.Second) })
+		wakes(1, 20*time.Second, "the deadline of the earlier one", func() {})
+		wakes(2, day, "the next one, and its deadline,", func() { vain(time.Hour) })
+		wakes(0, day, "nothing", func() {})
+
+		ran := false
+		wakes(2, time.Hour, "one that is not cancelled", func() {
+			if _, err := w.Schedule(time.Minute, func() { ran = true }); err != nil {
+				t.Error(err)
+			}
+		})
+		if !ran {
+			t.Error("it did not run")
+		}
+	})
+}

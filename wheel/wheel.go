@@ -26,6 +26,7 @@ type Wheel struct {
 	// What goroutines and worker tell each other.
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
 	roused   atomic.Int64 // when somebody has woken it, since the start
+	wanted   atomic.Int64 // the tick by which it was then to be awake, if that was why
 	soon     atomic.Bool  // there is something to reclaim by the next tick
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
@@ -44,6 +45,12 @@ type Wheel struct {
 	// since is when, since the start, the worker's last sleep ended or should
 	// have. The worker's alone.
 	since time.Duration
+
+	// vigil is a tick for which the worker was woken in vain: what was due then had
+	// been cancelled before it looked. The worker stays on call for that tick. The
+	// next timeout, which is most often for later and cancelled as fast, then need
+	// not wake it. The worker's alone.
+	vigil timeout.Tick
 
 	// leftovers: a task has stopped the wheel, so that the worker has to see to
 	// what is left in the lists. The worker's alone.
@@ -110,7 +117,7 @@ func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
 // needBy sees to it that the worker is awake by a tick.
 func (w *Wheel) needBy(by timeout.Tick) {
 	if int64(by) < w.wake.Load() {
-		w.rouse()
+		w.rouse(by)
 	}
 }
 
@@ -118,14 +125,16 @@ func (w *Wheel) needBy(by timeout.Tick) {
 // tick. Only the first cancel in a tick has to wake it.
 func (w *Wheel) reclaimSoon() {
 	if !w.soon.Load() && w.soon.CompareAndSwap(false, true) {
-		w.rouse()
+		w.rouse(0)
 	}
 }
 
-// rouse wakes the worker if it sleeps. Of many who want to, one does.
-func (w *Wheel) rouse() {
+// rouse wakes the worker if it sleeps, for the sake of a tick or, with 0, of
+// something else. Of many who want to, one does.
+func (w *Wheel) rouse(by timeout.Tick) {
 	if w.wake.Swap(0) != 0 {
 		w.roused.Store(int64(w.ticks.elapsed()))
+		w.wanted.Store(int64(by))
 		w.alarm.ring()
 	}
 }
@@ -175,7 +184,7 @@ func (w *Wheel) Stop() []Unrun {
 			w.shards[i].inbox.Close()
 		}
 		left = w.withdraw()
-		w.rouse()
+		w.rouse(0)
 	}
 	if w.worker.isCurrent() {
 		w.leftovers = true

@@ -253,9 +253,7 @@ func (w *Wheel) fired() {
 // It first says until when it will sleep and then looks at what came; others
 // first leave what they have and then look at how long the worker sleeps. Whichever way the two meet, one of them sees the other.
 func (w *Wheel) sleep() {
-	w.mu.Lock()
-	until := w.ring.earliest()
-	w.mu.Unlock()
+	until := w.next()
 	reclaiming := false
 	for {
 		w.wake.Store(int64(until))
@@ -276,6 +274,20 @@ func (w *Wheel) sleep() {
 		w.woken(until)
 	}
 	w.wake.Store(0)
+}
+
+// next returns the tick until which there is nothing to do.
+func (w *Wheel) next() timeout.Tick {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until := w.ring.earliest()
+	if by := timeout.Tick(w.wanted.Swap(0)); by != 0 && by < until {
+		w.vigil = by
+	}
+	if w.vigil > w.ring.now {
+		until = min(until, w.vigil)
+	}
+	return until
 }
 
 // woken notes when the worker was to wake from a sleep until a tick: then, or
