@@ -504,7 +504,7 @@ func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 		few := b.grantMany(10, "few", atOnce)
 		before := count(few)
 		after := count(b.grantMany(10000, "many", atOnce))
-		require.LessOrEqual(b, after, before+DefaultGroupParallel)
+		require.LessOrEqual(b, after, before+2*DefaultGroupParallel, "those on their way, and those that are just ending")
 	})
 }
 
