@@ -67,13 +67,24 @@ var makers = map[string]struct {
 	}, errLate},
 }
 
-// eachMaker runs a test with each way, on a wheel with ticks of 10 ms.
+// eachMaker runs a test with each way, on a wheel with ticks of 10 ms: with the
+// test's context as it is, and as a parent that never ends.
 func eachMaker(t *testing.T, test func(t *testing.T, begin makeFunc, cause error)) {
 	t.Helper()
 	for name, maker := range makers {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 				test(t, func(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+					return maker.make(w, parent, d)
+				}, maker.cause)
+			})
+		})
+		t.Run(name+", endless parent", func(t *testing.T) {
+			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+				test(t, func(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+					if parent == t.Context() {
+						parent = context.WithoutCancel(parent)
+					}
 					return maker.make(w, parent, d)
 				}, maker.cause)
 			})
@@ -282,6 +293,104 @@ func TestContextSaysWhatItIs(t *testing.T) {
 		var timeout interface{ Timeout() bool }
 		if !errors.As(ctx.Err(), &timeout) || !timeout.Timeout() {
 			t.Errorf("%v is no timeout", ctx.Err())
+		}
+	})
+}
+
+// A context without a parent that ends is on the wheel only once somebody waits for
+// its end. Whichever way one looks first, it shows the same.
+func TestContextThatNobodyWatches(t *testing.T) {
+	looks := map[string]func(ctx context.Context) error{
+		"Err":   func(ctx context.Context) error { return ctx.Err() },
+		"Cause": func(ctx context.Context) error { return context.Cause(ctx) },
+		"Done": func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			default:
+				return nil
+			}
+		},
+		"child": func(ctx context.Context) error {
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return child.Err()
+		},
+		"AfterFunc": func(ctx context.Context) error {
+			ran := false
+			stop := ctx.(interface{ AfterFunc(f func()) func() bool }).AfterFunc(func() { ran = true })
+			synctest.Wait()
+			stop()
+			if !ran {
+				return nil
+			}
+			return ctx.Err()
+		},
+	}
+	for name, look := range looks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+				begin := func() (context.Context, context.CancelFunc) {
+					return w.WithTimeoutCause(context.WithoutCancel(t.Context()), 100*ms, errLate)
+				}
+				over, cancel := begin()
+				defer cancel()
+				alive, cancelAlive := begin()
+				defer cancelAlive()
+				if err := look(alive); err != nil {
+					t.Errorf("before its deadline: %v", err)
+				}
+				cancelled, end := begin()
+				end()
+				if err := look(cancelled); !errors.Is(err, context.Canceled) {
+					t.Errorf("cancelled: %v", err)
+				}
+				wantEnd(cancelled, t, "cancelled", context.Canceled, context.Canceled)
+				if p := w.Stats().Pending; p > 1 { // alive, after most looks
+					t.Errorf("%d are pending", p)
+				}
+				time.Sleep(100*ms - 1)
+				wantEnd(alive, t, "before its deadline", nil, nil)
+				time.Sleep(time.Nanosecond)
+				if err := look(over); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errLate) {
+					t.Errorf("over: %v", err)
+				}
+				wantEnd(over, t, "over", context.DeadlineExceeded, errLate)
+				time.Sleep(10 * ms)
+				wantEnd(alive, t, "a tick later", context.DeadlineExceeded, errLate)
+				cancelAlive()
+				wantEnd(alive, t, "cancelled after its end", context.DeadlineExceeded, errLate)
+			})
+		})
+	}
+}
+
+// What ended a context first stays, though nobody has looked meanwhile.
+func TestParentEndsContextThatNobodyWatches(t *testing.T) {
+	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+		parent, end := context.WithCancelCause(t.Context())
+		ctx, cancel := w.WithTimeout(parent, 100*ms)
+		defer cancel()
+		end(errLate)
+		time.Sleep(second)
+		wantEnd(ctx, t, "ended by its parent", context.Canceled, errLate)
+	})
+}
+
+// A context that is watched ends on a tick, for all who ask.
+func TestWatchedContextEndsOnATick(t *testing.T) {
+	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+		ctx, cancel := w.WithTimeout(context.WithoutCancel(t.Context()), 105*ms)
+		defer cancel()
+		ran := false
+		context.AfterFunc(ctx, func() { ran = true })
+		time.Sleep(105 * ms)
+		wantEnd(ctx, t, "at its deadline", nil, nil)
+		time.Sleep(5 * ms)
+		synctest.Wait()
+		wantEnd(ctx, t, "a tick later", context.DeadlineExceeded, context.DeadlineExceeded)
+		if !ran {
+			t.Error("what waited for its end did not run")
 		}
 	})
 }

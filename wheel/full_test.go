@@ -81,7 +81,8 @@ func TestRoomAfterACancel(t *testing.T) {
 			return timer.Cancel
 		},
 		"context": func(w *wheel.Wheel) func() bool {
-			_, cancel := w.WithTimeout(context.Background(), time.Hour)
+			ctx, cancel := w.WithTimeout(context.Background(), time.Hour)
+			_ = ctx.Done() // it takes no room before
 			return func() bool { cancel(); cancel(); return true }
 		},
 	} {

@@ -148,7 +148,11 @@ func (h delayed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (h delayed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		time.Sleep(h.by)
+		return err
+	}
 }
 
 // A lease counts from when it was asked for: the server has counted since before

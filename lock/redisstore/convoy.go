@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -85,7 +86,7 @@ func (v *convoy) run(ctx context.Context, c call) (any, error) {
 		v.flying++
 		v.mu.Unlock()
 		defer v.next()
-		return v.store.runAlone(ctx, c)
+		return v.store.runAlone(ctx, &c)
 	}
 	t := &trip{ctx: ctx, call: c, done: make(chan struct{})}
 	v.waiting = append(v.waiting, t)
@@ -118,11 +119,19 @@ func (v *convoy) withdraw(t *trip) bool {
 
 // next gives a flight that has come back to those who wait.
 func (v *convoy) next() {
+	if together := v.board(); together != nil {
+		v.store.convoys.begin(func() { v.fly(together) })
+	}
+}
+
+// board returns those who leave on the flight that has come back, and ends it if
+// nobody waits.
+func (v *convoy) board() []*trip {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.waiting) == 0 {
 		v.flying--
-		return
+		return nil
 	}
 	together := v.waiting
 	v.waiting = nil
@@ -130,17 +139,23 @@ func (v *convoy) next() {
 		v.waiting = slices.Clone(together[mostSeat:])
 		together = together[:mostSeat]
 	}
-	v.store.convoys.begin(func() { v.fly(together) })
+	return together
 }
 
-// fly sends requests together. They go on as long as the most patient of them.
+// fly sends requests together, then those who wait by then, and so on.
 func (v *convoy) fly(together []*trip) {
-	defer v.next()
-	calls := make([]call, len(together))
+	for together != nil {
+		v.send(together)
+		runtime.Gosched() // those who were served often ask again at once
+		together = v.board()
+	}
+}
+
+// send sends requests together. They go on as long as the most patient of them.
+func (v *convoy) send(together []*trip) {
 	var by time.Time
 	bounded := true
-	for i, t := range together {
-		calls[i] = t.call
+	for _, t := range together {
 		deadline, ok := t.ctx.Deadline()
 		bounded = bounded && ok
 		if deadline.After(by) {
@@ -153,65 +168,57 @@ func (v *convoy) fly(together []*trip) {
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	for i, reply := range v.store.runTogether(ctx, calls) {
-		together[i].reply = reply
-		close(together[i].done)
+	v.store.runTogether(ctx, together)
+}
+
+// runTogether runs calls in one pipeline, and those of a script that serves many in
+// one run of it.
+func (s *Store) runTogether(ctx context.Context, together []*trip) {
+	runs, members := s.runsOf(together)
+	for i, reply := range s.runRuns(ctx, runs) {
+		shareOut(members[i], reply)
 	}
 }
 
-// runTogether runs calls in one pipeline, and those of a script that serves many at
-// once in one run of it. In a cluster a script may not touch keys of two slots.
-func (s *Store) runTogether(ctx context.Context, calls []call) []any {
-	if s.cluster != nil {
-		return s.runEach(ctx, calls)
-	}
-	var runs []call
-	members := make([][]int, 0, 2) // of each run, the indexes of its calls
-	open := make(map[*script]int, 2)
-	for i, c := range calls {
-		run, ok := open[c.script]
-		if !ok {
-			run = len(runs)
-			runs, members = append(runs, call{script: c.script}), append(members, nil)
-			if c.script.many {
-				open[c.script] = run
+// runsOf returns the runs of scripts that calls need, and whose calls each run makes.
+// In a cluster a script may not touch keys of two slots, so each call has its own.
+func (s *Store) runsOf(together []*trip) (runs [][]*call, members [][]*trip) {
+next:
+	for _, t := range together {
+		if t.script.many && s.cluster == nil {
+			for i := range runs {
+				if runs[i][0].script == t.script {
+					runs[i], members[i] = append(runs[i], &t.call), append(members[i], t)
+					continue next
+				}
 			}
 		}
-		runs[run].keys = append(runs[run].keys, c.keys...)
-		runs[run].args = append(runs[run].args, c.args...)
-		members[run] = append(members[run], i)
+		room := 1
+		if t.script.many && s.cluster == nil {
+			room = len(together)
+		}
+		runs = append(runs, append(make([]*call, 0, room), &t.call))
+		members = append(members, append(make([]*trip, 0, room), t))
 	}
-	replies := make([]any, len(calls))
-	for run, reply := range s.runAll(ctx, runs) {
-		shareOut(replies, members[run], runs[run].script, reply)
-	}
-	return replies
+	return runs, members
 }
 
-// runEach runs calls in one pipeline, each by itself.
-func (s *Store) runEach(ctx context.Context, calls []call) []any {
-	replies := s.runAll(ctx, calls)
-	for i, reply := range replies {
-		shareOut(replies, []int{i}, calls[i].script, reply)
-	}
-	return replies
-}
-
-// shareOut notes the reply to a run as those to its calls.
-func shareOut(replies []any, members []int, sc *script, reply any) {
+// shareOut hands the reply to a run to those who are waiting for it.
+func shareOut(members []*trip, reply any) {
 	list, ok := reply.([]any)
 	_, failed := reply.(error)
-	for n, i := range members {
-		switch {
-		case failed || !sc.many:
-			replies[i] = reply
-		case !ok || len(list) != len(members):
-			replies[i] = unexpected(reply)
-		default:
-			if err, failed := list[n].(error); failed {
-				list[n] = classify(err)
+	many := members[0].script.many
+	if many && !failed && (!ok || len(list) != len(members)) {
+		reply, failed = unexpected(reply), true
+	}
+	for i, t := range members {
+		t.reply = reply
+		if many && !failed {
+			t.reply = list[i]
+			if err, failed := t.reply.(error); failed {
+				t.reply = classify(err)
 			}
-			replies[i] = list[n]
 		}
+		close(t.done)
 	}
 }

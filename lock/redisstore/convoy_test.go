@@ -3,15 +3,18 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // Requests of many goroutines travel together: far fewer commands than requests, and
@@ -82,4 +85,132 @@ func TestRequestsThatWaitForAFlight(t *testing.T) {
 	wire.Heal()
 	require.Eventually(t, func() bool { return ask("late:2", time.Second) == nil }, 10*time.Second, 10*time.Millisecond)
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
+}
+
+// together has requests leave in one flight, behind three others that the server
+// keeps waiting, and returns how many runs of scripts that took.
+func together(t *testing.T, store *redisstore.Store, admin *redis.Client, requests []func()) int64 {
+	t.Helper()
+	before := scripts(t, admin)
+	require.NoError(t, admin.Do(t.Context(), "client", "pause", time.Minute.Milliseconds(), "write").Err())
+	var work sync.WaitGroup
+	for i := range 3 {
+		work.Go(func() {
+			h := &lock.Hold{Name: "before", Owner: fmt.Sprintf("before:%d", i), TTL: time.Minute}
+			_, err := store.Release(t.Context(), h)
+			assert.NoError(t, err)
+		})
+	}
+	assert.Eventually(t, func() bool {
+		return strings.Count(admin.ClientList(t.Context()).Val(), " flags=b") == 3
+	}, 20*time.Second, time.Millisecond)
+	for _, request := range requests {
+		work.Go(request)
+	}
+	assert.Eventually(t, func() bool { return store.Waiting() == len(requests) }, 20*time.Second, time.Millisecond)
+	require.NoError(t, admin.Do(t.Context(), "client", "unpause").Err())
+	work.Wait()
+	return scripts(t, admin) - before - 3
+}
+
+// In one run of a script what becomes of one lock is nothing to the others, but what
+// one request has done shows to those behind it.
+func TestOneRunForManyLocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	hold := func(name string, owner int, count int64) *lock.Hold {
+		return &lock.Hold{Name: name, Owner: fmt.Sprintf("client:%d", owner), Count: count, TTL: time.Minute, Wait: time.Second}
+	}
+	released := func(t *testing.T, h *lock.Hold, want bool) func() {
+		return func() {
+			held, err := store.Release(t.Context(), h)
+			assert.NoError(t, err)
+			assert.Equal(t, want, held)
+		}
+	}
+	released(t, hold("nothing", 12, 0), false)() // the server knows the script from now on
+	_, err := store.Acquire(t.Context(), hold("mine", 11, 1))
+	require.NoError(t, err)
+	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
+
+	// Once none of the locks exists before, and once some do.
+	for _, others := range []bool{false, true} {
+		t.Run(fmt.Sprintf("others=%v", others), func(t *testing.T) {
+			var mu sync.Mutex
+			got := map[string][]lock.Answer{}
+			asks := func(h *lock.Hold) func() {
+				return func() {
+					a, err := store.Acquire(t.Context(), h)
+					assert.NoError(t, err)
+					mu.Lock()
+					defer mu.Unlock()
+					a.Spare = int64(h.Owner[len(h.Owner)-1] - '0')
+					got[h.Name] = append(got[h.Name], a)
+				}
+			}
+			requests := []func(){asks(hold("free", 10, 1))}
+			for owner := range 10 {
+				requests = append(requests, asks(hold("a", owner, 1)))
+			}
+			if others {
+				requests = append(requests, asks(hold("mine", 11, 2)), asks(hold("nothing", 12, 2)), asks(hold("foreign", 13, 1)))
+			}
+			require.EqualValues(t, 1, together(t, store, admin, requests))
+			require.Len(t, got["free"], 1)
+			assert.Equal(t, lock.Granted, got["free"][0].Verdict)
+			holder := -1
+			for _, a := range got["a"] {
+				if a.Verdict == lock.Granted {
+					require.Negative(t, holder, "two have been granted the lock")
+					holder = int(a.Spare)
+				} else {
+					assert.Equal(t, lock.Refused, a.Verdict)
+					assert.Greater(t, a.TTL, 50*time.Second)
+					assert.NotZero(t, a.At, "it is in line")
+				}
+			}
+			require.GreaterOrEqual(t, holder, 0)
+			assert.EqualValues(t, 9, admin.ZCard(t.Context(), mutexLine).Val())
+			assert.Equal(t, map[string]string{fmt.Sprintf("client:%d", holder): "1"}, admin.HGetAll(t.Context(), "a").Val())
+			if others {
+				assert.Equal(t, lock.Granted, got["mine"][0].Verdict)
+				assert.Equal(t, lock.NotHeld, got["nothing"][0].Verdict)
+				assert.True(t, got["foreign"][0].Foreign)
+			}
+
+			notices := make(chan lock.Notice, 10)
+			s, err := store.Subscribe(t.Context(), hold("a", holder, 1), func(n lock.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer s.Close()
+			hears := admin.Subscribe(t.Context(), "redisson_lock__channel:{free}")
+			defer func() { assert.NoError(t, hears.Close()) }()
+			_, err = hears.Receive(t.Context())
+			require.NoError(t, err)
+
+			requests = []func(){released(t, hold("free", 10, 0), true), released(t, hold("a", holder, 0), true), released(t, hold("a", 20, 0), false)}
+			if others {
+				requests = append(requests, released(t, hold("mine", 11, 1), true), released(t, hold("foreign", 13, 0), false))
+			}
+			require.EqualValues(t, 1, together(t, store, admin, requests))
+			var next lock.Notice
+			for next.Owner == "" { // a subscription begins with a notice to ask
+				select {
+				case next = <-notices:
+				case <-time.After(20 * time.Second):
+					require.Fail(t, "nobody was told")
+				}
+			}
+			assert.NotEqual(t, fmt.Sprintf("client:%d", holder), next.Owner)
+			assert.Equal(t, map[string]string{next.Owner: "1"}, admin.HGetAll(t.Context(), "a").Val(), "the first in line has it")
+			assert.EqualValues(t, 8, admin.ZCard(t.Context(), mutexLine).Val())
+			assert.Zero(t, admin.Exists(t.Context(), "free").Val())
+			message, err := hears.ReceiveMessage(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "0", message.Payload)
+			assert.Equal(t, "1", admin.HGet(t.Context(), "mine", "client:11").Val())
+			require.NoError(t, admin.Del(t.Context(), "a", mutexLine).Err())
+		})
+	}
 }

@@ -47,7 +47,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	if s.config.Format == FormatPlain {
 		c = plainCall(name, "", false)
 	}
-	reply, err := s.run(ctx, c.script, c.keys, c.args...)
+	reply, err := s.do(ctx, name, c)
 	if err != nil {
 		return lock.Info{}, err
 	}
@@ -61,15 +61,13 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if err != nil {
 		return lock.Info{}, err
 	}
-	c := call{
-		forceLock,
+	c := newCall(forceLock,
 		append(lockKeys(name), channelKey(name), derive("redisson_rwlock", name)),
-		[]any{lock.MaxTold, publish, lineChannel(name)},
-	}
+		lock.MaxTold, publish, lineChannel(name))
 	if s.config.Format == FormatPlain {
 		c = plainCall(name, publish, false)
 	}
-	reply, err := s.run(ctx, c.script, c.keys, c.args...)
+	reply, err := s.do(ctx, name, c)
 	if err != nil {
 		return lock.Info{}, err
 	}
@@ -83,11 +81,9 @@ func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
 		_, keys := counter.counting(s, name, "")
 		known, heard = modes[as], keys[1]
 	}
-	return call{
-		inspectLock,
+	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		[]any{lock.MaxTold, publish, lineChannel(name), known, heard},
-	}
+		lock.MaxTold, publish, lineChannel(name), known, heard)
 }
 
 // lockKeys are the keys of a lock of whatever kind that is kept as a hash.

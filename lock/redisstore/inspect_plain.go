@@ -22,7 +22,7 @@ func plainCall(name, publish string, listed bool) call {
 	if listed {
 		only = 1
 	}
-	return call{inspectPlain, []string{name, tokenKey(name), channelKey(name)}, []any{publish, only}}
+	return newCall(inspectPlain, []string{name, tokenKey(name), channelKey(name)}, publish, only)
 }
 
 // ownOwner matches the owners that leasewheel's clients have.

@@ -26,21 +26,32 @@ local function listeners(publish, channel)
   return tonumber(redis.call('pubsub', count, channel)[2])
 end
 
+-- channelOf returns the channel of a lock under a prefix. It is what the client calls
+-- it, see derive there.
+local function channelOf(prefix, lock)
+  if string.find(lock, '{', 1, true) then return prefix .. ':' .. lock end
+  return prefix .. ':{' .. lock .. '}'
+end
+
+-- ourChannel is what leasewheel's clients listen to, and with ":<client>" one of them.
+local function ourChannel(lock) return channelOf('leasewheel_lock__channel', lock) end
+
 -- serve grants a free lock to the first in line that lives: whose client listens to
 -- this very server, and not to one that only hears what this one says, as a former
 -- master does. It returns for how many ms; or nothing if nobody is left, or if it is
 -- the turn of mine, who asks for itself.
-local function serve(lock, counter, line, channel, publish, life, mine)
+local function serve(lock, line, counter, publish, life, mine)
   while true do
     local popped = redis.call('zpopmin', line)[1]
     if not popped or popped == mine then return end
     local owner, client, offer, spare = waiterOf(popped)
-    if owner and listeners(publish, channel .. ':' .. client) > 0 then
+    local channel = owner and ourChannel(lock) .. ':' .. client
+    if owner and listeners(publish, channel) > 0 then
       local token, reserved = nextToken(counter, false, life, spare)
       redis.call('hset', lock, owner, 1)
       redis.call('pexpire', lock, offer)
       local word = table.concat({owner, decimal(token), decimal(micros()), offer, decimal(reserved)}, ' ')
-      redis.call(publish, channel .. ':' .. client, word)
+      redis.call(publish, channel, word)
       return tonumber(offer)
     end
   end

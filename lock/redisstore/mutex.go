@@ -62,14 +62,40 @@ func (s *Store) member(h *lock.Hold) string {
 	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10)
 }
 
+// mutexCall is a call for a mutex with all that it consists of. Those are many, so
+// they take one piece of memory each.
+type mutexCall struct {
+	name, line, counter string
+	owner, member       string
+	ttl, count, more    int64
+
+	keys [3]any
+	args [5]any
+}
+
+// newMutexCall returns the call of a script for many mutexes, but for its arguments.
+func (s *Store) newMutexCall(ctx context.Context, sc *script, h *lock.Hold) (*mutexCall, call, error) {
+	common, err := s.common(ctx)
+	if err != nil {
+		return nil, call{}, err
+	}
+	m := &mutexCall{
+		name: h.Name, line: lineKey(h.Name), counter: tokenKey(h.Name),
+		owner: h.Owner, member: s.member(h),
+		ttl: h.TTL.Milliseconds(), count: h.Count,
+	}
+	m.keys = [...]any{&m.name, &m.line, &m.counter}
+	return m, call{script: sc, keys: m.keys[:], common: common, args: m.args[:]}, nil
+}
+
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
-	publish, err := s.publishing(ctx)
+	m, c, err := s.newMutexCall(ctx, acquire, h)
 	if err != nil {
 		return lock.Answer{}, err
 	}
-	reply, err := s.run(ctx, acquire,
-		[]string{h.Name, tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), publish, s.member(h), h.Spare)
+	m.more = h.Spare
+	m.args = [...]any{&m.ttl, &m.owner, &m.count, &m.member, &m.more}
+	reply, err := s.do(ctx, h.Name, c)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -85,6 +111,19 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 		a.At = time.UnixMicro(more)
 	}
 	return a, err
+}
+
+// common are the arguments that all calls for mutexes have in common: the command that
+// scripts publish with, and the life of fencing counters.
+func (s *Store) common(ctx context.Context) ([]any, error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if publish == sharded {
+		return s.withShards, nil
+	}
+	return s.withPlain, nil
 }
 
 // fenceMillis is the life of a fencing counter as scripts take it.
@@ -121,17 +160,15 @@ func remaining(pttl int64) time.Duration {
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
+	m, c, err := s.newMutexCall(ctx, release, h)
 	if err != nil {
 		return false, err
 	}
-	handed := 0
 	if h.Handed {
-		handed = 1
+		m.more = 1
 	}
-	reply, err := s.run(ctx, release,
-		[]string{h.Name, channelKey(h.Name), tokenKey(h.Name), lineKey(h.Name), lineChannel(h.Name)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish, s.fenceMillis(), s.member(h), handed)
+	m.args = [...]any{&m.owner, &m.count, &m.ttl, &m.member, &m.more}
+	reply, err := s.do(ctx, h.Name, c)
 	if err != nil {
 		return false, err
 	}

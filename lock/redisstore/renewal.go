@@ -13,7 +13,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	batches := s.batches(items)
 	if len(batches) == 1 {
 		b := batches[0]
-		reply, err := s.runAlone(ctx, b.call)
+		reply, err := s.runAlone(ctx, &b.call)
 		if err != nil {
 			reply = err
 		}
@@ -69,7 +69,7 @@ func (s *Store) batches(items []renewal.Item) []*batch {
 
 func newBatch(script *script, room int) *batch {
 	return &batch{
-		call:  call{script: script, keys: make([]string, 0, room), args: make([]any, 0, 2*room)},
+		call:  call{script: script, keys: make([]any, 0, room), args: make([]any, 0, 2*room)},
 		items: make([]int, 0, room),
 	}
 }

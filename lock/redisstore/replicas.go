@@ -43,10 +43,10 @@ var granting = map[*script]bool{
 // the same connection: on another, it might be another master that waits, to which
 // the grant has never come. A grant that is not replicated in time is an error after
 // which the lock may be held: the owner may ask again, and is released otherwise.
-func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
-	cmd, wait, err := s.granted(ctx, c, false)
+func (s *Store) runReplicated(ctx context.Context, key string, c *call) (any, error) {
+	cmd, wait, err := s.granted(ctx, key, c, false)
 	if unknown(err) {
-		cmd, wait, err = s.granted(ctx, c, true)
+		cmd, wait, err = s.granted(ctx, key, c, true)
 	}
 	if err != nil {
 		err = classify(err)
@@ -74,15 +74,15 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 }
 
 // granted sends the call, and the waiting behind it, on one connection to the server
-// that has the keys. err is the call's.
-func (s *Store) granted(ctx context.Context, c *call, bySource bool) (cmd once, wait *redis.IntCmd, err error) {
+// that has the key. err is the call's.
+func (s *Store) granted(ctx context.Context, key string, c *call, bySource bool) (cmd once, wait *redis.IntCmd, err error) {
 	var client redis.Cmdable = s.client
 	if s.cluster != nil { // which would send the waiting anywhere
-		if client, err = s.cluster.MasterForKey(ctx, c.keys[0]); err != nil {
+		if client, err = s.cluster.MasterForKey(ctx, key); err != nil {
 			return once{}, nil, err
 		}
 	}
-	cmd = c.command(ctx, bySource)
+	cmd = command(ctx, []*call{c}, bySource)
 	wait = redis.NewIntCmd(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
 	pipe := client.Pipeline()
 	_ = pipe.Process(ctx, cmd)

@@ -13,8 +13,9 @@ import (
 // script is a Lua script and the name under which a server caches it.
 type script struct {
 	source, sha string
-	// many says that the script takes the keys and arguments of any number of
-	// calls, one after the other, and returns a list of their replies.
+	// many says that the script serves any number of calls: it takes the first key of
+	// each, then the second of each, and so on; what is common to them; and the
+	// arguments of one call after the other. It returns a list of their replies.
 	many bool
 }
 
@@ -64,27 +65,46 @@ type once struct{ *redis.Cmd }
 // NoRetry is asked by go-redis.
 func (once) NoRetry() bool { return true }
 
-// call is one run of a script.
+// call is one run of a script, for one lock or, if the script serves many, as one of
+// many.
 type call struct {
 	script *script
-	keys   []string
+	keys   []any // strings, or pointers to such
+	common []any // the same in all calls of a store for that script
 	args   []any
 }
 
-// command returns the call as a command: by the script's name, or with its source
-// for a server that does not know the name.
-func (c *call) command(ctx context.Context, bySource bool) once {
-	argv := make([]any, 0, 3+len(c.keys)+len(c.args))
+// newCall returns the call of a script that serves one.
+func newCall(sc *script, keys []string, args ...any) call {
+	c := call{script: sc, keys: make([]any, len(keys)), args: args}
+	for i := range keys {
+		c.keys[i] = &keys[i]
+	}
+	return c
+}
+
+// command returns calls of one script as a command: by the script's name, or with its
+// source for a server that does not know the name. They are several only if the script
+// serves many.
+func command(ctx context.Context, calls []*call, bySource bool) once {
+	first := calls[0]
+	keys := len(calls) * len(first.keys)
+	argv := make([]any, 0, 3+keys+len(first.common)+len(calls)*len(first.args))
 	if bySource {
-		argv = append(argv, "eval", c.script.source)
+		argv = append(argv, "eval", &first.script.source)
 	} else {
-		argv = append(argv, "evalsha", c.script.sha)
+		argv = append(argv, "evalsha", &first.script.sha)
 	}
-	argv = append(argv, len(c.keys))
-	for _, key := range c.keys {
-		argv = append(argv, key)
+	argv = append(argv, keys)
+	for k := range first.keys {
+		for _, c := range calls {
+			argv = append(argv, c.keys[k])
+		}
 	}
-	argv = append(argv, c.args...)
+	argv = append(argv, first.common...)
+	for _, c := range calls {
+		argv = append(argv, c.args...)
+	}
 	cmd := redis.NewCmd(ctx, argv...)
 	cmd.SetFirstKeyPos(3)
 	return once{cmd}
@@ -97,19 +117,23 @@ func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 // run runs a script on the server that has the keys, together with other requests of
 // this process if there are many.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	c := call{sc, keys, args}
-	if s.config.Replicas > 0 && granting[sc] {
-		return s.runReplicated(ctx, &c)
+	return s.do(ctx, keys[0], newCall(sc, keys, args...))
+}
+
+// do makes a call, whose first key is given, on the server that has the keys.
+func (s *Store) do(ctx context.Context, key string, c call) (any, error) {
+	if s.config.Replicas > 0 && granting[c.script] {
+		return s.runReplicated(ctx, key, &c)
 	}
-	return s.convoy(keys[0]).run(ctx, c)
+	return s.convoy(key).run(ctx, c)
 }
 
 // runAlone sends one call.
-func (s *Store) runAlone(ctx context.Context, c call) (any, error) {
-	cmd := c.command(ctx, false)
+func (s *Store) runAlone(ctx context.Context, c *call) (any, error) {
+	cmd := command(ctx, []*call{c}, false)
 	err := s.client.Process(ctx, cmd)
 	if unknown(err) {
-		cmd = c.command(ctx, true)
+		cmd = command(ctx, []*call{c}, true)
 		err = s.client.Process(ctx, cmd)
 	}
 	if err != nil {
@@ -135,13 +159,23 @@ func (c *call) replyOf(cmd once) (any, error) {
 	return replies[0], nil
 }
 
-// runAll runs calls in one pipeline and returns each one's reply, which may be an
-// error. Those whose script the server had forgotten go again, in a second one.
+// runAll runs calls, each by itself, in one pipeline and returns each one's reply,
+// which may be an error.
 func (s *Store) runAll(ctx context.Context, calls []call) []any {
-	cmds := make([]once, len(calls))
-	s.pipeline(ctx, calls, cmds, func(int) bool { return true }, false)
-	s.pipeline(ctx, calls, cmds, func(i int) bool { return unknown(cmds[i].Err()) }, true)
-	replies := make([]any, len(calls))
+	runs := make([][]*call, len(calls))
+	for i := range calls {
+		runs[i] = []*call{&calls[i]}
+	}
+	return s.runRuns(ctx, runs)
+}
+
+// runRuns does so for runs of scripts, each for several calls. Those whose script the
+// server had forgotten go again, in a second pipeline.
+func (s *Store) runRuns(ctx context.Context, runs [][]*call) []any {
+	cmds := make([]once, len(runs))
+	s.pipeline(ctx, runs, cmds, func(int) bool { return true }, false)
+	s.pipeline(ctx, runs, cmds, func(i int) bool { return unknown(cmds[i].Err()) }, true)
+	replies := make([]any, len(runs))
 	for i, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
 			err = classify(err)
@@ -154,12 +188,12 @@ func (s *Store) runAll(ctx context.Context, calls []call) []any {
 	return replies
 }
 
-// pipeline sends the calls that pick chooses and keeps their commands in cmds.
-func (s *Store) pipeline(ctx context.Context, calls []call, cmds []once, pick func(i int) bool, bySource bool) {
+// pipeline sends the runs that pick chooses and keeps their commands in cmds.
+func (s *Store) pipeline(ctx context.Context, runs [][]*call, cmds []once, pick func(i int) bool, bySource bool) {
 	pipe := s.client.Pipeline()
-	for i := range calls {
+	for i, run := range runs {
 		if pick(i) {
-			cmds[i] = calls[i].command(ctx, bySource)
+			cmds[i] = command(ctx, run, bySource)
 			_ = pipe.Process(ctx, cmds[i])
 		}
 	}

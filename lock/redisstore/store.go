@@ -64,6 +64,8 @@ type Store struct {
 	bell    *bell
 	convoys convoys
 	publish atomic.Pointer[string] // what releases are published with, once known
+
+	withPlain, withShards []any // see common
 }
 
 var _ lock.Store = (*Store)(nil)
@@ -95,6 +97,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c}
 	s.cluster, _ = client.(*redis.ClusterClient)
+	s.withPlain, s.withShards = []any{plain, s.fenceMillis()}, []any{sharded, s.fenceMillis()}
 	s.bell = newBell(s)
 	return s, nil
 }

@@ -1,13 +1,15 @@
 local function decimal(n) return string.format('%.0f', n) end
 
--- micros returns the server's time, which stands still while a script runs.
-local instant
+-- micros returns the server's time, which stands still while a script runs, as a
+-- number and in decimal.
+local instant, written
 local function micros()
   if not instant then
     local now = redis.call('time')
-    instant = now[1] * 1000000 + now[2]
+    written = now[1] .. string.sub('00000' .. now[2], -6)
+    instant = tonumber(written)
   end
-  return instant
+  return instant, written
 end
 
 -- nextToken counts a fencing counter up, and returns the token and how many after it
@@ -23,19 +25,26 @@ end
 -- life   the life of the counter in ms, '0' for no end
 -- spare  how many tokens after this one the owner would like; nil for none
 local function nextToken(counter, held, life, spare)
-  local token = tonumber(redis.call('get', counter))
-  local endless = life == '0' or token and redis.call('pttl', counter) == -1
-  if held and token then
+  local left = redis.call('pttl', counter)
+  local endless = life == '0' or left == -1
+  if held and left ~= -2 then
     if not endless then redis.call('pexpire', counter, life) end
-    return token, 0
+    return tonumber(redis.call('get', counter)), 0
   end
-  token = math.max(micros(), (token or 0) + 1)
-  local ahead = endless and 1000000 or math.min(1000 * life, 1000000)
-  spare = math.max(0, math.min(tonumber(spare or 0), micros() + ahead - token))
-  if endless then
-    redis.call('set', counter, decimal(token + spare))
-  else
-    redis.call('set', counter, decimal(token + spare), 'px', life)
+  -- put sets the counter and returns what it was.
+  local function put(value)
+    if endless then return redis.call('set', counter, value, 'get') end
+    return redis.call('set', counter, value, 'px', life, 'get')
   end
-  return token, spare
+  local token, digits = micros()
+  local latest = token + (endless and 1000000 or math.min(1000 * life, 1000000))
+  spare = tonumber(spare or 0)
+  local reserved = math.min(spare, latest - token)
+  local last = tonumber(put(reserved == 0 and digits or decimal(token + reserved)) or 0) or 0
+  if last >= token then
+    token = last + 1
+    reserved = math.max(0, math.min(spare, latest - token))
+    put(decimal(token + reserved))
+  end
+  return token, reserved
 end
