@@ -2,7 +2,15 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -13,4 +21,47 @@ func newBenchCommand() *cobra.Command {
 	}
 	cmd.AddCommand(newBenchRenewalCommand(), newBenchLockCommand())
 	return cmd
+}
+
+// benchReport is what a measurement has found.
+type benchReport interface {
+	writeTable(to io.Writer) error
+	// broken says which promise was broken, "" for none.
+	broken() string
+}
+
+// runBench measures, reports, and finds the exit code.
+func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
+	ctx, stop := withInterrupt(cmd.Context())
+	defer stop()
+	report, err := measure(ctx)
+	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
+		return &exitError{code: exitSignal + int(interrupt)}
+	}
+	if err != nil {
+		return benchError(cmd.Name(), err)
+	}
+	if json {
+		err = writeJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = report.writeTable(cmd.OutOrStdout())
+	}
+	if err != nil {
+		return exitf(exitInternal, "%w", err)
+	}
+	if complaint := report.broken(); complaint != "" {
+		return exitf(exitBroken, "%s", complaint)
+	}
+	return nil
+}
+
+// benchError finds the exit code of a measurement that failed.
+func benchError(what string, err error) error {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit
+	}
+	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
+		return exitf(exitUnavailable, "bench %s: %w", what, err)
+	}
+	return exitf(exitInternal, "bench %s: %w", what, err)
 }

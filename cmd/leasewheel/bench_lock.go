@@ -66,7 +66,7 @@ func newBenchLockCommand() *cobra.Command {
 			if err := f.validate(); err != nil {
 				return usageError(cmd, err)
 			}
-			return f.run(cmd)
+			return runBench(cmd, f.json, f.measure)
 		},
 	}
 	flags := cmd.Flags()
@@ -120,30 +120,6 @@ func sizesOf(flag string, sizes []int, least int) ([]int, error) {
 		}
 	}
 	return sizes, nil
-}
-
-func (f *benchLockFlags) run(cmd *cobra.Command) error {
-	ctx, stop := withInterrupt(cmd.Context())
-	defer stop()
-	report, err := f.measure(ctx)
-	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
-		return &exitError{code: exitSignal + int(interrupt)}
-	}
-	if err != nil {
-		return benchError("lock", err)
-	}
-	if f.json {
-		err = writeJSON(cmd.OutOrStdout(), report)
-	} else {
-		err = report.writeTable(cmd.OutOrStdout())
-	}
-	if err != nil {
-		return exitf(exitInternal, "%w", err)
-	}
-	if complaint := report.broken(); complaint != "" {
-		return exitf(exitBroken, "%s", complaint)
-	}
-	return nil
 }
 
 // measure measures everything, one after the other.

@@ -61,7 +61,7 @@ func newBenchRenewalCommand() *cobra.Command {
 			if err := f.validate(); err != nil {
 				return usageError(cmd, err)
 			}
-			return f.run(cmd)
+			return runBench(cmd, f.json, f.measure)
 		},
 	}
 	flags := cmd.Flags()
@@ -95,41 +95,6 @@ func (f *benchRenewalFlags) validate() error {
 		return fmt.Errorf("--duration %v: with --stop-master it must be two TTLs, %v, or more", duration, 2*ttl)
 	}
 	return validStart(f.start, f.server)
-}
-
-func (f *benchRenewalFlags) run(cmd *cobra.Command) error {
-	ctx, stop := withInterrupt(cmd.Context())
-	defer stop()
-	report, err := f.measure(ctx)
-	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
-		return &exitError{code: exitSignal + int(interrupt)}
-	}
-	if err != nil {
-		return benchError("renewal", err)
-	}
-	if f.json {
-		err = writeJSON(cmd.OutOrStdout(), report)
-	} else {
-		err = report.writeTable(cmd.OutOrStdout())
-	}
-	if err != nil {
-		return exitf(exitInternal, "%w", err)
-	}
-	if complaint := report.broken(); complaint != "" {
-		return exitf(exitBroken, "%s", complaint)
-	}
-	return nil
-}
-
-// benchError finds the exit code of a measurement that failed.
-func benchError(what string, err error) error {
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return exit
-	}
-	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
-		return exitf(exitUnavailable, "bench %s: %w", what, err)
-	}
-	return exitf(exitInternal, "bench %s: %w", what, err)
 }
 
 // measure measures the baseline and the watchdog, one after the other.
