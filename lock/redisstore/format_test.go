@@ -164,7 +164,7 @@ func TestSharesLocksWithRedisson(t *testing.T) {
 			require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
 			next := <-got
 			_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
-			assert.Equal(t, renewal.TakenOver, loss.Cause)
+			assert.Contains(t, []renewal.Cause{renewal.TakenOver, renewal.Deleted}, loss.Cause, "deleted, if asked before the waiter had it")
 			require.NoError(t, next.Unlock(t.Context()))
 		})
 	}
