@@ -63,7 +63,8 @@ type Config struct {
 	// it was given, for a lock or for another deferred function. Default: 64.
 	MaxRunning int
 
-	// Wheel runs the renewals and the waiting. Default: a wheel of its own, which
+	// Wheel runs the renewals, the waiting and the deadlines of requests: one with a
+	// limit needs room for each of them. Default: a wheel of its own, which
 	// Close stops.
 	Wheel *wheel.Wheel
 
