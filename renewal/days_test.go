@@ -169,7 +169,10 @@ func (w *world) trouble() {
 	}
 }
 
+// misbehave gives a node one fault. Two could make it mute and deaf, so that requests
+// and Close, which waits for them, never returned.
 func (w *world) misbehave(n *node) {
+	w.calm(n)
 	switch w.rng.IntN(6) {
 	case 0:
 		n.mute = true
