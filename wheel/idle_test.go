@@ -13,12 +13,12 @@ import (
 // counting is an alarm that counts how often the worker was woken.
 type counting struct {
 	alarm
-	wakes atomic.Int64
+	count atomic.Int64
 }
 
 func (c *counting) wait(d time.Duration) {
 	c.alarm.wait(d)
-	c.wakes.Add(1)
+	c.count.Add(1)
 }
 
 // countedWheel returns a wheel in a bubble whose worker's wake-ups are counted.
@@ -35,10 +35,23 @@ func countedWheel(t *testing.T, c Config) (*Wheel, *counting) {
 
 // during returns how often the worker was woken while time passed.
 func (c *counting) during(d time.Duration) int64 {
-	before := c.wakes.Load()
+	before := c.count.Load()
 	time.Sleep(d)
 	synctest.Wait()
-	return c.wakes.Load() - before
+	return c.count.Load() - before
+}
+
+// wakes checks how often the worker is woken by what is done and the time that passes
+// then. What is done may wake it at once: the count begins before that.
+func (c *counting) wakes(t *testing.T, want int64, d time.Duration, what string, do func()) {
+	t.Helper()
+	before := c.count.Load()
+	do()
+	time.Sleep(d)
+	synctest.Wait()
+	if n := c.count.Load() - before; n != want {
+		t.Errorf("%s woke it %d times, want %d", what, n, want)
+	}
 }
 
 const day = 24 * time.Hour
@@ -113,17 +126,6 @@ func TestWakeUpsOfAPeriodicTask(t *testing.T) {
 func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
-		// What is done may wake it at once: the count begins before that.
-		wakes := func(want int64, d time.Duration, what string, do func()) {
-			t.Helper()
-			before := alarm.wakes.Load()
-			do()
-			time.Sleep(d)
-			synctest.Wait()
-			if n := alarm.wakes.Load() - before; n != want {
-				t.Errorf("%s woke it %d times, want %d", what, n, want)
-			}
-		}
 		schedule := func(d time.Duration) timeout.Timeout {
 			h, err := w.Schedule(d, func() {})
 			if err != nil {
@@ -132,20 +134,20 @@ func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
 			return h
 		}
 		var h timeout.Timeout
-		wakes(1, time.Second, "the first timeout", func() { h = schedule(time.Minute) })
-		wakes(0, time.Second, "later timeouts", func() {
+		alarm.wakes(t, 1, time.Second, "the first timeout", func() { h = schedule(time.Minute) })
+		alarm.wakes(t, 0, time.Second, "later timeouts", func() {
 			for range 100 {
 				schedule(2 * time.Minute)
 			}
 		})
-		wakes(0, 0, "a connection with traffic", func() {
+		alarm.wakes(t, 0, 0, "a connection with traffic", func() {
 			for range 1000 {
 				h.Reset(time.Minute)
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
-		wakes(1, 500*time.Millisecond, "an earlier timeout", func() { schedule(time.Second) })
-		wakes(1, 100*time.Microsecond, "a reset to earlier", func() { h.Reset(time.Millisecond) })
+		alarm.wakes(t, 1, 500*time.Millisecond, "an earlier timeout", func() { schedule(time.Second) })
+		alarm.wakes(t, 1, 100*time.Microsecond, "a reset to earlier", func() { h.Reset(time.Millisecond) })
 	})
 }
 
@@ -163,13 +165,13 @@ func TestWakeUpsOfCancels(t *testing.T) {
 			handles = append(handles, h)
 		}
 		time.Sleep(time.Second)
-		before := alarm.wakes.Load()
+		before := alarm.count.Load()
 		for _, h := range handles[1:] {
 			h.Cancel()
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		if n := alarm.wakes.Load() - before; n < 1 || n > 2 {
+		if n := alarm.count.Load() - before; n < 1 || n > 2 {
 			t.Errorf("499 cancels woke it %d times, want 1 or 2", n)
 		}
 		if n := alarm.during(time.Hour - 2*time.Second); n != 0 {
@@ -202,7 +204,7 @@ func TestWakeUpsOfRequests(t *testing.T) {
 		synctest.Wait()
 		// At the most one for each tick in which something was cancelled, and
 		// one to look at it; the last cancels are a tick later.
-		if n, limit := alarm.wakes.Load(), int64(2*(seconds*100+1)); n > limit {
+		if n, limit := alarm.count.Load(), int64(2*(seconds*100+1)); n > limit {
 			t.Errorf("woke %d times, want %d at the most", n, limit)
 		}
 	})
@@ -224,31 +226,21 @@ func TestWokenInVain(t *testing.T) {
 				t.Error("not cancelled")
 			}
 		}
-		wakes := func(want int64, d time.Duration, what string, do func()) {
-			t.Helper()
-			before := alarm.wakes.Load()
-			do()
-			time.Sleep(d)
-			synctest.Wait()
-			if n := alarm.wakes.Load() - before; n != want {
-				t.Errorf("%s woke it %d times, want %d", what, n, want)
-			}
-		}
-		wakes(1, time.Second, "the first", func() { vain(time.Minute) })
-		wakes(0, time.Second, "later ones", func() {
+		alarm.wakes(t, 1, time.Second, "the first", func() { vain(time.Minute) })
+		alarm.wakes(t, 0, time.Second, "later ones", func() {
 			for range 1000 {
 				vain(time.Minute)
 				time.Sleep(time.Millisecond)
 			}
 		})
-		wakes(1, 0, "an earlier one", func() { vain(10 * time.Second) })
-		wakes(0, time.Second, "one between the two", func() { vain(20 * time.Second) })
-		wakes(1, 20*time.Second, "the deadline of the earlier one", func() {})
-		wakes(2, day, "the next one, and its deadline,", func() { vain(time.Hour) })
-		wakes(0, day, "nothing", func() {})
+		alarm.wakes(t, 1, 0, "an earlier one", func() { vain(10 * time.Second) })
+		alarm.wakes(t, 0, time.Second, "one between the two", func() { vain(20 * time.Second) })
+		alarm.wakes(t, 1, 20*time.Second, "the deadline of the earlier one", func() {})
+		alarm.wakes(t, 2, day, "the next one, and its deadline,", func() { vain(time.Hour) })
+		alarm.wakes(t, 0, day, "nothing", func() {})
 
 		ran := false
-		wakes(2, time.Hour, "one that is not cancelled", func() {
+		alarm.wakes(t, 2, time.Hour, "one that is not cancelled", func() {
 			if _, err := w.Schedule(time.Minute, func() { ran = true }); err != nil {
 				t.Error(err)
 			}
