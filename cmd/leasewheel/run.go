@@ -366,10 +366,10 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	terminal := openTerminal()
 	defer terminal.close()
 	command, err := startChild(childSpec{
-		path:     r.path,
-		argv:     r.argv,
-		env:      r.environment(lease),
-		orphaned: policy.action.orphaned(),
+		path:   r.path,
+		argv:   r.argv,
+		env:    r.environment(lease),
+		policy: policy,
 	})
 	if err != nil {
 		r.unlock(lease)
@@ -397,8 +397,8 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	return nil
 }
 
-// orphaned is the signal that the kernel sends to the command if leasewheel is
-// killed and can neither renew the lock nor end the command any more.
+// orphaned is the signal that the kernel sends to the command when the process that
+// started it is killed.
 func (a lossAction) orphaned() syscall.Signal {
 	switch a {
 	case lossKill:

@@ -204,7 +204,7 @@ func TestRunByTLS(t *testing.T) {
 		"unknown authority":     {[]string{"--redis", url}, exitUnavailable, "certificate"},
 		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exitUnavailable, "certificate"},
 		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exitUnavailable, "certificate"},
-		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, 0, "skip_verify"},
+		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exitUsage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The system's authorities are many, and take long to read.

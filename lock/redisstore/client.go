@@ -218,8 +218,6 @@ func reason(rawURL string, err error) string {
 		return fmt.Sprintf("the value of %s is not a %s", match[1], match[2])
 	}
 	switch {
-	case strings.Contains(text, "invalid database number"):
-		return "its database is not a number"
 	case strings.Contains(text, "invalid URL path"):
 		return "its path is not the number of a database"
 	case strings.Contains(text, "addr param"):
