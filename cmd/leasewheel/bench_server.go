@@ -122,6 +122,7 @@ func openBenchServer(ctx context.Context, start string, flags serverFlags, c red
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	if err := s.store.Ping(ctx); err != nil {
+		err = unavailable(ctx, s.server, err)
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

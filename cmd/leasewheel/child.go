@@ -4,8 +4,6 @@ package main
 
 import (
 	"errors"
-	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +12,11 @@ import (
 // child is a command that runs in a process group of its own, so that it can be
 // ended with everything that it started.
 type child struct {
-	pid int // of the command, and of its group
+	pid   int // of the command, and of its group
+	guard guard
 
-	// events tells of each stop, then of the exit, and is closed then. The command
-	// is not waited for beyond a stop that nobody reads.
+	// events has each stop, then the exit, and is closed then. The command is not
+	// waited for beyond a stop that is not read.
 	events chan childEvent
 }
 
@@ -30,9 +29,9 @@ type childSpec struct {
 	argv []string // from the command's name on
 	env  []string
 
-	// orphaned is sent by the kernel to the command when this process dies without
-	// a chance to end it, where the system can do that. Zero: nothing is sent.
-	orphaned syscall.Signal
+	// policy says what becomes of the command when this process dies without a
+	// chance to end it, where the system allows that.
+	policy lossPolicy
 }
 
 // startChild starts the command, or says why it cannot.
@@ -46,40 +45,11 @@ func startChild(spec childSpec) (*child, error) {
 	return c, nil
 }
 
-// keep starts the command and reports its changes of state until it is gone, and
-// buries what else of its descendants comes to this process. The kernel sends the
-// orphaned signal when the thread that started the command ends, not the process;
-// so that thread is this goroutine's alone and outlives the command.
-func (c *child) keep(spec childSpec, started chan<- error) {
-	runtime.LockOSThread()
-	adoptOrphans()
-	process, err := os.StartProcess(spec.path, spec.argv, &os.ProcAttr{
-		Env:   spec.env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   ownGroup(spec.orphaned),
-	})
-	if err != nil {
-		started <- err
-		return
-	}
-	c.pid = process.Pid
-	process.Release() //nolint:errcheck // wait4 reaps it: os.Process cannot tell of stops
-	close(started)
-
-	for running := true; ; {
-		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil: // ECHILD: nobody is left
-			return
-		case pid == c.pid && running:
-			c.events <- childEvent{status}
-			if !status.Stopped() {
-				running = false
-				close(c.events)
-			}
-		}
+// report passes a change of the command's state on.
+func (c *child) report(status unix.WaitStatus) {
+	c.events <- childEvent{status}
+	if !status.Stopped() {
+		close(c.events)
 	}
 }
 
@@ -91,11 +61,46 @@ func (c *child) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// groupGone reports whether no process of the group is left. Ask only after the
-// command itself is gone. Where orphans are not adopted, one that is dead counts
-// until the system's first process has buried it.
-func (c *child) groupGone() bool {
-	return errors.Is(unix.Kill(-c.pid, 0), unix.ESRCH)
+// signalAll sends sig to every process of the group, and to the command's
+// descendants that have left it, as far as they can be found.
+func (c *child) signalAll(sig syscall.Signal) error {
+	err := c.signal(sig)
+	for _, pid := range c.strays() {
+		if group, _ := unix.Getpgid(pid); group != c.pid {
+			unix.Kill(pid, sig) //nolint:errcheck // it may have ended, or be another user's
+		}
+	}
+	return err
+}
+
+// gone reports whether no process of the group is left, nor any other descendant that
+// can be found. Ask only after the command itself is gone.
+func (c *child) gone() bool {
+	if !errors.Is(unix.Kill(-c.pid, 0), unix.ESRCH) {
+		return false
+	}
+	// A process can fork and die while the list is read. Then the second list has
+	// the fork.
+	return len(c.strays()) == 0 && len(c.strays()) == 0
+}
+
+// waitAll waits for the children of this process until there are none, and reports
+// the stops and the exit of one of them.
+func waitAll(pid int, report func(unix.WaitStatus)) {
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // ECHILD: none is left
+			return
+		case got == pid:
+			if !status.Stopped() {
+				pid = 0 // the system may give its number to another process
+			}
+			report(status)
+		}
+	}
 }
 
 // exitCode translates how a command ended into the code that a shell gives it.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +18,96 @@ func ownGroup(orphaned syscall.Signal) *syscall.SysProcAttr {
 }
 
 // adoptOrphans makes this process the parent of every descendant that loses its
-// own. So the dead of a command's group are buried at once; the first process of
-// a container often buries nobody, and then a group would never look empty.
+// own. So descendants can be found however they were started, and the dead are
+// reaped at once; the first process of a container often reaps none.
 func adoptOrphans() {
 	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) //nolint:errcheck // Linux has it since 3.4
+}
+
+// guard is a process between this one and the command. It ends the command if this
+// process is killed. If the guard is killed, this process adopts the command.
+type guard struct {
+	pid int
+	out *gob.Encoder
+	in  *gob.Decoder
+}
+
+// keep starts a guard, which starts the command, and reports the command's changes of
+// state until it is gone.
+func (c *child) keep(spec childSpec, started chan<- error) {
+	adoptOrphans()
+	first, err := c.guard.start(spec)
+	if err != nil {
+		started <- err
+		return
+	}
+	c.pid = first.PID
+	close(started)
+	for {
+		var next guardReport
+		if err := c.guard.in.Decode(&next); err != nil {
+			break // the guard was killed
+		}
+		c.report(next.Status)
+		if !next.Status.Stopped() {
+			waitAll(0, nil)
+			return
+		}
+	}
+	known := false
+	waitAll(c.pid, func(status unix.WaitStatus) {
+		known = !status.Stopped()
+		c.report(status)
+	})
+	if !known { // the guard was killed after it had reaped the command
+		c.report(unix.WaitStatus(unix.SIGKILL))
+	}
+}
+
+// start starts the guard and the command, and returns the first report.
+func (g *guard) start(spec childSpec) (first guardReport, err error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return first, fmt.Errorf("its guard's socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(ends[0]), "guard"), os.NewFile(uintptr(ends[1]), "guarded")
+	defer theirs.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{"leasewheel", guardCommand}, &os.ProcAttr{
+		Env:   os.Environ(),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+		Sys:   ownGroup(0), // what a terminal sends is not for the guard
+	})
+	if err != nil {
+		return first, errors.Join(fmt.Errorf("its guard: %w", withoutName(err)), ours.Close())
+	}
+	g.pid = process.Pid
+	process.Release() //nolint:errcheck // wait4 reaps it
+	g.out, g.in = gob.NewEncoder(ours), gob.NewDecoder(ours)
+	order := guardOrder{Path: spec.path, Argv: spec.argv, Env: spec.env, Action: spec.policy.action, Grace: spec.policy.grace}
+	if err = g.out.Encode(order); err == nil {
+		err = g.in.Decode(&first)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("its guard ended: %w", err)
+	case first.Errno != 0:
+		err = first.Errno
+	case first.Failure != "":
+		err = errors.New(first.Failure)
+	}
+	if err != nil {
+		return first, errors.Join(err, ours.Close())
+	}
+	return first, nil
+}
+
+// ending tells the guard that the command is being ended: if this process is killed
+// now, only what is left of the grace remains.
+func (c *child) ending(action lossAction) {
+	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck // it may have been killed
+}
+
+// strays returns the processes that descend from this one, without the guard.
+func (c *child) strays() []int {
+	return slices.DeleteFunc(descendants(os.Getpid()), func(pid int) bool { return pid == c.guard.pid })
 }

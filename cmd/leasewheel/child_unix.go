@@ -2,7 +2,12 @@
 
 package main
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
 
 // ownGroup puts a child into a process group of its own. This system has no
 // signal for orphans: a child outlives a leasewheel that was killed.
@@ -10,5 +15,32 @@ func ownGroup(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// adoptOrphans does nothing: the system's first process has them.
-func adoptOrphans() {}
+// guard is what ends the command where leasewheel was killed: nothing, here.
+type guard struct{}
+
+// keep starts the command and reports its changes of state until it is gone.
+func (c *child) keep(spec childSpec, started chan<- error) {
+	process, err := os.StartProcess(spec.path, spec.argv, &os.ProcAttr{
+		Env:   spec.env,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   ownGroup(0),
+	})
+	if err != nil {
+		started <- err
+		return
+	}
+	c.pid = process.Pid
+	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
+	close(started)
+	waitAll(c.pid, c.report)
+}
+
+// ending does nothing: no other process has to know.
+func (c *child) ending(lossAction) {}
+
+// strays returns nothing: the first process of the system adopts orphans, and which
+// of them are the command's is not known.
+func (c *child) strays() []int { return nil }
+
+// guardCommands returns nothing: there is no guard.
+func guardCommands() []*cobra.Command { return nil }

@@ -150,7 +150,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	defer server.Close()
 	if err := server.store.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("server %s: %w", server.address, err)
+		return nil, unavailable(ctx, server, err)
 	}
 	if name == "" {
 		name = server.name(ctx)

@@ -104,7 +104,7 @@ func (v *view) failed(cmd *cobra.Command, err error) error {
 	if errors.As(err, &name) || errors.As(err, &pattern) || errors.Is(err, lock.ErrUnsupported) {
 		return usageError(cmd, err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", v.server.address, err)
+	return unavailable(cmd.Context(), v.server, err)
 }
 
 // failure returns the first of the servers' failures.

@@ -71,6 +71,15 @@ func (n nodes) address() string {
 	return strings.Join(all, ", ")
 }
 
+// unavailable is the failure of a command whose server did not answer, or refused.
+func unavailable(ctx context.Context, s *server, err error) error {
+	err = nodes{s}.mismatch(ctx, err)
+	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
+		return exitf(exitUnavailable, "%w", err)
+	}
+	return exitf(exitUnavailable, "server %s: %w", s.address, err)
+}
+
 func (n nodes) Close() error {
 	var errs error
 	for _, server := range n {

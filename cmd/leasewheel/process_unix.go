@@ -6,5 +6,6 @@ import "github.com/spf13/cobra"
 
 // processCommands are the commands that start, signal and freeze processes.
 func processCommands() []*cobra.Command {
-	return []*cobra.Command{newRunCommand(), newDemoCommand(), newBenchCommand(), newDemoWorkerCommand(), newBenchContenderCommand()}
+	commands := []*cobra.Command{newRunCommand(), newDemoCommand(), newBenchCommand(), newDemoWorkerCommand(), newBenchContenderCommand()}
+	return append(commands, guardCommands()...)
 }

@@ -86,7 +86,7 @@ type runCommand struct {
 	name    string
 	argv    []string
 	path    string // of the executable
-	address string // of the servers
+	servers nodes
 }
 
 func newRunCommand() *cobra.Command {
@@ -262,7 +262,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if err != nil {
 		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
 	}
-	r.address = servers.address()
+	r.servers = servers
 	config := lock.Config{TTL: time.Duration(r.ttl), Logger: logger}
 	switch { // who does not want to wait long for the lock, nor does for the server
 	case r.nonblock:
@@ -325,16 +325,51 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 	}
 }
 
-// request asks once, and then waits as the flags say.
+// Pauses between two tries in an outage of the server, and how long one lasts before
+// it is reported.
+const (
+	firstOutagePause = 50 * time.Millisecond
+	mostOutagePause  = time.Second
+	silentOutage     = 5 * time.Second
+)
+
+// request asks for the lock for as long as the flags allow. An outage of the server
+// is waited out like a holder, unless it cannot pass by itself.
 func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Lease, error) {
-	begin := time.Now()
+	begin, reported := time.Now(), false
+	for pause := firstOutagePause; ; pause = min(2*pause, mostOutagePause) {
+		lease, err := r.ask(ctx, mutex, begin)
+		if err == nil || ctx.Err() != nil {
+			return lease, err
+		}
+		err = r.servers.foreign(ctx, r.name, r.servers.mismatch(ctx, err))
+		_, mismatched := errors.AsType[*mismatchError](err)
+		waited := time.Since(begin)
+		if r.nonblock || mismatched || untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
+			r.wait > 0 && waited+pause > time.Duration(r.wait) {
+			return nil, err
+		}
+		if waited > silentOutage && !reported {
+			reported = true
+			fmt.Fprintf(os.Stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.address(), err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ask asks once, and then waits for the lock as the flags say.
+func (r *runCommand) ask(ctx context.Context, mutex *lock.Mutex, begin time.Time) (*lock.Lease, error) {
 	lease, err := mutex.TryLock(ctx)
-	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
-	switch {
-	case !ok || r.nonblock || ctx.Err() != nil:
+	_, taken := errors.AsType[*lock.NotAcquiredError](err)
+	if !taken || r.nonblock || ctx.Err() != nil {
 		return lease, err
-	case taken.Foreign && taken.TTL <= 0:
-		return nil, err // it is no lock and will never expire
+	}
+	err = r.servers.foreign(ctx, r.name, err)
+	if _, foreign := errors.AsType[*foreignError](err); foreign {
+		return nil, err
 	}
 	r.say("waiting for lock %q", r.name)
 	if r.wait == 0 {
@@ -346,19 +381,20 @@ func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Leas
 // refused translates why the lock was not acquired into an exit code.
 func (r *runCommand) refused(err error) error {
 	var (
-		taken *lock.NotAcquiredError
-		name  *lock.NameError
-		ttl   *lock.TTLError
+		name       *lock.NameError
+		ttl        *lock.TTLError
+		foreign    *foreignError
+		mismatched *mismatchError
 	)
 	switch {
 	case errors.As(err, &name), errors.As(err, &ttl):
 		return exitf(exitUsage, "%w", err)
-	case errors.As(err, &taken) && taken.Foreign && taken.TTL <= 0:
+	case errors.As(err, &foreign), errors.As(err, &mismatched):
 		return exitf(exitUnavailable, "%w", err)
-	case errors.As(err, &taken):
+	case errors.Is(err, lock.ErrNotAcquired):
 		return exitf(r.conflictCode, "%w", err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", r.address, err)
+	return exitf(exitUnavailable, "server %s: %w", r.servers.address(), err)
 }
 
 // runUnder runs the command under the lease and unlocks it.
@@ -366,10 +402,10 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	terminal := openTerminal()
 	defer terminal.close()
 	command, err := startChild(childSpec{
-		path:     r.path,
-		argv:     r.argv,
-		env:      r.environment(lease),
-		orphaned: policy.action.orphaned(),
+		path:   r.path,
+		argv:   r.argv,
+		env:    r.environment(lease),
+		policy: policy,
 	})
 	if err != nil {
 		r.unlock(lease)
@@ -397,8 +433,8 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	return nil
 }
 
-// orphaned is the signal that the kernel sends to the command if leasewheel is
-// killed and can neither renew the lock nor end the command any more.
+// orphaned is the signal that the kernel sends to the command when the process that
+// started it is killed.
 func (a lossAction) orphaned() syscall.Signal {
 	switch a {
 	case lossKill:

@@ -38,9 +38,18 @@ func TestRunServerTrouble(t *testing.T) {
 
 	replica := redistest.Start(t, redistest.Config{Directives: []string{"replicaof 127.0.0.1 1", "replica-serve-stale-data yes"}})
 
+	encrypted := redistest.Start(t, redistest.Config{TLS: true, Password: secret})
+	_, port := encrypted.Addr()
+	mutual := redistest.Start(t, redistest.Config{TLS: true, Directives: []string{"tls-auth-clients yes"}})
+	_, mutualPort := mutual.Addr()
+
 	for name, test := range map[string]struct {
 		url, lock, says string
 	}{
+		"TLS there":         {"redis://:" + secret + "@" + port, "job", "server " + port + " speaks TLS on this port: use rediss://"},
+		"mutual TLS there":  {"redis://:" + secret + "@" + mutualPort, "job", "speaks TLS on this port: use rediss://"},
+		"no TLS by cluster": {"rediss-cluster://:" + secret + "@" + address, "job", "speaks no TLS on this port: use redis://"},
+		"TLS by cluster":    {"redis-cluster://:" + secret + "@" + port, "job", "speaks TLS on this port: use rediss://"},
 		"unreachable":       {"redis://:" + secret + "@127.0.0.1:1", "job", "connection refused"},
 		"no such host":      {"redis://:" + secret + "@no-such-host.invalid", "job", "no-such-host.invalid"},
 		"no socket":         {"unix:///no/such/socket", "job", "no such file"},
@@ -48,8 +57,8 @@ func TestRunServerTrouble(t *testing.T) {
 		"no password":       {"redis://" + address, "job", "give a user and a password"},
 		"no permission":     {"redis://reader:" + secret + "@" + address, "job", "lacks a permission"},
 		"read-only replica": {replica.URL(), "job", "read-only replica"},
-		"wrong kind of key": {server.URL(), "text", "another kind of value"},
-		"no TLS there":      {"rediss://:" + secret + "@" + address, "job", "server " + address + ": redis: no answer"},
+		"wrong kind of key": {server.URL(), "text", "is a string without a TTL, not a lock"},
+		"no TLS there":      {"rediss://:" + secret + "@" + address, "job", "server " + address + " speaks no TLS on this port: use redis://"},
 	} {
 		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
 			t.Run(name+" "+flags[0], func(t *testing.T) {
@@ -60,6 +69,27 @@ func TestRunServerTrouble(t *testing.T) {
 				assert.Empty(t, p.stdout.String())
 			})
 		}
+	}
+}
+
+// The other commands say the same of a server that speaks TLS, or does not.
+func TestTLSMismatches(t *testing.T) {
+	t.Parallel()
+	plain := redistest.Start(t, redistest.Config{TCP: true})
+	encrypted := redistest.Start(t, redistest.Config{TLS: true})
+	_, plainPort := plain.Addr()
+	_, encryptedPort := encrypted.Addr()
+	for _, args := range [][]string{
+		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"demo"}, {"bench", "lock"}, {"bench", "renewal"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			p := start(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
+			assert.Equal(t, exitUnavailable, p.wait())
+			p.requireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")
+			p = start(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
+			assert.Equal(t, exitUnavailable, p.wait())
+			p.requireOneLine("server " + plainPort + " speaks no TLS on this port: use redis://")
+		})
 	}
 }
 
@@ -204,7 +234,7 @@ func TestRunByTLS(t *testing.T) {
 		"unknown authority":     {[]string{"--redis", url}, exitUnavailable, "certificate"},
 		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exitUnavailable, "certificate"},
 		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exitUnavailable, "certificate"},
-		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, 0, "skip_verify"},
+		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exitUsage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The system's authorities are many, and take long to read.

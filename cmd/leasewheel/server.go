@@ -83,6 +83,7 @@ func (s *serverFlags) resolveOne(fallback string) (string, error) {
 type server struct {
 	client redis.UniversalClient
 	store  *redisstore.Store
+	url    string // a secret
 	// address is where it was looked for: a host and port, or a socket's path. It
 	// is no secret, unlike the URL.
 	address string
@@ -104,15 +105,14 @@ func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error
 // connect returns the server with a URL.
 func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, error) {
 	redisstore.LogTo(c.Logger)
-	// Open knows what is wrong with a URL and says it without its password.
-	trial, err := redisstore.Open(rawURL, c)
+	if s.ca+s.cert+s.key != "" && !byTLS(rawURL) {
+		return nil, errors.New("--redis-ca, --redis-cert and --redis-key need a rediss:// URL")
+	}
+	config, err := s.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
-	if err := trial.Close(); err != nil {
-		return nil, err
-	}
-	client, err := s.dial(rawURL)
+	client, err := redisstore.Dial(rawURL, config)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,11 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &server{client: client, store: store, address: addressOf(rawURL)}, nil
+	return &server{client: client, store: store, url: rawURL, address: addressOf(rawURL)}, nil
 }
+
+// byTLS reports whether a URL asks for TLS.
+func byTLS(rawURL string) bool { return strings.HasPrefix(rawURL, "rediss") }
 
 // name is the server's own, as far as it tells.
 func (s *server) name(ctx context.Context) string {
@@ -137,7 +140,7 @@ func (s *server) name(ctx context.Context) string {
 	return "redis"
 }
 
-// addressOf returns the address in a URL that redisstore.Open has accepted.
+// addressOf returns the address in a URL that redisstore.Dial has accepted.
 func addressOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -148,77 +151,32 @@ func addressOf(rawURL string) string {
 
 func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
 
-// dial makes the client for a URL that redisstore.Open has accepted, with the TLS
-// that the flags ask for.
-func (s *serverFlags) dial(rawURL string) (redis.UniversalClient, error) {
-	scheme, rest, _ := strings.Cut(rawURL, "://")
-	base, kind, _ := strings.Cut(scheme, "-")
-	plain := base + "://" + rest
-	switch kind {
-	case "sentinel":
-		o, err := redis.ParseFailoverURL(plain)
-		if err == nil {
-			err = s.secure(o.TLSConfig)
-		}
-		if err != nil {
-			return nil, err
-		}
-		o.ContextTimeoutEnabled = true
-		return redis.NewFailoverClient(o), nil
-	case "cluster":
-		o, err := redis.ParseClusterURL(plain)
-		if err == nil {
-			err = s.secure(o.TLSConfig)
-		}
-		if err != nil {
-			return nil, err
-		}
-		o.ContextTimeoutEnabled = true
-		return redis.NewClusterClient(o), nil
-	default:
-		o, err := redis.ParseURL(plain)
-		if err == nil {
-			err = s.secure(o.TLSConfig)
-		}
-		if err != nil {
-			return nil, err
-		}
-		o.ContextTimeoutEnabled = true
-		return redis.NewClient(o), nil
+// tlsConfig returns the TLS configuration with the certificates of the flags, or nil
+// if they name none.
+func (s *serverFlags) tlsConfig() (*tls.Config, error) {
+	if s.ca+s.cert+s.key == "" {
+		return nil, nil
 	}
-}
-
-// secure adds the certificates of the flags to config, which is nil for a
-// connection without TLS.
-func (s *serverFlags) secure(config *tls.Config) error {
-	if config == nil {
-		if s.ca+s.cert+s.key != "" {
-			return errors.New("--redis-ca, --redis-cert and --redis-key need a rediss:// URL")
-		}
-		return nil
-	}
-	if config.InsecureSkipVerify {
-		fmt.Fprintln(os.Stderr, "leasewheel: warning: skip_verify: whoever answers is taken for the server")
-	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
 		pem, err := os.ReadFile(s.ca)
 		if err != nil {
-			return fmt.Errorf("--redis-ca: %w", err)
+			return nil, fmt.Errorf("--redis-ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--redis-ca %s: it holds no PEM certificate", s.ca)
+			return nil, fmt.Errorf("--redis-ca %s: it holds no PEM certificate", s.ca)
 		}
 	}
 	if (s.cert == "") != (s.key == "") {
-		return errors.New("--redis-cert and --redis-key belong together")
+		return nil, errors.New("--redis-cert and --redis-key belong together")
 	}
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
-			return fmt.Errorf("--redis-cert: %w", err)
+			return nil, fmt.Errorf("--redis-cert: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	return nil
+	return config, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// groupPoll is how often a group that outlives its command is looked at, while
-// it is being ended. Nothing announces the end of processes that are not ours.
+// groupPoll is how often what outlives a command is looked at, while it is being
+// ended. Nothing announces the end of processes that are not our children.
 const groupPoll = 10 * time.Millisecond
 
 // burial is how long a killed group may go on looking alive. Nothing survives
@@ -80,7 +80,7 @@ func (p lossPolicy) lead() time.Duration {
 }
 
 // supervise returns when the command is gone, and if it was being ended, its
-// whole group. ending tells why it was ended, or is nil if it ended by itself.
+// whole group and all its descendants. ending tells why it was ended, or is nil if it ended by itself.
 func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 	lost := s.lease.Lost()
 	expiring := time.NewTimer(s.timeToTell())
@@ -98,7 +98,7 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 		case event := <-s.child.events:
 			if !event.status.Stopped() {
 				s.terminal.reclaim(s.child.pid)
-				s.awaitGroup(kill)
+				s.awaitAll(kill)
 				return event.status, s.ending
 			}
 			s.stopped(event.status.StopSignal())
@@ -150,11 +150,12 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	if lost, ok := errors.AsType[*lock.LostError](reason); ok {
 		why = "lost, " + lost.Cause.String()
 	}
+	s.child.ending(s.action)
 	switch s.action {
 	case lossTerm:
 		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
-		s.send(unix.SIGTERM)
-		s.send(unix.SIGCONT) // a stopped process takes no SIGTERM
+		s.sendAll(unix.SIGTERM)
+		s.sendAll(unix.SIGCONT) // a stopped process takes no SIGTERM
 		kill.Reset(s.policy.grace)
 	case lossKill:
 		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
@@ -164,18 +165,21 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	}
 }
 
-// awaitGroup waits, if the command was being ended, until nothing is left of its
-// group, and kills what is left when kill fires. A command that ended by itself
-// may leave processes behind, as under a shell.
-func (s *supervisor) awaitGroup(kill *time.Timer) {
+// awaitAll waits, if the command was being ended, until nothing is left of its
+// group and its descendants, and kills what is left when kill fires. A command that
+// ended by itself may leave processes behind, as under a shell.
+func (s *supervisor) awaitAll(kill *time.Timer) {
 	if s.ending == nil || s.action == lossIgnore {
 		return
 	}
 	poll := time.NewTicker(groupPoll)
 	defer poll.Stop()
-	for !s.child.groupGone() {
+	for !s.child.gone() {
 		select {
 		case <-poll.C:
+			if s.buried != nil { // a process may have forked as it was killed
+				s.child.signalAll(unix.SIGKILL) //nolint:errcheck // kill has reported it
+			}
 		case <-kill.C:
 			s.kill()
 		case <-s.buried:
@@ -184,10 +188,10 @@ func (s *supervisor) awaitGroup(kill *time.Timer) {
 	}
 }
 
-// kill sends SIGKILL to the group.
+// kill sends SIGKILL to the group and to the descendants that have left it.
 func (s *supervisor) kill() {
 	s.say("sending SIGKILL")
-	s.send(unix.SIGKILL)
+	s.sendAll(unix.SIGKILL)
 	s.buried = time.After(burial)
 }
 
@@ -248,8 +252,14 @@ func (s *supervisor) resume() {
 	s.send(unix.SIGCONT)
 }
 
-func (s *supervisor) send(sig syscall.Signal) {
-	if err := s.child.signal(sig); err != nil {
+// send sends a signal to the command's group.
+func (s *supervisor) send(sig syscall.Signal) { reportUnsent(sig, s.child.signal(sig)) }
+
+// sendAll sends a signal to the group and to the descendants that have left it.
+func (s *supervisor) sendAll(sig syscall.Signal) { reportUnsent(sig, s.child.signalAll(sig)) }
+
+func reportUnsent(sig syscall.Signal, err error) {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "leasewheel: cannot send %s to the command: %v\n", unix.SignalName(sig), err)
 	}
 }

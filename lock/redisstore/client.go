@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -58,8 +59,14 @@ func bounded(contextTimeoutEnabled bool) error {
 //
 // Further nodes of a sentinel or cluster are given as &addr=host:port. Other
 // options are go-redis's, by their snake-case names (dial_timeout=2s, pool_size=20
-// and so on).
-// No error of Open shows a password.
+// and so on), except skip_verify, which is refused.
+//
+// In a sentinel URL, user:password@ is for the sentinels, and the options username
+// and password are for the server. If the URL has the option sentinel_username or
+// sentinel_password, these are for the sentinels, and user:password@ is for the
+// server.
+//
+// No error of Open quotes a value of the URL: each may be a secret.
 func Open(rawURL string, c Config) (*Store, error) {
 	client, err := Dial(rawURL, nil)
 	if err != nil {
@@ -76,21 +83,26 @@ func Open(rawURL string, c Config) (*Store, error) {
 // ErrURL says that [Open] was given a URL which it cannot use.
 var ErrURL = errors.New("redisstore: malformed URL")
 
-// Dial returns the client that [Open] makes for a URL, for those who need it
-// themselves; it is theirs to close. It connects on first use. For a URL that asks
-// for TLS, config replaces the default, which trusts the system's roots; its
-// ServerName may be empty.
+// Dial returns the client that [Open] makes for a URL, for callers that need the
+// client itself and close it. It connects on first use. For a URL that asks for TLS,
+// config replaces the default, which trusts the system's roots; its ServerName may be
+// empty.
 //
-// The client heeds deadlines. It leaves out what go-redis otherwise says and asks
-// on each new connection: over a slow network every round trip of a handshake is
-// taken from the time in which a lease must be renewed.
+// The client respects the deadlines of contexts. It omits what go-redis otherwise
+// sends on each new connection: over a slow network every round trip of a handshake
+// is taken from the time in which a lease must be renewed.
 func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	scheme, rest, isURL := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
+	if !isURL || base != "redis" && base != "rediss" && scheme != "unix" {
+		return nil, badURL("its scheme is none of the accepted ones")
+	}
 	plain := base + "://" + rest
-	switch {
-	case !isURL, base != "redis" && base != "rediss" && scheme != "unix":
-	case mode == "":
+	if err := refuseUnverified(plain); err != nil {
+		return nil, err
+	}
+	switch mode {
+	case "":
 		o, err := redis.ParseURL(plain)
 		if err != nil {
 			return nil, badURL(reason(plain, err))
@@ -99,18 +111,15 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewClient(o), nil
-	case mode == "sentinel":
-		o, err := redis.ParseFailoverURL(plain)
+	case "sentinel":
+		o, err := parseSentinelURL(plain)
 		if err != nil {
-			return nil, badURL(reason(plain, err))
-		}
-		if o.MasterName == "" {
-			return nil, badURL("a sentinel's URL needs ?master_name=")
+			return nil, err
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewFailoverClient(o), nil
-	case mode == "cluster":
+	case "cluster":
 		o, err := redis.ParseClusterURL(plain)
 		if err != nil {
 			return nil, badURL(reason(plain, err))
@@ -121,6 +130,51 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		return redis.NewClusterClient(o), nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
+}
+
+// refuseUnverified returns an error for a URL that turns the verification of
+// certificates off. A URL is often not written by the author of the program.
+func refuseUnverified(rawURL string) error {
+	if u, err := url.Parse(rawURL); err == nil && u.Query().Has("skip_verify") {
+		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
+	}
+	return nil
+}
+
+// parseSentinelURL parses the URL of sentinels. The parser of go-redis gives
+// user:password@ to the sentinels and has no other option for these.
+func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
+	const username, password = "sentinel_username", "sentinel_password"
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, badURL(reason(rawURL, err))
+	}
+	options, server := u.Query(), u.User
+	named := options.Has(username) || options.Has(password)
+	user, secret := options.Get(username), options.Get(password)
+	if named {
+		if server != nil && (options.Has("username") || options.Has("password")) {
+			return nil, badURL("with sentinel_username or sentinel_password, user:password@ is the server's, and so are username and password: give the server's once")
+		}
+		options.Del(username)
+		options.Del(password)
+		u.RawQuery, u.User = options.Encode(), nil
+	}
+	o, err := redis.ParseFailoverURL(u.String())
+	switch {
+	case err != nil:
+		return nil, badURL(reason(rawURL, err))
+	case o.MasterName == "":
+		return nil, badURL("a sentinel's URL needs ?master_name=")
+	case !named:
+		return o, nil
+	}
+	o.SentinelUsername, o.SentinelPassword = user, secret
+	if server != nil {
+		o.Username = server.Username()
+		o.Password, _ = server.Password()
+	}
+	return o, nil
 }
 
 // noMaintenance leaves out one round trip of the handshake.
@@ -136,7 +190,6 @@ func secure(fromURL, config *tls.Config) *tls.Config {
 	}
 	config = config.Clone()
 	config.ServerName = cmp.Or(config.ServerName, fromURL.ServerName)
-	config.InsecureSkipVerify = config.InsecureSkipVerify || fromURL.InsecureSkipVerify
 	return config
 }
 
@@ -144,15 +197,48 @@ func badURL(what string) error {
 	return fmt.Errorf("%w: %s; accepted are redis://[user:password@]host:port[/db], rediss://…, unix:///path, redis-sentinel://host:port?master_name=name and redis-cluster://host:port", ErrURL, what)
 }
 
-// reason returns what a URL parser complains of, unless that may quote a secret:
-// a password with an unescaped "/", "?" or "#" spills over into what follows the
-// host, and brings the "@" along.
+var (
+	// badValue matches what go-redis reports of an option's value.
+	badValue = regexp.MustCompile(`^redis: invalid ([a-z_]+) (number|duration|boolean)`)
+	// optionNames matches what options may be called.
+	optionNames = regexp.MustCompile(`^[a-z_]+(, [a-z_]+)*$`)
+)
+
+// reason returns what a URL parser complains of. It quotes no value, since each may
+// be a secret or a part of one: a special character that is not percent-encoded
+// splits a password over what follows.
 func reason(rawURL string, err error) string {
+	const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
 	u, parsing := url.Parse(rawURL)
 	if parsing != nil || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
-		return "it cannot be parsed (special characters in a password must be percent-encoded)"
+		return unparsed
 	}
-	return strings.TrimPrefix(err.Error(), "redis: ")
+	text := err.Error()
+	if match := badValue.FindStringSubmatch(text); match != nil {
+		return fmt.Sprintf("the value of %s is not a %s", match[1], match[2])
+	}
+	switch {
+	case strings.Contains(text, "invalid URL path"):
+		return "its path is not the number of a database"
+	case strings.Contains(text, "addr param"):
+		return "one of its addr is not host:port"
+	case strings.Contains(text, "socket path"):
+		return "it has no path of a socket"
+	}
+	if _, names, unknown := strings.Cut(text, "unexpected option: "); unknown {
+		return "it has an unknown option" + quotable(u, names)
+	}
+	return unparsed
+}
+
+// quotable returns the names of unknown options as an error shows them, or nothing: a
+// name may be a part of a password that was given as an option and contains "&".
+func quotable(u *url.URL, names string) string {
+	options := u.Query()
+	if options.Has("password") || options.Has("sentinel_password") || !optionNames.MatchString(names) {
+		return ""
+	}
+	return ": " + names
 }
 
 // LogTo routes the messages of go-redis itself, which by default go to standard

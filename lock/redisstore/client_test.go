@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -135,6 +136,84 @@ func TestMalformedURLs(t *testing.T) {
 	}
 	_, err := redisstore.Open("redis://:"+secret+"@h:1?no_such_option=1", redisstore.Config{})
 	assert.ErrorContains(t, err, "no_such_option", "it says what is wrong where that is no secret")
+}
+
+// No value of a URL is in an error: any of them may be a secret, or be one by mistake.
+func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
+	for name, test := range map[string]struct{ url, says string }{
+		"duration":                      {"redis://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
+		"number":                        {"redis://h?pool_size=" + secret, "pool_size is not a number"},
+		"boolean":                       {"redis://h?pool_fifo=" + secret, "pool_fifo is not a boolean"},
+		"database":                      {"redis://h/" + secret, "database"},
+		"database as an option":         {"redis://h?db=" + secret, "database"},
+		"path":                          {"redis://h/1/" + secret, "path"},
+		"option":                        {"redis://h?no_such_option=" + secret, "unknown option: no_such_option"},
+		"option of a strange name":      {"redis://h?" + secret + "!=1", "unknown option"},
+		"option of a sentinel":          {"redis-sentinel://h?master_name=m&no_such_option=" + secret, "unknown option: no_such_option"},
+		"rest of a sentinel's password": {"redis-sentinel://h?master_name=m&password=half&" + secret, "unknown option"},
+		"duration of a sentinel":        {"redis-sentinel://h?master_name=m&dial_timeout=" + secret, "dial_timeout is not a duration"},
+		"sentinel":                      {"redis-sentinel://h?master_name=m&addr=" + secret, "addr is not host:port"},
+		"duration of a cluster":         {"redis-cluster://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
+		"node":                          {"redis-cluster://h?addr=" + secret, "addr is not host:port"},
+		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
+		"verification":                  {"rediss://:" + secret + "@h?skip_verify=" + secret, "skip_verify"},
+	} {
+		_, err := redisstore.Dial(test.url, nil)
+		require.ErrorIs(t, err, redisstore.ErrURL, name)
+		assert.ErrorContains(t, err, test.says, name)
+		assert.NotContains(t, err.Error(), secret, name)
+	}
+}
+
+// A URL cannot turn the verification of certificates off.
+func TestDialRefusesToSkipVerification(t *testing.T) {
+	for _, url := range []string{
+		"rediss://h?skip_verify=true", "rediss://h?skip_verify=1", "redis://h?skip_verify=true",
+		"rediss-sentinel://h?master_name=m&skip_verify=true", "rediss-cluster://h?skip_verify=true",
+	} {
+		_, err := redisstore.Dial(url, nil)
+		require.ErrorIs(t, err, redisstore.ErrURL, url)
+		assert.ErrorContains(t, err, "skip_verify is refused", url)
+	}
+}
+
+// The two logins of a sentinel URL go where Open says: to the sentinels, and to the
+// server that they name.
+func TestSentinelURLHasTwoLogins(t *testing.T) {
+	t.Parallel()
+	const sentinels = "open sesame"
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{
+		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: secret},
+	})
+	_, sentinel := set.Sentinels[0].Addr()
+	admin := redis.NewClient(set.Sentinels[0].Options())
+	defer admin.Close()
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "default", "resetpass", ">"+sentinels).Err())
+	for name, test := range map[string]struct {
+		login, options string
+		works          bool
+	}{
+		"the sentinels' before the host":    {url.UserPassword("", sentinels).String() + "@", "&password=" + secret, true},
+		"the server's before the host":      {":" + secret + "@", "&sentinel_password=" + url.QueryEscape(sentinels), true},
+		"both as options":                   {"", "&sentinel_password=" + url.QueryEscape(sentinels) + "&password=" + secret, true},
+		"with the default user":             {"default:" + secret + "@", "&sentinel_username=default&sentinel_password=" + url.QueryEscape(sentinels), true},
+		"the sentinels' password is wrong":  {":" + secret + "@", "&sentinel_password=wrong", false},
+		"the server's password is wrong":    {":wrong@", "&sentinel_password=" + url.QueryEscape(sentinels), false},
+		"the server's is not the sentinels": {":" + secret + "@", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := redisstore.Dial("redis-sentinel://"+test.login+sentinel+"?master_name="+redistest.MasterName+test.options, nil)
+			require.NoError(t, err)
+			defer client.Close()
+			err = client.Ping(t.Context()).Err()
+			if test.works {
+				require.NoError(t, err)
+			} else {
+				require.Error(t, err)
+				assert.NotContains(t, err.Error(), secret)
+			}
+		})
+	}
 }
 
 func FuzzOpenHidesPasswords(f *testing.F) {

@@ -37,6 +37,9 @@ var (
 	ErrNoPermission = errors.New("the user lacks a permission")
 	// ErrWrongType is WRONGTYPE.
 	ErrWrongType = errors.New("a key holds another kind of value")
+	// ErrTooOld is what a server refuses that lacks a command, or an option of one,
+	// that the scripts use.
+	ErrTooOld = errors.New("the server is too old")
 	// ErrCrossSlot is CROSSSLOT.
 	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
 )
@@ -140,8 +143,18 @@ func faultOf(text string) fault {
 		return faults["NOPERM"]
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // a request is longer than a stranger's may be
 		return faults["NOAUTH"]
+	case tooOld(text):
+		return fault{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it"}
 	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
 		return faults["WRONGPASS"]
 	}
 	return fault{}
+}
+
+// tooOld reports whether a refusal is that of a script's command which the server does
+// not know in this form. The scripts make no mistakes in syntax, so the server is old.
+func tooOld(text string) bool {
+	return strings.HasSuffix(text, "syntax error") ||
+		strings.Contains(text, "Unknown Redis command called from") ||
+		strings.Contains(text, "Wrong number of args calling Redis command")
 }

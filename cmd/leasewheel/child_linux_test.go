@@ -1,0 +1,189 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// family is a script that starts processes which escape a signal to the command's
+// group, or survive SIGTERM, and prints the process ids of all of them.
+const family = `
+setsid sh -c 'echo $$; exec sleep 300' &
+setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' &
+sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' &
+(setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' &) &
+echo $$
+exec sleep 300`
+
+// familySize is how many process ids family prints.
+const familySize = 5
+
+// startFamily runs a command that consists of a family, and returns it with the ids.
+func startFamily(t *testing.T, env []string, flags ...string) (p *process, pids []int) {
+	t.Helper()
+	p = start(t, env, run("job", sh(family), flags...)...)
+	for range familySize {
+		pids = append(pids, p.pidLine())
+	}
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			if !gone(pid) {
+				process, _ := os.FindProcess(pid)
+				process.Kill() //nolint:errcheck // it may have ended since
+			}
+		}
+	})
+	return p, pids
+}
+
+func allGone(pids []int) bool {
+	for _, pid := range pids {
+		if !gone(pid) {
+			return false
+		}
+	}
+	return true
+}
+
+// No descendant of a command that is ended outlives the lock, even if it has a session
+// of its own and ignores SIGTERM.
+func TestRunEndsDescendantsThatLeftTheGroup(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	for _, action := range []string{"term", "kill"} {
+		t.Run(action, func(t *testing.T) {
+			p, pids := startFamily(t, env, "--ttl", "2s", "--grace", "200ms", "--on-lost", action)
+			forceOpen(t, server, "job")
+			assert.Equal(t, exitLost, p.wait())
+			assert.True(t, allGone(pids), "a descendant outlived leasewheel")
+		})
+	}
+}
+
+// If leasewheel is killed, no descendant of the command outlives the lock.
+func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"term", "kill"} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			server, env := onServer(t, redistest.Config{})
+			p, pids := startFamily(t, env, "--ttl", "20s", "--grace", "200ms", "--on-lost", action)
+			require.NoError(t, p.cmd.Process.Kill())
+			eventually(t, "gone", func() bool { return allGone(pids) })
+			left, err := server.Client(t).PTTL(bounded(t), "job").Result()
+			require.NoError(t, err)
+			assert.Positive(t, left, "the lock has run out before")
+		})
+	}
+}
+
+// With --on-lost ignore, the command is left alone when leasewheel is killed.
+func TestRunKilledIgnores(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh("echo held; echo $$; cat; echo done"), "--on-lost", "ignore")...)
+	require.Equal(t, "held", p.line())
+	p.line()
+	guardPID := guardOf(t, p)
+	require.NoError(t, p.cmd.Process.Kill())
+	eventually(t, "gone", func() bool { return gone(guardPID) })
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, "done", p.line())
+}
+
+// If the guard is killed, leasewheel adopts the command: the lock is held until the
+// command has ended, and the exit code is the command's.
+func TestRunOutlivesItsGuard(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		script string
+		action string
+		code   int
+	}{
+		"command goes on":                     {"echo held; cat; exit 7", "ignore", 7},
+		"command gets the kernel's signal":    {"trap 'echo told; exit 8' TERM; echo held; while :; do sleep 0.02; done", "term", 8},
+		"command ignores the kernel's signal": {"trap '' TERM; echo held; cat; exit 9", "term", 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, env := onServer(t, redistest.Config{})
+			p := start(t, env, run("job", sh(test.script), "--on-lost", test.action)...)
+			require.Equal(t, "held", p.line())
+			process, err := os.FindProcess(guardOf(t, p))
+			require.NoError(t, err)
+			require.NoError(t, process.Kill())
+			eventually(t, "gone", func() bool { return gone(process.Pid) })
+			if test.code != 8 {
+				held, err := server.Client(t).Exists(bounded(t), "job").Result()
+				require.NoError(t, err)
+				assert.EqualValues(t, 1, held)
+			}
+			require.NoError(t, p.stdin.Close())
+			assert.Equal(t, test.code, p.wait())
+			held, err := server.Client(t).Exists(bounded(t), "job").Result()
+			require.NoError(t, err)
+			assert.Zero(t, held, "the lock was given back")
+		})
+	}
+}
+
+// guardOf returns the process id of the guard of leasewheel run.
+func guardOf(t *testing.T, p *process) int {
+	t.Helper()
+	for _, pid := range descendants(p.cmd.Process.Pid) {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if strings.Contains(string(line), guardCommand) {
+			return pid
+		}
+	}
+	require.FailNow(t, "no guard")
+	return 0
+}
+
+// The guard gets the command's environment and arguments without a change, and the
+// command gets none of the guard's files.
+func TestRunThroughTheGuardChangesNothing(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	env = append(env, "ODD=\xff\xfe\n\x01")
+	p := start(t, env, run("job", []string{"--", "sh", "-c", `printf '%s|%s|\n' "$1" "$ODD"; ls -l /proc/self/fd`, "sh", "a\xffb"})...)
+	assert.Equal(t, 0, p.wait())
+	output := p.stdout.String()
+	assert.True(t, strings.HasPrefix(output, "a\xffb|\xff\xfe\n\x01|\n"), "%q", output)
+	assert.Contains(t, output, "pipe:")
+	assert.NotContains(t, output, "socket:", "the guard's, or a connection's")
+}
+
+// A guard that leasewheel run did not start says so.
+func TestGuardAlone(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, guardCommand)
+	assert.Equal(t, exitUsage, p.wait())
+	p.requireOneLine("leasewheel run's own")
+}
+
+// What a command leaves behind when it ends by itself is left alone, and is not waited
+// for.
+func TestRunLeavesAlone(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	begin := time.Now()
+	p := start(t, env, run("job", sh("setsid sleep 20 >/dev/null 2>&1 & echo $!; sleep 20 >/dev/null 2>&1 & echo $!"))...)
+	pids := []int{p.pidLine(), p.pidLine()}
+	assert.Equal(t, 0, p.wait())
+	assert.Less(t, time.Since(begin), 15*time.Second)
+	for _, pid := range pids {
+		assert.False(t, gone(pid))
+		process, err := os.FindProcess(pid)
+		require.NoError(t, err)
+		require.NoError(t, process.Kill())
+	}
+}

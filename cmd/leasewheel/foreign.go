@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// foreignError says that a lock's name is in use by a key that is not a lock. Unlike a
+// holder, such a key does not make way: to wait for it, or to take it for one, would
+// hide that the command never runs.
+type foreignError struct {
+	name  string
+	what  string // the key, in words
+	cause error
+}
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("lock %s: the key of this name is %s, not a lock: choose another name, or delete the key if nothing needs it", quoted(e.name), e.what)
+}
+
+func (e *foreignError) Unwrap() error { return e.cause }
+
+// foreign returns a *foreignError if err says that a name is in use, and what uses it
+// is not a lock of either format. Otherwise it returns err. A holder whose lease has
+// an end, in this format, is not looked at.
+func (n nodes) foreign(ctx context.Context, name string, err error) error {
+	taken, refused := errors.AsType[*lock.NotAcquiredError](err)
+	suspect := refused && (taken.Foreign || taken.TTL <= 0)
+	if !suspect && !errors.Is(err, redisstore.ErrWrongType) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lock.DefaultRequestTimeout)
+	defer cancel()
+	known := refused && taken.Foreign
+	for _, server := range n {
+		switch key := server.identify(ctx, name); {
+		case key.isLock:
+			return err
+		case key.what != "" && (key.sure || known):
+			return &foreignError{name, key.what, err}
+		}
+	}
+	if !known {
+		return err
+	}
+	return &foreignError{name, "of a type that this user may not ask for (+type allows it)", err}
+}
+
+// foreignKey is what is known of a key that may be no lock.
+type foreignKey struct {
+	what   string // in words; empty: there is no key, or its type is unknown
+	isLock bool
+	sure   bool // it is not a lock
+}
+
+// identify finds out what key has a name. A string is a lock if it has a TTL, as every
+// lock of redsync and redislock has.
+func (s *server) identify(ctx context.Context, name string) foreignKey {
+	kind := s.typeOf(ctx, name)
+	switch kind {
+	case "", "none":
+		return foreignKey{}
+	case "string":
+		ttl, err := s.client.PTTL(ctx, name).Result()
+		if err == nil && ttl > 0 {
+			return foreignKey{isLock: true}
+		}
+		return foreignKey{what: "a string without a TTL", sure: err == nil}
+	case "hash":
+		info, err := s.inspectHash(ctx, name)
+		return foreignKey{what: "a hash", isLock: info.Held(), sure: err == nil}
+	case typeUnlikeString:
+		return foreignKey{what: kind}
+	}
+	return foreignKey{what: "a " + kind, sure: true}
+}
+
+// inspectHash returns what there is to know of a lock in Redisson's format.
+func (s *server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
+	store, err := redisstore.New(s.client, redisstore.Config{Format: redisstore.FormatRedisson})
+	if err != nil {
+		return lock.Info{}, err
+	}
+	defer store.Close()
+	return store.Inspect(ctx, name, lock.KindMutex)
+}
+
+// typeUnlikeString is what is known of a key's type where only GET is allowed.
+const typeUnlikeString = "a value other than a string"
+
+// typeOf returns the type of a key, as far as this user may find it out. The rights
+// that a mutex needs allow GET, and not TYPE.
+func (s *server) typeOf(ctx context.Context, name string) string {
+	if kind, err := s.client.Type(ctx, name).Result(); err == nil {
+		return kind
+	}
+	err := s.client.Get(ctx, name).Err()
+	switch {
+	case err == nil:
+		return "string"
+	case errors.Is(err, redis.Nil):
+		return "none"
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return typeUnlikeString
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/gob"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// guardCommand is the hidden subcommand under which run starts itself as a guard.
+const guardCommand = "run-guard"
+
+// guardFile is the guard's end of the socket that connects it with leasewheel run.
+const guardFile = 3
+
+// guardOrder is what a guard gets: first what to start, later that the command is
+// being ended, and how.
+type guardOrder struct {
+	Path   string
+	Argv   []string
+	Env    []string
+	Action lossAction
+	Grace  time.Duration
+}
+
+// guardReport is what a guard sends: first the command's process or why there is
+// none, then the command's changes of state.
+type guardReport struct {
+	PID     int
+	Errno   syscall.Errno
+	Failure string // if Errno does not say it
+	Status  unix.WaitStatus
+}
+
+func guardCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:    guardCommand,
+		Short:  "The process that ends the command if leasewheel run is killed",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			socket := os.NewFile(guardFile, "guarded")
+			unix.CloseOnExec(guardFile)
+			g := &guarding{out: gob.NewEncoder(socket), in: gob.NewDecoder(socket)}
+			if err := g.in.Decode(&g.order); err != nil {
+				return usageError(cmd, errors.New("this is leasewheel run's own"))
+			}
+			g.run()
+			return nil
+		},
+	}}
+}
+
+// guarding is a guard at work. While a lease is good, leasewheel run keeps the grace in
+// reserve, so the command is gone before the lease has run out.
+type guarding struct {
+	out   *gob.Encoder
+	in    *gob.Decoder
+	order guardOrder
+	child *child
+
+	mu     sync.Mutex // guards what follows
+	action lossAction // how the command is being ended; empty: it is not
+	since  time.Time  // when that began
+}
+
+// run starts the command and returns when no descendant is left. If the command ends
+// by itself, the process ends at once: what the command leaves behind is left alone.
+func (g *guarding) run() {
+	catchSignals() // and drop them: the command gets them from leasewheel run
+	// The kernel sends the command its signal when this thread ends, not the process.
+	runtime.LockOSThread()
+	adoptOrphans()
+	process, err := os.StartProcess(g.order.Path, g.order.Argv, &os.ProcAttr{
+		Env:   g.order.Env,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   ownGroup(g.order.Action.orphaned()),
+	})
+	if err != nil {
+		g.report(reportOfFailure(err))
+		return
+	}
+	g.child = &child{pid: process.Pid}
+	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
+	g.report(guardReport{PID: g.child.pid})
+	go g.listen()
+	waitAll(g.child.pid, func(status unix.WaitStatus) {
+		g.report(guardReport{Status: status})
+		if ending, _ := g.state(); !status.Stopped() && ending == "" {
+			os.Exit(exitOK)
+		}
+	})
+}
+
+// report sends a report. If leasewheel run is gone, listen finds out.
+func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck // see above
+
+// listen takes note of orders until leasewheel run is gone. Then it ends the command.
+func (g *guarding) listen() {
+	for {
+		var order guardOrder
+		if err := g.in.Decode(&order); err != nil {
+			break
+		}
+		g.begin(order.Action)
+	}
+	g.begin(g.order.Action)
+	g.end()
+}
+
+// begin takes note of how the command is being ended from now on, once.
+func (g *guarding) begin(action lossAction) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.action == "" {
+		g.action, g.since = action, time.Now()
+	}
+}
+
+func (g *guarding) state() (action lossAction, since time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.action, g.since
+}
+
+// end ends the command and its descendants. It does not return: the process ends when
+// none is left.
+func (g *guarding) end() {
+	action, since := g.state()
+	switch action {
+	case lossIgnore:
+		os.Exit(exitOK)
+	case lossTerm:
+		g.child.signalAll(unix.SIGTERM) //nolint:errcheck // SIGKILL follows
+		g.child.signalAll(unix.SIGCONT) //nolint:errcheck // a stopped process takes no SIGTERM
+		time.Sleep(g.order.Grace - time.Since(since))
+	}
+	for ; ; time.Sleep(groupPoll) {
+		g.child.signalAll(unix.SIGKILL) //nolint:errcheck // it is repeated
+	}
+}
+
+// reportOfFailure says why the command was not started.
+func reportOfFailure(err error) guardReport {
+	err = withoutName(err)
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return guardReport{Errno: number}
+	}
+	return guardReport{Failure: err.Error()}
+}
