@@ -118,7 +118,9 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Owed = 0, true
-	switch held, err := s.locker.release(ctx, h); {
+	unlocking, cancel := s.locker.unlocking(ctx)
+	defer cancel()
+	switch held, err := s.locker.release(unlocking, h, time.Time{}); {
 	case err != nil:
 		return err
 	case held:
