@@ -147,6 +147,9 @@ func (l *Locker) take(ctx context.Context, h *Hold, wait time.Duration) error {
 	}
 	defer l.asking.Done()
 	_, err := l.obtain(&a)
+	if err == nil && a.doubt.IsZero() {
+		l.confirmed.add(h)
+	}
 	return err
 }
 

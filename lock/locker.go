@@ -153,6 +153,7 @@ type Locker struct {
 
 	deferral  deferral
 	cleanup   cleanup
+	confirmed confirmed
 	unlocks   activity // releases of leases that are under way
 	announcer announcer
 

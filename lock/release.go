@@ -36,6 +36,9 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 			if h.Count == 0 {
 				l.cleanup.confirm(h, doubt)
 			}
+			if !maybe {
+				l.confirmed.add(h)
+			}
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
