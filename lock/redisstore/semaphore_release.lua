@@ -4,6 +4,7 @@
 -- KEYS  1 the count
 --       2 what was done for this owner
 --       3 the channel
+--       4 and on: what was done for others, to be forgotten
 -- ARGV  1 how many
 --       2 for how many ms to remember what was done
 --       3 '1' if they are owed
@@ -11,6 +12,7 @@
 --       5 the largest count
 -- returns  1 given back, -1 there was nothing to give back, the key is not a count, or
 --          the count would be too large
+for i = 4, #KEYS do redis.call('del', KEYS[i]) end
 local did = redis.call('get', KEYS[2])
 if did == 'given' then return 1 end
 
