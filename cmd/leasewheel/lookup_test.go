@@ -106,6 +106,38 @@ orders:7   mutex  285475da-9152-4c83-822a-67ee2f116a79:52  -     endless  0
 	}
 }
 
+// The user that SECURITY.md describes sees its own locks among those of others,
+// without a pattern. If it lacks a command, or a key of a lock, that is a failure.
+func TestLsWithTheLeastRights(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"redisson", "plain"} {
+		t.Run(format, func(t *testing.T) {
+			rules := leastUser(t, "plain", "inspect")
+			weak := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == "+hgetall" || rule == "+type" })
+			weak[0] = "weak"
+			partial := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return strings.HasPrefix(rule, "~redisson_") })
+			partial[0] = "partial"
+			server := redistest.Start(t, redistest.Config{
+				Users: []string{strings.Join(rules, " "), strings.Join(weak, " "), strings.Join(partial, " ")},
+			})
+			client := server.Client(t)
+			locks(t, client)
+			require.NoError(t, client.Set(t.Context(), "orders:8", java+":1", time.Hour).Err())
+			require.NoError(t, client.Set(t.Context(), "payments:8", java+":1", time.Hour).Err())
+			_, path := server.Addr()
+			env := func(user string) []string { return []string{redisURLVariable + "=unix://" + user + ":secret@" + path} }
+			want := map[string]string{"redisson": "orders:42\norders:7\n", "plain": "orders:8\n"}[format]
+			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format)))
+			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format, "orders:*")))
+			for _, user := range []string{"weak", "partial"} {
+				p := start(t, env(user), "ls", "--format", format)
+				assert.Equal(t, exitUnavailable, p.wait(), user)
+				p.requireOneLine("lacks a permission")
+			}
+		})
+	}
+}
+
 // requireLockSchema holds a lock's JSON to its description in docs/.
 func requireLockSchema(t *testing.T, text string) {
 	t.Helper()
