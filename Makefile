@@ -39,13 +39,17 @@ test: ## Run every test under the race detector, on real servers; installs redis
 	done
 
 .PHONY: lint
-lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
+lint: $(LINT) platforms ## Check style, imports and mistakes, that go.mod is tidy, and that every platform builds
 	@set -eux; \
 	for module in . $(NESTED); do \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
 		go -C $$module mod tidy -diff; \
 		go -C $$module fix -diff ./...; \
 	done
+
+.PHONY: platforms
+platforms: ## Build and vet for every system and processor that is promised
+	.ci/platforms
 
 .PHONY: cover
 cover: ## Measure which code the tests reach; the report is .cache/cover.html

@@ -205,7 +205,7 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
 		by = deadline
 	}
-	return l.wheel.WithDeadline(context.WithoutCancel(ctx), by)
+	return withDeadline(ctx, by)
 }
 
 // watch makes the lease of a grant and has the watchdog keep it.

@@ -148,7 +148,7 @@ func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 	a.ctx, d.end = context.WithCancelCause(ctx)
 	a.patience = a.ctx
 	if a.wait && wait < forever {
-		patience, cancel := d.mutex.locker.wheel.WithTimeoutCause(a.ctx, wait, errWaited)
+		patience, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
 		_ = cancel // a.ctx ends it
 		a.patience = patience
 	}

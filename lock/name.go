@@ -16,6 +16,14 @@ const MaxName = 512
 // are accepted where they form a hash tag that Redis Cluster reads: the first
 // "{" must be followed by a "}" with something between, as in "{user:7}:cart";
 // any other brace would put the keys of one lock on several servers.
+//
+// Two accepted names never share a key or a channel. So two kinds of names with
+// braces are refused, which Redisson confuses. A name that is in braces as a whole,
+// as "{orders}", has the wait queue, the channel and the counter of the name within
+// them. And some names are themselves keys of another lock: those that begin with
+// "redisson_", "leasewheel_" or "leasewheel:", end in ":timeout", or hold
+// ":rwlock_timeout". Without braces, all of these are ordinary names.
+//
 // [EscapeName] makes any text acceptable.
 func ValidateName(name string) error {
 	var reason string
@@ -30,10 +38,36 @@ func ValidateName(name string) error {
 		reason = "holds a control character; escape it with EscapeName"
 	case !bracesFormTag(name):
 		reason = `a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName`
+	case inBraces(name):
+		reason = fmt.Sprintf("in braces as a whole: its keys are those of the name within, so the two would share a wait queue; use %s, or escape it with EscapeName",
+			abbreviate(name[1:len(name)-1]))
+	case derived(name):
+		reason = `a key of another lock: names with a hash tag must not begin with "redisson_", "leasewheel_" or "leasewheel:", end in ":timeout", or hold ":rwlock_timeout"; escape it with EscapeName`
 	default:
 		return nil
 	}
 	return &NameError{Name: name, Reason: reason}
+}
+
+// inBraces reports whether name is "{x}" and x has the keys "prefix:{x}", which are
+// those of name as well.
+func inBraces(name string) bool {
+	return strings.HasPrefix(name, "{") && strings.HasSuffix(name, "}") && bracesFormTag(name[1:len(name)-1])
+}
+
+// derived reports whether name may be a key or a channel of another lock. All of those
+// have braces: "prefix:{x}", "{x}:suffix", or a tagged name between the two. What ends
+// in the random id of a client is left out: "{x}:<uuid>" is a name that people use.
+func derived(name string) bool {
+	if !strings.Contains(name, "{") {
+		return false
+	}
+	for _, prefix := range []string{"redisson_", "leasewheel_", "leasewheel:"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, ":timeout") || strings.Contains(name, ":rwlock_timeout")
 }
 
 // bracesFormTag reports whether a cluster hashes name and the keys derived from

@@ -15,6 +15,7 @@ import (
 func TestValidateName(t *testing.T) {
 	for _, name := range []string{
 		"a", "orders:42", "straße", "锁", " ", "a b", "%", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{", "{a{b}",
+		"{a}{b}", "redisson_lock_token:a", "leasewheel_b", "a:timeout", "timeout{a}", "x:redisson_a:{b}",
 		strings.Repeat("x", lock.MaxName),
 	} {
 		assert.NoError(t, lock.ValidateName(name), "%q", name)
@@ -32,6 +33,17 @@ func TestValidateName(t *testing.T) {
 		"a}b":                               "lone brace",
 		"{}a":                               "lone brace",
 		"a{}b{c}":                           "lone brace",
+		"{a}":                               "in braces as a whole",
+		"{a:b}":                             "in braces as a whole",
+		"{{a}:b}":                           "in braces as a whole",
+		"{a}:timeout":                       "a key of another lock",
+		"{a}:b:timeout":                     "a key of another lock",
+		"redisson_lock_token:{a}":           "a key of another lock",
+		"redisson_unlock_latch:{a}:b":       "a key of another lock",
+		"leasewheel_lock_line:{a}:b":        "a key of another lock",
+		"leasewheel_queue_due:{a}":          "a key of another lock",
+		"leasewheel:client:{a}":             "a key of another lock",
+		"{a}:me:1:rwlock_timeout:1":         "a key of another lock",
 		"}{":                                "lone brace",
 	} {
 		err := lock.ValidateName(name)

@@ -11,7 +11,14 @@ import (
 // noticed.
 type instant int64
 
-func (i instant) add(d time.Duration) instant { return i + instant(d) }
+// add returns the instant d later, or never if that overflows.
+func (i instant) add(d time.Duration) instant {
+	if d > time.Duration(never-i) {
+		return never
+	}
+	return i + instant(d)
+}
+
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
 // never is later than every instant that is reckoned with.

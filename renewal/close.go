@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -201,15 +202,7 @@ func (w *Watchdog) giveBack(ctx context.Context, r Releaser, leases []*Lease) er
 // not.
 func (w *Watchdog) releaseGroup(ctx context.Context, r Releaser, leases []*Lease) (kept []*Lease, err error) {
 	for pause := releasePause; ; pause = min(2*pause, maxReleasePause) {
-		kept = leases[:0]
-		for len(leases) > 0 {
-			n := min(len(leases), w.config.BatchSize)
-			refused, failed := w.release(ctx, r, leases[:n])
-			if failed != nil {
-				err = failed
-			}
-			kept, leases = append(kept, refused...), leases[n:]
-		}
+		kept, err = w.releaseAll(ctx, r, leases)
 		if kept = w.stillKept(kept); len(kept) == 0 {
 			return nil, nil
 		}
@@ -220,6 +213,30 @@ func (w *Watchdog) releaseGroup(ctx context.Context, r Releaser, leases []*Lease
 		}
 		leases = kept
 	}
+}
+
+// releaseAll sends the releases of a group in batches, as many at the same time as
+// renewals may be, and returns the leases that they left.
+func (w *Watchdog) releaseAll(ctx context.Context, r Releaser, leases []*Lease) (kept []*Lease, err error) {
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		inFlight = make(chan struct{}, w.config.GroupParallel)
+	)
+	for batch := range slices.Chunk(leases, w.config.BatchSize) {
+		inFlight <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-inFlight }()
+			left, failed := w.release(ctx, r, batch)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(left) > 0 {
+				kept, err = append(kept, left...), failed
+			}
+		})
+	}
+	wg.Wait()
+	return kept, err
 }
 
 // The pauses before a release that was not answered is sent again.

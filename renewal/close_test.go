@@ -94,6 +94,18 @@ func TestCloseReportsWhatItCouldNotRelease(t *testing.T) {
 	})
 }
 
+// Batches of one group are released at the same time.
+func TestCloseReleasesBatchesInParallel(t *testing.T) {
+	inGiving(t, func(b *bench) {
+		b.node("", func(n *node) { n.release = 50 * time.Millisecond })
+		b.grantMany(16*DefaultBatchSize, "k", atOnce)
+		start := time.Now()
+		require.NoError(b, b.dog.Close(within(time.Minute)))
+		require.Empty(b, b.leases)
+		require.Less(b, time.Since(start), 16*50*time.Millisecond/(DefaultGroupParallel-1))
+	})
+}
+
 // Without an end of its own, Close ends when the store has dropped everything by
 // itself.
 func TestCloseOnADeadStore(t *testing.T) {

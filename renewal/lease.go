@@ -127,7 +127,7 @@ type fault struct{ err error }
 // rules is what only some leases have.
 type rules struct {
 	// Set before the lease is watched, never changed.
-	holdEnd   instant // 0: no limit
+	holdEnd   instant // never: no limit
 	heartbeat time.Duration
 	alive     func() bool
 	onLost    func(error)
@@ -182,14 +182,14 @@ func (l *Lease) Valid() bool {
 // the clocks.
 func (l *Lease) trusted() bool { return l.era.Load() == l.dog.clock.era.Load() }
 
-// Err returns nil while the lease is held, then the *[LostError] or
-// [ErrReleased].
+// Err returns nil while the lease is held, then the *[LostError] or an error that
+// matches [ErrReleased].
 func (l *Lease) Err() error {
 	switch end := l.ended.Load(); end {
 	case nil:
 		return nil
 	case released:
-		return ErrReleased
+		return l.dog.released
 	default:
 		return end
 	}
@@ -254,7 +254,7 @@ func (l *Lease) Lost() <-chan struct{} {
 func (l *Lease) ruled() *rules {
 	r := l.rules.Load()
 	if r == nil {
-		r = new(rules)
+		r = &rules{holdEnd: never}
 		l.rules.Store(r)
 	}
 	return r
@@ -312,11 +312,11 @@ func (l *Lease) ends() (instant, Cause) {
 		return at, cause
 	}
 	if r.heartbeat > 0 {
-		if next := l.dog.clock.fromAwake(time.Duration(r.beat.Load()) + r.heartbeat); next < at {
+		if next := l.dog.clock.fromAwake(time.Duration(r.beat.Load())).add(r.heartbeat); next < at {
 			at, cause = next, NoHeartbeat
 		}
 	}
-	if r.holdEnd > 0 && r.holdEnd < at {
+	if r.holdEnd < at {
 		at, cause = r.holdEnd, MaxHold
 	}
 	return at, cause

@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -9,7 +10,7 @@ var (
 	// ErrLost is matched by every *[LostError].
 	ErrLost = errors.New("renewal: lease lost")
 
-	// ErrReleased is what [Lease.Err] returns, and the cause with which
+	// ErrReleased is matched by what [Lease.Err] returns, and by the cause with which
 	// [Lease.Context] ends, after [Lease.Stop].
 	ErrReleased = errors.New("renewal: lease released")
 
@@ -67,15 +68,17 @@ func (c Cause) String() string {
 
 // A LostError tells which lease was lost, and why. It matches [ErrLost].
 type LostError struct {
-	Key   string
-	Cause Cause
+	// Package begins the text; see [Config.Package]. Empty: "renewal".
+	Package string
+	Key     string
+	Cause   Cause
 	// Err is what lies behind the cause where there is such an error: the last
 	// failed renewal, the end of a context, a panic of the liveness function.
 	Err error
 }
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("renewal: lease %q lost: %v", e.Key, e.Cause)
+	s := fmt.Sprintf("%s: lease %q lost: %v", cmp.Or(e.Package, packageName), e.Key, e.Cause)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
@@ -87,6 +90,24 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// packageName begins the texts of errors unless [Config.Package] replaces it.
+const packageName = "renewal"
+
+// releasedError is [ErrReleased] by the name of another package.
+type releasedError struct{ by string }
+
+func (e *releasedError) Error() string { return e.by + ": lease released" }
+
+func (e *releasedError) Is(target error) bool { return target == ErrReleased }
+
+// releasedBy returns what the leases of a package end with that are stopped.
+func releasedBy(name string) error {
+	if name == packageName {
+		return ErrReleased
+	}
+	return &releasedError{name}
+}
 
 // released stands in [Lease.ended] for an end that was no loss.
 var released = new(LostError)

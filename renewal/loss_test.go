@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -330,4 +331,48 @@ func TestCauseAndOutcomeHaveNames(t *testing.T) {
 	require.Equal(t, "Cause(77)", Cause(77).String())
 	require.Equal(t, "renewed", Renewed.String())
 	require.Equal(t, "Outcome(77)", Outcome(77).String())
+}
+
+// Durations beyond all reckoning are no limit, and none that is over already.
+func TestRulesOfAnyLengthOverflowNothing(t *testing.T) {
+	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62, 250 * 365 * 24 * time.Hour} {
+		inBubble(t, Config{RequestTimeout: long}, func(b *bench) {
+			time.Sleep(time.Hour) // so that the sum overflows
+			beating := b.grant(Spec{Key: "beating", Heartbeat: long})
+			holding := b.grant(Spec{Key: "holding", MaxHold: long})
+			time.Sleep(time.Hour)
+			require.NoError(b, beating.Err(), "Heartbeat %v", long)
+			require.NoError(b, holding.Err(), "MaxHold %v", long)
+			beating.Beat()
+			require.True(b, beating.Valid() && holding.Valid())
+		})
+	}
+}
+
+// A longest hold that was over before the watchdog was made is over.
+func TestMaxHoldOfALeaseOlderThanTheWatchdog(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		_, err := b.dog.Watch(Spec{
+			Key: "k", TTL: time.Minute, Granted: time.Now().Add(-10 * time.Second), MaxHold: 5 * time.Second,
+		})
+		require.ErrorIs(b, err, ErrLost)
+		require.ErrorContains(b, err, MaxHold.String())
+	})
+}
+
+// What leases end with carries the name of the package that hands them on.
+func TestErrorsCarryThePackage(t *testing.T) {
+	inBubble(t, Config{Package: "locks"}, func(b *bench) {
+		stopped, lost := b.grant(Spec{Key: "stopped"}), b.grant(Spec{Key: "lost", MaxHold: time.Second})
+		ctx := stopped.Context()
+		require.NoError(b, stopped.Stop(context.Background()))
+		time.Sleep(2 * time.Second)
+		for _, test := range []struct{ got, is error }{
+			{stopped.Err(), ErrReleased}, {context.Cause(ctx), ErrReleased}, {lost.Err(), ErrLost},
+		} {
+			require.ErrorIs(b, test.got, test.is)
+			require.Regexp(b, "^locks: lease", test.got.Error())
+		}
+	})
+	require.Regexp(t, "^renewal: lease", (&LostError{Key: "k", Cause: Expired}).Error())
 }

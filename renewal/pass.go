@@ -28,7 +28,7 @@ func (l *Lease) Pass(s Spec) (*Lease, error) {
 		return nil, err
 	}
 	if s.Context != nil && s.Context.Err() != nil {
-		return nil, &LostError{Key: s.Key, Cause: ContextEnded, Err: context.Cause(s.Context)}
+		return nil, w.lost(s.Key, ContextEnded, context.Cause(s.Context))
 	}
 	next := w.lease(&s)
 	if err := w.replace(l, next, &s); err != nil {

@@ -47,6 +47,7 @@ type request struct {
 // node says how a node treats requests.
 type node struct {
 	before, after time.Duration // on the way there, and back
+	release       time.Duration // before a release is carried out
 	mute          bool          // requests never arrive
 	noReply       bool          // they are carried out, but the replies are lost
 	deaf          bool          // the client does not notice when its context ends
@@ -258,6 +259,9 @@ func (s *giving) Release(ctx context.Context, items []Item) {
 	s.mu.Unlock()
 	if n.mute {
 		<-ctx.Done()
+		return
+	}
+	if !sleep(ctx, n.release) {
 		return
 	}
 	s.mu.Lock()

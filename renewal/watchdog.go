@@ -55,6 +55,10 @@ type Config struct {
 	// bounds it too, so that it can be sent again in time. Default: 2 s.
 	RequestTimeout time.Duration
 
+	// Package begins the text of what leases end with: the package that hands the
+	// leases on as its own. Default: "renewal".
+	Package string
+
 	// Observer is told what happens. Default: nobody is.
 	Observer *Observer
 	// Logger hears of panics in users' functions and of suspends. Default: nothing
@@ -68,6 +72,7 @@ func (c Config) withDefaults() Config {
 	c.GroupParallel = cmp.Or(c.GroupParallel, DefaultGroupParallel)
 	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	c.Package = cmp.Or(c.Package, packageName)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -99,6 +104,7 @@ type Watchdog struct {
 	wheel    *wheel.Wheel
 	ownWheel bool
 	clock    *clock
+	released error // what leases end with that were stopped; see [ErrReleased]
 
 	// wake tells the dispatcher to have a look.
 	wake chan struct{}
@@ -185,6 +191,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 		config:     c,
 		wheel:      c.Wheel,
 		clock:      k,
+		released:   releasedBy(c.Package),
 		wake:       make(chan struct{}, 1),
 		dispatcher: make(chan struct{}),
 		due:        make([]*Lease, 0, stride),
@@ -227,7 +234,7 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 		return nil, err
 	}
 	if s.Context != nil && s.Context.Err() != nil {
-		return nil, &LostError{Key: s.Key, Cause: ContextEnded, Err: context.Cause(s.Context)}
+		return nil, w.lost(s.Key, ContextEnded, context.Cause(s.Context))
 	}
 	s.First = cmp.Or(s.First, s.TTL)
 	l := w.lease(&s)
@@ -267,7 +274,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	l.era.Store(w.clock.era.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
-		r := &rules{heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
+		r := &rules{holdEnd: never, heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
 		if s.MaxHold > 0 {
 			r.holdEnd = granted.add(s.MaxHold)
 		}
@@ -276,7 +283,7 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	}
 	at, cause := l.ends()
 	if at <= w.clock.now() {
-		return &LostError{Key: l.key, Cause: cause}
+		return w.lost(l.key, cause, nil)
 	}
 	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return fmt.Errorf("renewal: lease %q: %w", l.key, err)
@@ -335,10 +342,15 @@ func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
 	}
 }
 
+// lost returns the error for a lease that is lost.
+func (w *Watchdog) lost(key string, cause Cause, err error) *LostError {
+	return &LostError{Package: w.config.Package, Key: key, Cause: cause, Err: err}
+}
+
 // lose ends a lease as lost, and returns false if it had ended already. The caller
 // holds mu, and tells the holder when it does not any more.
 func (w *Watchdog) lose(l *Lease, cause Cause, err error) bool {
-	lost := w.end(l, &LostError{Key: l.key, Cause: cause, Err: err})
+	lost := w.end(l, w.lost(l.key, cause, err))
 	if lost {
 		w.stats.Lost[cause]++
 	}

@@ -1,8 +1,6 @@
 package wheel_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -163,53 +161,4 @@ func ExampleTimer_Timeout() {
 	// Output:
 	// true pending
 	// true done
-}
-
-func ExampleWheel_WithTimeout() {
-	w := exampleWheel(wheel.Config{})
-	defer w.Stop()
-
-	ctx, cancel := w.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	<-ctx.Done()
-	fmt.Println(ctx.Err())
-	// Output: context deadline exceeded
-}
-
-func ExampleWheel_WithDeadline() {
-	w := exampleWheel(wheel.Config{})
-	defer w.Stop()
-
-	ctx, cancel := w.WithDeadline(context.Background(), time.Now().Add(time.Minute))
-	cancel() // the work is done
-	fmt.Println(ctx.Err())
-	// Output: context canceled
-}
-
-var errSlowBackend = errors.New("the backend took too long")
-
-func ExampleWheel_WithTimeoutCause() {
-	w := exampleWheel(wheel.Config{})
-	defer w.Stop()
-
-	ctx, cancel := w.WithTimeoutCause(context.Background(), 20*time.Millisecond, errSlowBackend)
-	defer cancel()
-	<-ctx.Done()
-	fmt.Println(ctx.Err())
-	fmt.Println(context.Cause(ctx))
-	// Output:
-	// context deadline exceeded
-	// the backend took too long
-}
-
-func ExampleWheel_WithDeadlineCause() {
-	w := exampleWheel(wheel.Config{})
-	defer w.Stop()
-
-	deadline := time.Now().Add(20 * time.Millisecond)
-	ctx, cancel := w.WithDeadlineCause(context.Background(), deadline, errSlowBackend)
-	defer cancel()
-	<-ctx.Done()
-	fmt.Println(context.Cause(ctx), !time.Now().Before(deadline))
-	// Output: the backend took too long true
 }

@@ -1,7 +1,6 @@
 package wheel_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -79,11 +78,6 @@ func TestRoomAfterACancel(t *testing.T) {
 			timer.Init(w, func() {})
 			must(0, timer.Arm(time.Hour))
 			return timer.Cancel
-		},
-		"context": func(w *wheel.Wheel) func() bool {
-			ctx, cancel := w.WithTimeout(context.Background(), time.Hour)
-			_ = ctx.Done() // it takes no room before
-			return func() bool { cancel(); cancel(); return true }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,24 +179,6 @@ func TestPeriodicTaskKeepsItsPlace(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A context that finds no room has its deadline from the runtime, and takes none.
-func TestContextsOnAFullWheel(t *testing.T) {
-	bubble(t, wheel.Config{MaxPending: 1}, func(t *testing.T, w *wheel.Wheel) {
-		start := time.Now()
-		handles := fill(t, w, time.Hour)
-		ctx, cancel := w.WithTimeout(t.Context(), second)
-		defer cancel()
-		handles[0].Cancel()
-		if n := len(fill(t, w, time.Hour)); n != 1 {
-			t.Errorf("beside the context the wheel took %d, want 1", n)
-		}
-		<-ctx.Done()
-		if after := time.Since(start); after != second {
-			t.Errorf("the context ended after %v, want 1s", after)
-		}
-	})
 }
 
 // Several goroutines fill and empty the wheel on real time: there are never more

@@ -1,7 +1,6 @@
 package wheel_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -122,32 +121,6 @@ func TestStatsOfTimersAndTasksThatComeAgain(t *testing.T) {
 		counts(t, w, "moved", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 1, Pending: 1})
 		every.Cancel()
 		counts(t, w, "no more", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 2})
-	})
-}
-
-func TestStatsOfContexts(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		ctx := context.Background()
-		watched, cancel := w.WithTimeout(ctx, time.Hour)
-		counts(t, w, "made", wheel.Stats{})
-		_ = watched.Done()
-		counts(t, w, "watched", wheel.Stats{Scheduled: 1, Pending: 1})
-		cancel()
-		cancel()
-		counts(t, w, "cancelled", wheel.Stats{Scheduled: 1, Cancelled: 1})
-		watched, cancel = w.WithTimeout(ctx, 10*ms)
-		defer cancel()
-		_ = watched.Done()
-		time.Sleep(10 * ms)
-		counts(t, w, "over", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
-		_, cancel = w.WithTimeout(ctx, -1)
-		defer cancel()
-		counts(t, w, "over from the start", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
-		parent, end := context.WithCancel(ctx)
-		_, cancel = w.WithTimeout(parent, time.Hour)
-		defer cancel()
-		end()
-		counts(t, w, "ended by its parent", wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 2})
 	})
 }
 

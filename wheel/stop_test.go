@@ -1,7 +1,6 @@
 package wheel_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"runtime"
@@ -263,32 +262,6 @@ func TestStopFromAnExecutor(t *testing.T) {
 		time.Sleep(time.Hour)
 		if ran.Load() != 2 {
 			t.Errorf("%d tasks came to their end, want 2", ran.Load())
-		}
-	})
-}
-
-// Deadlines of contexts are no tasks of the user's: they are not returned, but
-// kept, by the runtime's timers.
-func TestStopHandsContextsOver(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		start := time.Now()
-		ctx, cancel := w.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		other, cancelOther := w.WithTimeout(t.Context(), time.Hour)
-		time.Sleep(second)
-		if left := w.Stop(); len(left) != 0 {
-			t.Errorf("Stop returned %d, want none", len(left))
-		}
-		if ctx.Err() != nil {
-			t.Errorf("Stop has ended the context: %v", ctx.Err())
-		}
-		cancelOther()
-		if !errors.Is(other.Err(), context.Canceled) {
-			t.Errorf("after a cancel the context says %v", other.Err())
-		}
-		<-ctx.Done()
-		if late := time.Since(start) - time.Minute; late != 0 || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Errorf("the context ended %v after its deadline with %v", late, ctx.Err())
 		}
 	})
 }

@@ -208,10 +208,8 @@ func (w *Wheel) release() {
 }
 
 // withdraw cancels everything that is pending in a wheel that takes on no more.
-// The deadlines of contexts go to the runtime's timers.
 func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
-	var deadlines []*deadlineContext
 	for n := range w.nodes {
 		tick, _ := n.PendingTick()
 		if !n.Withdraw(n.Life()) {
@@ -219,17 +217,10 @@ func (w *Wheel) withdraw() []Unrun {
 		}
 		w.unreserve()
 		w.counters.withdrawn.Add(1)
-		if c, ok := n.Owner().Engine.(*deadlineContext); ok {
-			deadlines = append(deadlines, c)
-		} else {
-			left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
-		}
+		left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
 		if n.Owner().Pooled {
 			n.SetTask(nil) // the caller's now, whoever keeps the handle
 		}
-	}
-	for _, c := range deadlines {
-		c.expire()
 	}
 	slices.SortStableFunc(left, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
 	return left

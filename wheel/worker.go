@@ -160,8 +160,6 @@ func shardOf(n *bucket.Node) *shard {
 	switch e := n.Owner().Engine.(type) {
 	case *periodic:
 		return e.shard
-	case *deadlineContext:
-		return e.shard
 	default:
 		return e.(*shard)
 	}
@@ -213,9 +211,6 @@ func (w *Wheel) runTimer(n *bucket.Node) {
 	run, gone := shardOf(n).inbox.Expire(n, w.ring.now)
 	if !gone {
 		w.batch.moved = append(w.batch.moved, n)
-	} else if c, ok := n.Owner().Engine.(*deadlineContext); ok && run {
-		w.fired()
-		c.expire()
 	} else if run {
 		w.execute(n.Task())
 	}

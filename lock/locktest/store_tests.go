@@ -363,7 +363,7 @@ func keepsNamesApart(b *bench) {
 	s := b.store()
 	names := []string{
 		"a", "A", "a b", "a:b", "a/b", `a\b`, "a*", "a?", "[a]", "'a'", `"a"`, "a%7Bb",
-		"{a}", "{a}:b", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
+		"{a}:b", "a:timeout", "{a}:c", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
 		strings.Repeat("x", lock.MaxName-len(b.Prefix)),
 		lock.EscapeName("lone { brace"), lock.EscapeName("}"), lock.EscapeName("new\nline"), lock.EscapeName("\xff\xfe"),
 	}

@@ -12,14 +12,14 @@ func Relay(to *slog.Logger) interface {
 	return relay{to}
 }
 
-// Waiting returns how many requests wait for a flight.
+// Waiting returns how many requests wait to leave.
 func (s *Store) Waiting() (n int) {
-	s.convoys.mu.Lock()
-	defer s.convoys.mu.Unlock()
-	for _, v := range s.convoys.to {
-		v.mu.Lock()
-		n += len(v.waiting)
-		v.mu.Unlock()
+	s.batchers.mu.Lock()
+	defer s.batchers.mu.Unlock()
+	for _, b := range s.batchers.to {
+		b.mu.Lock()
+		n += len(b.queued)
+		b.mu.Unlock()
 	}
 	return n
 }

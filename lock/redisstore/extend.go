@@ -13,8 +13,10 @@ import (
 type Script struct{ *script }
 
 // NewScript makes a script of sources, the earlier of which are functions for the
-// later ones.
-func NewScript(sources ...string) Script { return Script{newScript(sources...)} }
+// later ones. They find the functions decimal and micros of clock.lua. A request that
+// reaches the server after the deadline of its context, or after ten seconds, changes
+// nothing.
+func NewScript(sources ...string) Script { return Script{newTimelyScript(sources...)} }
 
 // Run runs a script once on the server that has the keys, and never again by
 // itself. A server that does not know the script is given it. Errors are of type

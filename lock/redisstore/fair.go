@@ -15,7 +15,7 @@ var (
 	//go:embed fair_release.lua
 	fairReleaseSource string
 
-	fairAcquire = newScript(tokenSource, fairQueueSource, fairAcquireSource)
+	fairAcquire = newTimelyScript(tokenSource, fairQueueSource, fairAcquireSource)
 	fairRelease = newScript(fairQueueSource, fairReleaseSource)
 )
 

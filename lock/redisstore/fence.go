@@ -11,7 +11,7 @@ var (
 	//go:embed fence.lua
 	fenceSource string
 
-	fence = newScript(fenceSource)
+	fence = newTimelyScript(fenceSource)
 )
 
 // Fence raises the fencing counter of a mutex to token at least, if the owner holds

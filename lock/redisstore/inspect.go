@@ -28,7 +28,7 @@ var (
 	forceSource string
 
 	inspectLock = newScript(tokenSource, lineSource, fairQueueSource, inspectLockSource, counterSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newScript(tokenSource, lineSource, fairQueueSource, inspectLockSource, forceSource)
+	forceLock   = newTimelyScript(tokenSource, lineSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
@@ -47,7 +47,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	if s.config.Format == FormatPlain {
 		c = plainCall(name, "", false)
 	}
-	reply, err := s.do(ctx, name, c)
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return lock.Info{}, err
 	}
@@ -67,7 +67,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if s.config.Format == FormatPlain {
 		c = plainCall(name, publish, false)
 	}
-	reply, err := s.do(ctx, name, c)
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return lock.Info{}, err
 	}

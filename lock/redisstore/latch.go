@@ -15,7 +15,7 @@ var (
 	latchCountSource string
 
 	latchWait  = newScript(counterSource, latchWaitSource)
-	latchCount = newScript(counterSource, latchCountSource)
+	latchCount = newTimelyScript(counterSource, latchCountSource)
 )
 
 // latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.

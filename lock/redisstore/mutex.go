@@ -62,40 +62,24 @@ func (s *Store) member(h *lock.Hold) string {
 	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10)
 }
 
-// mutexCall is a call for a mutex with all that it consists of. Those are many, so
-// they take one piece of memory each.
-type mutexCall struct {
-	name, line, counter string
-	owner, member       string
-	ttl, count, more    int64
-
-	keys [3]any
-	args [5]any
-}
-
-// newMutexCall returns the call of a script for many mutexes, but for its arguments.
-func (s *Store) newMutexCall(ctx context.Context, sc *script, h *lock.Hold) (*mutexCall, call, error) {
-	common, err := s.common(ctx)
+// mutexCall returns the call of a script for a mutex, whose arguments follow those that
+// all such calls have: the command that scripts publish with, and the life of fencing
+// counters.
+func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...any) (call, error) {
+	publish, err := s.publishing(ctx)
 	if err != nil {
-		return nil, call{}, err
+		return call{}, err
 	}
-	m := &mutexCall{
-		name: h.Name, line: lineKey(h.Name), counter: tokenKey(h.Name),
-		owner: h.Owner, member: s.member(h),
-		ttl: h.TTL.Milliseconds(), count: h.Count,
-	}
-	m.keys = [...]any{&m.name, &m.line, &m.counter}
-	return m, call{script: sc, keys: m.keys[:], common: common, args: m.args[:]}, nil
+	args = append([]any{publish, s.fenceMillis()}, args...)
+	return newCall(sc, []string{name, lineKey(name), tokenKey(name)}, args...), nil
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
-	m, c, err := s.newMutexCall(ctx, acquire, h)
+	c, err := s.mutexCall(ctx, acquire, h.Name, h.TTL.Milliseconds(), h.Owner, h.Count, s.member(h), h.Spare)
 	if err != nil {
 		return lock.Answer{}, err
 	}
-	m.more = h.Spare
-	m.args = [...]any{&m.ttl, &m.owner, &m.count, &m.member, &m.more}
-	reply, err := s.do(ctx, h.Name, c)
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -111,19 +95,6 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 		a.At = time.UnixMicro(more)
 	}
 	return a, err
-}
-
-// common are the arguments that all calls for mutexes have in common: the command that
-// scripts publish with, and the life of fencing counters.
-func (s *Store) common(ctx context.Context) ([]any, error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if publish == sharded {
-		return s.withShards, nil
-	}
-	return s.withPlain, nil
 }
 
 // fenceMillis is the life of a fencing counter as scripts take it.
@@ -160,15 +131,15 @@ func remaining(pttl int64) time.Duration {
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
-	m, c, err := s.newMutexCall(ctx, release, h)
+	handed := 0
+	if h.Handed {
+		handed = 1
+	}
+	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), handed)
 	if err != nil {
 		return false, err
 	}
-	if h.Handed {
-		m.more = 1
-	}
-	m.args = [...]any{&m.owner, &m.count, &m.ttl, &m.member, &m.more}
-	reply, err := s.do(ctx, h.Name, c)
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return false, err
 	}

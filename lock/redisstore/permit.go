@@ -18,9 +18,9 @@ var (
 	//go:embed permit_renew.lua
 	permitRenewSource string
 
-	permitAcquire = newScript(tokenSource, counterSource, expirySource, permitAcquireSource)
+	permitAcquire = newTimelyScript(tokenSource, counterSource, expirySource, permitAcquireSource)
 	permitRelease = newScript(counterSource, expirySource, permitReleaseSource)
-	permitRenew   = newScript(counterSource, expirySource, permitRenewSource)
+	permitRenew   = newTimelyScript(counterSource, expirySource, permitRenewSource)
 )
 
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.

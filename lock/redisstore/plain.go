@@ -15,9 +15,9 @@ var (
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newScript(tokenSource, plainAcquireSource)
+	plainAcquire = newTimelyScript(tokenSource, plainAcquireSource)
 	plainRelease = newScript(plainReleaseSource)
-	plainRenew   = newScript(plainRenewSource)
+	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
 // plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. How often

@@ -17,11 +17,6 @@
 local lock, counter, turns = KEYS[1], KEYS[2], KEYS[3]
 local owner, first = ARGV[2], ARGV[3] == '1'
 
-local function micros()
-  local now = redis.call('time')
-  return now[1] * 1000000 + now[2]
-end
-
 local held = redis.pcall('get', lock)
 if type(held) == 'table' then
   if string.find(held.err, 'WRONGTYPE', 1, true) then return {2, redis.call('pttl', lock)} end
@@ -35,7 +30,7 @@ elseif not first then
 elseif held then
   local left = redis.call('pttl', lock)
   if string.find(held, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') then return {0, left} end
-  redis.call('hset', turns, 'peer', string.format('%.0f', micros()))
+  redis.call('hset', turns, 'peer', decimal(micros()))
   redis.call('hdel', turns, 'since')
   redis.call('pexpire', turns, 600000)
   return {5, left}

@@ -24,12 +24,12 @@ var (
 	//go:embed write_renew.lua
 	writeRenewSource string
 
-	readAcquire  = newScript(tokenSource, readWriteSource, readAcquireSource)
+	readAcquire  = newTimelyScript(tokenSource, readWriteSource, readAcquireSource)
 	readRelease  = newScript(readWriteSource, readReleaseSource)
-	readRenew    = newScript(readWriteSource, readRenewSource)
-	writeAcquire = newScript(tokenSource, readWriteSource, writeAcquireSource)
+	readRenew    = newTimelyScript(readWriteSource, readRenewSource)
+	writeAcquire = newTimelyScript(tokenSource, readWriteSource, writeAcquireSource)
 	writeRelease = newScript(readWriteSource, writeReleaseSource)
-	writeRenew   = newScript(readWriteSource, writeRenewSource)
+	writeRenew   = newTimelyScript(readWriteSource, writeRenewSource)
 )
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }

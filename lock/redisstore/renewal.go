@@ -13,7 +13,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	batches := s.batches(items)
 	if len(batches) == 1 {
 		b := batches[0]
-		reply, err := s.runAlone(ctx, &b.call)
+		reply, err := s.runOne(ctx, &b.call)
 		if err != nil {
 			reply = err
 		}

@@ -43,17 +43,14 @@ var granting = map[*script]bool{
 // the same connection: on another, it might be another master that waits, to which
 // the grant has never come. A grant that is not replicated in time is an error after
 // which the lock may be held: the owner may ask again, and is released otherwise.
-func (s *Store) runReplicated(ctx context.Context, key string, c *call) (any, error) {
-	cmd, wait, err := s.granted(ctx, key, c, false)
-	if unknown(err) {
-		cmd, wait, err = s.granted(ctx, key, c, true)
-	}
-	if err != nil {
-		err = classify(err)
-		s.doubtTopology(err)
-		return nil, err
-	}
-	reply, err := c.replyOf(cmd)
+func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
+	var wait *redis.IntCmd
+	reply, err := s.retryLate(ctx, c, func(a *attempt) {
+		wait = s.granted(ctx, a, false)
+		if unknown(a.cmd.Err()) {
+			wait = s.granted(ctx, a, true)
+		}
+	})
 	if err != nil || !isGrant(reply) {
 		return reply, err
 	}
@@ -74,21 +71,24 @@ func (s *Store) runReplicated(ctx context.Context, key string, c *call) (any, er
 }
 
 // granted sends the call, and the waiting behind it, on one connection to the server
-// that has the key. err is the call's.
-func (s *Store) granted(ctx context.Context, key string, c *call, bySource bool) (cmd once, wait *redis.IntCmd, err error) {
+// that has its keys.
+func (s *Store) granted(ctx context.Context, a *attempt, bySource bool) (wait *redis.IntCmd) {
+	a.cmd = a.call.command(ctx, a.deadline, bySource)
 	var client redis.Cmdable = s.client
 	if s.cluster != nil { // which would send the waiting anywhere
-		if client, err = s.cluster.MasterForKey(ctx, key); err != nil {
-			return once{}, nil, err
+		master, err := s.cluster.MasterForKey(ctx, a.call.key())
+		if err != nil {
+			a.cmd.SetErr(err)
+			return nil
 		}
+		client = master
 	}
-	cmd = command(ctx, []*call{c}, bySource)
 	wait = redis.NewIntCmd(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
 	pipe := client.Pipeline()
-	_ = pipe.Process(ctx, cmd)
+	_ = pipe.Process(ctx, a.cmd)
 	_ = pipe.Process(ctx, wait)
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	return cmd, wait, cmd.Err()
+	return wait
 }
 
 // isGrant reports whether a script has granted a lock.

@@ -13,32 +13,37 @@ import (
 // script is a Lua script and the name under which a server caches it.
 type script struct {
 	source, sha string
-	// many says that the script serves any number of calls: it takes the first key of
-	// each, then the second of each, and so on; what is common to them; and the
-	// arguments of one call after the other. It returns a list of their replies.
-	many bool
+	// timely says that the script takes the deadline of its request as its last
+	// argument, see deadline.lua.
+	timely bool
 }
 
 // newScript makes a script of sources, the earlier of which are functions for the
-// later ones.
+// later ones. It changes nothing, or nothing that matters when its request arrives
+// late.
 func newScript(sources ...string) *script {
-	source := strings.Join(sources, "\n")
+	source := clockSource + "\n" + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// newScriptForMany makes a script that serves many calls at once.
-func newScriptForMany(sources ...string) *script {
-	s := newScript(sources...)
-	s.many = true
+// newTimelyScript makes a script that changes nothing when its request arrives after
+// the deadline of its context.
+func newTimelyScript(sources ...string) *script {
+	s := newScript(append([]string{deadlineSource}, sources...)...)
+	s.timely = true
 	return s
 }
 
 var (
+	//go:embed clock.lua
+	clockSource string
+	//go:embed deadline.lua
+	deadlineSource string
+	//go:embed clockreading.lua
+	clockReadingSource string
 	//go:embed token.lua
 	tokenSource string
-	//go:embed each.lua
-	eachSource string
 	//go:embed line.lua
 	lineSource string
 	//go:embed acquire.lua
@@ -50,10 +55,11 @@ var (
 	//go:embed announce.lua
 	announceSource string
 
-	acquire  = newScriptForMany(eachSource, tokenSource, lineSource, acquireSource)
-	release  = newScriptForMany(eachSource, tokenSource, lineSource, releaseSource)
-	renew    = newScript(renewSource)
-	announce = newScript(announceSource)
+	readClock = newScript(clockReadingSource)
+	acquire   = newTimelyScript(tokenSource, lineSource, acquireSource)
+	release   = newScript(tokenSource, lineSource, releaseSource)
+	renew     = newTimelyScript(renewSource)
+	announce  = newScript(announceSource)
 )
 
 // once is a command that go-redis sends at most once. Its retries cannot be told
@@ -65,16 +71,14 @@ type once struct{ *redis.Cmd }
 // NoRetry is asked by go-redis.
 func (once) NoRetry() bool { return true }
 
-// call is one run of a script, for one lock or, if the script serves many, as one of
-// many.
+// call is one run of a script.
 type call struct {
 	script *script
 	keys   []any // strings, or pointers to such
-	common []any // the same in all calls of a store for that script
 	args   []any
 }
 
-// newCall returns the call of a script that serves one.
+// newCall returns the call of a script.
 func newCall(sc *script, keys []string, args ...any) call {
 	c := call{script: sc, keys: make([]any, len(keys)), args: args}
 	for i := range keys {
@@ -83,27 +87,31 @@ func newCall(sc *script, keys []string, args ...any) call {
 	return c
 }
 
-// command returns calls of one script as a command: by the script's name, or with its
-// source for a server that does not know the name. They are several only if the script
-// serves many.
-func command(ctx context.Context, calls []*call, bySource bool) once {
-	first := calls[0]
-	keys := len(calls) * len(first.keys)
-	argv := make([]any, 0, 3+keys+len(first.common)+len(calls)*len(first.args))
+// key returns the first key of the call, whose node runs it.
+func (c *call) key() string {
+	switch key := c.keys[0].(type) {
+	case string:
+		return key
+	case *string:
+		return *key
+	}
+	return ""
+}
+
+// command returns a call as a command: by the script's name, or with its source for a
+// server that does not know the name.
+func (c *call) command(ctx context.Context, deadline string, bySource bool) once {
+	argv := make([]any, 0, 4+len(c.keys)+len(c.args))
 	if bySource {
-		argv = append(argv, "eval", &first.script.source)
+		argv = append(argv, "eval", &c.script.source)
 	} else {
-		argv = append(argv, "evalsha", &first.script.sha)
+		argv = append(argv, "evalsha", &c.script.sha)
 	}
-	argv = append(argv, keys)
-	for k := range first.keys {
-		for _, c := range calls {
-			argv = append(argv, c.keys[k])
-		}
-	}
-	argv = append(argv, first.common...)
-	for _, c := range calls {
-		argv = append(argv, c.args...)
+	argv = append(argv, len(c.keys))
+	argv = append(argv, c.keys...)
+	argv = append(argv, c.args...)
+	if c.script.timely {
+		argv = append(argv, deadline)
 	}
 	cmd := redis.NewCmd(ctx, argv...)
 	cmd.SetFirstKeyPos(3)
@@ -117,87 +125,13 @@ func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 // run runs a script on the server that has the keys, together with other requests of
 // this process if there are many.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
-	return s.do(ctx, keys[0], newCall(sc, keys, args...))
+	return s.do(ctx, newCall(sc, keys, args...))
 }
 
-// do makes a call, whose first key is given, on the server that has the keys.
-func (s *Store) do(ctx context.Context, key string, c call) (any, error) {
+// do makes a call on the server that has its keys.
+func (s *Store) do(ctx context.Context, c call) (any, error) {
 	if s.config.Replicas > 0 && granting[c.script] {
-		return s.runReplicated(ctx, key, &c)
+		return s.runReplicated(ctx, &c)
 	}
-	return s.convoy(key).run(ctx, c)
-}
-
-// runAlone sends one call.
-func (s *Store) runAlone(ctx context.Context, c *call) (any, error) {
-	cmd := command(ctx, []*call{c}, false)
-	err := s.client.Process(ctx, cmd)
-	if unknown(err) {
-		cmd = command(ctx, []*call{c}, true)
-		err = s.client.Process(ctx, cmd)
-	}
-	if err != nil {
-		err = classify(err)
-		s.doubtTopology(err)
-		return nil, err
-	}
-	return c.replyOf(cmd)
-}
-
-// replyOf returns the reply to the only call of a command.
-func (c *call) replyOf(cmd once) (any, error) {
-	if !c.script.many {
-		return cmd.Val(), nil
-	}
-	replies, ok := cmd.Val().([]any)
-	if !ok || len(replies) != 1 {
-		return nil, unexpected(cmd.Val())
-	}
-	if err, failed := replies[0].(error); failed {
-		return nil, classify(err)
-	}
-	return replies[0], nil
-}
-
-// runAll runs calls, each by itself, in one pipeline and returns each one's reply,
-// which may be an error.
-func (s *Store) runAll(ctx context.Context, calls []call) []any {
-	runs := make([][]*call, len(calls))
-	for i := range calls {
-		runs[i] = []*call{&calls[i]}
-	}
-	return s.runRuns(ctx, runs)
-}
-
-// runRuns does so for runs of scripts, each for several calls. Those whose script the
-// server had forgotten go again, in a second pipeline.
-func (s *Store) runRuns(ctx context.Context, runs [][]*call) []any {
-	cmds := make([]once, len(runs))
-	s.pipeline(ctx, runs, cmds, func(int) bool { return true }, false)
-	s.pipeline(ctx, runs, cmds, func(i int) bool { return unknown(cmds[i].Err()) }, true)
-	replies := make([]any, len(runs))
-	for i, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			err = classify(err)
-			s.doubtTopology(err)
-			replies[i] = err
-		} else {
-			replies[i] = cmd.Val()
-		}
-	}
-	return replies
-}
-
-// pipeline sends the runs that pick chooses and keeps their commands in cmds.
-func (s *Store) pipeline(ctx context.Context, runs [][]*call, cmds []once, pick func(i int) bool, bySource bool) {
-	pipe := s.client.Pipeline()
-	for i, run := range runs {
-		if pick(i) {
-			cmds[i] = command(ctx, run, bySource)
-			_ = pipe.Process(ctx, cmds[i])
-		}
-	}
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx) // each command has its own error
-	}
+	return s.batcher(c.key()).run(ctx, c)
 }

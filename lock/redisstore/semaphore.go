@@ -17,9 +17,9 @@ var (
 	//go:embed permits_count.lua
 	permitsCountSource string
 
-	semaphoreAcquire = newScript(counterSource, semaphoreAcquireSource)
-	semaphoreRelease = newScript(counterSource, semaphoreReleaseSource)
-	permitsCount     = newScript(counterSource, expirySource, permitsCountSource)
+	semaphoreAcquire = newTimelyScript(counterSource, semaphoreAcquireSource)
+	semaphoreRelease = newTimelyScript(counterSource, semaphoreReleaseSource)
+	permitsCount     = newTimelyScript(counterSource, expirySource, permitsCountSource)
 )
 
 // semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have

@@ -112,7 +112,7 @@ func (r *redissonSemaphore) tryTake(expires int64) (id string, next int64) {
 		if first[1] ~= nil and first[2] ~= ARGV[4] then
 			return ':' .. first[2]
 		end
-		return nil`, r.keys, expires, time.Now().UnixMilli(), string(raw), never).Text()
+		return nil`, r.keys, expires, time.Now().UnixMilli(), string(raw), int64(never)).Text()
 	if errors.Is(err, redis.Nil) {
 		return "", 0
 	}

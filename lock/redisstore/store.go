@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,15 +58,14 @@ type Config struct {
 
 // Store is a [lock.Store] on Redis. Its methods may be called at the same time.
 type Store struct {
-	client  redis.UniversalClient
-	cluster *redis.ClusterClient // the client, if it is of a cluster; else nil
-	config  Config
-	owned   bool // Close closes the client too
-	bell    *bell
-	convoys convoys
-	publish atomic.Pointer[string] // what releases are published with, once known
-
-	withPlain, withShards []any // see common
+	client   redis.UniversalClient
+	cluster  *redis.ClusterClient // the client, if it is of a cluster; else nil
+	config   Config
+	owned    bool // Close closes the client too
+	bell     *bell
+	batchers batchers
+	clocks   sync.Map               // of node to *serverClock
+	publish  atomic.Pointer[string] // what releases are published with, once known
 }
 
 var _ lock.Store = (*Store)(nil)
@@ -97,7 +97,6 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c}
 	s.cluster, _ = client.(*redis.ClusterClient)
-	s.withPlain, s.withShards = []any{plain, s.fenceMillis()}, []any{sharded, s.fenceMillis()}
 	s.bell = newBell(s)
 	return s, nil
 }
@@ -110,7 +109,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close ends the store's subscriptions, and the client if [Open] made it.
 func (s *Store) Close() error {
 	s.bell.close()
-	s.convoys.close()
+	s.batchers.close()
 	if s.owned {
 		return s.client.Close()
 	}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -302,10 +301,10 @@ func newClient(t TB, options *redis.Options) *redis.Client {
 
 // Pause stops the process (SIGSTOP): connections stay open and the kernel goes
 // on accepting bytes, but nobody answers.
-func (s *Server) Pause() { s.process.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() { s.process.signal(sigStop) }
 
 // Resume lets a paused process go on.
-func (s *Server) Resume() { s.process.signal(syscall.SIGCONT) }
+func (s *Server) Resume() { s.process.signal(sigContinue) }
 
 // Kill ends the process without warning (SIGKILL) and returns once it is gone.
 // What was not in an append-only file is lost.

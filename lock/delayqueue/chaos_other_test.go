@@ -1,0 +1,11 @@
+//go:build !unix
+
+package delayqueue_test
+
+import "errors"
+
+// chaosWorker is the variable that such a process would find its server in.
+const chaosWorker = "LEASEWHEEL_QUEUE_WORKER"
+
+// workInChaos is a worker process of a test that stops and kills processes.
+func workInChaos(string) error { return errors.New("there are no signals here") }

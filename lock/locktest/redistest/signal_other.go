@@ -1,0 +1,12 @@
+//go:build !unix
+
+package redistest
+
+import "syscall"
+
+// There are no such signals here: to send one fails, and so does the test that
+// pauses a server.
+const (
+	sigStop     = syscall.Signal(254)
+	sigContinue = syscall.Signal(255)
+)

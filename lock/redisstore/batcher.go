@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// batcher sends the requests of this process to one node. A request that finds fewer
+// than maxInFlight batches in flight leaves at once and alone. Those that come
+// meanwhile queue, and leave together in one pipeline when a batch has returned: group
+// commit. Requests in a batch succeed or fail independently.
+type batcher struct {
+	store *Store
+
+	mu       sync.Mutex
+	queued   []*request // guarded by mu; empty unless maxInFlight batches are in flight
+	inFlight int        // guarded by mu; at most maxInFlight
+}
+
+const (
+	maxInFlight = 3
+	batchSize   = 64 // keeps the server from other clients for less than a millisecond
+)
+
+// request is one call, and its reply once it is done.
+type request struct {
+	ctx context.Context
+	call
+	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
+	reply any           // or an error
+}
+
+// batchers are the store's batchers, by node.
+type batchers struct {
+	mu     sync.Mutex
+	to     map[string]*batcher // guarded by mu
+	closed bool                // guarded by mu
+	work   sync.WaitGroup      // goroutines that send batches; added to under mu, while not closed
+}
+
+// begin runs send in a goroutine. One that begins after close is not waited for.
+func (b *batchers) begin(send func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		go send()
+		return
+	}
+	b.work.Go(send)
+}
+
+// close returns when the batches in flight have returned.
+func (b *batchers) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.work.Wait()
+}
+
+// batcher returns that of the node which has the key.
+func (s *Store) batcher(key string) *batcher {
+	node := s.Group(key)
+	s.batchers.mu.Lock()
+	defer s.batchers.mu.Unlock()
+	b := s.batchers.to[node]
+	if b == nil {
+		b = &batcher{store: s}
+		if s.batchers.to == nil {
+			s.batchers.to = make(map[string]*batcher)
+		}
+		s.batchers.to[node] = b
+	}
+	return b
+}
+
+// run sends a request, alone or with others, and returns its reply.
+func (b *batcher) run(ctx context.Context, c call) (any, error) {
+	b.mu.Lock()
+	if b.inFlight < maxInFlight {
+		b.inFlight++
+		b.mu.Unlock()
+		defer b.returned()
+		return b.store.runOne(ctx, &c)
+	}
+	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
+	b.queued = append(b.queued, r)
+	b.mu.Unlock()
+
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if b.withdraw(r) {
+			return nil, fmt.Errorf("%w: the request was not sent: %w", lock.ErrNotDone, classify(ctx.Err()))
+		}
+		return nil, classify(ctx.Err())
+	}
+	if err, failed := r.reply.(error); failed {
+		return nil, err
+	}
+	return r.reply, nil
+}
+
+// withdraw takes back a request that has not left.
+func (b *batcher) withdraw(r *request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.queued, r)
+	if i >= 0 {
+		b.queued = slices.Delete(b.queued, i, i+1)
+	}
+	return i >= 0
+}
+
+// returned lets the queued requests leave in place of a request that has returned.
+func (b *batcher) returned() {
+	if batch := b.next(); batch != nil {
+		b.store.batchers.begin(func() { b.sendAll(batch) })
+	}
+}
+
+// next returns the batch that leaves in place of one that has returned, or nil if no
+// request is queued.
+func (b *batcher) next() []*request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queued) == 0 {
+		b.inFlight--
+		return nil
+	}
+	batch := b.queued
+	b.queued = nil
+	if len(batch) > batchSize {
+		b.queued = slices.Clone(batch[batchSize:])
+		batch = batch[:batchSize]
+	}
+	return batch
+}
+
+// sendAll sends a batch, then the requests that have queued meanwhile, and so on.
+func (b *batcher) sendAll(batch []*request) {
+	for batch != nil {
+		b.send(batch)
+		runtime.Gosched() // callers that were answered often ask again at once
+		batch = b.next()
+	}
+}
+
+// send sends a batch. It lasts as long as the most patient of its requests.
+func (b *batcher) send(batch []*request) {
+	var by time.Time
+	bounded := true
+	for _, r := range batch {
+		deadline, ok := r.ctx.Deadline()
+		bounded = bounded && ok
+		if deadline.After(by) {
+			by = deadline
+		}
+	}
+	ctx := context.WithoutCancel(batch[0].ctx)
+	if bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
+	b.store.runRequests(ctx, batch)
+	for _, r := range batch {
+		close(r.done)
+	}
+}

@@ -1,0 +1,208 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// lateTries is how often a request is sent that arrives late although its context has
+// not ended: the node's clock was set, or another node serves the key now.
+const lateTries = 3
+
+// errLate is the error of a request that arrived after its deadline each time.
+var errLate = &ServerError{
+	Err:     errors.New("the request arrived after its deadline"),
+	passing: true,
+	advice:  "raise the time-out, or look at what delays requests or moves the server's clock",
+}
+
+// late reports whether a script has done nothing because its deadline had passed.
+func late(reply any) bool {
+	list, ok := reply.([]any)
+	return ok && len(list) == 1 && list[0] == "late"
+}
+
+// notSentError is why a request was not sent.
+type notSentError struct{ error }
+
+func (e notSentError) Unwrap() error        { return e.error }
+func (e notSentError) Is(target error) bool { return target == lock.ErrNotDone }
+
+// attempt is one sending of a call.
+type attempt struct {
+	call     *call
+	deadline string // by the clock of the call's node; "" if the call has none
+	cmd      once   // set when it has run
+
+	clock   *serverClock  // nil if the call has no deadline
+	reading *clockReading // what the deadline was made from
+}
+
+// attempt returns the sending of a call with the deadline of ctx.
+func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
+	a.call = c
+	if c.script.timely {
+		a.clock = s.clock(c.key())
+		if a.reading, err = a.clock.read(ctx, s, c.key()); err != nil {
+			return a, err
+		}
+		a.deadline = a.reading.deadline(ctx)
+	}
+	return a, nil
+}
+
+// result returns the reply once the command has run. tardy says that there is none
+// since the request arrived late.
+func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
+	if err := a.cmd.Err(); err != nil {
+		err = classify(err)
+		s.doubtTopology(err)
+		return nil, false, err
+	}
+	reply = a.cmd.Val()
+	if a.clock != nil && late(reply) {
+		a.clock.forget(a.reading)
+		return nil, true, nil
+	}
+	return reply, false, nil
+}
+
+// runOne sends one call alone.
+func (s *Store) runOne(ctx context.Context, c *call) (any, error) {
+	return s.retryLate(ctx, c, func(a *attempt) {
+		if a.clock != nil && !a.reading.fresh() {
+			one := []attempt{*a}
+			s.exec(ctx, one)
+			*a = one[0]
+			return
+		}
+		a.cmd = c.command(ctx, a.deadline, false)
+		if err := s.client.Process(ctx, a.cmd); unknown(err) {
+			a.cmd = c.command(ctx, a.deadline, true)
+			_ = s.client.Process(ctx, a.cmd) // the command has its error
+		}
+	})
+}
+
+// retryLate has send run the command of a call, and again if the request was late.
+func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (any, error) {
+	for range lateTries {
+		a, err := s.attempt(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		send(&a)
+		reply, tardy, err := a.result(s)
+		if !tardy {
+			return reply, err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errLate
+}
+
+// runAll runs calls in one pipeline and returns each one's reply, which may be an
+// error.
+func (s *Store) runAll(ctx context.Context, calls []call) []any {
+	requests := make([]*request, len(calls))
+	for i, c := range calls {
+		requests[i] = &request{ctx: ctx, call: c}
+	}
+	s.runRequests(ctx, requests)
+	replies := make([]any, len(calls))
+	for i, r := range requests {
+		replies[i] = r.reply
+	}
+	return replies
+}
+
+// runRequests runs requests in one pipeline, which ctx bounds, and sets their replies.
+// The deadline of each comes from its own context.
+func (s *Store) runRequests(ctx context.Context, requests []*request) {
+	for range lateTries {
+		if requests = s.runPipeline(ctx, requests); len(requests) == 0 {
+			return
+		}
+	}
+	for _, r := range requests {
+		r.reply = errLate
+	}
+}
+
+// runPipeline does so once. It returns the requests that have arrived late and are to
+// be sent again.
+func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*request) {
+	sent := make([]*request, 0, len(requests))
+	attempts := make([]attempt, 0, len(requests))
+	for _, r := range requests {
+		a, err := s.attempt(r.ctx, &r.call)
+		if err != nil {
+			r.reply = err
+			continue
+		}
+		sent, attempts = append(sent, r), append(attempts, a)
+	}
+	s.exec(ctx, attempts)
+	for i, r := range sent {
+		reply, tardy, err := attempts[i].result(s)
+		switch {
+		case tardy && r.ctx.Err() == nil:
+			again = append(again, r)
+		case tardy:
+			r.reply = errLate
+		case err != nil:
+			r.reply = err
+		default:
+			r.reply = reply
+		}
+	}
+	return again
+}
+
+// exec sends the attempts in one pipeline, and sets their commands. Those whose script
+// the server had forgotten leave again, in a second pipeline.
+func (s *Store) exec(ctx context.Context, attempts []attempt) {
+	old := slices.IndexFunc(attempts, func(a attempt) bool { return a.clock != nil && !a.reading.fresh() })
+	var clock once
+	asked := time.Now()
+	s.pipeline(ctx, func(pipe redis.Pipeliner) {
+		for i := range attempts {
+			a := &attempts[i]
+			a.cmd = a.call.command(ctx, a.deadline, false)
+			_ = pipe.Process(ctx, a.cmd)
+		}
+		if old >= 0 {
+			clock = newClockCall(attempts[old].call.key()).command(ctx, "", true)
+			_ = pipe.Process(ctx, clock)
+		}
+	})
+	if old >= 0 && clock.Err() == nil {
+		attempts[old].clock.renew(attempts[old].reading, asked, clock.Val())
+	}
+	s.pipeline(ctx, func(pipe redis.Pipeliner) {
+		for i := range attempts {
+			if a := &attempts[i]; unknown(a.cmd.Err()) {
+				a.cmd = a.call.command(ctx, a.deadline, true)
+				_ = pipe.Process(ctx, a.cmd)
+			}
+		}
+	})
+}
+
+// pipeline sends what fill adds to a pipeline, if anything. Each command has its own
+// error.
+func (s *Store) pipeline(ctx context.Context, fill func(redis.Pipeliner)) {
+	pipe := s.client.Pipeline()
+	fill(pipe)
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx)
+	}
+}

@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// serverClock estimates the clock of one node, so that a request can carry its
+// deadline in that clock: the script does nothing once it has passed.
+//
+// The estimate errs to one side. It is never behind the node's clock at the time of the
+// reading, so a request in time is not refused by mistake. It is ahead of it by less
+// than the round trip that the reading took.
+type serverClock struct {
+	reading atomic.Pointer[clockReading] // the latest; nil if it was found wrong
+}
+
+// clockReading is the time that the node's clock showed when it was asked, or later.
+type clockReading struct {
+	asked  time.Time
+	micros int64 // since 1970
+	life   time.Duration
+}
+
+const (
+	// freshReading is how long a reading is used as it is: a clock that runs wrong by
+	// 1 % is off by 0.3 s then. An older one is renewed along with the next request.
+	freshReading = 30 * time.Second
+	// readingLife is how long a reading is used at all: a clock that is slewed by
+	// 500 ppm is off by 0.45 s then.
+	readingLife = 15 * time.Minute
+	// slowReading is the round trip from which on a reading is used only once.
+	slowReading = 500 * time.Millisecond
+	// unboundedRequest is the deadline of a request whose context has none.
+	unboundedRequest = 10 * time.Second
+	// maxNumber is the largest number that is believed: up to it, Lua is exact.
+	maxNumber = 1<<53 - 1
+)
+
+// clock returns that of the node which has the key.
+func (s *Store) clock(key string) *serverClock {
+	node := s.Group(key)
+	if c, ok := s.clocks.Load(node); ok {
+		return c.(*serverClock)
+	}
+	c, _ := s.clocks.LoadOrStore(node, new(serverClock))
+	return c.(*serverClock)
+}
+
+// read returns a reading. It asks the node that has the key if the latest is too old.
+func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
+	if r := c.reading.Load(); r != nil && time.Since(r.asked) < r.life {
+		return r, nil
+	}
+	asked := time.Now()
+	reply, err := s.runOne(ctx, newClockCall(key))
+	if err != nil {
+		return nil, notSentError{err}
+	}
+	r, err := newReading(asked, reply)
+	if err != nil {
+		return nil, notSentError{err}
+	}
+	c.reading.Store(r)
+	return r, nil
+}
+
+// newClockCall returns the call that reads the clock of the node which has the key.
+func newClockCall(key string) *call { return &call{script: readClock, keys: []any{key}} }
+
+// newReading returns what a node has replied that was asked then, or later.
+func newReading(asked time.Time, reply any) (*clockReading, error) {
+	text, _ := reply.(string)
+	micros, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || micros <= 0 || micros > maxNumber {
+		return nil, unexpected(reply)
+	}
+	r := &clockReading{asked: asked, micros: micros, life: readingLife}
+	if time.Since(asked) > slowReading {
+		r.life = 0
+	}
+	return r, nil
+}
+
+// fresh reports whether the reading need not be renewed yet.
+func (r *clockReading) fresh() bool { return time.Since(r.asked) < freshReading }
+
+// renew replaces the reading r by what the node has replied that was asked then, or
+// later, unless another one has replaced it already.
+func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
+	if renewed, err := newReading(asked, reply); err == nil {
+		c.reading.CompareAndSwap(r, renewed)
+	}
+}
+
+// forget has the node asked anew. The reading has made a request late.
+func (c *serverClock) forget(r *clockReading) { c.reading.CompareAndSwap(r, nil) }
+
+// deadline returns ctx's deadline by the node's clock, in decimal.
+func (r *clockReading) deadline(ctx context.Context) string {
+	by, bounded := ctx.Deadline()
+	if !bounded {
+		by = time.Now().Add(unboundedRequest)
+	}
+	left := math.Ceil(float64(by.Sub(r.asked)) / float64(time.Microsecond))
+	return strconv.FormatInt(min(r.micros+int64(left), maxNumber), 10)
+}
