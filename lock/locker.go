@@ -217,7 +217,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.close(ErrClosed)
 	l.mu.Unlock()
 	l.deferral.close()
-	l.announcer.stop()
+	l.announcer.stop(ctx)
 	err := l.watchdog.Close(ctx)
 	l.settle(ctx)
 	l.endQueues()

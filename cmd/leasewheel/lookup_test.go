@@ -181,6 +181,33 @@ ends      never by itself
 	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "report"))
 }
 
+// JSON counts all holders and waiters, and lists the first hundred.
+func TestInspectCountsAllHolders(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	const many = lock.MaxTold + 23
+	for n := range many {
+		commands(t, client, fmt.Sprintf(`
+			HSET report mode read %[1]s:%[2]d 1
+			SET {report}:%[1]s:%[2]d:rwlock_timeout:1 1
+			RPUSH redisson_lock_queue:{fair} %[1]s:%[2]d
+		`, java, n))
+	}
+	commands(t, client, fmt.Sprintf("HSET fair %s:0 1", shop))
+	inspect := func(name string) (report lockReport) {
+		require.NoError(t, json.Unmarshal([]byte(ask(t, env, exitOK, "inspect", "--json", name)), &report))
+		return report
+	}
+	readers, queue := inspect("report"), inspect("fair")
+	assert.EqualValues(t, many, readers.HolderCount)
+	assert.Len(t, readers.Holders, lock.MaxTold)
+	assert.EqualValues(t, many, queue.WaiterCount)
+	assert.Len(t, queue.Waiters, lock.MaxTold)
+	assert.Regexp(t, `(?m)^report +read +\S+ \+122 `, ask(t, env, exitOK, "ls"))
+	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
+}
+
 // Of a number is told what it is said to be; of permits in use, and of those who wait in
 // line, what there is to know.
 func TestInspectCountsAndLines(t *testing.T) {

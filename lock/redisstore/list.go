@@ -137,8 +137,7 @@ func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 func (l *lister) choose(keys []string, t trace) (names []string) {
 	for _, key := range keys {
 		for _, name := range t.names(key) {
-			record := strings.HasPrefix(name, clientKey("{")) // of who a client is
-			if strings.HasPrefix(name, l.prefix) && !record && lock.ValidateName(name) == nil && l.wanted(name) {
+			if strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
 				names = append(names, name)
 			}
 		}
