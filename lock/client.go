@@ -39,6 +39,11 @@ type announcer struct {
 	once   sync.Once
 	timer  wheel.Timer
 
+	// running bounds the requests. It outlives the locker's closed: a request that is
+	// given up may still reach the server, after its caller has tidied up there.
+	running context.Context
+	abandon context.CancelFunc
+
 	mu      sync.Mutex
 	stopped bool           // guarded by mu
 	work    sync.WaitGroup // added to under mu, while not stopped
@@ -46,6 +51,7 @@ type announcer struct {
 
 func (a *announcer) init(l *Locker) {
 	a.locker = l
+	a.running, a.abandon = context.WithCancel(context.Background())
 	a.timer.Init(l.wheel, a.tell)
 }
 
@@ -67,7 +73,7 @@ func (a *announcer) tell() {
 
 func (a *announcer) send() {
 	l := a.locker
-	ctx, cancel := context.WithTimeout(l.closed, l.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(a.running, l.config.RequestTimeout)
 	defer cancel()
 	if err := l.store.Announce(ctx, l.client, announceTTL); err != nil && ctx.Err() == nil {
 		a.warn(err)
@@ -78,12 +84,14 @@ func (a *announcer) warn(err error) {
 	a.locker.config.Logger.Warn("lock: the record of who this client is will be missing", "client", a.locker.client.ID, "err", err)
 }
 
-// stop ends the announcements and waits for the one that is on its way. The
-// record is left to its TTL: it may still be asked for.
-func (a *announcer) stop() {
+// stop ends the announcements and waits for the one in flight, for as long as ctx
+// allows. The record is left to its TTL: it may still be asked for.
+func (a *announcer) stop(ctx context.Context) {
 	a.mu.Lock()
 	a.stopped = true
 	a.mu.Unlock()
 	a.timer.Cancel()
+	defer a.abandon()
+	defer context.AfterFunc(ctx, a.abandon)()
 	a.work.Wait()
 }

@@ -69,7 +69,7 @@ func (l *Locker) drain(ctx context.Context) error {
 
 // end ends what runs. endLeases ends the watchdog.
 func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error) error {
-	l.announcer.stop()
+	l.announcer.stop(ctx)
 	err := endLeases(ctx)
 	l.settle(ctx)
 	l.endQueues()

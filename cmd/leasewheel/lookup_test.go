@@ -106,6 +106,38 @@ orders:7   mutex  285475da-9152-4c83-822a-67ee2f116a79:52  -     endless  0
 	}
 }
 
+// The user that SECURITY.md describes sees its own locks among those of others,
+// without a pattern. If it lacks a command, or a key of a lock, that is a failure.
+func TestLsWithTheLeastRights(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"redisson", "plain"} {
+		t.Run(format, func(t *testing.T) {
+			rules := leastUser(t, "plain", "inspect")
+			weak := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == "+hgetall" || rule == "+type" })
+			weak[0] = "weak"
+			partial := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return strings.HasPrefix(rule, "~redisson_") })
+			partial[0] = "partial"
+			server := redistest.Start(t, redistest.Config{
+				Users: []string{strings.Join(rules, " "), strings.Join(weak, " "), strings.Join(partial, " ")},
+			})
+			client := server.Client(t)
+			locks(t, client)
+			require.NoError(t, client.Set(t.Context(), "orders:8", java+":1", time.Hour).Err())
+			require.NoError(t, client.Set(t.Context(), "payments:8", java+":1", time.Hour).Err())
+			_, path := server.Addr()
+			env := func(user string) []string { return []string{redisURLVariable + "=unix://" + user + ":secret@" + path} }
+			want := map[string]string{"redisson": "orders:42\norders:7\n", "plain": "orders:8\n"}[format]
+			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format)))
+			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format, "orders:*")))
+			for _, user := range []string{"weak", "partial"} {
+				p := start(t, env(user), "ls", "--format", format)
+				assert.Equal(t, exitUnavailable, p.wait(), user)
+				p.requireOneLine("lacks a permission")
+			}
+		})
+	}
+}
+
 // requireLockSchema holds a lock's JSON to its description in docs/.
 func requireLockSchema(t *testing.T, text string) {
 	t.Helper()
@@ -147,6 +179,33 @@ ends      never by itself
 	requireLockSchema(t, foreign)
 	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "fair"))
 	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "report"))
+}
+
+// JSON counts all holders and waiters, and lists the first hundred.
+func TestInspectCountsAllHolders(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	const many = lock.MaxTold + 23
+	for n := range many {
+		commands(t, client, fmt.Sprintf(`
+			HSET report mode read %[1]s:%[2]d 1
+			SET {report}:%[1]s:%[2]d:rwlock_timeout:1 1
+			RPUSH redisson_lock_queue:{fair} %[1]s:%[2]d
+		`, java, n))
+	}
+	commands(t, client, fmt.Sprintf("HSET fair %s:0 1", shop))
+	inspect := func(name string) (report lockReport) {
+		require.NoError(t, json.Unmarshal([]byte(ask(t, env, exitOK, "inspect", "--json", name)), &report))
+		return report
+	}
+	readers, queue := inspect("report"), inspect("fair")
+	assert.EqualValues(t, many, readers.HolderCount)
+	assert.Len(t, readers.Holders, lock.MaxTold)
+	assert.EqualValues(t, many, queue.WaiterCount)
+	assert.Len(t, queue.Waiters, lock.MaxTold)
+	assert.Regexp(t, `(?m)^report +read +\S+ \+122 `, ask(t, env, exitOK, "ls"))
+	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
 }
 
 // Of a number is told what it is said to be; of permits in use, and of those who wait in

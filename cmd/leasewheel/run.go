@@ -33,7 +33,11 @@ TERM end it.
 If the lock is lost, or cannot be renewed and is about to run out, the group gets
 SIGTERM and, --grace later, SIGKILL (see --on-lost). That begins early enough for
 the group to be gone before anybody else can have the lock, unless leasewheel
-itself was stopped meanwhile; then it happens as soon as it goes on.
+itself was stopped meanwhile; then it happens as soon as it goes on. On Linux,
+descendants that have left the group get the same, also if leasewheel is killed.
+
+An outage of the server counts as waiting: with -w for that time, without it until a
+signal comes. With -n the server is tried for about a second.
 
 The server is a Redis server, named by --redis, by --redis-file, which keeps the
 password out of the process list, or by REDIS_URL:
@@ -47,7 +51,8 @@ They must not be replicas of each other. Everybody must name the same ones.
 Exit codes:
   0-255    COMMAND's own; 128+N if signal N ended it
   64       the arguments make no sense
-  69       the server, or a majority of several, cannot be reached, or refused
+  69       the server, or a majority of several, cannot be reached, or refused, or the
+           key NAME is not a lock
   75       somebody else holds the lock (-n, -w); -E sets another code
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed

@@ -98,7 +98,7 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		return nil, badURL("its scheme is none of the accepted ones")
 	}
 	plain := base + "://" + rest
-	if err := refuseUnverified(plain); err != nil {
+	if err := refuse(plain); err != nil {
 		return nil, err
 	}
 	switch mode {
@@ -132,11 +132,22 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	return nil, badURL("its scheme is none of the accepted ones")
 }
 
-// refuseUnverified returns an error for a URL that turns the verification of
-// certificates off. A URL is often not written by the author of the program.
-func refuseUnverified(rawURL string) error {
-	if u, err := url.Parse(rawURL); err == nil && u.Query().Has("skip_verify") {
+// unparsed is what is wrong with a URL of which no more can be said without quoting it.
+const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
+
+// refuse returns an error for what the parsers of go-redis accept and should not: a
+// URL that turns the verification of certificates off, since a URL is often not written
+// by the author of the program; and one that a password has split, so that a part of
+// the password would be taken for the host.
+func refuse(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	switch {
+	case err != nil: // the parsers say so, too
+		return nil
+	case u.Query().Has("skip_verify"):
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
+	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):
+		return badURL(unparsed)
 	}
 	return nil
 }
@@ -208,7 +219,6 @@ var (
 // be a secret or a part of one: a special character that is not percent-encoded
 // splits a password over what follows.
 func reason(rawURL string, err error) string {
-	const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
 	u, parsing := url.Parse(rawURL)
 	if parsing != nil || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
 		return unparsed

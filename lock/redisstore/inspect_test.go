@@ -273,19 +273,20 @@ func TestInspectDistrustsRecords(t *testing.T) {
 func TestInspectOfMany(t *testing.T) {
 	i := newInspected(t)
 	for _, many := range []int{lock.MaxTold + 50, 20_000} {
-		readers, waiters, strangers := []any{"mode", "read"}, []any{}, []any{}
-		pipe := i.admin.Pipeline()
-		for n := range many {
-			pipe.Set(t.Context(), "{readers}:"+golf+":"+strconv.Itoa(n)+":rwlock_timeout:1", "1", time.Hour)
-			readers = append(readers, golf+":"+strconv.Itoa(n), 1)
-			waiters = append(waiters, java+":"+strconv.Itoa(n))
-			strangers = append(strangers, "sku:"+strconv.Itoa(n), 1)
+		// In portions: each request has a few seconds on a busy machine.
+		const portion = 500
+		for from := 0; from < many; from += portion {
+			pipe := i.admin.Pipeline()
+			for number := from; number < min(from+portion, many); number++ {
+				n := strconv.Itoa(number)
+				pipe.Set(t.Context(), "{readers}:"+golf+":"+n+":rwlock_timeout:1", "1", time.Hour)
+				pipe.HSet(t.Context(), "readers", "mode", "read", golf+":"+n, 1)
+				pipe.RPush(t.Context(), "redisson_lock_queue:{readers}", java+":"+n)
+				pipe.HSet(t.Context(), "strangers", "sku:"+n, 1)
+			}
+			_, err := pipe.Exec(t.Context())
+			require.NoError(t, err)
 		}
-		pipe.HSet(t.Context(), "readers", readers...)
-		pipe.RPush(t.Context(), "redisson_lock_queue:{readers}", waiters...)
-		pipe.HSet(t.Context(), "strangers", strangers...)
-		_, err := pipe.Exec(t.Context())
-		require.NoError(t, err)
 		info := i.inspect("readers")
 		assert.Equal(t, lock.KindRead, info.Kind)
 		assert.EqualValues(t, many, info.HolderCount)
@@ -294,7 +295,7 @@ func TestInspectOfMany(t *testing.T) {
 		assert.Len(t, info.Waiters, lock.MaxTold)
 		assert.Equal(t, "hash", i.inspect("strangers").Foreign)
 		assert.Equal(t, []string{"readers"}, i.names())
-		info, err = i.store.ForceRelease(t.Context(), "readers")
+		info, err := i.store.ForceRelease(t.Context(), "readers")
 		require.NoError(t, err)
 		assert.EqualValues(t, many, info.HolderCount)
 		assert.Empty(t, i.names())

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"iter"
 	"strings"
@@ -24,7 +25,8 @@ const (
 
 // List reads the names of every master's hashes with SCAN, page by page, and then
 // the locks among them; and in the same way the permits in use of semaphores. Names
-// that package lock refuses are left out: no lock of ours has them.
+// that package lock refuses are left out: no lock of ours has them. So are keys that
+// the user may not access.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
 	return func(yield func(lock.Info, error) bool) {
 		l := lister{
@@ -182,6 +184,8 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 			calls[i] = s.inspectCall(name, lock.KindMutex, publish)
 		}
 	}
+	var refused []string // and why is refusal
+	var refusal error
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)
 		var info lock.Info
@@ -189,14 +193,46 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 			info, err = describe(names[i], reply)
 		}
 		switch {
+		case keyRefused(err):
+			refused, refusal = append(refused, names[i]), err
 		case err != nil && failure == nil:
 			failure = err
 		case err == nil && info.Held():
 			infos = append(infos, &info)
 		}
 	}
+	if failure == nil && !s.hidden(ctx, refused) {
+		failure = refusal
+	}
 	s.introduce(ctx, infos)
 	return infos, failure
+}
+
+// keyRefused reports whether a server refuses to let this user access a key, as
+// opposed to a command.
+func keyRefused(err error) bool {
+	refusal, _ := errors.AsType[*ServerError](err)
+	return refusal != nil && refusal.Fault == ErrNoPermission && strings.Contains(refusal.Err.Error(), " key")
+}
+
+// hidden reports whether this user may access none of the names. SCAN returns them
+// all, so those of others are no failure. One whose name is allowed, and another key of
+// it is not, is a failure.
+func (s *Store) hidden(ctx context.Context, names []string) bool {
+	if len(names) == 0 {
+		return true
+	}
+	pipe := s.client.Pipeline()
+	for _, name := range names {
+		pipe.Exists(ctx, name)
+	}
+	replies, _ := pipe.Exec(ctx) // each command has its own error
+	for _, reply := range replies {
+		if !keyRefused(classify(reply.Err())) {
+			return false
+		}
+	}
+	return true
 }
 
 // escapePattern returns the pattern that matches text alone.

@@ -332,30 +332,35 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 func TestDeadReadersBesideRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	const name, brief = "orders", 400 * time.Millisecond
+	// Only the dead have a short TTL. All others are renewed long before their end.
+	const name, brief, long = "orders", 100 * time.Millisecond, 30 * time.Second
 	r, dead := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
-	l := locker(t, server.Client(t), lock.Config{TTL: brief, Poll: time.Hour})
+	l := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second, Poll: time.Hour})
 	store := open(t, server.Client(t))
+	admin := server.Client(t)
+	gone := func(holds ...string) {
+		require.Eventually(t, func() bool { return admin.Exists(t.Context(), holds...).Val() == 0 }, 30*time.Second, time.Millisecond)
+	}
 
 	// Theirs die beside ours, which goes on.
-	require.True(t, dead.tryRead(brief))
-	require.True(t, dead.tryRead(brief))
 	reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
-	time.Sleep(3 * brief)
+	require.True(t, dead.tryRead(brief))
+	require.True(t, dead.tryRead(brief))
+	gone(dead.timeout(dead.owner, 1), dead.timeout(dead.owner, 2))
+	until := reader.Until()
+	require.Eventually(t, func() bool { return reader.Until().After(until) }, 30*time.Second, time.Millisecond, "renewed")
 	require.False(t, r.tryWrite(time.Hour))
 	require.NoError(t, reader.Unlock(t.Context()))
 	require.True(t, r.tryWrite(time.Hour))
 	require.EqualValues(t, freed, r.unlockWrite())
 
 	// Ours die beside theirs, which goes on.
+	require.True(t, r.tryRead(long))
 	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: "dead:1", Count: 1, TTL: brief})
 	require.NoError(t, err)
 	require.Equal(t, lock.Granted, answer.Verdict)
-	require.True(t, r.tryRead(brief))
-	for range 4 {
-		time.Sleep(brief / 2)
-		r.renewRead(brief)
-	}
+	gone(r.timeout("dead:1", 1))
+	r.renewRead(long)
 	require.EqualValues(t, freed, r.unlockRead())
 	mustTake(t, t.Context(), l.ReadWrite(name).Write())
 }

@@ -1,0 +1,67 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// slowAnnouncements is a store on which an announcement takes its time.
+type slowAnnouncements struct {
+	lock.Store
+	takes time.Duration
+	done  chan error // of each announcement
+}
+
+func (s *slowAnnouncements) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
+	select {
+	case <-time.After(s.takes):
+		s.done <- nil
+		return s.Store.Announce(ctx, c, ttl)
+	case <-ctx.Done():
+		s.done <- ctx.Err()
+		return ctx.Err()
+	}
+}
+
+// When Close has returned, no announcement of the locker can reach the server any
+// more: one in flight is waited for, not abandoned. The context of Close bounds that.
+func TestCloseWaitsForTheAnnouncement(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes, patience, want time.Duration
+		err                   error
+	}{
+		"answered":  {200 * time.Millisecond, time.Hour, 200 * time.Millisecond, nil},
+		"mute":      {time.Hour, time.Hour, lock.DefaultRequestTimeout, context.DeadlineExceeded},
+		"impatient": {time.Hour, 100 * time.Millisecond, 100 * time.Millisecond, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &slowAnnouncements{Store: locktest.Start(t).Store(t), takes: test.takes, done: make(chan error, 1)}
+				l, err := lock.New(store, lock.Config{})
+				require.NoError(t, err)
+				lease, err := l.Mutex("a").Lock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+				begin := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				defer cancel()
+				l.Close(ctx) //nolint:errcheck // the impatient one may report the rest
+				about(t, test.want, time.Since(begin))
+				select {
+				case err := <-store.done:
+					assert.Equal(t, test.err, err)
+				default:
+					t.Error("an announcement is in flight after Close")
+				}
+			})
+		})
+	}
+}
