@@ -71,7 +71,7 @@ var faults = map[string]fault{
 	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
 	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user the commands, keys and channels that locks need"},
 	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
-	"DAMAGED":     {err: ErrDamaged, midway: true, ofKey: true, advice: "find out who wrote it; then set it to the largest token that the guarded resources have seen, or delete it"},
+	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find out who wrote it; then set it to the largest token that the guarded resources have seen, or delete it"},
 	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
@@ -160,6 +160,8 @@ func faultOf(text string) fault {
 		return f
 	}
 	switch {
+	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot choose the first word
+		return faults["DAMAGED"]
 	case strings.HasPrefix(rest, "max number of clients"):
 		return fault{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):

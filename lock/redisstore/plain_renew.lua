@@ -7,10 +7,10 @@
 --          owner's or no string, or the text of an error
 local outcomes = {}
 for i, key in ipairs(KEYS) do
-  local held = redis.pcall('get', key)
+  local held = redis.pcall('getrange', key, 0, 127) -- an owner is shorter
   if held == ARGV[2 * i] then
     outcomes[i] = redis.call('pexpire', key, ARGV[2 * i - 1])
-  elseif not held then
+  elseif held == '' and redis.call('exists', key) == 0 then
     outcomes[i] = 0
   elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
     outcomes[i] = held.err
