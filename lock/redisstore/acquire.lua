@@ -48,7 +48,7 @@ if left ~= -2 then
     return {1, token, 0}
   elseif count ~= '1' then
     return {3, 0, 0}
-  elseif isForeign(lock) then
+  elseif foreign(lock) then
     return {2, left, 0}
   end
   redis.call('zrem', line, gap) -- the client that it was left to has had its turn
