@@ -19,7 +19,7 @@ var (
 
 	semaphoreAcquire = newTimelyScript(counterSource, semaphoreAcquireSource)
 	semaphoreRelease = newTimelyScript(counterSource, semaphoreReleaseSource)
-	permitsCount     = newTimelyScript(counterSource, expirySource, permitsCountSource)
+	permitsCount     = newTimelyScript(counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
 // semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have
