@@ -189,7 +189,7 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 		w.err = a.refused(b.known, ErrRetriesExhausted)
 		return q.resign(w, false), true
 	}
-	if w.err = q.backstop.Arm(pause); w.err != nil {
+	if _, w.err = q.backstop.Arm(pause); w.err != nil {
 		return baton{err: w.err}, true
 	}
 	return baton{}, false
