@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -38,9 +37,11 @@ type acquisition struct {
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
-	// doubtful: a request went unanswered and may yet arrive at the store, even
-	// after the release.
-	doubtful bool
+	// doubt is the latest deadline among the requests whose outcome is unknown: they
+	// may yet be carried out, even after a release. Zero: there are none.
+	doubt time.Time
+	// failure is the error of the latest request, if that failed.
+	failure error
 	// placed: the store may keep a place in its queue for the hold.
 	placed bool
 	// refusals counts how often it was refused as the head of its queue.
@@ -61,9 +62,16 @@ func (a *acquisition) gaveUp() error {
 	return nil
 }
 
-// refused is the error for the store's refusal.
+// refused is the error for the store's refusal, which ended the waiting by cause. It is
+// that of the latest request if that failed: the store may have granted it.
 func (a *acquisition) refused(by Answer, cause error) error {
-	return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+	switch {
+	case a.failure == nil:
+		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+	case cause == nil:
+		return a.failure
+	}
+	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
 }
 
 // acquire gets the hold granted and puts the lease under the watchdog.
@@ -86,13 +94,12 @@ func (l *Locker) obtain(a *acquisition) (grant, error) {
 	return l.settled(a, g, err)
 }
 
-// settled ends the asking for a hold. Whatever ends it without a grant, the store is
-// left without a trace of the hold: at once where the store has said so, else by the
-// orphans' sweep.
+// settled ends the asking for a hold. After any end without a grant, nothing of the
+// hold is left at the store; the cleanup sees to that.
 func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
-		if a.doubtful || a.placed {
-			l.orphans.take(a.hold, a.doubtful)
+		if !a.doubt.IsZero() || a.placed {
+			l.cleanup.add(a.hold, a.doubt)
 		}
 		return grant{}, err
 	}
@@ -101,7 +108,7 @@ func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 			l.unwanted(g.lease)
 		} else {
 			l.finish(g.relay)
-			l.orphans.take(a.hold, false)
+			l.cleanup.add(a.hold, a.doubt)
 		}
 		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
 	}
@@ -116,7 +123,7 @@ func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
 	lease, err := l.watch(a, g)
 	if err != nil {
 		l.finish(g.relay)
-		l.orphans.take(a.hold, false)
+		l.cleanup.add(a.hold, a.doubt)
 		return nil, err
 	}
 	l.announcer.begin()
@@ -133,13 +140,18 @@ func (l *Locker) contend(a *acquisition) (grant, error) {
 }
 
 // try asks for the hold, unless there are others to line up behind. If waits, it is
-// to be waited for; g is the refusal then, if the store was asked.
+// to be waited for; g is the refusal then, if the store has answered.
 func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
-	if a.wait && l.waitsFor(a.hold) {
+	if !a.wait {
+		g, err = l.insist(a)
+	} else if l.waitsFor(a.hold) {
 		return grant{}, true, nil
+	} else {
+		g, err = l.ask(a)
 	}
-	g, err = l.ask(a)
 	switch {
+	case err != nil && a.wait && errors.Is(err, ErrUnavailable):
+		return grant{}, true, nil
 	case err != nil:
 		return g, false, err
 	case g.Verdict != Refused:
@@ -151,48 +163,55 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	return g, true, nil
 }
 
-// ask sends the acquisition until the store has answered it, or has not for
-// [Config.RetryFor]. Sending it again is safe: a store grants an owner what it
-// has.
-func (l *Locker) ask(a *acquisition) (grant, error) {
-	var failing time.Time
-	for try := 0; ; try++ {
-		g, err := l.send(a.ctx, a.hold)
-		if err == nil {
-			a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
-			if !g.At.IsZero() {
-				a.lined = g
-			}
-			return g, nil
-		}
-		a.doubtful = a.doubtful || !errors.Is(err, ErrNotDone)
-		if failing.IsZero() {
-			failing = g.asked
-		}
-		pause := backoff(try)
-		over := !errors.Is(err, ErrUnavailable) || time.Since(failing)+pause > l.config.RetryFor
-		if !over {
-			if cause := l.sleep(a.patience, pause); cause != nil {
-				err = fmt.Errorf("%w (last error: %w)", cause, err)
-				over = true
-			}
-		}
-		if over {
-			return grant{}, err
-		}
-	}
+// insist asks until the store has answered, within [Config.RequestTimeout] in all.
+// Sending a request again is safe: a store grants an owner what it has.
+func (l *Locker) insist(a *acquisition) (g grant, err error) {
+	ctx := a.ctx
+	limited, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
+	defer cancel()
+	a.ctx = limited
+	defer func() { a.ctx = ctx }()
+	err = l.persist(ctx, l.config.RequestTimeout, passes, func() (err error) {
+		g, err = l.ask(a)
+		return err
+	})
+	return g, err
 }
 
-// send sends the acquisition once.
-func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
-	bounded, cancel := l.bound(ctx, h.TTL)
+// ask sends the acquisition once and notes what became of it.
+func (l *Locker) ask(a *acquisition) (grant, error) {
+	ctx, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
+	before := a.doubt
+	if deadline, _ := ctx.Deadline(); deadline.After(before) {
+		a.doubt = deadline
+	}
+	g, err := l.send(ctx, a.hold)
+	if err == nil || errors.Is(err, ErrNotDone) {
+		a.doubt = before
+	}
+	a.failure = err
+	if err != nil {
+		return grant{}, err
+	}
+	a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
+	if !g.At.IsZero() {
+		a.lined = g
+	}
+	return g, nil
+}
+
+// send sends a hold's acquisition.
+func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
 	g := grant{asked: time.Now()}
 	var err error
-	g.Answer, err = l.store.Acquire(bounded, h)
-	if err == nil && g.Verdict == Granted && !time.Now().Before(renewal.Until(g.asked, h.TTL)) {
-		err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
-			ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
+	g.Answer, err = l.store.Acquire(ctx, h)
+	if err == nil && g.Verdict == Granted {
+		g.TTL = min(g.TTL, h.TTL)
+		if !time.Now().Before(renewal.Until(g.asked, h.TTL)) {
+			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
+				ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
+		}
 	}
 	return g, err
 }
@@ -210,7 +229,7 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 
 // watch makes the lease of a grant and has the watchdog keep it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := newOwnership(l, *a.hold, g.Token, a.doubtful)
+	own := newOwnership(l, *a.hold, g.Token, a.doubt)
 	own.hold.Handed = g.handed
 	own.relay = g.relay
 	spec := own.spec(a)
@@ -219,7 +238,12 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		spec.TTL = g.TTL
 	}
 	lease, err := l.watchdog.Watch(spec)
-	if err != nil {
+	switch {
+	case errors.Is(err, renewal.ErrClosed):
+		return nil, ErrClosed
+	case err != nil && !errors.Is(err, ErrLost):
+		return nil, fmt.Errorf("lock: %q cannot be kept: %w", a.hold.Name, err)
+	case err != nil:
 		return nil, err
 	}
 	own.lease = lease
@@ -234,35 +258,4 @@ func ended(contexts ...context.Context) error {
 		}
 	}
 	return nil
-}
-
-// The pause before a request is sent again doubles from leastBackoff to
-// mostBackoff, and is drawn from its upper half, so that clients which failed
-// together do not come back together.
-const (
-	leastBackoff = 20 * time.Millisecond
-	mostBackoff  = 640 * time.Millisecond
-)
-
-func backoff(try int) time.Duration {
-	d := min(leastBackoff<<min(try, 10), mostBackoff)
-	return d/2 + rand.N(d/2)
-}
-
-// sleep waits for d on the wheel. It returns the cause if ctx or the locker ends.
-func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
-	over := make(chan struct{})
-	timeout, err := l.wheel.Schedule(d, func() { close(over) })
-	if err != nil {
-		return err
-	}
-	defer timeout.Cancel()
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.closed.Done():
-		return ErrClosed
-	}
 }

@@ -88,14 +88,14 @@ func validateCount(n, least int64) error {
 // [MaxCount]. It has not changed.
 var ErrOverflow = errors.New("lock: the count would be out of range")
 
-// remembered is how long a request that nobody owns may be sent again: as long as
-// the locker tries, and the sweep after it once more.
+// remembered is how long a request that nobody owns may be sent again.
 func (l *Locker) remembered() time.Duration {
-	return max(l.config.RetryFor, 0) + 3*l.config.RequestTimeout
+	const most = MaxTTL / 8 // so that sums do not overflow
+	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
 
 // count asks the store, again while that is worth it.
-func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (Counted, error) {
+func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (counted Counted, err error) {
 	if err := l.ready(ctx, name); err != nil {
 		return Counted{}, err
 	}
@@ -107,24 +107,28 @@ func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, 
 	if op != CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
-	start := time.Now()
-	for try := 0; ; try++ {
+	err = l.persist(ctx, l.countFor(op), passes, func() (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)
-		counted, err := counter.Count(bounded, c)
-		cancel()
-		switch pause := backoff(try); {
-		case err == nil && counted.Foreign:
-			return Counted{}, fmt.Errorf("%w: %q", ErrForeign, name)
-		case err == nil:
-			return counted, nil
-		case !errors.Is(err, ErrUnavailable) || time.Since(start)+pause > l.config.RetryFor:
-			return Counted{}, err
-		default:
-			if cause := l.sleep(ctx, pause); cause != nil {
-				return Counted{}, fmt.Errorf("%w (last error: %w)", cause, err)
-			}
-		}
+		defer cancel()
+		counted, err = counter.Count(bounded, c)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Counted{}, err
+	case counted.Foreign:
+		return Counted{}, fmt.Errorf("%w: %q", ErrForeign, name)
 	}
+	return counted, nil
+}
+
+// countFor is how long a request is sent again: the methods that begin with Try answer
+// within [Config.RequestTimeout].
+func (l *Locker) countFor(op CountOp) time.Duration {
+	if op == CountCreate {
+		return min(l.config.RequestTimeout, l.config.RetryFor)
+	}
+	return l.config.RetryFor
 }
 
 // take gets a hold granted of which no lease is made.
@@ -143,6 +147,9 @@ func (l *Locker) take(ctx context.Context, h *Hold, wait time.Duration) error {
 	}
 	defer l.asking.Done()
 	_, err := l.obtain(&a)
+	if err == nil && a.doubt.IsZero() {
+		l.confirmed.add(h)
+	}
 	return err
 }
 

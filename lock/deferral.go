@@ -11,6 +11,8 @@ const (
 	// mostAskers is how many goroutines ask the store for deferred functions that
 	// stand in line at once.
 	mostAskers = 16
+	// maxRetriers is how many goroutines ask again after the store has failed.
+	maxRetriers = 16
 	// mostLeavers is how many goroutines see to those that do not wait any more.
 	mostLeavers = 4
 )
@@ -26,10 +28,12 @@ type deferral struct {
 	// A function begins, and runs, with a runner; so a lock is not asked for unless
 	// there is room to run. What there is to do in between, an asker does, so that
 	// functions that take long keep nobody from his place in line. Leavers hardly ever
-	// ask, so that a store that does not answer keeps nobody who gives up.
-	runners crew // guarded by mu
-	askers  crew // guarded by mu
-	leavers crew // guarded by mu
+	// ask, so that a store that does not answer keeps nobody who gives up. Retriers ask
+	// after a failure, so that a part of the store that is down delays only its own.
+	runners  crew // guarded by mu
+	askers   crew // guarded by mu
+	retriers crew // guarded by mu
+	leavers  crew // guarded by mu
 }
 
 // crew is a bounded number of goroutines and the functions that wait for one.
@@ -55,6 +59,7 @@ func (f *deferral) init(l *Locker) {
 	f.locker = l
 	f.runners.most = l.config.MaxRunning
 	f.askers.most = mostAskers
+	f.retriers.most = maxRetriers
 	f.leavers.most = mostLeavers
 }
 
@@ -136,6 +141,8 @@ func (f *deferral) crewFor(d *Deferred) *crew {
 	switch {
 	case d.over() != nil:
 		return &f.leavers
+	case d.lease == nil && d.acquisition.failure != nil:
+		return &f.retriers
 	case d.lease != nil || !d.waiter.leads:
 		return &f.runners
 	}

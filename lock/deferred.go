@@ -224,7 +224,7 @@ func (d *Deferred) advance(room bool) {
 		cause = ErrCancelled
 	}
 	if cause != nil {
-		_ = d.lease.Unlock(d.acquisition.ctx) // the sweep of orphans goes on trying
+		_ = d.lease.Unlock(d.acquisition.ctx) // after a failure, the cleanup tries again
 		d.finish(fmt.Errorf("lock: %q was granted too late and is given back: %w", d.mutex.name, cause))
 		return
 	}
@@ -267,7 +267,7 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 		lease, err = d.conclude(g, err)
 		return lease, false, err
 	}
-	d.waiter.baton.known = g.Answer
+	d.waiter.baton.known, d.waiter.fresh = g.Answer, a.failure != nil
 	if err := d.join(); err != nil {
 		_, err = d.conclude(grant{}, err) // what was asked for may yet be granted
 		return nil, false, err

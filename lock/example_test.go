@@ -215,7 +215,7 @@ func ExampleMutex_With() {
 	fmt.Println(lease.Err())
 	fmt.Println(errors.Is(lease.Unlock(ctx), lock.ErrLost))
 	// Output:
-	// renewal: lease "nightly" lost: expired here
+	// lock: lease "nightly" lost: expired here
 	// true
 }
 

@@ -100,7 +100,7 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		c := lock.Config{RetryFor: time.Minute, TTL: time.Minute}
+		c := lock.Config{TTL: time.Minute}
 		one, first := faultyLocker(t, server, c)
 		two, second := faultyLocker(t, server, c)
 		holder, err := server.Locker(t, c).Fair("a").Lock(t.Context())
@@ -127,7 +127,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 func TestFairPassesOverTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		c := lock.Config{RetryFor: time.Hour}
+		c := lock.Config{}
 		silent, store := faultyLocker(t, server, c)
 		others := server.Locker(t, c)
 		holder, err := others.Fair("a").Lock(t.Context())
@@ -208,7 +208,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 func TestFairPlaceAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute, RetryFor: -1})
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute})
 		holder, err := server.Locker(t, lock.Config{TTL: time.Minute}).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
 		raw := server.Store(t)
@@ -226,7 +226,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				return unavailable{}
 			})
 		})
-		_, err = l.Fair("a").Lock(t.Context())
+		_, err = l.Fair("a").LockWithin(t.Context(), lock.DefaultRequestTimeout)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
 		line := fairLine{T: t}

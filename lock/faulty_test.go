@@ -43,6 +43,14 @@ func deaf(ctx context.Context, do func() error) error {
 	return unavailable{}
 }
 
+// cut is the fault of a store whose connection breaks before the reply.
+func cut(_ context.Context, do func() error) error {
+	if err := do(); err != nil {
+		return err
+	}
+	return unavailable{}
+}
+
 // down is the fault of a store that nobody can connect to.
 func down(context.Context, func() error) error { return unavailable{untouched: true} }
 

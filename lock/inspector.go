@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 )
 
 // Inspector is a [Store] that can tell about the locks it has, and take them away.
@@ -52,7 +51,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
-	return l.examine(ctx, name, ask, func(err error) bool { return errors.Is(err, ErrUnavailable) })
+	return l.examine(ctx, name, ask, passes)
 }
 
 // ForceRelease takes the lock called name away from whoever holds it, of whatever
@@ -68,7 +67,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // have been released: look before you try again, for it may have a new holder.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
 	return l.examine(ctx, name, Inspector.ForceRelease, func(err error) bool {
-		return errors.Is(err, ErrUnavailable) && errors.Is(err, ErrNotDone)
+		return passes(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
@@ -83,19 +82,14 @@ func (l *Locker) examine(ctx context.Context, name string,
 	if err != nil {
 		return Info{}, err
 	}
-	start := time.Now()
-	for try := 0; ; try++ {
+	var info Info
+	err = l.persist(ctx, l.config.RetryFor, again, func() (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
-		info, err := ask(store, bounded, name)
-		cancel()
-		pause := backoff(try)
-		if err == nil || !again(err) || time.Since(start)+pause > l.config.RetryFor {
-			return info, err
-		}
-		if cause := l.sleep(ctx, pause); cause != nil {
-			return Info{}, fmt.Errorf("%w (last error: %w)", cause, err)
-		}
-	}
+		defer cancel()
+		info, err = ask(store, bounded, name)
+		return err
+	})
+	return info, err
 }
 
 // List tells about every lock, and every semaphore with expiring permits, that

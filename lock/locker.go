@@ -127,12 +127,14 @@ func (c Config) validate(tick time.Duration) error {
 
 // validateTTL refuses a TTL that the watchdog cannot renew in time.
 func validateTTL(ttl, tick time.Duration) error {
-	least := max(3*tick, 10*time.Millisecond)
-	if ttl < least || ttl > MaxTTL {
+	if least := minTTL(tick); ttl < least || ttl > MaxTTL {
 		return &TTLError{TTL: ttl, Min: least, Max: MaxTTL}
 	}
 	return nil
 }
+
+// minTTL is the shortest TTL that the watchdog can renew in time.
+func minTTL(tick time.Duration) time.Duration { return max(3*tick, 10*time.Millisecond) }
 
 // Locker makes lock handles that share a store, a wheel and a watchdog. A process
 // needs one for each store. Its methods may be called at the same time.
@@ -150,7 +152,9 @@ type Locker struct {
 	close  context.CancelCauseFunc
 
 	deferral  deferral
-	orphans   orphans
+	cleanup   cleanup
+	confirmed confirmed
+	unlocks   activity // releases of leases that are under way
 	announcer announcer
 
 	mu     sync.Mutex
@@ -190,8 +194,8 @@ func (l *Locker) start() error {
 		return err
 	}
 	r := l.config.Renewal
-	r.Wheel, r.Logger = l.wheel, l.config.Logger
-	watchdog, err := renewal.New(l.store, r)
+	r.Wheel, r.Logger, r.Package = l.wheel, l.config.Logger, packageName
+	watchdog, err := renewal.New(&keeper{l.store, l}, r)
 	if err != nil {
 		return err
 	}
@@ -199,7 +203,7 @@ func (l *Locker) start() error {
 	l.client = newClient()
 	l.closed, l.close = context.WithCancelCause(context.Background())
 	l.deferral.init(l)
-	l.orphans.init(l)
+	l.cleanup.init(l)
 	l.announcer.init(l)
 	return nil
 }
@@ -207,26 +211,6 @@ func (l *Locker) start() error {
 // ClientID returns the part before the colon of every owner that this locker
 // makes: a random UUID.
 func (l *Locker) ClientID() string { return l.client.ID }
-
-// Close ends every wait with [ErrClosed] and every lease as lost; it does not
-// unlock them, since their holders may still be at work: the store frees them
-// after their TTL. Unlock first what shall be free at once. Close waits, as long
-// as ctx allows, until nothing of this locker runs any more. The store stays open.
-func (l *Locker) Close(ctx context.Context) error {
-	l.mu.Lock()
-	l.close(ErrClosed)
-	l.mu.Unlock()
-	l.deferral.close()
-	l.announcer.stop(ctx)
-	err := l.watchdog.Close(ctx)
-	l.settle(ctx)
-	l.endQueues()
-	err = errors.Join(err, l.orphans.stop(ctx))
-	if l.ownWheel {
-		l.wheel.Stop()
-	}
-	return err
-}
 
 // enter counts an acquisition in, unless the locker is closed.
 func (l *Locker) enter() bool {
@@ -237,20 +221,6 @@ func (l *Locker) enter() bool {
 	}
 	l.asking.Add(1)
 	return true
-}
-
-// settle waits, as long as ctx allows, for the acquisitions that Close has ended:
-// each may have something to give back.
-func (l *Locker) settle(ctx context.Context) {
-	settled := make(chan struct{})
-	go func() {
-		l.asking.Wait()
-		close(settled)
-	}()
-	select {
-	case <-settled:
-	case <-ctx.Done():
-	}
 }
 
 // newHold returns a hold with an owner that nobody else has.

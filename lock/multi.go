@@ -192,8 +192,8 @@ func (l *MultiLease) note(lease *Lease) {
 	}
 }
 
-// giveBack unlocks what was taken for nothing. That it failed is nothing to the
-// caller, who does not hold the locks: the sweep of orphans goes on trying.
+// giveBack unlocks what was taken for nothing. Errors are ignored: the caller does not
+// hold the locks, and the cleanup tries again.
 func (l *MultiLease) giveBack(ctx context.Context) {
 	_ = l.Unlock(ctx)
 }

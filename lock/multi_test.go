@@ -157,7 +157,7 @@ func TestMultiEndsWithItsUnlock(t *testing.T) {
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		l, store := faultyLocker(t, server, lock.Config{RetryFor: -1})
+		l, store := faultyLocker(t, server, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		all, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(t.Context())
 		require.NoError(t, err)

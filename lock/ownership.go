@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -19,20 +20,20 @@ type ownership struct {
 	token  int64
 	relay  *relay // nil if the lease is not to be passed on
 
-	// doubtful: a request of the acquisition may yet arrive after the release.
-	doubtful bool
-
-	// mu makes one change of count at a time, its request to the store included:
-	// the store is told absolute counts, which must arrive in order.
-	mu    sync.Mutex
+	// changing makes one change of count at a time, its request to the store included:
+	// counts are absolute, so they must arrive in order.
+	changing contextMutex
+	// doubt is the latest deadline among the acquisition's requests whose outcome is
+	// unknown: they may yet be carried out, after the release. Guarded by changing.
+	doubt time.Time
 	count atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
 
 	first Lease // the lease of the grant, here to save an allocation
 }
 
 // newOwnership returns an ownership whose lease is not watched yet.
-func newOwnership(l *Locker, h Hold, token int64, doubtful bool) *ownership {
-	own := &ownership{locker: l, hold: h, token: token, doubtful: doubtful}
+func newOwnership(l *Locker, h Hold, token int64, doubt time.Time) *ownership {
+	own := &ownership{locker: l, hold: h, token: token, doubt: doubt}
 	own.count.Store(1)
 	own.first.own = own
 	return own
@@ -83,10 +84,27 @@ func (o *ownership) with(ctx context.Context) context.Context {
 
 // again takes the lock once more. It returns nil and no error if the ownership
 // has ended by an Unlock. The store is asked, so that its count is right for
-// whoever looks, and so that a lock that is lost is not taken for held.
-func (o *ownership) again(a acquisition) (*Lease, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// people who look, and so that a lock that is lost is not taken for held.
+func (o *ownership) again(a acquisition) (lease *Lease, err error) {
+	limit := o.locker.config.RequestTimeout
+	if a.wait {
+		limit = forever // patience bounds it
+	}
+	err = o.locker.persist(a.patience, limit, passes, func() (err error) {
+		lease, err = o.further(a)
+		return err
+	})
+	return lease, err
+}
+
+// further asks for one hold more, once.
+func (o *ownership) further(a acquisition) (*Lease, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, o.locker.config.RequestTimeout)
+	defer cancel()
+	if !o.changing.lock(ctx) {
+		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
+	}
+	defer o.changing.unlock()
 	if o.count.Load() == 0 {
 		return nil, nil
 	}
@@ -95,53 +113,120 @@ func (o *ownership) again(a acquisition) (*Lease, error) {
 	}
 	h := o.hold
 	h.Count = o.count.Load() + 1
-	a.hold = &h
+	a.ctx, a.hold = ctx, &h
 	g, err := o.locker.ask(&a)
-	if err != nil {
+	if a.doubt.After(o.doubt) {
+		o.doubt = a.doubt
+	}
+	switch {
+	case err != nil:
 		return nil, err
+	case g.Verdict != Granted:
+		return nil, o.lost()
 	}
-	if g.Verdict != Granted {
-		return nil, &LostError{Key: h.Name, Cause: renewal.Deleted}
-	}
-	o.count.Store(h.Count)
+	o.count.Add(1)
 	return &Lease{own: o}, nil
+}
+
+// contextMutex is a mutex that can be waited for with a context.
+type contextMutex struct {
+	mu   sync.Mutex
+	busy bool          // guarded by mu
+	free chan struct{} // guarded by mu; made by a waiter, closed by the next unlock
+}
+
+// lock reports whether it got the mutex before ctx ended.
+func (m *contextMutex) lock(ctx context.Context) bool {
+	for {
+		m.mu.Lock()
+		if !m.busy {
+			m.busy = true
+			m.mu.Unlock()
+			return true
+		}
+		if m.free == nil {
+			m.free = make(chan struct{})
+		}
+		free := m.free
+		m.mu.Unlock()
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (m *contextMutex) unlock() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy = false
+	if m.free != nil {
+		close(m.free)
+		m.free = nil
+	}
 }
 
 // held reports whether the lock was not yet unlocked for the last time. It waits for
 // no request.
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
-// drop gives one hold back, the last one for good.
+// drop gives one hold back, the last one for good, within [Config.RequestTimeout].
 func (o *ownership) drop(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	l := o.locker
+	ctx, cancel := l.unlocking(ctx)
+	defer cancel()
+	if !o.changing.lock(ctx) {
+		return o.dropLater()
+	}
+	defer o.changing.unlock()
 	h := o.hold
 	h.Count = o.count.Add(-1)
 	if h.Count > 0 {
 		if err := o.lease.Err(); err != nil {
 			return err
 		}
-		return o.tell(ctx, &h)
+		return o.lower(ctx, &h)
 	}
-	if o.locker.passOn(o) {
+	if l.passOn(o) {
 		return nil
 	}
-	lost := o.stop(ctx)
-	if lost != nil {
-		o.locker.orphans.take(&h, true)
+	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
+	defer l.unlocks.end()
+	if lost := o.stop(ctx); lost != nil {
+		if !l.cleanup.add(&h, o.doubt) { // the locker is closed
+			_, _ = l.release(ctx, &h, time.Time{})
+		}
 		return lost
 	}
-	if o.doubtful {
-		defer o.locker.orphans.take(&h, true)
+	return o.lower(ctx, &h)
+}
+
+// dropLater gives a hold back whose request for another hold has not returned in time.
+func (o *ownership) dropLater() error {
+	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
+	if o.count.Add(-1) > 0 {
+		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, o.hold.Name)
 	}
-	return o.tell(ctx, &h)
+	h := o.hold
+	if o.relay != nil {
+		o.locker.finish(o.relay)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if lost := o.stop(ended); lost != nil {
+		err = lost
+	}
+	o.locker.cleanup.add(&h, time.Now().Add(o.locker.config.RequestTimeout))
+	return err
 }
 
 // stop ends renewal. It returns the loss if the lease was lost before. It waits
-// for a renewal in flight, but not for ever: one that comes after the release
-// finds nothing to renew.
+// for a renewal in flight, but for half of the time that is left at most: one that
+// comes after the release finds nothing to renew.
 func (o *ownership) stop(ctx context.Context) error {
-	bounded, cancel := o.locker.bound(context.WithoutCancel(ctx), o.hold.TTL)
+	deadline, _ := ctx.Deadline()
+	bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
 	defer cancel()
 	_ = o.lease.Stop(bounded)
 	if err := o.lease.Err(); errors.Is(err, ErrLost) {
@@ -150,16 +235,21 @@ func (o *ownership) stop(ctx context.Context) error {
 	return nil
 }
 
-// tell lowers the owner's holds at the store to h.Count.
-func (o *ownership) tell(ctx context.Context, h *Hold) error {
-	held, err := o.locker.release(ctx, h)
+// lower lowers the owner's holds at the store to h.Count.
+func (o *ownership) lower(ctx context.Context, h *Hold) error {
+	held, err := o.locker.release(ctx, h, o.doubt)
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, h.Name)
 	case err != nil:
-		return fmt.Errorf("%w; the store frees %q by itself within its TTL of %v", err, h.Name, h.TTL)
+		return fmt.Errorf("%w; the release of %q is tried again in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
 	case !held:
-		return &LostError{Key: h.Name, Cause: renewal.Deleted}
+		return o.lost()
 	}
 	return nil
+}
+
+// lost is the error for a lock that the store does not have any more.
+func (o *ownership) lost() error {
+	return &LostError{Package: packageName, Key: o.hold.Name, Cause: renewal.Deleted}
 }

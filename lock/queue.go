@@ -42,8 +42,8 @@ type queue struct {
 	key    queueKey
 
 	waiters list.List // of *waiter; guarded by locker.mu
-	// head is nil, or the first of waiters; nil as well while it waits for the relay.
-	// Set under locker.mu.
+	// head is nil, or one of waiters: the first, unless that has yielded. It is nil as
+	// well while the first waits for the relay. Set under locker.mu.
 	head atomic.Pointer[waiter]
 	// relay is nil unless the lock is being passed on. Guarded by locker.mu.
 	relay *relay
@@ -64,6 +64,12 @@ type queue struct {
 
 	// lines says that the store has put a waiter in line. Only the head touches it.
 	lines bool
+
+	// outage is the row of requests that have just failed. Only the head touches it.
+	outage outage
+	// failure is the latest of their errors, for waiters that end meanwhile; nil once
+	// the store has answered.
+	failure atomic.Pointer[error]
 
 	// linger ends a queue without waiters. One that has a subscription is kept for
 	// a while, since a lock for which somebody has waited will be waited for again.
@@ -105,7 +111,11 @@ func (l *Locker) join(w *waiter) (joined bool) {
 	q := l.queue(key)
 	w.queue, w.place = q, q.waiters.PushBack(w)
 	if q.waiters.Len() == 1 { // there is no head whose subscription it is
-		q.proceed(baton{ask: true, fresh: w.fresh && q.subscription == nil})
+		b := baton{ask: true, fresh: w.fresh && q.subscription == nil}
+		if w.failure != nil {
+			b.pause = backoff(0)
+		}
+		q.proceed(b)
 	}
 	return true
 }
@@ -172,6 +182,47 @@ func (q *queue) proceed(b baton) {
 	first.turn.Store(&b)
 	q.head.Store(first)
 	first.wake()
+}
+
+// yield makes another waiter the head instead of w, with the baton: the one to which the
+// notice grants the lock, or without a notice the one after w. w keeps its place. It
+// returns false if there is none, or it waits for the relay.
+func (q *queue) yield(w *waiter, n *Notice, b baton) bool {
+	l := q.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := q.after(w)
+	if n != nil {
+		to = q.waiterOf(n.Owner)
+	}
+	if to == nil || to == w || q.relay != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
+		return false
+	}
+	w.leads, w.idle, w.baton = false, false, baton{}
+	to.turn.Store(&b)
+	to.wake()
+	return true
+}
+
+// after returns the waiter behind w; the first one if it is the last. The caller holds
+// locker.mu.
+func (q *queue) after(w *waiter) *waiter {
+	next := w.place.Next()
+	if next == nil {
+		next = q.waiters.Front()
+	}
+	return next.Value.(*waiter)
+}
+
+// waiterOf returns the waiter whose hold has the owner, or nil. The caller holds
+// locker.mu.
+func (q *queue) waiterOf(owner string) *waiter {
+	for e := q.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); w.hold.Owner == owner {
+			return w
+		}
+	}
+	return nil
 }
 
 // rest has a queue without waiters end: at once, if it can be had again for nothing,
@@ -242,31 +293,46 @@ func (q *queue) tell(n Notice) {
 }
 
 // heard returns what to do about a wake: to ask, or to take the grant that came by
-// itself.
-func (q *queue) heard(a *acquisition) (g grant, ask bool) {
+// itself. A grant to another waiter of this queue, which has been its head, makes that
+// the head again.
+func (q *queue) heard(w *waiter) (g grant, ask bool) {
 	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
-	if ask || n == nil || n.Owner != a.hold.Owner {
+	if n != nil && n.Owner != w.hold.Owner {
+		if w.over() == nil {
+			q.yield(w, n, baton{known: w.baton.known, ask: true})
+		}
+		return grant{}, ask
+	}
+	if ask || n == nil {
 		return grant{}, ask // if both, the store grants once more what it has granted
 	}
-	g = a.handed(n)
+	g = w.handed(n, minTTL(q.locker.wheel.Tick()))
 	return g, g.Verdict != Granted
 }
 
-// handed returns the grant that came with another owner's release, unless it came
-// too late: when its time is over, or the store has refused the lock since. The
-// store's clock tells how long after the latest refusal it was made, which is the only
-// thing that a clock of a store is asked.
-func (a *acquisition) handed(n *Notice) grant {
-	if a.lined.At.IsZero() || n.At.Before(a.lined.At) {
+// maxToken is the largest fencing token: what every client can read.
+const maxToken = 1 << 53
+
+// handed returns the grant that came with another owner's release. A message is believed
+// only within what was offered, and only if it came in time: not if the grant's time is
+// over, or the store has refused the lock since. The store's clock says how long after
+// the latest refusal the grant was made. That clock may be fast by 1 %; if it says more,
+// so that the grant would lie in the future, it is not believed either. After a message
+// that is not believed, the store is asked.
+func (a *acquisition) handed(n *Notice, least time.Duration) grant {
+	offered := cmp.Or(a.hold.Offer, a.hold.TTL)
+	ttl := cmp.Or(n.TTL, offered)
+	switch {
+	case ttl < least || ttl > offered:
+		return grant{}
+	case n.Token < 1 || n.Spare < 0 || n.Spare > a.hold.Spare || n.Token > maxToken-n.Spare:
+		return grant{}
+	case a.lined.At.IsZero() || n.At.Before(a.lined.At):
 		return grant{}
 	}
-	asked := a.lined.asked.Add(n.At.Sub(a.lined.At))
-	now := time.Now()
-	if asked.After(now) {
-		asked = now
-	}
-	ttl := cmp.Or(n.TTL, a.hold.TTL)
-	if !now.Before(renewal.Until(asked, ttl)) {
+	after := n.At.Sub(a.lined.At)
+	now, asked := time.Now(), a.lined.asked.Add(after-after/100)
+	if asked.After(now) || !now.Before(renewal.Until(asked, ttl)) {
 		return grant{}
 	}
 	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, handed: true}

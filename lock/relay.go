@@ -95,7 +95,7 @@ func (o *ownership) passTo(a *acquisition) *Lease {
 	if a.hold.TTL != o.hold.TTL {
 		return nil
 	}
-	next := newOwnership(o.locker, o.hold, o.token+1, o.doubtful)
+	next := newOwnership(o.locker, o.hold, o.token+1, o.doubt)
 	next.relay = o.relay
 	lease, err := o.lease.Pass(next.spec(a))
 	if err != nil {
@@ -108,8 +108,8 @@ func (o *ownership) passTo(a *acquisition) *Lease {
 // received is a grant that came from another holder of this process. What the
 // acquisition has asked for before may still arrive at the store.
 func (l *Locker) received(a *acquisition, lease *Lease) grant {
-	if a.doubtful {
-		l.orphans.take(a.hold, true)
+	if !a.doubt.IsZero() {
+		l.cleanup.add(a.hold, a.doubt)
 	}
 	return grant{Answer: Answer{Verdict: Granted, Token: lease.own.token}, lease: lease}
 }

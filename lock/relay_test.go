@@ -283,7 +283,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 					return mute(ctx, do)
 				case 2: // the second one's, who joins the queue after that
 					late.Go(func() {
-						time.Sleep(3 * time.Second)
+						time.Sleep(1900 * time.Millisecond) // as late as a store carries it out
 						h := &lock.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
 						answer, err := raw.Acquire(t.Context(), h)
 						assert.NoError(t, err)
@@ -299,7 +299,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 			ours = append(ours, await(t, m))
 			time.Sleep(500 * time.Millisecond)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(1200 * time.Millisecond)
 		require.NoError(t, theirs.Unlock(t.Context()))
 		got := make(chan *lock.Lease)
 		for _, o := range ours {

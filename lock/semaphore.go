@@ -97,10 +97,15 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 
 // hold returns a fresh hold of n permits.
 func (s *Semaphore) hold(n int64) *Hold {
-	h := s.locker.newHold(KindSemaphore, s.name, s.locker.remembered())
+	h := s.locker.newHold(KindSemaphore, s.name, requestMemory/2)
 	h.Permits = n
+	h.Forget = s.locker.confirmed.take(s.name)
 	return h
 }
+
+// requestMemory is how long the store keeps a record of a request whose outcome may be
+// unknown here: an outage that is not longer loses no permit.
+const requestMemory = time.Hour
 
 // Release gives n permits back, 1 to [MaxCount], and wakes waiters. Nobody checks
 // that they were taken: what is given back twice is there twice. It does so even if
@@ -118,7 +123,9 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Owed = 0, true
-	switch held, err := s.locker.release(ctx, h); {
+	unlocking, cancel := s.locker.unlocking(ctx)
+	defer cancel()
+	switch held, err := s.locker.release(unlocking, h, time.Time{}); {
 	case err != nil:
 		return err
 	case held:

@@ -67,11 +67,15 @@ type Hold struct {
 	Count int64
 	// TTL is how long the store keeps the hold without a renewal. With
 	// [KindSemaphore] it is how long a request may be sent again: for twice that
-	// time, the store remembers what it has done for the Owner.
+	// time, the store remembers what it has done for the Owner, unless a later
+	// request says in Forget that it need not.
 	TTL time.Duration
 	// Permits is, with [KindSemaphore], how many permits the hold is of. A release
 	// gives them back if the store remembers that the Owner has taken them.
 	Permits int64
+	// Forget has, with [KindSemaphore], owners whose requests the store need not
+	// remember any more: their answers have come.
+	Forget []string
 	// Owed says, with a release of [KindSemaphore], that somebody has taken the
 	// permits, so that they are given back in any case, once for an Owner, unless the
 	// count would exceed [MaxCount].
@@ -168,6 +172,13 @@ var ErrNotDone = errors.New("lock: the store has done nothing")
 // error that may pass by itself matches [ErrUnavailable], one that certainly had no
 // effect [ErrNotDone]. Requests are bounded by their context, whose values they
 // may use.
+//
+// A request that is carried out later than a second after its context's deadline
+// changes nothing. Every request of package lock has a deadline. So when the outcome
+// of a request is unknown, a release that is sent a second after the request's
+// deadline, and is confirmed, leaves nothing of it. A store may keep this promise by a
+// deadline that the server checks; then it does not hold across a server's clock that
+// is set back meanwhile.
 //
 // A kind of lock is a value of [Kind] and its own fields in [Hold], not a method
 // of Store, so that a store made of other stores, or a new kind, is an addition.

@@ -2,7 +2,10 @@ package lock
 
 import (
 	"container/list"
+	"errors"
+	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // waiter is one place in a queue, and how far its acquisition has come. Its life is
@@ -13,7 +16,7 @@ type waiter struct {
 	queue *queue
 	place *list.Element
 
-	// fresh: it has not asked before it lined up.
+	// fresh: it was not answered before it lined up.
 	fresh bool
 
 	// wake has step called soon. It must not block. Wakes that come before the step,
@@ -46,8 +49,8 @@ type baton struct {
 	// fresh says that nobody has asked yet, so that it is worth finding out, before
 	// one subscribes, whether there is anything to wait for.
 	fresh bool
-	// err is the store's failure, which the others need not wait for again.
-	err error
+	// pause is for how long the store is not asked: it has just failed.
+	pause time.Duration
 	// lease, unless it is nil, is for one that did not have to become the head.
 	lease *Lease
 }
@@ -56,7 +59,7 @@ type baton struct {
 // the store's latest refusal, if it was asked.
 func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 	woken := make(chan struct{}, 1)
-	w := &waiter{acquisition: a, baton: baton{known: known}, wake: func() {
+	w := &waiter{acquisition: a, fresh: a.failure != nil, baton: baton{known: known}, wake: func() {
 		select {
 		case woken <- struct{}{}:
 		default:
@@ -80,6 +83,21 @@ func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
 // whether it is over. If not, it is to be called again after a wake, and at the end
 // of patience or of the locker. It may ask the store; one call is made at a time.
 func (w *waiter) step() (over bool) {
+	q := w.queue
+	returned := false
+	defer func() {
+		if !returned { // a panic of the store, say, is this waiter's end and not the queue's
+			q.locker.cleanup.add(w.hold, w.doubt)
+			q.leave(w, baton{ask: true})
+		}
+	}()
+	over = w.proceed()
+	returned = true
+	return over
+}
+
+// proceed is step, unless the store panics.
+func (w *waiter) proceed() (over bool) {
 	q := w.queue
 	if !w.leads {
 		if w.err = w.over(); w.err != nil {
@@ -114,6 +132,9 @@ func (w *waiter) step() (over bool) {
 func (w *waiter) over() error {
 	switch {
 	case w.patience.Err() != nil:
+		if failure := w.queue.failure.Load(); failure != nil && w.failure == nil {
+			w.failure = *failure // nothing is known of the lock's holder
+		}
 		return w.refused(w.baton.known, w.gaveUp())
 	case w.queue.locker.closed.Err() != nil:
 		return ErrClosed
@@ -122,19 +143,20 @@ func (w *waiter) over() error {
 }
 
 // lead is a step in the life of a queue's head: ask, wait for a wake, ask again.
-// Once it is over, next is for the head after it.
+// Once it is over, next is for the head after it. It ends as well when the waiter
+// yields, which then is not the head any more.
 func (q *queue) lead(w *waiter) (next baton, over bool) {
-	for w.baton.err == nil {
+	for {
 		if !w.idle {
-			if next, over = q.inquire(w); over {
-				return next, true
+			if next, over = q.inquire(w); over || !w.leads {
+				return next, over
 			}
 			if w.baton.ask {
 				continue
 			}
 			w.idle = true
 		}
-		g, ask := q.heard(w.acquisition)
+		g, ask := q.heard(w)
 		w.err = w.over()
 		switch {
 		case g.Verdict == Granted:
@@ -142,13 +164,11 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 			return q.pass(w.acquisition, g), true
 		case w.err != nil:
 			return q.resign(w, ask), true
-		case !ask:
+		case !w.leads || !ask:
 			return baton{}, false
 		}
 		w.baton.ask, w.idle = true, false
 	}
-	w.err = w.baton.err
-	return w.baton, true
 }
 
 // resign returns the baton of a head that gives up. ask says that it leaves a wake
@@ -162,6 +182,11 @@ func (q *queue) resign(w *waiter, ask bool) baton {
 // the backstop wake the head if nothing else does. It is over with a grant or an error.
 func (q *queue) inquire(w *waiter) (next baton, over bool) {
 	b, a := &w.baton, w.acquisition
+	if b.pause > 0 {
+		pause := b.pause
+		b.pause, b.ask = 0, false
+		return q.rouse(w, pause)
+	}
 	if !b.fresh && q.subscribe(a) {
 		b.ask = true // nothing was heard until now
 	}
@@ -170,13 +195,14 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 		q.ask.Store(false) // what came before is heeded now
 		w.g, w.err = q.locker.ask(a)
 		switch {
-		case w.err != nil && ended(a.patience) == nil:
-			return baton{err: w.err}, true
-		case w.err != nil: // the caller's end, and the wake is used up
-			return baton{known: b.known, ask: true}, true
+		case w.err != nil:
+			return q.failed(w)
 		case w.g.Verdict != Refused:
+			q.answered()
 			return q.pass(a, w.g), true
-		case b.fresh:
+		}
+		q.answered()
+		if b.fresh {
 			*b = baton{known: w.g.Answer, ask: true}
 			return baton{}, false
 		}
@@ -189,8 +215,69 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 		w.err = a.refused(b.known, ErrRetriesExhausted)
 		return q.resign(w, false), true
 	}
-	if w.err = q.backstop.Arm(pause); w.err != nil {
-		return baton{err: w.err}, true
+	return q.rouse(w, pause)
+}
+
+// rouse has the backstop wake the head after the pause.
+func (q *queue) rouse(w *waiter, pause time.Duration) (next baton, over bool) {
+	if err := q.backstop.Arm(pause); err != nil {
+		w.err = fmt.Errorf("lock: %q cannot be waited for: %w", w.hold.Name, err)
+		return baton{known: w.baton.known, ask: true}, true
 	}
 	return baton{}, false
+}
+
+// failed decides what follows a request of the head that has failed: its end, if the
+// reason does not pass or its patience is over, and otherwise another try after a
+// pause. The failure may be the head's own, as with a TTL that is too short for the
+// way to the store; so the next waiter, if there is one, asks before it does.
+func (q *queue) failed(w *waiter) (next baton, over bool) {
+	next = baton{known: w.baton.known, ask: true, fresh: q.subscription == nil}
+	if !errors.Is(w.err, ErrUnavailable) {
+		return next, true // the wake is used up
+	}
+	if err := w.over(); err != nil {
+		w.err = err
+		return next, true
+	}
+	failure := w.failure
+	q.failure.Store(&failure)
+	next.pause = q.outage.next(w)
+	if !q.yield(w, nil, next) {
+		w.baton = next
+	}
+	return baton{}, false
+}
+
+// answered notes that the store has answered.
+func (q *queue) answered() {
+	if q.outage.tries > 0 {
+		q.outage = outage{}
+		q.failure.Store(nil)
+	}
+}
+
+// outage is a row of failed requests of one queue.
+type outage struct {
+	tries int
+	since time.Time
+	told  bool
+}
+
+// outageNotice is after how long an outage is logged: the waiters learn nothing of it.
+const outageNotice = 5 * time.Second
+
+// next counts the failure of a waiter's request and returns the pause before the next
+// request.
+func (o *outage) next(w *waiter) time.Duration {
+	if o.tries == 0 {
+		o.since = time.Now()
+	}
+	if !o.told && time.Since(o.since) >= outageNotice {
+		o.told = true
+		w.queue.locker.config.Logger.Warn("lock: the store does not answer; waiting goes on",
+			"name", w.hold.Name, "kind", w.hold.Kind, "for", time.Since(o.since).Round(time.Second), "err", w.failure)
+	}
+	o.tries++
+	return backoff(o.tries - 1)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -29,15 +28,20 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 	if known := s.grants.of(h); known != nil || h.Count > 1 {
 		return s.again(ctx, h, known)
 	}
-	begun := time.Now()
+	by := bounded(ctx, time.Now().Add(s.limit(h.TTL)))
 	for try := 0; ; try++ {
-		a := s.attempt(ctx, h, alias(h.Owner), new(atomic.Bool))
+		a := s.attempt(ctx, h, newAlias(h.Owner), s.newFate(), 0)
 		if a.granted() {
 			s.grants.keep(h, a)
+			s.vet(a)
 			return a.answer, nil
 		}
+		pause, again := a.nextTry(try, by)
+		if !again {
+			s.vetRefusal(ctx, a)
+		}
 		s.giveBack(a)
-		if !a.split() || !s.pause(ctx, try, begun, time.Since(a.asked), s.limit(h.TTL)) {
+		if !again || !s.sleep(ctx, pause) {
 			return a.verdict(ctx)
 		}
 	}
@@ -45,12 +49,15 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 
 // again asks for a hold that the owner has already, or for a further one. What the
 // owner has it keeps if that fails, unless it has lost the lock to another.
+//
+// The token may be a larger one than before, unless it is a further hold: the nodes
+// may have served another owner since the hold was granted.
 func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Answer, error) {
-	owner, over := h.Owner, new(atomic.Bool)
+	names, f, token := ownerNames{owner: h.Owner}, s.newFate(), int64(0)
 	if known != nil {
-		owner, over = known.hold.Owner, known.over
+		names, f, token = known.hold.names, known.fate, s.grants.tokenOf(known)
 	}
-	a := s.attempt(ctx, h, owner, over)
+	a := s.attempt(ctx, h, names, f, token)
 	if !a.granted() {
 		if known != nil && h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
@@ -58,8 +65,8 @@ func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Ans
 		}
 		return a.verdict(ctx)
 	}
-	if known != nil {
-		a.answer.Token = known.token
+	if known != nil && h.Count > 1 {
+		a.answer.Token = token
 	}
 	s.grants.keep(h, a)
 	return a.answer, nil
@@ -68,29 +75,29 @@ func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Ans
 // attempt is one round of asking all nodes for a hold.
 type attempt struct {
 	*votes
-	hold    lock.Hold // with the owner's name that the nodes know
+	hold    nodeHold
 	asked   time.Time // before the first node was asked
+	by      time.Time // the deadline of the requests
 	replies <-chan reply[ballot]
 	late    int // replies that are still to come
 	answer  lock.Answer
 	err     error // why a majority's grants are worth nothing
-	// over is set when the end of what was granted is asked for.
-	over *atomic.Bool
+	fate    *fate
 }
 
-// attempt asks all nodes for the hold, and has those that grant it know the
-// largest token. A node that grants it only after its release is told of that again.
-func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string, over *atomic.Bool) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: asked(h), asked: time.Now(), over: over}
-	a.hold.Owner = owner
-	a.replies = poll(ctx, s, s.limit(h.TTL), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		answer, err := n.Acquire(ctx, &a.hold)
-		if over.Load() {
-			ended := a.hold
-			ended.Count = 0
-			n.sweeper.end(&ended, err != nil)
+// attempt asks all nodes for the hold, and has those that grant it know the largest
+// token, which is least or larger. A node that grants it only after its release is
+// asked again to release it.
+func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *fate, least int64) *attempt {
+	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), fate: f}
+	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))
+	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+		answer, err := n.Acquire(ctx, a.hold.at(n))
+		b := ballot{said: said(answer.Verdict), answer: answer}
+		if f.answered(n, err, a.by) {
+			n.sweeper.end(a.hold.none(n), finalFor(err, a.by))
 		}
-		return ballot{said: said(answer.Verdict), answer: answer}, err
+		return b, err
 	})
 	a.late = a.gather(ctx, a.replies, a.decided)
 	if !a.won() {
@@ -100,6 +107,7 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string, over *a
 		return a
 	}
 	a.answer = a.grant()
+	a.answer.Token = max(a.answer.Token, least)
 	if s.fencing {
 		a.err = s.fence(ctx, a)
 	}
@@ -109,6 +117,9 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, owner string, over *a
 	}
 	if took := time.Since(a.asked); a.err == nil && !time.Now().Before(renewal.Until(a.asked, ttl)) {
 		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, lock.ErrUnavailable)
+	}
+	if a.err == nil {
+		a.err = s.twins.found(a.votes)
 	}
 	return a
 }
@@ -177,20 +188,22 @@ func (a *attempt) verdict(ctx context.Context) (lock.Answer, error) {
 // mostTries is how often nodes that are shared out are asked.
 const mostTries = 8
 
-// pause waits before the nodes are asked again, for a random time that grows with
-// the tries and is counted in attempts: contenders whose requests are spread over
-// as many attempts as there are contenders hardly meet. It reports whether there
-// is time for another attempt, all of them being kept within limit.
-func (s *Store) pause(ctx context.Context, try int, begun time.Time, took, limit time.Duration) bool {
-	wait := rand.N(max(took, time.Microsecond) << min(try+1, 4))
-	by := begun.Add(limit)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
-		by = deadline
+// nextTry reports whether a contender that shares the nodes out with others asks
+// again, and after which pause: a random one that grows with the tries and is counted
+// in attempts. Contenders whose requests are spread over as many attempts as there are
+// contenders hardly meet. All attempts end by the given instant.
+func (a *attempt) nextTry(try int, by time.Time) (pause time.Duration, again bool) {
+	if a.err != nil || !a.split() || try+1 >= mostTries {
+		return 0, false
 	}
-	if try+1 >= mostTries || time.Now().Add(wait+took).After(by) {
-		return false
-	}
-	timer := time.NewTimer(wait)
+	took := time.Since(a.asked)
+	pause = rand.N(max(took, time.Microsecond) << min(try+1, 4))
+	return pause, !time.Now().Add(pause + took).After(by)
+}
+
+// sleep waits for d, and reports whether neither ctx nor the store has ended.
+func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -205,12 +218,10 @@ func (s *Store) pause(ctx context.Context, try int, begun time.Time, took, limit
 // giveBack has the nodes end what an attempt was granted, or may have been: those
 // that have answered at once, the others when they do.
 func (s *Store) giveBack(a *attempt) {
-	hold := a.hold
-	hold.Count = 0
-	end := func(n *node, b ballot) {
+	hold, by := a.hold, a.by
+	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
 		if b.said == Done || b.doubtful() {
-			n.sweeper.end(&hold, b.doubtful())
+			n.sweeper.end(hold.none(n), finalFor(b.err, by))
 		}
-	}
-	s.each(a.votes, a.late, a.replies, end)
+	})
 }

@@ -60,7 +60,7 @@ func (c Config) validate(stores []lock.Store) error {
 		}
 		seen[store] = i
 	}
-	var err error
+	err := sameDatabase(stores)
 	for i, store := range stores {
 		if missing := store.Supports(lock.KindMutex); missing != nil {
 			err = errors.Join(err, fmt.Errorf("quorum: store %d: %w", i, missing))
@@ -69,5 +69,24 @@ func (c Config) validate(stores []lock.Store) error {
 	return err
 }
 
-// mostNodes is more than anybody needs: eleven nodes survive five failures.
-const mostNodes = 31
+// database is a store whose server has several databases.
+type database interface{ Database() int }
+
+// sameDatabase refuses stores that use different databases. One server under two names
+// is found by its keys, which each database has of its own.
+func sameDatabase(stores []lock.Store) error {
+	first := -1
+	for i, store := range stores {
+		d, ok := store.(database)
+		switch {
+		case !ok:
+		case first < 0:
+			first = i
+		default:
+			if a, b := stores[first].(database).Database(), d.Database(); a != b {
+				return fmt.Errorf("quorum: stores %d and %d use databases %d and %d; accepted is one number for all, so that one server under two names is found", first, i, a, b)
+			}
+		}
+	}
+	return nil
+}

@@ -103,7 +103,7 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	switch target {
 	case lock.ErrUnavailable:
-		return e.mayPass()
+		return e.mayPass() && !errors.Is(e.Cause, ErrSameServer)
 	case lock.ErrNotDone:
 		return e.nothingDone()
 	}
@@ -142,6 +142,10 @@ func (e *Error) nothingDone() bool {
 	}
 	return true
 }
+
+// ErrSameServer is matched by the error of an acquisition where two nodes of the quorum
+// have turned out to be one server under two names.
+var ErrSameServer = errors.New("one server under two names: accepted are servers that fail independently of each other")
 
 // errNoAnswer is a node's error where it gives none.
 var errNoAnswer = fmt.Errorf("no answer: %w", lock.ErrUnavailable)

@@ -64,9 +64,13 @@ func (b *booth) carry(ctx context.Context, request string, h *lock.Hold, serve f
 		return m.err
 	}
 	back := make(chan struct{})
+	by, bounded := ctx.Deadline()
 	if !m.lost {
 		go func() {
 			time.Sleep(m.there)
+			if bounded && time.Now().After(by.Add(time.Second)) {
+				return // by the contract of lock.Store
+			}
 			b.mu.Lock()
 			serve()
 			b.mu.Unlock()

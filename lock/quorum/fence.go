@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -34,8 +35,9 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 			behind = append(behind, s.nodes[i])
 		}
 	}
-	replies := poll(ctx, s, s.limit(a.hold.TTL), behind, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.Store.(Fencer).Fence(ctx, &a.hold, a.answer.Token)
+	by := bounded(ctx, time.Now().Add(s.limit(a.hold.TTL)))
+	replies := poll(ctx, s, by, behind, func(ctx context.Context, n *node) (ballot, error) {
+		held, err := n.Store.(Fencer).Fence(ctx, a.hold.at(n), a.answer.Token)
 		if held {
 			return ballot{said: Done}, err
 		}

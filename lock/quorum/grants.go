@@ -1,11 +1,7 @@
 package quorum
 
 import (
-	"math/rand/v2"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -14,12 +10,6 @@ import (
 
 // grants are the holds that this store has been granted, and the owners' names that
 // the nodes know them by.
-//
-// An owner asks again after an attempt that failed, and what it was granted by a
-// minority is being taken back meanwhile. A release that is late must not end what
-// a later attempt was granted, and nobody can tell how late it comes. So the nodes
-// know each attempt by a name of its own, which is never used again once a release
-// was sent.
 type grants struct {
 	mu    sync.Mutex
 	held  map[holdKey]*grant // guarded by mu
@@ -36,18 +26,14 @@ func keyOf(h *lock.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
 
 // grant is one hold that a majority of the nodes has granted.
 type grant struct {
-	// hold is what the nodes know, with their name for the owner.
-	hold  lock.Hold
-	token int64
-	// lease describes it to the nodes' renewers. It is made for the first renewal.
-	lease *renewal.Lease // guarded by grants.mu
+	hold  nodeHold
+	fate  *fate
+	token int64 // guarded by grants.mu
 
 	// by is when it is over unless it is renewed; the nodes drop it a little later.
 	by time.Time // guarded by grants.mu
 	// released: its end was asked for. Nothing must revive it.
 	released bool // guarded by grants.mu
-	// over is the same for the attempt, of which some requests may be on their way.
-	over *atomic.Bool
 }
 
 func (g *grants) init() {
@@ -74,44 +60,52 @@ func (g *grants) of(h *lock.Hold) *grant {
 	return nil
 }
 
-// named returns the hold as the nodes know it: by the name that it was granted
-// under, or its own if it was not granted here.
-func (g *grants) named(h *lock.Hold) *lock.Hold {
+// tokenOf returns the grant's token.
+func (g *grants) tokenOf(known *grant) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	named := asked(h)
-	if known := g.held[keyOf(h)]; known != nil {
-		named.Owner = known.hold.Owner
+	return known.token
+}
+
+// releasing is a hold that is lowered, as the nodes know it.
+type releasing struct {
+	hold nodeHold
+	fate *fate // nil if the hold was not granted here
+}
+
+// releasing returns the hold under the names that it was granted under, or under its
+// own if it was not granted here. A hold without a count is not revived from then on.
+func (g *grants) releasing(h *lock.Hold) releasing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := g.held[keyOf(h)]
+	if known == nil {
+		return releasing{hold: nodeHold{asked(h), ownerNames{owner: h.Owner}}}
 	}
-	return &named
+	if h.Count == 0 {
+		known.released = true
+		known.fate.end()
+	}
+	return releasing{nodeHold{asked(h), known.hold.names}, known.fate}
 }
 
-// alive reports whether the grant may be revived where a node has lost it.
-func (g *grants) alive(known *grant) bool {
+// alive returns the token of a grant, and until when it may be revived where a node has
+// lost it, unless that is over.
+func (g *grants) alive(known *grant) (token int64, by time.Time, alive bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !known.released && time.Now().Before(known.by)
+	return known.token, known.by, !known.released && time.Now().Before(known.by)
 }
 
-// describe returns the grant of each lease, nil for one that was not granted here,
-// and the leases as the nodes know them.
-func (g *grants) describe(items []renewal.Item) ([]*grant, []*renewal.Lease) {
+// ofLeases returns the grant of each; nil for one that was not granted here.
+func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	granted, leases := make([]*grant, len(items)), make([]*renewal.Lease, len(items))
+	granted := make([]*grant, len(items))
 	for i := range items {
-		lease := items[i].Lease
-		leases[i] = lease
-		known := g.held[keyOfLease(lease)]
-		if known == nil {
-			continue
-		}
-		if known.lease == nil {
-			known.lease = renewal.Describe(renewal.Spec{Key: known.hold.Name, Owner: known.hold.Owner, Ref: &known.hold, TTL: lease.TTL()})
-		}
-		granted[i], leases[i] = known, known.lease
+		granted[i] = g.held[keyOfLease(items[i].Lease)]
 	}
-	return granted, leases
+	return granted
 }
 
 // keyOfLease names the hold of a lease: a mutex, if it does not say.
@@ -135,12 +129,6 @@ func (g *grants) prolong(granted []*grant, renewed func(i int) bool, asked time.
 	}
 }
 
-// alias returns a name for one attempt of an owner: of the same client, and new.
-func alias(owner string) string {
-	client, _, _ := strings.Cut(owner, ":")
-	return client + ":" + strconv.FormatInt(rand.Int64(), 10)
-}
-
 // keep notes that a hold was granted by an attempt, or granted again.
 func (g *grants) keep(h *lock.Hold, a *attempt) {
 	g.mu.Lock()
@@ -149,9 +137,10 @@ func (g *grants) keep(h *lock.Hold, a *attempt) {
 	known := g.held[key]
 	if known == nil {
 		g.makeRoom()
-		known = &grant{hold: a.hold, token: a.answer.Token, over: a.over}
+		known = &grant{hold: a.hold, fate: a.fate}
 		g.held[key] = known
 	}
+	known.token = a.answer.Token
 	known.by = a.asked.Add(a.hold.TTL)
 }
 
@@ -168,16 +157,6 @@ func (g *grants) makeRoom() {
 		}
 	}
 	g.prune = max(leastPrune, 2*len(g.held))
-}
-
-// end notes that a hold's end is asked for. From then on it is not revived.
-func (g *grants) end(h *lock.Hold) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if known := g.held[keyOf(h)]; known != nil {
-		known.released = true
-		known.over.Store(true)
-	}
 }
 
 // forget drops a grant.

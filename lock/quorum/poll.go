@@ -12,19 +12,22 @@ type reply[T any] struct {
 	err   error
 }
 
+// bounded returns the earlier of an instant and ctx's deadline.
+func bounded(ctx context.Context, by time.Time) time.Time {
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
+		return deadline
+	}
+	return by
+}
+
 // poll sends a request to nodes, to all of them at once, and returns the channel of
-// their replies: one from each, within limit. It has room for all, so that nobody
-// needs to wait for the late ones. The requests keep ctx's values and deadline but
-// not its cancellation: what was sent is worth its answer, without which nobody
-// knows what the node has done.
-func poll[T any](ctx context.Context, s *Store, limit time.Duration, nodes []*node,
+// their replies: one from each, by the given instant. The channel has room for all, so
+// late ones need no reader. The requests keep ctx's values but not its cancellation: the
+// outcome of a request that was sent is known by its answer alone.
+func poll[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	request func(context.Context, *node) (T, error),
 ) <-chan reply[T] {
 	replies := make(chan reply[T], len(nodes))
-	by := time.Now().Add(limit)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
-		by = deadline
-	}
 	ctx = context.WithoutCancel(ctx)
 	for _, n := range nodes {
 		s.work.Go(func() {

@@ -2,14 +2,15 @@ package quorum
 
 import (
 	"context"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
 
 // Release lowers the owner's holds at all nodes. It returns when a majority has
-// done so, or knows nothing of the owner, and a moment later if others are about to;
-// those that do not answer are told in the background, again and again if need be,
-// until the lock's TTL must have freed them.
+// done so, or knows nothing of the owner, and a moment later if others are about to.
+// Nodes that do not answer are asked again in the background until they confirm, or
+// the store is closed.
 //
 // held is false if no majority can have known the owner: then the lock was lost.
 // Where nodes that do not answer would have to tell, it is true.
@@ -21,13 +22,12 @@ func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error
 		return false, err
 	}
 	defer s.work.Done()
-	named := s.grants.named(h)
-	if h.Count == 0 {
-		s.grants.end(h)
-	}
+	known := s.grants.releasing(h)
+	sent := time.Now()
 	v := s.newVotes("release", h.Name)
-	replies := poll(ctx, s, s.limit(h.TTL), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.Release(ctx, named)
+	by := bounded(ctx, sent.Add(s.limit(h.TTL)))
+	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+		held, err := n.Release(ctx, known.hold.at(n))
 		if held {
 			return ballot{said: Done}, err
 		}
@@ -38,30 +38,34 @@ func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error
 	})
 	late = v.linger(ctx, late, replies)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
-	if named.Count == 0 {
-		s.seeToTheRest(named, held, v, late, replies)
+	if h.Count == 0 && known.fate != nil {
+		s.cleanUp(known, sent, held, v, late, replies)
 	}
 	if v.answered() < s.majority {
 		return false, v.failure(context.Cause(ctx))
 	}
-	if named.Count == 0 {
+	if h.Count == 0 {
 		s.grants.forget(h)
 	}
 	return held, nil
 }
 
-// seeToTheRest has the nodes told again that have not answered a release, and those
-// that knew nothing of a hold which others knew: an acquisition, or what heals the
-// node after a restart, may be on its way to them.
-func (s *Store) seeToTheRest(named *lock.Hold, held bool, v *votes, late int, replies <-chan reply[ballot]) {
-	hold := *named
-	see := func(n *node, b ballot) {
+// cleanUp has the nodes asked again that have not answered a release, and those where
+// a request for the hold may still arrive: one without an answer so far, or, at a node
+// that did not know a hold which others knew, an acquisition or what heals the node
+// after a restart.
+func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes, late int, replies <-chan reply[ballot]) {
+	inFlight := sent.Add(s.limit(known.hold.TTL) + lateArrival)
+	s.each(v, late, replies, func(n *node, b ballot) {
+		final := known.fate.final(n, sent)
+		if b.said != Done && held && final.Before(inFlight) {
+			final = inFlight
+		}
 		switch {
 		case b.said == Failed:
-			n.sweeper.follow(&hold, held)
-		case b.said == NotHeld && held:
-			n.sweeper.check(&hold)
+			n.sweeper.follow(known.hold.at(n), final)
+		case !final.IsZero():
+			n.sweeper.check(known.hold.at(n), final)
 		}
-	}
-	s.each(v, late, replies, see)
+	})
 }

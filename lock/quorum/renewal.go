@@ -24,11 +24,9 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	}
 	defer s.work.Done()
 	r := s.newRound(items)
-	replies := poll(ctx, s, s.config.NodeTimeout, s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
-		own := make([]renewal.Item, len(r.leases))
-		for i, lease := range r.leases {
-			own[i].Lease = lease
-		}
+	by := bounded(ctx, r.asked.Add(s.config.NodeTimeout))
+	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
+		own := r.describe(n)
 		n.Renew(ctx, own)
 		return own, ctx.Err()
 	})
@@ -42,7 +40,7 @@ type round struct {
 	store  *Store
 	asked  time.Time
 	grants []*grant         // of each lease; nil if it was not granted here
-	leases []*renewal.Lease // as the nodes know them
+	leases []*renewal.Lease // as the watchdog knows them
 	// answers has each node's answer to each lease; nil while the node is silent.
 	answers [][]renewal.Item
 	errs    []error
@@ -50,8 +48,24 @@ type round struct {
 
 func (s *Store) newRound(items []renewal.Item) *round {
 	r := &round{store: s, asked: time.Now(), answers: make([][]renewal.Item, len(s.nodes)), errs: make([]error, len(s.nodes))}
-	r.grants, r.leases = s.grants.describe(items)
+	r.grants = s.grants.ofLeases(items)
+	for i := range items {
+		r.leases = append(r.leases, items[i].Lease)
+	}
 	return r
+}
+
+// describe returns the leases as a node knows them.
+func (r *round) describe(n *node) []renewal.Item {
+	items := make([]renewal.Item, len(r.leases))
+	for i, lease := range r.leases {
+		items[i].Lease = lease
+		if g := r.grants[i]; g != nil {
+			hold := g.hold.at(n)
+			items[i].Lease = renewal.Describe(renewal.Spec{Key: hold.Name, Owner: hold.Owner, Ref: hold, TTL: lease.TTL()})
+		}
+	}
+	return items
 }
 
 // gather notes the nodes' answers until each lease's outcome is certain or ctx
@@ -210,23 +224,32 @@ func (s *Store) heal(r *round, late int, replies <-chan reply[[]renewal.Item]) {
 // checked afterwards (see [Store.Release]).
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
-		if !s.grants.alive(g) {
-			continue
-		}
-		hold := g.hold
-		hold.Count = 1 // a later count replaces it
-		if err := s.restoreOne(n, g, &hold); err != nil {
+		if err := s.restoreOne(n, g); err != nil {
 			return
 		}
 	}
 }
 
-func (s *Store) restoreOne(n *node, g *grant, hold *lock.Hold) error {
-	ctx, cancel := s.bound(context.Background(), n, time.Now().Add(s.limit(hold.TTL)))
+// restoreOne does so with one grant. The request's deadline is the grant's end: another
+// owner may have had the lock afterwards.
+func (s *Store) restoreOne(n *node, g *grant) error {
+	token, by, alive := s.grants.alive(g)
+	if !alive {
+		return nil
+	}
+	hold := g.hold.at(n)
+	hold.Count = 1 // a later count replaces it
+	if limit := time.Now().Add(s.limit(hold.TTL)); limit.Before(by) {
+		by = limit
+	}
+	ctx, cancel := s.bound(context.Background(), n, by)
 	defer cancel()
 	answer, err := n.Acquire(ctx, hold)
-	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < g.token {
-		_, err = n.Store.(Fencer).Fence(ctx, hold, g.token)
+	if g.fate.answered(n, err, by) {
+		n.sweeper.end(g.hold.none(n), finalFor(err, by))
+	}
+	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < token {
+		_, err = n.Store.(Fencer).Fence(ctx, hold, token)
 	}
 	return err
 }

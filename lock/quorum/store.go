@@ -23,6 +23,7 @@ type Store struct {
 	config   Config
 	fencing  bool // tokens are written back
 	grants   grants
+	twins    twins
 
 	mu     sync.Mutex
 	closed bool
@@ -63,6 +64,7 @@ func New(stores []lock.Store, c Config) (*Store, error) {
 		}
 	}
 	s.grants.init()
+	s.twins.init(len(stores))
 	return s, nil
 }
 
@@ -107,7 +109,8 @@ func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) 
 	}
 	defer s.work.Done()
 	v := s.newVotes("announce", c.ID)
-	replies := poll(ctx, s, s.config.NodeTimeout, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
+	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		return ballot{said: Done}, n.Announce(ctx, c, ttl)
 	})
 	if v.gather(ctx, replies, v.settled); !v.won() {

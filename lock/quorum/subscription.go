@@ -25,7 +25,8 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 	sub := &subscription{majority: s.majority, tell: tell, heard: make([]bool, len(s.nodes))}
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
-	replies := poll(ctx, s, s.config.NodeTimeout, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
+	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		part, err := n.Subscribe(ctx, &hold, func(lock.Notice) { sub.hear(n.index) })
 		if err == nil {
 			sub.add(part)

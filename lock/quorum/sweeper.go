@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -13,146 +14,206 @@ import (
 // to its TTL.
 const mostOrphans = 10_000
 
-// orphan is a hold that a node may have though nobody wants it.
+// orphan is a hold that a node may have though no caller wants it.
 type orphan struct {
 	hold lock.Hold
-	// doubtful: a request for the hold may still be on its way, so that one clear
-	// answer is not the last word, and a second is asked for later.
-	doubtful bool
-	// due is when the node is asked, by when it has dropped the hold by itself.
-	due, by time.Time
-	try     int
+	// final is when no earlier request for the hold can arrive any more: the release
+	// that is sent then, or later, and confirmed, is the last. Zero: any release is.
+	final time.Time
+	due   time.Time // when the node is asked
+	try   int
 }
 
-// sweeper ends holds at one node. The first request of each is sent at once; what
-// it has not settled is put in line, which one goroutine works off while there is
-// one.
+// sweeper ends holds at one node. The first release of each is sent at once. One
+// goroutine repeats those that were not final, while there are any, until the node has
+// confirmed them or the store is closed.
 type sweeper struct {
 	store *Store
 	node  *node
 
 	mu      sync.Mutex
-	line    []orphan // guarded by mu
-	running bool     // guarded by mu
+	orphans []orphan      // guarded by mu; in the order of their coming
+	running bool          // guarded by mu
+	changed chan struct{} // has room for one; sent to when orphans grows
+
+	// failures counts the requests that were not answered since the last that was,
+	// and rest is until when the node is left alone. Both belong to sweep's goroutine.
+	failures int
+	rest     time.Time
 }
 
-func (w *sweeper) init(s *Store, n *node) { w.store, w.node = s, n }
+func (w *sweeper) init(s *Store, n *node) {
+	w.store, w.node = s, n
+	w.changed = make(chan struct{}, 1)
+}
 
-// end has the node end a hold, in the background, until it has said clearly that it
-// is gone or must have dropped it by itself. The caller is counted in the store's
-// work.
-func (w *sweeper) end(h *lock.Hold, doubtful bool) {
-	o := orphan{hold: *h, doubtful: doubtful, by: time.Now().Add(h.TTL + w.store.config.NodeTimeout)}
+// end has the node end a hold, in the background: now, and again at final unless that
+// is zero. The caller is counted in the store's work.
+func (w *sweeper) end(h *lock.Hold, final time.Time) {
+	o := orphan{hold: *h, final: final}
 	w.store.work.Go(func() {
-		w.ask(o)
+		if confirmed, _ := w.ask(&o); !confirmed {
+			w.put(o)
+		}
 	})
 }
 
-// follow has the node asked later about a hold whose release it has not settled.
-func (w *sweeper) follow(h *lock.Hold, doubtful bool) {
-	now := time.Now()
-	w.put(orphan{hold: *h, doubtful: doubtful, due: now.Add(w.pause(0)), by: now.Add(h.TTL + w.store.config.NodeTimeout)})
+// follow has the node asked later to end a hold whose release it did not answer.
+func (w *sweeper) follow(h *lock.Hold, final time.Time) {
+	w.put(orphan{hold: *h, final: final, due: time.Now().Add(sweepPause(0))})
 }
 
-// check has the node asked once more when what may be on its way to it has come: it
-// knew nothing of a hold that the others knew.
-func (w *sweeper) check(h *lock.Hold) {
-	now := time.Now()
-	w.put(orphan{hold: *h, due: now.Add(w.store.config.NodeTimeout), by: now.Add(h.TTL + w.store.config.NodeTimeout)})
+// check has the node asked to end a hold at final only.
+func (w *sweeper) check(h *lock.Hold, final time.Time) {
+	w.put(orphan{hold: *h, final: final, due: final})
 }
 
-// ask has the node end the hold once, and puts the orphan in line if that was not
-// the last word.
-func (w *sweeper) ask(o orphan) {
-	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.limit(o.hold.TTL)))
+// ask has the node end the hold once. It reports whether that was final, and sets when
+// it is due again if not. err is the node's.
+func (w *sweeper) ask(o *orphan) (confirmed bool, err error) {
+	sent := time.Now()
+	ctx, cancel := w.store.bound(context.Background(), w.node, sent.Add(w.store.limit(o.hold.TTL)))
 	defer cancel()
-	_, err := w.node.Release(ctx, &o.hold)
+	_, err = w.node.Release(ctx, &o.hold)
 	switch {
 	case err != nil:
-		o.due = time.Now().Add(w.pause(o.try))
+		o.due = time.Now().Add(sweepPause(o.try))
 		o.try++
-	case o.doubtful:
-		o.due = time.Now().Add(w.store.config.NodeTimeout)
-		o.doubtful = false
+	case sent.Before(o.final):
+		o.due, o.try = o.final, 0
 	default:
-		return
+		confirmed = true
 	}
-	w.put(o)
+	return confirmed, err
 }
 
-// pause is how long a node that did not answer is left alone.
-func (w *sweeper) pause(try int) time.Duration {
+// sweepPause is how long a request that failed is not repeated.
+func sweepPause(try int) time.Duration {
 	d := min(20*time.Millisecond<<min(try, 10), 640*time.Millisecond)
 	return d/2 + rand.N(d/2)
 }
 
-// put has the sweep look after the orphan, unless it settles itself before.
+// put has the sweep look after the orphan.
 func (w *sweeper) put(o orphan) {
-	if o.due.After(o.by) {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.line) >= mostOrphans {
-		w.line = w.line[1:]
+	if len(w.orphans) >= mostOrphans {
+		w.orphans = w.orphans[1:]
 	}
-	w.line = append(w.line, o)
+	w.orphans = append(w.orphans, o)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 	if !w.running {
 		w.running = true
 		w.store.work.Go(w.sweep)
 	}
 }
 
-// sweep works until the line is empty. When the store closes, it asks about each
-// orphan once more, all of them within a node's time, and leaves the rest to their
-// TTL.
+// sweep works until there are no orphans. When the store closes, it asks about each
+// once more, all of them within a node's time, and leaves the rest to their TTL.
 func (w *sweeper) sweep() {
 	for {
-		o, ok := w.next()
+		due, any := w.earliest()
+		if !any {
+			return
+		}
+		if w.rest.After(due) {
+			due = w.rest
+		}
+		if !w.await(due) {
+			w.hurry()
+			return
+		}
+		if time.Now().Before(due) {
+			continue // an orphan has come that may be due earlier
+		}
+		o, ok := w.take()
 		if !ok {
-			return
-		}
-		if !w.await(o.due) {
-			w.hurry(o)
-			return
-		}
-		if time.Now().After(o.by) {
 			continue
 		}
-		w.ask(o)
+		confirmed, err := w.ask(&o)
+		if !confirmed {
+			w.put(o)
+		}
+		w.pace(err)
 	}
 }
 
-// next takes the first in line. Without one the sweep is over.
-func (w *sweeper) next() (o orphan, ok bool) {
+// pace leaves a node alone that does not answer: each of many orphans would otherwise
+// have a pause of its own.
+func (w *sweeper) pace(err error) {
+	if !errors.Is(err, lock.ErrUnavailable) {
+		w.failures, w.rest = 0, time.Time{}
+		return
+	}
+	w.rest = time.Now().Add(sweepPause(w.failures))
+	w.failures++
+}
+
+// earliest returns when the next orphan is due. Without one the sweep is over.
+func (w *sweeper) earliest() (due time.Time, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.line) == 0 {
+	if len(w.orphans) == 0 {
 		w.running = false
+		return time.Time{}, false
+	}
+	return w.orphans[w.first()].due, true
+}
+
+// take takes the orphan that is due first.
+func (w *sweeper) take() (o orphan, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.orphans) == 0 {
 		return orphan{}, false
 	}
-	o = w.line[0]
-	w.line = w.line[1:]
+	i := w.first()
+	o = w.orphans[i]
+	w.orphans = append(w.orphans[:i], w.orphans[i+1:]...)
 	return o, true
 }
 
-// await waits until due and reports whether the store is still open then.
+// first returns the place of the orphan that is due first. There are orphans, and the
+// caller holds mu.
+func (w *sweeper) first() (first int) {
+	for i := range w.orphans {
+		if w.orphans[i].due.Before(w.orphans[first].due) {
+			first = i
+		}
+	}
+	return first
+}
+
+// await waits until due, or until an orphan comes, and reports whether the store is
+// still open then.
 func (w *sweeper) await(due time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
+	case <-w.changed:
+		return true
 	case <-w.store.open.Done():
 		return false
 	}
 }
 
-// hurry asks about o, and about all who are in line, for the last time.
-func (w *sweeper) hurry(o orphan) {
+// hurry asks about all orphans for the last time.
+func (w *sweeper) hurry() {
 	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
 	defer cancel()
-	for ok := true; ok && ctx.Err() == nil; o, ok = w.next() {
+	for ctx.Err() == nil {
+		o, ok := w.take()
+		if !ok {
+			break
+		}
 		_, _ = w.node.Release(ctx, &o.hold)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = len(w.orphans) > 0 // those are left to their TTL, and so are later ones
 }

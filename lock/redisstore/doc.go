@@ -30,7 +30,7 @@
 //	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
 //	redisson_countdownlatch__channel__{orders:42}
 //	                                         channel; the count zero publishes "0", a new count and a deletion "1"
-//	leasewheel_request:{orders:42}:…         string, what was done for a request that nobody owns; for 16 s, see [lock.Count]
+//	leasewheel_request:{orders:42}:…         string, what was done for a request that nobody owns; for 16 s, see [lock.Count], or an hour, see [lock.Hold]
 //
 // Expiring permits have a fencing counter, too. Permits expire by the server's clock;
 // clients of Redisson go by their own. The channel of a latch whose name holds a hash

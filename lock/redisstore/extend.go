@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -37,3 +39,15 @@ func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subs
 // [Store.Listen] hears: "publish", or in most clusters "spublish". In a cluster it
 // asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) { return s.publishing(ctx) }
+
+// Database returns the number of the database that the store uses. Package quorum
+// refuses nodes whose numbers differ.
+func (s *Store) Database() int {
+	switch c := s.client.(type) {
+	case *redis.Client:
+		return c.Options().DB
+	case *redis.Ring:
+		return c.Options().DB
+	}
+	return 0 // a cluster has no other
+}

@@ -44,6 +44,8 @@ var (
 	clockReadingSource string
 	//go:embed token.lua
 	tokenSource string
+	//go:embed owner.lua
+	ownerSource string
 	//go:embed line.lua
 	lineSource string
 	//go:embed acquire.lua
@@ -56,7 +58,7 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, lineSource, acquireSource)
+	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, acquireSource)
 	release   = newScript(tokenSource, lineSource, releaseSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)

@@ -19,7 +19,7 @@ var (
 
 	semaphoreAcquire = newTimelyScript(counterSource, semaphoreAcquireSource)
 	semaphoreRelease = newTimelyScript(counterSource, semaphoreReleaseSource)
-	permitsCount     = newTimelyScript(counterSource, expirySource, permitsCountSource)
+	permitsCount     = newTimelyScript(counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
 // semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have
@@ -33,12 +33,20 @@ func (semaphore) ears(h *lock.Hold) []ear { return []ear{{semaphoreChannel(h.Nam
 
 func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
-		[]string{h.Name, requestKey(h.Name, h.Owner)},
+		forgetting(h, h.Name, requestKey(h.Name, h.Owner)),
 		h.Permits, memory(h))
 	if err != nil {
 		return lock.Answer{}, err
 	}
 	return shared(reply)
+}
+
+// forgetting adds to a script's keys those of the requests that it forgets.
+func forgetting(h *lock.Hold, keys ...string) []string {
+	for _, owner := range h.Forget {
+		keys = append(keys, requestKey(h.Name, owner))
+	}
+	return keys
 }
 
 // memory is for how many ms a request of the hold is remembered.
@@ -64,7 +72,7 @@ func (semaphore) release(ctx context.Context, s *Store, h *lock.Hold) (held bool
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
-		[]string{h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)},
+		forgetting(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
 		h.Permits, memory(h), owed, publish, lock.MaxCount)
 	if err != nil {
 		return false, err

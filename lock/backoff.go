@@ -1,0 +1,60 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// The pause before a request is sent again doubles from minBackoff to maxBackoff, and
+// is drawn from its upper half, so that clients which failed together do not come back
+// together.
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 640 * time.Millisecond
+)
+
+func backoff(try int) time.Duration {
+	d := min(minBackoff<<min(try, 10), maxBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+// passes reports whether an error may pass by itself.
+func passes(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// persist calls once until that succeeds, or fails with an error after which there is
+// no sense in trying again, and pauses in between. It returns the last error if another try would begin
+// later than limit after the first, and an error that carries the cause as well if ctx
+// or the locker ends in a pause.
+func (l *Locker) persist(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
+	start := time.Now()
+	for try := 0; ; try++ {
+		err := once()
+		if err == nil || !again(err) {
+			return err
+		}
+		pause := backoff(try)
+		if time.Since(start)+pause > limit {
+			return err
+		}
+		if cause := l.sleep(ctx, pause); cause != nil {
+			return fmt.Errorf("%w (last error: %w)", cause, err)
+		}
+	}
+}
+
+// sleep waits for d. It returns the cause if ctx or the locker ends before.
+func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.closed.Done():
+		return ErrClosed
+	}
+}

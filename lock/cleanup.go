@@ -1,0 +1,246 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// maxCleanups bounds the memory of an outage: 3 MB. Beyond it, further holds are
+	// left to their TTL, and those that have ended by their TTL are not tried again.
+	maxCleanups = 10_000
+	// maxCleaners is how many goroutines release at once. One of them releases only
+	// what was not tried yet, so that a part of the store that is down does not
+	// delay the others.
+	maxCleaners = 4
+	// lateBy is how long after its context's deadline a request may still be carried
+	// out; see [Store].
+	lateBy = time.Second
+	// maxCleanupPause is the longest pause before a release is sent again.
+	maxCleanupPause = 10 * time.Second
+)
+
+// leftover is a hold that the store may have although its caller gave up.
+type leftover struct {
+	hold Hold
+	// final is when no earlier request for the hold can be carried out any more: a
+	// release that is sent then, and confirmed, is the last word.
+	final time.Time
+	// expiry is when the store has dropped the hold by itself.
+	expiry time.Time
+	try    int
+}
+
+// cleanup releases what acquisitions and releases with unknown outcome have left at
+// the store: at once, and once more when no earlier request can be carried out any
+// more. It tries until the store has confirmed that. Goroutines run only while there is
+// something to release.
+type cleanup struct {
+	locker *Locker
+	ctx    context.Context // bounds the requests
+	cancel context.CancelFunc
+	work   sync.WaitGroup // the cleaners
+
+	// pending counts the leftovers that are not done.
+	pending activity
+
+	mu       sync.Mutex
+	fresh    list.List // of *leftover, not tried yet; guarded by mu
+	failed   list.List // of *leftover, to be tried again; guarded by mu
+	cleaners int       // guarded by mu; at most maxCleaners
+	retrying int       // guarded by mu; those of them that try again
+	full     bool      // guarded by mu; some were not taken since there are too many
+	stopped  bool      // guarded by mu; nothing is added any more
+}
+
+func (c *cleanup) init(l *Locker) {
+	c.locker = l
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+}
+
+// add has the hold released in the background. doubt is the latest deadline among the
+// requests for it whose outcome is unknown; zero if there are none. It returns false
+// once the locker is closed.
+func (c *cleanup) add(h *Hold, doubt time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return false
+	}
+	if left := newLeftover(h, doubt); c.accept(left) {
+		c.enqueue(left)
+	}
+	return true
+}
+
+// confirm has a hold released once more that was just released, if a request for it may
+// still be carried out.
+func (c *cleanup) confirm(h *Hold, doubt time.Time) {
+	if doubt.IsZero() || !time.Now().Before(doubt.Add(lateBy)) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return
+	}
+	if left := newLeftover(h, doubt); c.accept(left) {
+		c.postpone(left, time.Until(left.final))
+	}
+}
+
+// newLeftover returns the leftover of a hold; see add.
+func newLeftover(h *Hold, doubt time.Time) *leftover {
+	left := &leftover{hold: *h, final: time.Now()}
+	if !doubt.IsZero() {
+		left.final = doubt.Add(lateBy)
+	}
+	left.expiry = left.final.Add(h.lifetime())
+	left.hold.Count = 0
+	return left
+}
+
+// lifetime is how long the store keeps what it was asked for.
+func (h *Hold) lifetime() time.Duration {
+	if h.Kind == KindSemaphore {
+		return 2 * h.TTL // the memory of the request
+	}
+	return h.TTL
+}
+
+// accept counts a leftover in, and returns false if there are too many. The caller holds
+// mu.
+func (c *cleanup) accept(left *leftover) bool {
+	n := c.pending.number()
+	if n >= maxCleanups {
+		if !c.full { // once, not for each of thousands
+			c.warn(left, "too many holds wait to be released; further ones are left to their TTL", nil)
+		}
+		c.full = true
+		return false
+	}
+	c.full = c.full && n > maxCleanups/2
+	c.pending.begin()
+	return true
+}
+
+// enqueue has a cleaner release the leftover. The caller holds mu.
+func (c *cleanup) enqueue(left *leftover) {
+	if left.try == 0 {
+		c.fresh.PushBack(left)
+	} else {
+		c.failed.PushBack(left)
+	}
+	if c.cleaners < maxCleaners {
+		c.cleaners++
+		c.work.Go(c.run)
+	}
+}
+
+// run is a cleaner's life: it works until there is nothing to release.
+func (c *cleanup) run() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for left := c.next(); left != nil; left = c.next() {
+		again := left.try > 0
+		c.mu.Unlock()
+		pause, done := c.release(left)
+		c.mu.Lock()
+		if again {
+			c.retrying--
+		}
+		if done || c.stopped {
+			c.pending.end()
+		} else {
+			c.postpone(left, pause)
+		}
+	}
+	c.cleaners--
+}
+
+// next returns what to release next, or nil. The caller holds mu.
+func (c *cleanup) next() *leftover {
+	if first := c.fresh.Front(); first != nil {
+		return c.fresh.Remove(first).(*leftover)
+	}
+	if first := c.failed.Front(); first != nil && c.retrying < maxCleaners-1 {
+		c.retrying++
+		return c.failed.Remove(first).(*leftover)
+	}
+	return nil
+}
+
+// release sends one release. Unless that was the last word, the leftover is released
+// again after the pause.
+func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
+	l := c.locker
+	sent := time.Now()
+	ctx, cancel := l.bound(c.ctx, MaxTTL)
+	stop := context.AfterFunc(c.ctx, cancel)
+	_, err := l.store.Release(ctx, &left.hold)
+	stop()
+	cancel()
+	switch {
+	case err == nil && !sent.Before(left.final):
+		return 0, true
+	case err == nil:
+		left.try = 0
+		return time.Until(left.final), false
+	case !time.Now().Before(left.expiry) && (!passes(err) || c.isFull()):
+		// A hold that the store had has ended by its TTL. A store that only does not
+		// answer may have stood still together with its clock, so it is asked on.
+		c.warn(left, "a hold is left to its TTL, since the store does not release it", err)
+		return 0, true
+	}
+	left.try++
+	return min(backoff(left.try)<<min(max(left.try-5, 0), 5), maxCleanupPause), false
+}
+
+func (c *cleanup) isFull() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full
+}
+
+// postpone has the leftover released after the pause. The caller holds mu.
+func (c *cleanup) postpone(left *leftover, pause time.Duration) {
+	_, err := c.locker.wheel.Schedule(pause, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.stopped {
+			c.enqueue(left)
+		}
+	})
+	if err != nil {
+		c.pending.end()
+		c.warn(left, "a hold is left to its TTL, since the wheel takes no task", err)
+	}
+}
+
+func (c *cleanup) warn(left *leftover, what string, err error) {
+	c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
+}
+
+// stop ends the cleanup. It waits for the releases that can be sent now, as long as ctx
+// allows. What waits for a later one is left to its TTL.
+func (c *cleanup) stop(ctx context.Context) error {
+	c.mu.Lock()
+	c.stopped = true
+	c.mu.Unlock()
+	defer c.cancel()
+	done := make(chan struct{})
+	go func() {
+		c.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		c.cancel()
+		<-done
+		return context.Cause(ctx)
+	}
+}

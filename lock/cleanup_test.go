@@ -1,0 +1,256 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// arriving is the fault of a connection on which a request arrives when its caller has
+// given up: so long after its deadline.
+func arriving(after time.Duration, late *sync.WaitGroup) fault {
+	return func(ctx context.Context, do func() error) error {
+		<-ctx.Done()
+		late.Go(func() {
+			time.Sleep(after)
+			_ = do()
+		})
+		return unavailable{}
+	}
+}
+
+// detached hands the store requests without their deadlines, as a connection does.
+type detached struct{ lock.Store }
+
+func (d detached) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	return d.Store.Acquire(context.WithoutCancel(ctx), h)
+}
+
+// A request that the store carries out as late as it may, a second after its deadline,
+// leaves nothing behind, however short the requests are.
+func TestCleanupOutlastsLateRequests(t *testing.T) {
+	for _, timeout := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				f := &faultyCounter{faulty: faulty{Store: detached{server.Store(t)}}}
+				l := locker(t, f, lock.Config{TTL: time.Hour, RequestTimeout: timeout})
+				other := server.Locker(t, lock.Config{})
+				_, err := other.Permits("permit").TrySetPermits(t.Context(), 1)
+				require.NoError(t, err)
+				var late sync.WaitGroup
+				takes := map[string]func() error{
+					"mutex":     func() error { _, err := l.Mutex("mutex").TryLock(t.Context()); return err },
+					"fair":      func() error { _, err := l.Fair("fair").TryLock(t.Context()); return err },
+					"read":      func() error { _, err := l.ReadWrite("read").Read().TryLock(t.Context()); return err },
+					"write":     func() error { _, err := l.ReadWrite("write").Write().TryLock(t.Context()); return err },
+					"permit":    func() error { _, err := l.Permits("permit").TryAcquire(t.Context()); return err },
+					"all":       func() error { _, err := lock.All(l.Mutex("all")).TryLock(t.Context()); return err },
+					"deferred":  func() error { return deferredWithin(t, l.Mutex("deferred"), 0) },
+					"cancelled": func() error { return cancelled(t, l.Mutex("cancelled")) },
+				}
+				f.set(func() { f.acquire = arriving(990*time.Millisecond, &late) })
+				for name, take := range takes {
+					require.Error(t, take(), name)
+				}
+				f.set(func() { f.acquire = nil })
+				late.Wait()
+				time.Sleep(100 * time.Millisecond)
+				for _, m := range []*lock.Mutex{
+					other.Mutex("mutex"), other.Fair("fair"), other.ReadWrite("read").Write(), other.ReadWrite("write").Write(),
+					other.Mutex("all"), other.Mutex("deferred"), other.Mutex("cancelled"),
+				} {
+					lease, err := m.TryLock(t.Context())
+					require.NoError(t, err, m.Name())
+					require.NoError(t, lease.Unlock(t.Context()))
+				}
+				n, err := other.Permits("permit").Available(t.Context())
+				require.NoError(t, err)
+				require.EqualValues(t, 1, n)
+			})
+		})
+	}
+}
+
+// deferredWithin returns the error of a function that is not called.
+func deferredWithin(t *testing.T, m *lock.Mutex, wait time.Duration) error {
+	d, err := m.GoWithin(t.Context(), wait, never(t))
+	require.NoError(t, err)
+	return d.Wait(t.Context())
+}
+
+// cancelled returns the error of a Lock whose caller gives up at once.
+func cancelled(t *testing.T, m *lock.Mutex) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	_, err := m.Lock(ctx)
+	return err
+}
+
+// The cleanup goes on until the store has confirmed it, also when the lock's TTL is over
+// by the clock here: a store that stood still has its clock stood still with it.
+func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		owners := make(map[string]bool)
+		confirmed := make(chan string, 10)
+		store.set(func() {
+			store.acquire = cut
+			store.release = mute
+		})
+		recording := &recorder{faulty: store, released: func(h *lock.Hold) { owners[h.Owner] = true; confirmed <- h.Owner }}
+		l = locker(t, recording, lock.Config{})
+		_, err := l.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		time.Sleep(time.Hour)
+		require.Empty(t, confirmed)
+		store.set(func() { store.acquire, store.release = nil, nil })
+		time.Sleep(12 * time.Second)
+		require.Len(t, confirmed, 1, "a release reached the store, and no other was sent")
+	})
+}
+
+// recorder tells of the releases that the store has carried out.
+type recorder struct {
+	*faulty
+	released func(h *lock.Hold)
+}
+
+func (r *recorder) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+	held, err = r.faulty.Release(ctx, h)
+	if err == nil {
+		r.released(h)
+	}
+	return held, err
+}
+
+// A store that refuses a release for good is not asked for longer than the hold lasts.
+func TestCleanupOfWhatIsRefusedEndsWithTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
+		releases := 0
+		store.set(func() {
+			store.acquire = cut
+			store.release = func(context.Context, func() error) error { releases++; return fmt.Errorf("no such user") }
+		})
+		_, err := l.Mutex("a").TryLock(t.Context())
+		require.Error(t, err)
+		time.Sleep(time.Minute)
+		before := releases
+		assert.Greater(t, before, 3)
+		time.Sleep(time.Hour)
+		assert.Equal(t, before, releases)
+	})
+}
+
+// A semaphore has no TTL, so what was taken must be given back after any outage.
+func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{16 * time.Second, 50 * time.Minute} {
+		for name, take := range map[string]func(context.Context, *lock.Semaphore) error{
+			"try": func(ctx context.Context, s *lock.Semaphore) error { return s.TryAcquire(ctx, 2) },
+			"cancelled": func(ctx context.Context, s *lock.Semaphore) error {
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				return s.Acquire(ctx, 2)
+			},
+		} {
+			t.Run(name+" "+outage.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, theirs, f := semaphoreOn(t, lock.Config{})
+					f.set(func() { f.acquire, f.release = deaf, down })
+					require.Error(t, take(t.Context(), s))
+					require.EqualValues(t, 3, available(t, theirs))
+					f.set(func() { f.acquire = down })
+					time.Sleep(outage)
+					f.set(func() { f.acquire, f.release = nil, nil })
+					time.Sleep(12 * time.Second)
+					require.EqualValues(t, 5, available(t, theirs))
+				})
+			})
+		}
+	}
+	t.Run("release", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, theirs, f := semaphoreOn(t, lock.Config{})
+			require.NoError(t, s.Acquire(t.Context(), 3))
+			f.set(func() { f.release = deaf })
+			require.ErrorIs(t, s.Release(t.Context(), 3), lock.ErrUnavailable)
+			f.set(func() { f.release = down })
+			time.Sleep(50 * time.Minute)
+			require.EqualValues(t, 5, available(t, theirs), "given back once")
+			f.set(func() { f.release = nil })
+			time.Sleep(12 * time.Second)
+			require.EqualValues(t, 5, available(t, theirs), "and not again")
+		})
+	})
+}
+
+// The store keeps no record of requests that were answered.
+func TestSemaphoreForgetsWhatIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		s := server.Locker(t, lock.Config{}).Semaphore("downloads")
+		_, err := s.TrySetPermits(t.Context(), 5)
+		require.NoError(t, err)
+		for range 100 {
+			require.NoError(t, s.Acquire(t.Context(), 1))
+			require.NoError(t, s.Release(t.Context(), 1))
+		}
+		time.Sleep(20 * time.Second) // TrySetPermits is remembered for as long
+		keys, err := server.Client(t).Keys(t.Context(), "leasewheel_request:*").Result()
+		require.NoError(t, err)
+		require.Len(t, keys, 1, "the last one's")
+	})
+}
+
+// However many holds are left in an outage, the memory for them is bounded, and a line
+// says so once.
+func TestCleanupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		store.set(func() { store.acquire, store.release = down, down })
+		store.set(func() { store.acquire = cut })
+		for i := range 10_100 {
+			h := l.Mutex(fmt.Sprint(i))
+			if i == 0 {
+				_, err := h.TryLock(t.Context())
+				require.Error(t, err)
+				store.set(func() { store.acquire = broken })
+			}
+			_, err := h.TryLock(t.Context())
+			require.Error(t, err)
+		}
+		require.Equal(t, 1, log.count("too many holds wait to be released"))
+	})
+}
+
+// lines counts lines of a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(of string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), of)
+}

@@ -1,0 +1,201 @@
+package quorum_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+)
+
+// retransmission is a network that delivers some connections' bytes much later than
+// they were written, also after the client has closed the connection.
+type retransmission struct {
+	mu      sync.Mutex
+	holding bool        // guarded by mu; connections that are written to are held
+	held    []*heldConn // guarded by mu
+}
+
+// heldConn is a connection whose writes are kept once it is held.
+type heldConn struct {
+	net.Conn
+	network *retransmission
+
+	held bool         // guarded by network.mu
+	kept bytes.Buffer // guarded by network.mu
+}
+
+// client returns a client of the server over the network.
+func (r *retransmission) client(t testing.TB, server *redistest.Server) *redis.Client {
+	t.Helper()
+	options := server.Options()
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &heldConn{Conn: conn, network: r}, err
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	t.Cleanup(func() { r.deliver() })
+	return client
+}
+
+// hold keeps what is written from now on, and on the same connections later.
+func (r *retransmission) hold(holding bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holding = holding
+}
+
+// deliver delivers what was kept. It reports how many connections have kept something.
+func (r *retransmission) deliver() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.held {
+		_, _ = c.Conn.Write(c.kept.Bytes())
+	}
+	n := len(r.held)
+	r.held = nil
+	return n
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	c.network.mu.Lock()
+	if c.network.holding && !c.held {
+		c.held = true
+		c.network.held = append(c.network.held, c)
+	}
+	if c.held {
+		defer c.network.mu.Unlock()
+		return c.kept.Write(p)
+	}
+	c.network.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *heldConn) Close() error {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	if c.held {
+		return nil // the test's server closes it
+	}
+	return c.Conn.Close()
+}
+
+// A request that reaches one node after the cleanup behind it changes nothing there.
+func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
+	t.Parallel()
+	var clients []redis.UniversalClient
+	var admins []*redis.Client
+	network := &retransmission{}
+	for range 3 {
+		server := redistest.Start(t, redistest.Config{})
+		clients, admins = append(clients, network.client(t, server)), append(admins, server.Client(t))
+		if len(clients) < 3 {
+			clients[len(clients)-1] = server.Client(t)
+		}
+	}
+	store := assemble(t, quorum.Config{NodeTimeout: 500 * time.Millisecond}, clients...)
+	h := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+	everywhere := func(n int64) func() bool {
+		return func() bool {
+			sum := int64(0)
+			for _, admin := range admins {
+				sum += admin.Exists(context.Background(), "a").Val()
+			}
+			return sum == n
+		}
+	}
+	acquire := func() {
+		t.Helper()
+		h.Count = 1
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			answer, err := store.Acquire(t.Context(), h)
+			require.NoError(c, err)
+			require.Equal(c, lock.Granted, answer.Verdict)
+		}, time.Minute, time.Millisecond)
+	}
+	release := func() {
+		t.Helper()
+		h.Count = 0
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, err := store.Release(t.Context(), h)
+			require.NoError(c, err)
+		}, time.Minute, time.Millisecond)
+	}
+	acquire() // the nodes have their connections and scripts
+	require.Eventually(t, everywhere(3), time.Minute, time.Millisecond)
+	release()
+	require.Eventually(t, everywhere(0), time.Minute, time.Millisecond)
+
+	network.hold(true)
+	acquire()
+	time.Sleep(600 * time.Millisecond) // the third node's request has timed out
+	network.hold(false)
+	release()
+	time.Sleep(3 * time.Second) // for the cleanup
+	require.True(t, everywhere(0)())
+	require.Positive(t, network.deliver())
+	ran := admins[2].Info(t.Context(), "commandstats").Val()
+	require.Eventually(t, func() bool {
+		return admins[2].Info(t.Context(), "commandstats").Val() != ran
+	}, time.Minute, time.Millisecond)
+	assert.Never(t, func() bool { return !everywhere(0)() }, time.Second, 20*time.Millisecond, "a lock that no caller has")
+}
+
+// The cleanup behind a hold ends when the node has confirmed it, also where the node
+// keeps the hold longer than its TTL and is away for as long.
+func TestCleanupEndsWhenConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[2].fast = 0.001 // its clock was set back, say
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		synctest.Wait()
+		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		pass(10 * ttl)
+		require.Equal(t, 1, holders(all, "a"))
+		all[2].set(nil)
+		pass(2 * time.Second)
+		assert.Zero(t, holders(all, "a"))
+	})
+}
+
+// The release that ends the cleanup behind a request with an unknown outcome is sent a
+// second after the request's deadline, when it cannot arrive any more.
+func TestCleanupOutlastsRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		all[2].set(func(request string, _ *lock.Hold) mishap {
+			if request == "acquire" {
+				return mishap{there: nodeTimeout + 990*time.Millisecond}
+			}
+			return mishap{}
+		})
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		pass(2 * nodeTimeout) // the third node's request has timed out
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		pass(time.Second + nodeTimeout)
+		require.Equal(t, 1, all[2].arrived())
+		assert.Zero(t, holders(all, "a"))
+	})
+}

@@ -1,0 +1,124 @@
+package quorum_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// One server under several names has one vote, and is refused with the rights that
+// locks need: those that SECURITY.md describes, without INFO.
+func TestOneServerUnderSeveralNamesIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	rights := []any{"acl", "setuser", "leasewheel", "on", ">secret", "resetkeys", "resetchannels", "-@all",
+		"~orders:*", "~redisson_*:{orders:*", "~leasewheel_lock_*:{orders:*", "~leasewheel:client:*",
+		"&redisson_lock__channel:{orders:*", "&leasewheel_lock__channel:{orders:*",
+		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe",
+		"+hget", "+hset", "+hdel", "+hexists", "+get", "+set", "+exists", "+pexpire", "+pttl", "+time", "+publish",
+		"+zadd", "+zpopmin", "+zrem", "+zscore", "+pubsub|numsub"}
+	require.NoError(t, admin.Do(t.Context(), rights...).Err())
+	var clients []redis.UniversalClient
+	for range 3 {
+		options := redistest.StartProxy(t, server).Options()
+		options.Username, options.Password = "leasewheel", "secret"
+		client := redis.NewClient(options)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		clients = append(clients, client)
+	}
+	l := locker(t, assemble(t, patient, clients...), lock.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := l.Mutex("orders:1").Lock(ctx)
+	require.ErrorContains(t, err, "one server under two names")
+	require.ErrorIs(t, err, quorum.ErrSameServer)
+	require.NotErrorIs(t, err, lock.ErrUnavailable, "it does not pass by itself")
+	require.Eventually(t, func() bool { return admin.Exists(t.Context(), "orders:1").Val() == 0 }, time.Minute, time.Millisecond)
+}
+
+// A server that is two nodes of five has one vote, and is found although the others
+// are a majority.
+func TestTwinAmongOthersIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(4)
+		stores = append(stores, &alias{all[0]})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		var err error
+		for i := 0; i < 2 && err == nil; i++ { // the first may be granted before all have answered
+			h := hold("me:1")
+			_, err = store.Acquire(t.Context(), h)
+			synctest.Wait()
+			h.Count = 0
+			_, _ = store.Release(t.Context(), h)
+			synctest.Wait()
+		}
+		require.ErrorIs(t, err, quorum.ErrSameServer)
+		require.ErrorContains(t, err, "nodes 0 and 4")
+		require.NotErrorIs(t, err, lock.ErrUnavailable)
+		pass(nodeTimeout)
+		assert.Zero(t, holders(all, "a"))
+
+		// Without a majority of servers there is none of nodes.
+		for _, b := range all[1:3] {
+			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		}
+		_, err = store.Acquire(t.Context(), hold("me:2"))
+		require.Error(t, err)
+	})
+}
+
+// alias is another name of a booth.
+type alias struct{ *booth }
+
+// Contenders that share the nodes out are not taken for one server under two names.
+func TestContendersAreNoTwins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		for i, b := range all {
+			b.give("a", "other"+string(rune('a'+i))+":1", ttl)
+		}
+		all[0].give("a", "other:1", time.Nanosecond)
+		time.Sleep(time.Millisecond)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		for range 3 {
+			answer, err := store.Acquire(t.Context(), hold("me:1"))
+			require.NoError(t, err)
+			require.Equal(t, lock.Refused, answer.Verdict)
+			synctest.Wait()
+		}
+		pass(2 * ttl)
+		answer, err := store.Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		require.Equal(t, lock.Granted, answer.Verdict)
+	})
+}
+
+// Two databases of one server have no keys in common by which it would be found.
+func TestDatabasesOfOneServerAreRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	var nodes []lock.Store
+	for db := range 3 {
+		options := server.Options()
+		options.DB = db
+		client := redis.NewClient(options)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		node, err := redisstore.New(client, redisstore.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+		nodes = append(nodes, node)
+	}
+	_, err := quorum.New(nodes, quorum.Config{})
+	require.ErrorContains(t, err, "stores 0 and 1 use databases 0 and 1")
+}

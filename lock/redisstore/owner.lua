@@ -1,0 +1,20 @@
+-- isOwner reports whether a field of a hash, or a waiter, is an owner:
+-- "<uuid>:<number>", with a third part where a transaction of Redisson's holds the lock.
+local function isOwner(field)
+  if #field > 128 then return false end
+  local rest = string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+(.*)$')
+  return rest ~= nil and (rest == '' or string.find(rest, '^:[%x%-]+$') ~= nil)
+end
+
+-- foreign reports whether a hash is not a lock: no field is an owner, or an owner
+-- followed by ':write'. Of many fields, a hundred drawn at random speak for all.
+local function foreign(lock)
+  for _, most in ipairs({4, 100}) do
+    local fields = redis.call('hrandfield', lock, most)
+    for _, field in ipairs(fields) do
+      if isOwner(string.match(field, '^(.*):write$') or field) then return false end
+    end
+    if #fields < most then return true end
+  end
+  return true
+end
