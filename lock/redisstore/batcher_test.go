@@ -18,9 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// owner returns an owner of one client.
-func owner(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-00000000000c:%d", n) }
-
 // Requests of many goroutines leave together, and each has its own answer: a key that
 // is no lock fails the requests for it alone.
 func TestRequestsTravelTogether(t *testing.T) {
