@@ -8,8 +8,6 @@ import (
 )
 
 var (
-	//go:embed owner.lua
-	ownerSource string
 	//go:embed overdue.lua
 	overdueSource string
 	//go:embed fair_queue.lua

@@ -44,6 +44,8 @@ var (
 	clockReadingSource string
 	//go:embed token.lua
 	tokenSource string
+	//go:embed owner.lua
+	ownerSource string
 	//go:embed line.lua
 	lineSource string
 	//go:embed acquire.lua

@@ -66,6 +66,7 @@ type Store struct {
 	batchers batchers
 	clocks   sync.Map               // of node to *serverClock
 	publish  atomic.Pointer[string] // what releases are published with, once known
+	settled  settledRequests
 }
 
 var _ lock.Store = (*Store)(nil)
