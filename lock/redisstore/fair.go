@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed overdue.lua
+	overdueSource string
 	//go:embed fair_queue.lua
 	fairQueueSource string
 	//go:embed fair_acquire.lua
@@ -15,8 +17,8 @@ var (
 	//go:embed fair_release.lua
 	fairReleaseSource string
 
-	fairAcquire = newTimelyScript(tokenSource, fairQueueSource, fairAcquireSource)
-	fairRelease = newScript(fairQueueSource, fairReleaseSource)
+	fairAcquire = newTimelyScript(tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
+	fairRelease = newScript(ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
 )
 
 // fair keeps [lock.KindFair]: Redisson's RFairLock, a mutex with a queue.

@@ -14,7 +14,8 @@
 --       6 the command to publish with
 -- returns  {1, token}  granted
 --          {0, ms}     somebody else holds it for so long yet (-1: without an end,
---                      -2: nobody does); the owner is the next, or does not wait
+--                      -2: nobody does); the owner is the next, or does not wait;
+--                      or who is the next is known only after so many ms
 --          {4, ms}     the same, and others are the next
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
@@ -26,12 +27,17 @@ local holds = redis.pcall('hget', lock, owner)
 if type(holds) == 'table' then
   if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left} end
   return holds
+elseif not holds and left ~= -2 and foreign(lock) then
+  return {2, left}
 elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
+-- A first grant begins with a token, without which there is none. One that the owner has
+-- already begins with a write that a server allows which is out of memory.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
+  if holds then redis.call('pexpire', lock, lease) end
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, lease)
   return {1, token}
@@ -43,37 +49,42 @@ local place = tonumber(redis.call('zscore', places, owner))
 if place and place <= now then
   -- It lives although it was silent for so long: the server was away, or its clock
   -- was set. Then the others' silence says nothing about them either.
-  for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', number(now + wait))) do
-    redis.call('zadd', places, number(now + wait), waiter)
+  for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
+    redis.call('zadd', places, decimal(now + wait), waiter)
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-if queued then redis.call('zadd', places, number(now + wait), owner) end
+if queued then redis.call('zadd', places, decimal(now + wait), owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
 end
 
-local head, dropped = first(list, timeouts, places, now)
-if left == -2 and (not head or head == owner) then
+-- While somebody has the lock, a waiter of Redisson's may wait for as long as it likes.
+local longest = wait > 0 and {[places] = wait, [timeouts] = left == -2 and 300000 * redis.call('llen', list)} or nil
+local head, dropped, more = first(list, timeouts, places, now, longest)
+if left == -2 and not more and (not head or head == owner) then
   local granted = grant()
   if head then redis.call('lpop', list) end
   redis.call('zrem', timeouts, owner)
   redis.call('zrem', places, owner)
   return granted
 end
-if left == -2 and dropped then redis.call(ARGV[6], KEYS[6] .. ':' .. head, '0') end
-if wait == 0 then return {0, left} end
+if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
+if wait == 0 then return {0, more and 1 or left} end
 
 -- Redisson lowers the timeouts of all the others by its own wait, 5 minutes by
 -- default, when it is served, and those behind it when it gives up. It drops nobody
--- before the end of the present lease, as long as all of ours are that much later.
+-- before the end of the present lease, as long as all of ours are that much later: by
+-- its wait for each waiter of Redisson's that is before ours.
 if not queued then
   redis.call('rpush', list, owner)
   head = head or owner
 end
-redis.call('zadd', places, number(now + wait), owner)
+redis.call('zadd', places, decimal(now + wait), owner)
 local others = redis.call('llen', list) - redis.call('zcard', places)
-redis.call('zadd', timeouts, number(now + wait + math.max(left, 0) + math.max(others, 0) * 300000), owner)
+local before = others > 0 and redis.call('lpos', list, owner, 'maxlen', 100) or others
+local margin = math.max(math.min(others, before), 0) * 300000
+redis.call('zadd', timeouts, decimal(now + wait + math.max(left, 0) + margin), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.
@@ -84,4 +95,5 @@ for _, key in ipairs({list, timeouts, places}) do
     redis.call('pexpire', key, 600000)
   end
 end
+if more then return {0, 1} end
 return {head == owner and 0 or 4, left}

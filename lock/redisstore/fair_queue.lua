@@ -7,31 +7,54 @@
 -- A waiter of ours asks again well before, so that soon after its end it is known
 -- to be dead. A waiter of Redisson asks when it likes; it is given its timeout.
 
-local function milliseconds()
-  local now = redis.call('time')
-  return now[1] * 1000 + math.floor(now[2] / 1000)
+-- endOf returns the ms after which a waiter is dropped, and which zset has it; nil if it
+-- has no place.
+local function endOf(waiter, timeouts, places)
+  local by = redis.call('zscore', places, waiter)
+  if by then return tonumber(by), places end
+  by = redis.call('zscore', timeouts, waiter)
+  if by then return tonumber(by), timeouts end
 end
 
-local function number(n) return string.format('%.0f', n) end
-
--- first drops dead waiters from the head of the queue and returns the first living
--- one, or false; and whether there were dead ones.
-local function first(list, timeouts, places, now)
-  local dropped = false
-  while true do
+-- first drops dead waiters from the head of the queue, and whoever is no owner. It looks
+-- at a hundred waiters at most, at fewer if their names are long: a run of a script is
+-- short, and later runs drop the rest.
+--
+-- longest  for how many ms places are kept at most, and timeouts by Redisson: what is
+--          kept for longer, since the server's clock was set back, is kept for so long
+--          from now on; nil for no such limit
+-- returns  the first living waiter, or false; whether it has dropped any; whether there
+--          may be a living one behind those that it has looked at
+local function first(list, timeouts, places, now, longest)
+  local dropped, room = false, 100
+  while room > 0 do
     local waiter = redis.call('lindex', list, 0)
     if not waiter then
       if dropped then -- what others have dropped may have left more
-        redis.call('del', timeouts)
-        redis.call('zremrangebyscore', places, '-inf', number(now))
+        redis.call('unlink', timeouts)
+        removeOverdue(places, now)
       end
-      return false, dropped
+      return false, dropped, false
     end
-    local by = redis.call('zscore', places, waiter) or redis.call('zscore', timeouts, waiter)
-    if by and tonumber(by) > now then return waiter, dropped end
+    local by, kept
+    if isOwner(waiter) then by, kept = endOf(waiter, timeouts, places) end
+    if by and by > now then
+      local limit = longest and longest[kept]
+      if limit and by > now + limit then redis.call('zadd', kept, decimal(now + limit), waiter) end
+      return waiter, dropped, false
+    end
     redis.call('lpop', list)
     redis.call('zrem', timeouts, waiter)
     redis.call('zrem', places, waiter)
-    dropped = true
+    dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
+  return false, true, true
+end
+
+-- wake has the head of the queue ask: the first living waiter, as first returns it. If
+-- that is not known yet, the waiter of ours asks that has asked last, and so drops dead
+-- ones until it is.
+local function wake(publish, channel, places, head, more)
+  if more then head = redis.call('zrange', places, -1, -1)[1] end
+  if head then redis.call(publish, channel .. ':' .. head, '0') end
 end

@@ -19,8 +19,9 @@ if type(holds) == 'table' then
 end
 if ARGV[2] ~= '0' then
   if not holds then return -1 end
-  redis.call('hset', lock, owner, ARGV[2])
+  -- A server that is out of memory refuses hset, unless the script has written before.
   redis.call('pexpire', lock, ARGV[3])
+  redis.call('hset', lock, owner, ARGV[2])
   return 0
 end
 
@@ -28,7 +29,7 @@ redis.call('zrem', places, owner)
 if redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', list, 1, owner) end
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
-  local head = first(list, timeouts, places, milliseconds())
-  if head then redis.call(ARGV[4], KEYS[5] .. ':' .. head, '0') end
+  local head, _, more = first(list, timeouts, places, milliseconds())
+  wake(ARGV[4], KEYS[5], places, head, more)
 end
 return holds and 1 or -1

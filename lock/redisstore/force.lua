@@ -11,7 +11,7 @@
 -- returns  as describe, before the release
 local told = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
 if told[1] ~= 'lock' then return told end
-redis.call('del', KEYS[1])
+redis.call('unlink', KEYS[1]) -- it may be huge
 if told[3] == 'read' or told[3] == 'write' then
   redis.call(ARGV[2], KEYS[8], '1') -- it wakes all: readers may go together
 else
@@ -19,6 +19,6 @@ else
 end
 -- The next one in a fair lock's queue is told on its own channel. Broken queues are
 -- no reason to leave the lock held.
-local intact, head = pcall(first, KEYS[3], KEYS[4], KEYS[5], milliseconds())
-if intact and head then redis.call(ARGV[2], KEYS[7] .. ':' .. head, '0') end
+local intact, head, _, more = pcall(first, KEYS[3], KEYS[4], KEYS[5], milliseconds())
+if intact then wake(ARGV[2], KEYS[7], KEYS[5], head, more) end
 return told

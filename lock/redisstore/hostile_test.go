@@ -125,7 +125,7 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 
 // Whatever the keys of a lock hold, a request ends soon, with an error that has a class or
 // as if the key was sound; and once the key is gone all is well.
-func TestGarbageAtEveryKey(t *testing.T) {
+func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	t.Parallel()
 	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
 	garbage := map[string]func(p redis.Pipeliner, ctx context.Context, key string){

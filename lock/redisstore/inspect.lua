@@ -24,7 +24,7 @@ end
 
 local mode, count, used, permits, left = describeCount(KEYS[1], KEYS[7], as, most)
 if not mode then return told end
-told[9] = number(count)
+told[9] = decimal(count)
 if mode ~= '' then
   told[1], told[2], told[3], told[4], told[5] = 'lock', left or told[2], mode, used, permits
   told[6], told[7] = listeners(publish, ARGV[5]), {}

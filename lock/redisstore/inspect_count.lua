@@ -3,30 +3,27 @@
 -- how many have expired. It returns nothing if the key holds none, or something else: a
 -- permit's id is 16 random bytes, while text is somebody else's.
 local function inUse(permits, most)
-  local ids = redis.pcall('zrange', permits, 0, most - 1)
-  if ids.err or #ids == 0 then return end
+  if redis.call('type', permits).ok ~= 'zset' then return end
   local text = true
-  for _, id in ipairs(ids) do
+  for _, id in ipairs(redis.call('zrange', permits, 0, most - 1)) do
     if #id ~= 16 then return end
     text = text and not string.find(id, '[%c\128-\255]')
   end
   if text then return end
 
   local now = milliseconds()
-  local function left(expires)
-    expires = tonumber(expires) - now
-    return expires > 1e13 and -1 or expires
-  end
-  local alive = redis.call('zrangebyscore', permits, '(' .. number(now), '+inf', 'withscores', 'limit', 0, most)
+  local alive = redis.call('zrangebyscore', permits, '(' .. decimal(now), '+inf', 'withscores', 'limit', 0, most)
   local told = {}
   for i = 1, #alive, 2 do
-    table.insert(told, alive[i])
-    table.insert(told, '1')
-    table.insert(told, number(left(alive[i + 1])))
+    if #alive[i] == 16 then
+      table.insert(told, alive[i])
+      table.insert(told, '1')
+      table.insert(told, decimal(leftOf(alive[i + 1], now)))
+    end
   end
   local last = redis.call('zrange', permits, -1, -1, 'withscores')[2]
-  local expired = redis.call('zcount', permits, '-inf', number(now))
-  return redis.call('zcard', permits) - expired, told, math.max(left(last), -1), expired
+  local expired = redis.call('zcount', permits, '-inf', decimal(now))
+  return redis.call('zcard', permits) - expired, told, leftOf(last, now), expired
 end
 
 -- describeCount tells of a name that has a number.

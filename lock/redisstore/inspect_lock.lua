@@ -1,53 +1,47 @@
 -- What there is to know of a lock that is a hash. Whatever the keys hold, nothing here
 -- fails; of what is huge a part is read.
 
-local function isOwner(field)
-  return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') ~= nil
-end
-
 -- reading returns for how many ms a reader has a lock yet (-1: without an end, -2: it
--- is dead). Each of its holds has a key; nobody has many.
+-- is dead). Each of its holds has a key, and the latest tell.
 local function reading(lock, reader, holds, most)
   local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
   local longest = -2
-  for i = 1, math.min(holds, most) do
-    local left = redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:' .. i)
+  for i = holds, math.max(holds - most, 0) + 1, -1 do
+    local left = redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:' .. decimal(i))
     if left == -1 then return -1 end
     longest = math.max(longest, left)
   end
-  return longest
+  return longest == -2 and holds > most and redis.call('pttl', lock) or longest
 end
 
--- holders returns the mode of a lock, how many holders it has, and the first of
--- them; or nothing if the hash is not a lock. Dead readers do not count.
+-- holders returns the mode of a lock, how many holders it has, and some of them, at most
+-- so many; or nothing if the hash is not a lock. Dead readers among those do not count.
+-- Whoever has an unreadable number of holds has none, and yet is a holder: it keeps
+-- others out.
 local function holders(lock, left, most)
   local mode = redis.call('hget', lock, 'mode') or ''
-  if mode ~= '' and mode ~= 'read' and mode ~= 'write' then return end
-  local size = redis.call('hlen', lock)
-  local fields
-  if size <= most + 1 then
-    fields = redis.call('hgetall', lock)
-  else
-    fields = redis.call('hscan', lock, 0, 'count', most)[2]
-  end
-  local count, told = 0, {}
-  if mode ~= '' then size = size - 1 end
-  if size == 0 then return end
-  for i = 1, #fields, 2 do
-    local field, holds = fields[i], fields[i + 1]
-    if field ~= 'mode' then
-      local writer = string.match(field, '^(.*):write$')
-      if not isOwner(writer or field) or not string.find(holds, '^%d+$') or #holds > 15 then return end
+  if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end
+  local size = redis.call('hlen', lock) - (mode ~= '' and 1 or 0)
+  local count, told, room = 0, {}, most
+  for _, field in ipairs(redis.call('hrandfield', lock, most + 1)) do
+    local writer = string.match(field, '^(.*):write$')
+    if isOwner(writer or field) then
+      local holds = integer(redis.call('hget', lock, field)) or 0
       local lasts = left
-      if mode ~= '' and not writer then lasts = reading(lock, field, tonumber(holds), most) end
+      if mode ~= '' and not writer and room > 0 then
+        lasts = reading(lock, field, holds > 0 and holds or most, most)
+        room = room - math.min(math.max(holds, 1), most)
+      end
       if lasts == -2 then
         size = size - 1
       elseif count < most then
         count = count + 1
         table.insert(told, field)
-        table.insert(told, holds)
-        table.insert(told, number(lasts))
+        table.insert(told, decimal(holds))
+        table.insert(told, decimal(lasts))
       end
+    elseif field ~= 'mode' then
+      size = size - 1
     end
   end
   return mode, size, told
@@ -64,7 +58,7 @@ local function queue(list, timeouts, places, most)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
       table.insert(told, waiter)
-      table.insert(told, number(math.max(-1e12, math.min(by - now, 1e12))))
+      table.insert(told, decimal(math.max(-1e12, math.min(by - now, 1e12))))
       table.insert(told, '')
     end
   end
@@ -76,7 +70,7 @@ end
 local function inLine(line, publish, channel, most, told)
   local members = redis.pcall('zrange', line, 0, most, 'withscores')
   if members.err or #members == 0 then return 0 end
-  local kept = number(redis.call('pttl', line))
+  local kept = decimal(redis.call('pttl', line))
   for i = 1, #members, 2 do
     local owner, client = waiterOf(members[i])
     if owner and isOwner(owner) and #told < 3 * most then
@@ -113,6 +107,6 @@ local function describe(keys, most, publish, channel)
   if mode == '' and waiting > 0 then mode = 'fair' end
   waiting = waiting + inLine(keys[6], publish, channel, most, waiters)
   local token = redis.pcall('get', keys[2])
-  if type(token) ~= 'string' then token = '' end
+  if type(token) ~= 'string' or not integer(token) then token = '' end
   return {kind, left, mode, count, told, waiting, waiters, token, ''}
 end

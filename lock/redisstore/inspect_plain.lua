@@ -11,15 +11,15 @@
 --           1 or 0 holders, {owner, '1', ms left}, 0, {}, fencing token or '', ''}
 local lock = KEYS[1]
 local token = redis.pcall('get', KEYS[2])
-if type(token) ~= 'string' then token = '' end
+if type(token) ~= 'string' or not integer(token) then token = '' end
 local left = redis.call('pttl', lock)
 local kind = redis.call('type', lock).ok
 if kind ~= 'string' then return {kind, left, '', 0, {}, 0, {}, token, ''} end
 
-local owner = redis.call('get', lock)
+local owner, size = redis.call('getrange', lock, 0, 255), redis.call('strlen', lock)
 if ARGV[2] == '1' then
   local known = left >= 0 and (string.find(owner, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
-    or #owner == 24 and string.find(owner, '^[%w+/]+==$')
+    or size == 24 and string.find(owner, '^[%w+/]+==$')
     or string.find(string.sub(owner, 1, 22), '^[%w_-]+$') and #owner >= 22)
   if not known then return {'string', left, '', 0, {}, 0, {}, token, ''} end
 end
@@ -27,4 +27,4 @@ if ARGV[1] ~= '' then
   redis.call('del', lock)
   redis.call(ARGV[1], KEYS[3], '0')
 end
-return {'lock', left, '', 1, {string.sub(owner, 1, 256), '1', string.format('%d', left)}, 0, {}, token, ''}
+return {'lock', left, '', 1, {owner, '1', decimal(left)}, 0, {}, token, ''}

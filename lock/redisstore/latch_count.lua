@@ -18,9 +18,9 @@ count = count or 0
 if op == 'read' then return {0, math.max(count, 0)} end
 
 local did = redis.call('get', KEYS[3])
-if did then return {1, tonumber(did)} end
+if did then return {1, integer(did) or 0} end
 local function done(left)
-  redis.call('set', KEYS[3], number(left), 'px', ARGV[3])
+  redis.call('set', KEYS[3], decimal(left), 'px', ARGV[3])
   return {1, left}
 end
 
@@ -33,6 +33,9 @@ if op == 'create' then
 elseif op == 'add' then
   local left = math.max(count + n, 0)
   if count <= 0 or left > tonumber(ARGV[5]) then return {0, math.max(count, 0)} end
+  -- Counting down gives back. A server that is out of memory refuses set, unless the
+  -- script has written before.
+  if n < 0 then redis.call('del', KEYS[3]) end
   done(left)
   if left > 0 then
     redis.call('incrby', KEYS[1], ARGV[2])
@@ -43,8 +46,7 @@ elseif op == 'add' then
   return {1, left}
 elseif op == 'delete' then
   if count == 0 then return {0, 0} end
-  done(0)
   redis.call('del', KEYS[1])
-  redis.call(ARGV[4], KEYS[2], '1')
-  return {1, 0}
+  redis.call(ARGV[4], KEYS[2], '0') -- it wakes those of Redisson's clients that wait
+  return done(0)
 end

@@ -92,7 +92,7 @@ func TestLatchWireFormat(t *testing.T) {
 			assert.Equal(t, "1", message())
 			_, err = l.Delete(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, "1", message(), "it was deleted")
+			assert.Equal(t, "0", message(), "it was deleted, which opens it")
 
 			tag := "{" + name + "}"
 			if strings.Contains(name, "{") {

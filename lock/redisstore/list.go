@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"iter"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,7 +26,8 @@ const (
 
 // List reads the names of every master's hashes with SCAN, page by page, and then
 // the locks among them; and in the same way the permits in use of semaphores. Names
-// that package lock refuses are left out: no lock of ours has them.
+// that package lock refuses are left out: no lock of ours has them. So are keys that the
+// server does not let this user read, since SCAN shows those of all users.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
 	return func(yield func(lock.Info, error) bool) {
 		l := lister{
@@ -189,6 +192,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 			info, err = describe(names[i], reply)
 		}
 		switch {
+		case ofAnother(err): // a key that this user may not read
 		case err != nil && failure == nil:
 			failure = err
 		case err == nil && info.Held():
@@ -198,6 +202,16 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 	s.introduce(ctx, infos)
 	return infos, failure
 }
+
+// ofAnother reports whether the server has refused a request since the user has no
+// rights to one of its keys.
+func ofAnother(err error) bool {
+	return errors.Is(err, ErrNoPermission) && keyRefused.MatchString(err.Error())
+}
+
+// keyRefused matches what servers say of it: of one of the keys, of a key, or of the
+// 'orders' key.
+var keyRefused = regexp.MustCompile(`permissions to access (one of the keys|a key|the '.*' key)`)
 
 // escapePattern returns the pattern that matches text alone.
 func escapePattern(text string) string {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +30,7 @@ func released(h *lock.Hold) *lock.Hold {
 
 // A hash that is no lock is not taken for one that is held: who asks learns at once that
 // the name is in use for something else. What a client of Redisson holds is a lock.
-func TestForeignHashIsForeign(t *testing.T) {
+func TestForeignHashIsNoMutex(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
@@ -67,15 +66,4 @@ func TestForeignHashIsForeign(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrForeign)
 	assert.EqualValues(t, 10_000, admin.HLen(t.Context(), "many").Val())
 	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
-}
-
-// slowest returns the time of the slowest command that the server has logged.
-func slowest(t testing.TB, admin *redis.Client) (d time.Duration) {
-	t.Helper()
-	for _, entry := range admin.SlowLogGet(t.Context(), -1).Val() {
-		if len(entry.Args) > 0 && (entry.Args[0] == "evalsha" || entry.Args[0] == "eval") {
-			d = max(d, entry.Duration)
-		}
-	}
-	return d
 }

@@ -18,9 +18,9 @@ var (
 	//go:embed permit_renew.lua
 	permitRenewSource string
 
-	permitAcquire = newTimelyScript(tokenSource, counterSource, expirySource, permitAcquireSource)
-	permitRelease = newScript(counterSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(counterSource, expirySource, permitRenewSource)
+	permitAcquire = newTimelyScript(tokenSource, counterSource, overdueSource, expirySource, permitAcquireSource)
+	permitRelease = newScript(counterSource, overdueSource, expirySource, permitReleaseSource)
+	permitRenew   = newTimelyScript(permitRenewSource)
 )
 
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.

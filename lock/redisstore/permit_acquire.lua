@@ -19,14 +19,12 @@ count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
 local mine = redis.call('zscore', KEYS[2], ARGV[2])
 if not mine and count < 1 then
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
-  local left = next and tonumber(next) - now
-  if not left or left > 1e13 then left = -1 end
-  return {0, left, 0}
+  return {0, next and leftOf(next, now) or -1, 0}
 end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
 if not mine then count = redis.call('decrby', KEYS[1], 1) end
-redis.call('zadd', KEYS[2], number(now + tonumber(ARGV[1])), ARGV[2])
+redis.call('zadd', KEYS[2], decimal(now + tonumber(ARGV[1])), ARGV[2])
 local lasts = redis.call('pttl', KEYS[1])
 if lasts > 0 then redis.call('pexpire', KEYS[2], lasts) end
 return {1, token, count}

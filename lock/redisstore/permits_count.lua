@@ -17,14 +17,16 @@ local count = countOf(KEYS[1])
 if count == false then return {2, 0} end
 if KEYS[4] then
   if not isPermits(KEYS[4]) then return {2, 0} end
-  count = reclaim(KEYS[1], count, KEYS[4], milliseconds(), ARGV[4], KEYS[2])
+  local expired
+  count, expired = reclaim(KEYS[1], count, KEYS[4], milliseconds(), ARGV[4], KEYS[2])
+  count = count and count + expired -- the next runs take those back
 end
 if op == 'read' then return {0, count or 0} end
 
 local did = redis.call('get', KEYS[3])
-if did then return {1, tonumber(did)} end
+if did then return {1, integer(did) or 0} end
 local function done(reply)
-  redis.call('set', KEYS[3], number(reply), 'px', ARGV[3])
+  redis.call('set', KEYS[3], decimal(reply), 'px', ARGV[3])
   return {1, reply}
 end
 
@@ -44,12 +46,12 @@ elseif op == 'add' then
 elseif op == 'drain' then
   if not count or count <= 0 then return {0, 0} end
   done(count)
-  redis.call('decrby', KEYS[1], number(count))
+  redis.call('decrby', KEYS[1], decimal(count))
   return {1, count}
 elseif op == 'delete' then
   if not count then return {0, 0} end
-  done(0)
+  -- A server that is out of memory refuses set, unless the script has written before.
   redis.call('del', KEYS[1])
-  if KEYS[4] then redis.call('del', KEYS[4]) end
-  return {1, 0}
+  if KEYS[4] then redis.call('unlink', KEYS[4]) end -- it may be huge
+  return done(0)
 end

@@ -17,12 +17,14 @@ local mode = modeOf(KEYS[1])
 if mode == 'foreign' then return {2, redis.call('pttl', KEYS[1])} end
 
 local count = tonumber(ARGV[3])
-local holds = mode ~= 'free' and tonumber(redis.call('hget', KEYS[1], ARGV[2])) or 0
-if holds > 0 and lasts(KEYS[3], holds) < 0 then holds = 0 end
+local holds = mode ~= 'free' and holdsOf(KEYS[1], ARGV[2]) or 0
+if holds > 0 and lasts(KEYS[1], KEYS[3], holds) == -2 then holds = 0 end
 if holds == 0 then
   if count > 1 then return {3, 0} end
   if mode == 'write' then
-    if redis.call('hexists', KEYS[1], ARGV[5]) == 0 then return {0, redis.call('pttl', KEYS[1])} end
+    if redis.call('hexists', KEYS[1], ARGV[5]) == 0 then return refusal(KEYS[1], redis.call('pttl', KEYS[1])) end
+  elseif mode == 'read' and foreign(KEYS[1]) then
+    return {2, redis.call('pttl', KEYS[1])}
   else
     local claimed = redis.call('pttl', KEYS[4])
     if claimed >= 0 then return {0, claimed} end
@@ -32,9 +34,9 @@ end
 local token = nextToken(KEYS[2], mode ~= 'free', ARGV[4])
 count = math.max(count, holds) -- one that comes late takes nothing back
 if mode == 'free' then redis.call('hset', KEYS[1], 'mode', 'read') end
-redis.call('hset', KEYS[1], ARGV[2], count)
-for i = math.min(holds + 1, count), count do
-  redis.call('set', KEYS[3] .. ':' .. i, '1', 'px', ARGV[1])
+redis.call('hset', KEYS[1], ARGV[2], decimal(count))
+for i = math.max(math.min(holds + 1, count), count - most), count do
+  redis.call('set', keyOf(KEYS[3], i), '1', 'px', ARGV[1])
 end
 prolong(KEYS[1], ARGV[1])
 return {1, token}

@@ -12,23 +12,26 @@
 -- returns  1 given back, 0 kept, -1 the owner has no hold
 local mode = modeOf(KEYS[1])
 if mode ~= 'read' and mode ~= 'write' then return -1 end
-local holds = tonumber(redis.call('hget', KEYS[1], ARGV[1]))
+local holds = holdsOf(KEYS[1], ARGV[1])
 if not holds then return -1 end
 
-local dead = lasts(KEYS[3], holds) < 0
+local dead = lasts(KEYS[1], KEYS[3], holds) == -2
 local kept = dead and 0 or math.min(tonumber(ARGV[2]), holds)
-for i = kept + 1, holds do
-  redis.call('del', KEYS[3] .. ':' .. i)
+-- Those of a reader with more holds end by themselves.
+for i = math.max(kept, holds - most) + 1, holds do
+  redis.call('del', keyOf(KEYS[3], i))
 end
 if kept > 0 then
-  redis.call('hset', KEYS[1], ARGV[1], kept)
-  redis.call('pexpire', KEYS[3] .. ':' .. kept, ARGV[3])
+  -- A server that is out of memory refuses hset and set, unless the script has written
+  -- before.
   prolong(KEYS[1], ARGV[3])
+  redis.call('hset', KEYS[1], ARGV[1], decimal(kept))
+  redis.call('set', keyOf(KEYS[3], kept), '1', 'px', ARGV[3])
   return 0
 end
 redis.call('hdel', KEYS[1], ARGV[1])
-if mode == 'read' and not settle(KEYS[1], KEYS[4]) then
-  redis.call('del', KEYS[1])
-  redis.call(ARGV[4], KEYS[2], '0')
-end
+local left = mode == 'write' or settle(KEYS[1], KEYS[4])
+if not left then redis.call('unlink', KEYS[1]) end
+-- Where it is not known yet that all others are dead, a waiter asks until it is.
+if not left or left == 1 then redis.call(ARGV[4], KEYS[2], '0') end
 return dead and -1 or 1

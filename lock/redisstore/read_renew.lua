@@ -4,15 +4,16 @@
 -- KEYS  for each reader: the lock, what the keys of its holds begin with
 -- ARGV  for each reader: its lease in ms, its owner
 -- returns  for each reader: 1 prolonged, 0 it holds nothing, -1 the key is another
---          owner's or no lock, or an error
+--          owner's or no lock, or the text of an error
 local function renew(lock, timeouts, lease, owner)
   local holds = redis.pcall('hget', lock, owner)
   if type(holds) == 'table' then
-    return string.find(holds.err, 'WRONGTYPE', 1, true) and -1 or holds
+    return string.find(holds.err, 'WRONGTYPE', 1, true) and -1 or holds.err
   end
   local living = 0
-  for i = 1, tonumber(holds) or 0 do
-    living = living + redis.call('pexpire', timeouts .. ':' .. i, lease)
+  holds = integer(holds) or 0
+  for i = math.max(holds - most, 0) + 1, holds do
+    living = living + redis.call('pexpire', keyOf(timeouts, i), lease)
   end
   if living > 0 then
     prolong(lock, lease)

@@ -24,12 +24,12 @@ var (
 	//go:embed write_renew.lua
 	writeRenewSource string
 
-	readAcquire  = newTimelyScript(tokenSource, readWriteSource, readAcquireSource)
-	readRelease  = newScript(readWriteSource, readReleaseSource)
-	readRenew    = newTimelyScript(readWriteSource, readRenewSource)
-	writeAcquire = newTimelyScript(tokenSource, readWriteSource, writeAcquireSource)
-	writeRelease = newScript(readWriteSource, writeReleaseSource)
-	writeRenew   = newTimelyScript(readWriteSource, writeRenewSource)
+	readAcquire  = newTimelyScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
+	readRelease  = newScript(ownerSource, readWriteSource, readReleaseSource)
+	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
+	writeAcquire = newTimelyScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
+	writeRelease = newScript(ownerSource, readWriteSource, writeReleaseSource)
+	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }

@@ -8,12 +8,30 @@
 -- A reader whose holds have all ended is dead: it holds nothing any more, though
 -- others may keep the hash that names it.
 
+-- most is how many keys of holds, and how many fields of the hash, a run of a script
+-- looks at, so that it is short.
+local most = 100
+
 -- modeOf returns 'read', 'write', 'free', or 'foreign' for a key that is something
 -- else.
 local function modeOf(lock)
   local kind = redis.call('type', lock).ok
   if kind == 'none' then return 'free' end
-  return kind == 'hash' and redis.call('hget', lock, 'mode') or 'foreign'
+  local mode = kind == 'hash' and redis.call('hget', lock, 'mode')
+  return (mode == 'read' or mode == 'write') and mode or 'foreign'
+end
+
+-- refusal is the reply to an owner that cannot have the lock for so long.
+local function refusal(lock, left)
+  if foreign(lock) then return {2, redis.call('pttl', lock)} end
+  return {0, left}
+end
+
+-- holdsOf returns how many holds a field of the lock has; nil if there is no such field,
+-- or no number in it.
+local function holdsOf(lock, field)
+  local holds = integer(redis.call('hget', lock, field))
+  return holds and holds > 0 and holds or nil
 end
 
 -- prolong has a lock last a lease in ms, and no shorter than it does: the lease of
@@ -22,32 +40,51 @@ local function prolong(lock, lease)
   redis.call('pexpire', lock, math.max(redis.call('pttl', lock), tonumber(lease)))
 end
 
--- lasts returns the ms that a reader's holds, of which there are so many, last yet;
--- a negative number if the reader is dead.
-local function lasts(timeouts, holds)
-  local longest = -2
-  for i = 1, holds do
-    longest = math.max(longest, redis.call('pttl', timeouts .. ':' .. i))
+-- keyOf returns the key of a reader's i-th hold.
+local function keyOf(timeouts, i) return timeouts .. ':' .. decimal(i) end
+
+-- lasts returns the ms that a reader's holds, of which there are so many, last yet (-1:
+-- without an end, -2: the reader is dead), and how many keys it has looked at: those of
+-- the latest holds. A reader whose other holds are not looked at may last as long as the
+-- lock.
+local function lasts(lock, timeouts, holds)
+  local longest, looked = -2, 0
+  for i = holds, math.max(holds - most, 0) + 1, -1 do
+    longest, looked = math.max(longest, redis.call('pttl', keyOf(timeouts, i))), looked + 1
   end
-  return longest
+  if longest == -1 or longest == -2 and looked < holds then longest = redis.call('pttl', lock) end
+  return longest, looked
 end
 
--- settle drops the dead readers of a lock that has no writer, and has it last as
--- long as those that live. It returns for how many ms that is, false if none does.
+-- settle drops the dead readers of a lock that has no writer, and has it last as long as
+-- those that live. Of many readers it looks at some, drawn at random.
+--
+-- returns  for how many ms somebody has the lock yet (-1: without an end); 1 if all at
+--          whom it has looked are dead, but there are others; false if nobody has it
 local function settle(lock, tag)
-  local longest = false
-  local fields = redis.call('hgetall', lock)
-  for i = 1, #fields, 2 do
-    local holds = tonumber(fields[i + 1])
-    if holds then
-      local left = lasts(tag .. ':' .. fields[i] .. ':rwlock_timeout', holds)
-      if left >= 0 then
-        longest = math.max(longest or 1, left)
+  local longest, room = false, most
+  local fields = redis.call('hrandfield', lock, most)
+  local all = redis.call('hlen', lock) <= most
+  for _, field in ipairs(fields) do
+    if room <= 0 then
+      all = false
+      break
+    elseif isOwner(field) then
+      local left, looked = lasts(lock, tag .. ':' .. field .. ':rwlock_timeout', holdsOf(lock, field) or most)
+      room = room - looked
+      if left == -2 then
+        redis.call('hdel', lock, field)
+      elseif left == -1 or longest == -1 then
+        longest = -1
       else
-        redis.call('hdel', lock, fields[i])
+        longest = math.max(longest or 1, left)
       end
     end
   end
-  if longest then redis.call('pexpire', lock, longest) end
+  if not all then
+    if longest then return redis.call('pttl', lock) end
+    return redis.call('hlen', lock) > 1 and 1 -- the mode is no reader
+  end
+  if longest and longest > 0 then redis.call('pexpire', lock, longest) end
   return longest
 end

@@ -486,7 +486,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	var items []renewal.Item
 	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
 		for i := range 50 {
-			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: "me:1", Count: 1, TTL: time.Minute}
+			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: time.Minute}
 			for h.Count = 1; h.Count <= 3; h.Count++ {
 				answer, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
@@ -508,7 +508,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	}
 	for i := range 50 {
 		for hold := 1; hold <= 3; hold++ {
-			key := fmt.Sprintf("{read lock %d}:me:1:rwlock_timeout:%d", i, hold)
+			key := fmt.Sprintf("{read lock %d}:%s:1:rwlock_timeout:%d", i, golf, hold)
 			assert.Greater(t, client.PTTL(t.Context(), key).Val(), 59*time.Minute, key)
 		}
 	}

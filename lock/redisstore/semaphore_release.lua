@@ -14,14 +14,21 @@
 local did = redis.call('get', KEYS[2])
 if did == 'given' then return 1 end
 
+-- remember records what was done. A server that is out of memory refuses set, and
+-- incrby, unless the script has written before.
+local function remember(what)
+  redis.call('del', KEYS[2])
+  redis.call('set', KEYS[2], what, 'px', ARGV[2])
+end
+
 local count = countOf(KEYS[1])
 local owed = ARGV[3] == '1'
 if count == false or not owed and (did ~= 'taken' or not count) then
   -- A request that comes late takes nothing.
-  if not owed then redis.call('set', KEYS[2], 'refused', 'px', ARGV[2]) end
+  if not owed then remember('refused') end
   return -1
 end
 if (count or 0) + tonumber(ARGV[1]) > tonumber(ARGV[5]) then return -1 end
-redis.call('set', KEYS[2], 'given', 'px', ARGV[2])
+remember('given')
 offer(ARGV[4], KEYS[3], redis.call('incrby', KEYS[1], ARGV[1]))
 return 1

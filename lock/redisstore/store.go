@@ -68,6 +68,7 @@ type Store struct {
 	clocks   sync.Map               // of node to *serverClock
 	seed     maphash.Seed           // of the secrets in messages
 	publish  atomic.Pointer[string] // what releases are published with, once known
+	settled  settledRequests
 }
 
 var _ lock.Store = (*Store)(nil)

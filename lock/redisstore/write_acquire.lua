@@ -18,10 +18,11 @@ local mode = modeOf(KEYS[1])
 if mode == 'foreign' then return {2, redis.call('pttl', KEYS[1])} end
 
 local count = tonumber(ARGV[3])
-local holds = mode == 'write' and tonumber(redis.call('hget', KEYS[1], ARGV[2])) or 0
+local holds = mode == 'write' and holdsOf(KEYS[1], ARGV[2]) or 0
 if holds == 0 then
   if count > 1 then return {3, 0} end
-  if mode == 'write' then return {0, redis.call('pttl', KEYS[1])} end
+  if mode == 'write' then return refusal(KEYS[1], redis.call('pttl', KEYS[1])) end
+  if mode == 'read' and foreign(KEYS[1]) then return {2, redis.call('pttl', KEYS[1])} end
   local left = mode == 'read' and settle(KEYS[1], KEYS[3])
   if left then
     if ARGV[5] ~= '0' then redis.call('set', KEYS[4], ARGV[2], 'px', ARGV[5]) end
@@ -30,7 +31,7 @@ if holds == 0 then
 end
 
 local token = nextToken(KEYS[2], holds > 0, ARGV[4])
-if holds == 0 then redis.call('del', KEYS[1], KEYS[4]) end
-redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], math.max(count, holds))
+if holds == 0 then redis.call('unlink', KEYS[1], KEYS[4]) end
+redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], decimal(math.max(count, holds)))
 prolong(KEYS[1], ARGV[1])
 return {1, token}

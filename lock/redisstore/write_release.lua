@@ -16,19 +16,20 @@ if kept == 0 and redis.call('get', KEYS[4]) == ARGV[1] then
   redis.call(ARGV[4], KEYS[2], '1')
 end
 if modeOf(KEYS[1]) ~= 'write' then return -1 end
-local holds = tonumber(redis.call('hget', KEYS[1], ARGV[1]))
+local holds = holdsOf(KEYS[1], ARGV[1])
 if not holds then return -1 end
 
 if kept > 0 then
-  redis.call('hset', KEYS[1], ARGV[1], math.min(kept, holds))
+  -- A server that is out of memory refuses hset, unless the script has written before.
   prolong(KEYS[1], ARGV[3])
+  redis.call('hset', KEYS[1], ARGV[1], decimal(math.min(kept, holds)))
   return 0
 end
 redis.call('hdel', KEYS[1], ARGV[1])
 if settle(KEYS[1], KEYS[3]) then
   redis.call('hset', KEYS[1], 'mode', 'read')
 else
-  redis.call('del', KEYS[1])
+  redis.call('unlink', KEYS[1])
 end
 redis.call(ARGV[4], KEYS[2], '1')
 return 1
