@@ -54,12 +54,12 @@ var readWriteTests = []test{
 
 // reading returns the request that brings a reader's holds to count.
 func (b *bench) reading(name, owner string, count int64) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: owner, Count: count, TTL: ttl}
+	return &lock.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // writing returns the request that brings a writer's holds to count.
 func (b *bench) writing(name, owner string, count int64) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: owner, Count: count, TTL: ttl}
+	return &lock.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // lasting returns the request with another TTL.
@@ -70,7 +70,7 @@ func lasting(h *lock.Hold, ttl time.Duration) *lock.Hold {
 
 // under returns a reader's request beside a write lock of the same holder.
 func under(h *lock.Hold, writer string) *lock.Hold {
-	h.Under = writer
+	h.Under = named(writer)
 	return h
 }
 
@@ -260,7 +260,7 @@ func readsAfterItsOwnWrite(b *bench) {
 
 func renewsEachKindByItself(b *bench) {
 	s := b.store()
-	mutex := &lock.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: "me:1", Count: 1, TTL: ttl}
+	mutex := &lock.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
 	twice := b.reading("read", "me:2", 2)
 	holds := []*lock.Hold{
 		mutex, b.reading("read", "me:1", 1), b.writing("write", "me:1", 1), twice, b.writing("both", "me:1", 1),

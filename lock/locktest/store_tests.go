@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"time"
 
@@ -37,7 +38,14 @@ var storeTests = []test{
 // hold returns the request of an owner for one hold, which does not end by itself
 // while the test runs.
 func (b *bench) hold(name, owner string) *lock.Hold {
-	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: owner, Count: 1, TTL: hour}
+	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: named(owner), Count: 1, TTL: hour}
+}
+
+// named returns the owner with a short name, "<client>:<n>", in the form that owners
+// have: a store may tell by it what is a lock.
+func named(owner string) string {
+	client, n, _ := strings.Cut(owner, ":")
+	return fmt.Sprintf("%08x-0000-4000-8000-000000000000:%s", crc32.ChecksumIEEE([]byte(client)), n)
 }
 
 // brief returns hold's request for a lease whose end is waited for.

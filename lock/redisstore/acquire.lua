@@ -20,43 +20,52 @@
 local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
 local publish, life, ttl, owner, count, waiter, spare = unpack(ARGV)
 
+-- A token comes first: without memory it is refused, before anything was changed.
+local function grant()
+  local token, reserved = nextToken(counter, false, life, spare)
+  redis.call('hset', lock, owner, 1)
+  redis.call('pexpire', lock, ttl)
+  return {1, token, reserved}
+end
+
+if count == '1' and redis.call('exists', lock, line) == 0 then return grant() end
+
 local function refused(left)
   return {0, left, waiter ~= '' and lineUp(line, waiter) or 0}
 end
 
--- busy returns nothing if it is the waiter's turn to have the free lock, and
--- otherwise for how many ms it is not.
-local function busy()
-  local left = tonumber(redis.call('zscore', line, gap))
-  if left then
-    left = left - micros()
-    if left > 0 then return math.ceil(left / 1000) end
-    redis.call('zrem', line, gap)
-  end
-  return serve(lock, line, counter, publish, life, waiter)
-end
-
-local vacant = redis.call('exists', lock, line) == 0
-local left = vacant and -2 or redis.call('pttl', lock)
+local left = redis.call('pttl', lock)
 if left ~= -2 then
   local holds = redis.pcall('hget', lock, owner)
   if type(holds) == 'table' then
     if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left, 0} end
     return holds
-  elseif not holds and count == '1' then
-    redis.call('zrem', line, gap) -- the client that it was left to has had its turn
-    return refused(left)
-  elseif not holds then
+  elseif holds then -- what may need memory comes last: what is held is kept
+    local token = nextToken(counter, true, life)
+    redis.call('pexpire', lock, ttl)
+    redis.call('hset', lock, owner, count)
+    if waiter ~= '' then redis.call('zrem', line, waiter) end
+    return {1, token, 0}
+  elseif count ~= '1' then
     return {3, 0, 0}
+  elseif foreign(lock) then
+    return {2, left, 0}
   end
+  redis.call('zrem', line, gap) -- the client that it was left to has had its turn
+  return refused(left)
 elseif count ~= '1' then
   return {3, 0, 0}
-elseif not vacant then
-  local others = busy()
-  if others then return refused(others) end
 end
-local token, reserved = nextToken(counter, left ~= -2, life, spare)
-redis.call('hset', lock, owner, count)
-redis.call('pexpire', lock, ttl)
-if waiter ~= '' and not vacant then redis.call('zrem', line, waiter) end
-return {1, token, reserved}
+
+-- The lock is free, and somebody waits for it. A gap that is longer than it can be is
+-- of before the clock was set back.
+local closes = tonumber(redis.call('zscore', line, gap))
+if closes then
+  local open = closes - micros()
+  if open > 0 and open <= 1000 * yields then return refused(math.ceil(open / 1000)) end
+  redis.call('zrem', line, gap)
+end
+local others = serve(lock, line, counter, publish, life, waiter)
+if others then return refused(others) end
+if waiter ~= '' then redis.call('zrem', line, waiter) end
+return grant()

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
 	const goroutines, rounds = 100, 20
 	hold := func(g, count int64) *lock.Hold {
-		return &lock.Hold{Name: fmt.Sprintf("lock %d", g), Owner: fmt.Sprintf("client:%d", g), Count: count, TTL: time.Minute}
+		return &lock.Hold{Name: fmt.Sprintf("lock %d", g), Owner: owner(int(g)), Count: count, TTL: time.Minute}
 	}
 	var work sync.WaitGroup
 	for g := range int64(goroutines) {
@@ -37,7 +38,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 				assert.NoError(t, err)
 				assert.Equal(t, lock.Granted, granted.Verdict)
 				theirs := hold(g, 1)
-				theirs.Owner = "other:1"
+				theirs.Owner = owner(1000)
 				refused, err := store.Acquire(t.Context(), theirs)
 				assert.NoError(t, err)
 				assert.Equal(t, lock.Refused, refused.Verdict)
@@ -85,6 +86,44 @@ func TestQueuedRequests(t *testing.T) {
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
 }
 
+// Requests that leave together each keep their own deadline: the impatient one gives up
+// at its own, and the patient one has its reply from a server that is slow.
+func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	store := open(t, wire.Client(t))
+	ask := func(n int, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
+		return err
+	}
+	var work sync.WaitGroup
+	for i := range 3 { // as many as may be in flight have made their connections
+		work.Go(func() { assert.NoError(t, ask(i, 20*time.Second)) })
+	}
+	work.Wait()
+	const delay, impatience = 700 * time.Millisecond, 2 * time.Second
+	wire.Set(redistest.Fault{Requests: redistest.Hold})
+	for i := range 3 {
+		work.Go(func() { assert.NoError(t, ask(10+i, 20*time.Second)) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	work.Go(func() {
+		err := ask(20, impatience)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
+	})
+	work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
+	assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
+	wire.Set(redistest.Fault{Delay: delay})
+	work.Wait()
+	require.GreaterOrEqual(t, time.Since(begin), 4*delay, "the second batch's reply came after the impatient one's deadline")
+}
+
 // together has requests leave in one batch, behind three others that the server keeps
 // waiting.
 func together(t *testing.T, store *redisstore.Store, admin *redis.Client, requests []func()) {
@@ -116,8 +155,8 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
-	hold := func(name string, owner int, count int64) *lock.Hold {
-		return &lock.Hold{Name: name, Owner: fmt.Sprintf("client:%d", owner), Count: count, TTL: time.Minute, Wait: time.Second}
+	hold := func(name string, n int, count int64) *lock.Hold {
+		return &lock.Hold{Name: name, Owner: owner(n), Count: count, TTL: time.Minute, Wait: time.Second}
 	}
 	released := func(t *testing.T, h *lock.Hold, want bool) func() {
 		return func() {
@@ -142,13 +181,14 @@ func TestOneBatchForManyLocks(t *testing.T) {
 					assert.NoError(t, err)
 					mu.Lock()
 					defer mu.Unlock()
-					a.Spare = int64(h.Owner[len(h.Owner)-1] - '0')
+					_, n, _ := strings.Cut(h.Owner, ":")
+					a.Spare, _ = strconv.ParseInt(n, 10, 64)
 					got[h.Name] = append(got[h.Name], a)
 				}
 			}
 			requests := []func(){asks(hold("free", 10, 1))}
-			for owner := range 10 {
-				requests = append(requests, asks(hold("a", owner, 1)))
+			for n := range 10 {
+				requests = append(requests, asks(hold("a", n, 1)))
 			}
 			if others {
 				requests = append(requests, asks(hold("mine", 11, 2)), asks(hold("nothing", 12, 2)), asks(hold("foreign", 13, 1)))
@@ -169,7 +209,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, holder, 0)
 			assert.EqualValues(t, 9, admin.ZCard(t.Context(), mutexLine).Val())
-			assert.Equal(t, map[string]string{fmt.Sprintf("client:%d", holder): "1"}, admin.HGetAll(t.Context(), "a").Val())
+			assert.Equal(t, map[string]string{owner(holder): "1"}, admin.HGetAll(t.Context(), "a").Val())
 			if others {
 				assert.Equal(t, lock.Granted, got["mine"][0].Verdict)
 				assert.Equal(t, lock.NotHeld, got["nothing"][0].Verdict)
@@ -198,14 +238,14 @@ func TestOneBatchForManyLocks(t *testing.T) {
 					require.Fail(t, "nobody was told")
 				}
 			}
-			assert.NotEqual(t, fmt.Sprintf("client:%d", holder), next.Owner)
+			assert.NotEqual(t, owner(holder), next.Owner)
 			assert.Equal(t, map[string]string{next.Owner: "1"}, admin.HGetAll(t.Context(), "a").Val(), "the first in line has it")
 			assert.EqualValues(t, 8, admin.ZCard(t.Context(), mutexLine).Val())
 			assert.Zero(t, admin.Exists(t.Context(), "free").Val())
 			message, err := hears.ReceiveMessage(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "0", message.Payload)
-			assert.Equal(t, "1", admin.HGet(t.Context(), "mine", "client:11").Val())
+			assert.Equal(t, "1", admin.HGet(t.Context(), "mine", owner(11)).Val())
 			require.NoError(t, admin.Del(t.Context(), "a", mutexLine).Err())
 		})
 	}

@@ -48,12 +48,12 @@ func newBell(s *Store) *bell {
 // ear is a channel that a waiter listens to, and what the messages there mean.
 type ear struct {
 	channel string
-	// read returns what a message tells a waiter; ok is false if nothing.
-	read func(payload string) (n lock.Notice, ok bool)
+	// read returns what a message tells a waiter of the store; ok is false if nothing.
+	read func(s *Store, payload string) (n lock.Notice, ok bool)
 }
 
 // askAgain is the meaning of most messages, whatever they say.
-func askAgain(string) (lock.Notice, bool) { return lock.Notice{}, true }
+func askAgain(*Store, string) (lock.Notice, bool) { return lock.Notice{}, true }
 
 // channel is one channel that somebody listens to.
 type channel struct {
@@ -76,9 +76,9 @@ func (c *channel) ring() {
 }
 
 // say passes a message on. The caller holds bell.mu.
-func (c *channel) say(payload string) {
+func (c *channel) say(s *Store, payload string) {
 	for l := range c.listeners {
-		if n, ok := l.ear.read(payload); ok {
+		if n, ok := l.ear.read(s, payload); ok {
 			l.tell(n)
 		}
 	}
@@ -261,7 +261,7 @@ func (b *bell) move(channels []*channel) {
 func (b *bell) moveOnce(channels []*channel) (left []*channel) {
 	failed := make(map[string]bool)
 	for _, c := range channels {
-		if !b.wanted(c) {
+		if b.unwanted(c) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
@@ -278,12 +278,16 @@ func (b *bell) moveOnce(channels []*channel) (left []*channel) {
 	return left
 }
 
-// wanted reports whether somebody listens to c and no line carries it.
-func (b *bell) wanted(c *channel) bool {
+// unwanted reports whether nobody listens to c any more, or a line carries it.
+func (b *bell) unwanted(c *channel) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.channels[c.name] == c && c.line == nil
+	return !b.wants(c)
 }
+
+// wants reports whether somebody listens to c and no line carries it. The caller holds
+// bell.mu.
+func (b *bell) wants(c *channel) bool { return b.channels[c.name] == c && c.line == nil }
 
 // moveBackoff is the pause before channels move, drawn at random so that the
 // clients of a server that restarts do not come all at once.

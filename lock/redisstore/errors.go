@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,9 @@ var (
 	ErrWrongType = errors.New("a key holds another kind of value")
 	// ErrCrossSlot is CROSSSLOT.
 	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
+	// ErrDamaged is for a fencing counter that is no whole number from 0 to 2^53. No
+	// lock of that name is granted until it is repaired: tokens would not grow.
+	ErrDamaged = errors.New("the lock's fencing counter is damaged")
 )
 
 // fault is what is known of a class of refusals.
@@ -46,6 +50,7 @@ type fault struct {
 	err     error
 	passing bool // may pass by itself
 	midway  bool // a script may have done a part of its work before
+	ofKey   bool // one key of a run may be the reason
 	advice  string
 }
 
@@ -57,16 +62,17 @@ var faults = map[string]fault{
 	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
 	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
 	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
-	"TRYAGAIN":    {err: ErrCluster, passing: true, advice: "the slot is on the move"},
+	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is on the move"},
 	"MOVED":       {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
 	"ASK":         {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
 	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
 	"MISCONF":     {err: ErrMisconfigured, advice: "see in its log why saving failed; often the disk is full"},
 	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
 	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
-	"NOPERM":      {err: ErrNoPermission, midway: true, advice: "give the user the commands, keys and channels that locks need"},
-	"WRONGTYPE":   {err: ErrWrongType, midway: true, advice: "another program, or another family of locks, uses the key"},
-	"CROSSSLOT":   {err: ErrCrossSlot, advice: "choose a name without lone braces"},
+	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user the commands, keys and channels that locks need"},
+	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
+	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find out who wrote it; then set it to the largest token that the guarded resources have seen, or delete it"},
+	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
 // ServerError is a server's refusal, or the lack of an answer.
@@ -78,6 +84,7 @@ type ServerError struct {
 	Err error
 
 	passing bool
+	ofKey   bool // one key of the run may be the reason
 	done    bool // the request may have been carried out, at least in part
 	advice  string
 }
@@ -109,15 +116,29 @@ func (e *ServerError) Is(target error) bool {
 // Unwrap returns what go-redis reported.
 func (e *ServerError) Unwrap() error { return e.Err }
 
+// refusal is the text of a server's error that a script has returned as data.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// RedisError makes it a [redis.Error].
+func (refusal) RedisError() {}
+
+// ofOneKey reports whether one key may be why the server refused a run.
+func ofOneKey(err error) bool {
+	var e *ServerError
+	return errors.As(err, &e) && e.ofKey
+}
+
 // classify makes a *ServerError of what go-redis reports.
 func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	var refusal redis.Error
-	if errors.As(err, &refusal) {
-		f := faultOf(refusal.Error())
-		return &ServerError{Fault: f.err, Err: err, passing: f.passing, done: f.err == nil || f.midway, advice: f.advice}
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		f := faultOf(refused.Error())
+		return &ServerError{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.err == nil || f.midway, advice: f.advice}
 	}
 	closed := errors.Is(err, redis.ErrClosed)
 	var op *net.OpError
@@ -125,15 +146,22 @@ func classify(err error) error {
 	return &ServerError{Err: err, passing: !closed, done: !unsent}
 }
 
+// place is what servers before Redis 7 put before the refusal of a command within a
+// script.
+var place = regexp.MustCompile(`^(?:ERR Error running script \(call to f_\w+\): )?(?:@\w+: ?\d+: )+-?`)
+
 // faultOf finds the class of a refusal. Some come without a first word of their
 // own: ACL failures within a script, a full server, wrong credentials of old
 // servers.
 func faultOf(text string) fault {
+	text = text[len(place.FindString(text)):]
 	word, rest, _ := strings.Cut(text, " ")
 	if f, known := faults[word]; known {
 		return f
 	}
 	switch {
+	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot choose the first word
+		return faults["DAMAGED"]
 	case strings.HasPrefix(rest, "max number of clients"):
 		return fault{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
@@ -143,5 +171,5 @@ func faultOf(text string) fault {
 	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
 		return faults["WRONGPASS"]
 	}
-	return fault{}
+	return fault{ofKey: true}
 }

@@ -60,12 +60,13 @@ func newLine(b *bell, n node) *line {
 	return l
 }
 
-// carry asks the server for a channel.
+// carry asks the server for a channel, unless nobody listens to it any more. It may
+// have waited for a while: for the connection to be made.
 func (l *line) carry(ctx context.Context, c *channel) error {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if !l.take(c) {
-		return errMute
+	if taken, err := l.take(c); !taken {
+		return err
 	}
 	if err := l.subscribe(ctx, c.name); err != nil {
 		l.leave(c)
@@ -78,12 +79,17 @@ func (l *line) carry(ctx context.Context, c *channel) error {
 	return nil
 }
 
-// take notes that the line carries c. It reports whether the line still can.
-func (l *line) take(c *channel) bool {
+// take notes that the line carries c. It fails if the line cannot any more, and does
+// nothing for a channel that nobody wants carried: whoever gave it up found no line to
+// retire it from.
+func (l *line) take(c *channel) (taken bool, err error) {
 	l.bell.mu.Lock()
 	defer l.bell.mu.Unlock()
-	if l.broken {
-		return false
+	switch {
+	case !l.bell.wants(c):
+		return false, nil
+	case l.broken:
+		return false, errMute
 	}
 	k := l.carried[c.name]
 	if k == nil {
@@ -93,7 +99,7 @@ func (l *line) take(c *channel) bool {
 	k.channel = c
 	k.asked++
 	c.line = l
-	return true
+	return true, nil
 }
 
 // leave forgets a channel that could not be asked for. It is still its bringer's to
@@ -173,7 +179,7 @@ func (l *line) message(m *redis.Message) {
 	l.bell.mu.Lock()
 	defer l.bell.mu.Unlock()
 	if k := l.carried[m.Channel]; k != nil && k.channel != nil {
-		k.channel.say(m.Payload)
+		k.channel.say(l.bell.store, m.Payload)
 	}
 }
 

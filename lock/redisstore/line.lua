@@ -1,14 +1,15 @@
--- The line of a mutex is a zset of those who wait for it among leasewheel's clients,
--- one for each process, by the µs of their arrival. A member is
--- "<owner> <offer> <spare>": the ms for which the owner is granted the lock when its
--- turn comes, and how many tokens more than its own it would like then.
+-- The wait queue of a mutex is a zset of those who wait for it among leasewheel's
+-- clients, one for each process, by the µs of their arrival. A member is
+-- "<owner> <offer> <spare> <secret>": the ms for which the owner is granted the lock
+-- when its turn comes, how many tokens more than its own it would like then, and what
+-- the message that tells of the grant repeats, so that the owner believes it.
 --
 -- One member is no waiter: gap, whose score is the µs up to which a free lock is left
--- to clients that do not line up.
-local gap = 'gap'
+-- to clients that do not enter the queue. That is for so many ms.
+local gap, yields = 'gap', 10
 
--- lineUp puts a waiter at the end of the line, unless it has a place already. The
--- line outlives its waiters by ten minutes at most.
+-- lineUp puts a waiter at the end of the queue, unless it has a place already. The
+-- queue outlives its waiters by ten minutes at most.
 local function lineUp(line, waiter)
   local now = micros()
   redis.call('zadd', line, 'nx', decimal(now), waiter)
@@ -16,9 +17,15 @@ local function lineUp(line, waiter)
   return now
 end
 
--- waiterOf returns which owner a member of the line is, the id of its client, its offer
--- and its spare; or nothing for the gap.
-local function waiterOf(member) return string.match(member, '^((.*):.*) (%d+) (%d+)$') end
+-- waiterOf returns which owner a member of the queue is, the id of its client, its
+-- offer, its spare and its secret; or nothing for what is no waiter. Length comes
+-- before pattern: anybody may have written the member.
+local function waiterOf(member)
+  if #member > 128 then return end
+  local owner, client, offer, spare, secret = string.match(member, '^(([^ :]+):[^ :]+) (%d+) (%d+) ?(%w*)$')
+  if not owner or #offer > 15 or tonumber(offer) == 0 or #spare > 15 then return end
+  return owner, client, offer, spare, secret
+end
 
 -- listeners returns how many connections to this server listen to a channel.
 local function listeners(publish, channel)
@@ -36,23 +43,29 @@ end
 -- ourChannel is what leasewheel's clients listen to, and with ":<client>" one of them.
 local function ourChannel(lock) return channelOf('leasewheel_lock__channel', lock) end
 
--- serve grants a free lock to the first in line that lives: whose client listens to
--- this very server, and not to one that only hears what this one says, as a former
--- master does. It returns for how many ms; or nothing if nobody is left, or if it is
--- the turn of mine, who asks for itself.
-local function serve(lock, line, counter, publish, life, mine)
-  while true do
-    local popped = redis.call('zpopmin', line)[1]
+-- serve grants a free lock to the first in the queue that lives: whose client listens
+-- to this very server, and not to one that only repeats what this one publishes, as a
+-- former master does. It returns for how many ms, and true; or nothing if no waiter is
+-- left, or if it is the turn of mine, who asks for itself. It passes over a hundred dead
+-- waiters at most, and returns 1 if there are more: the rest is the next run's.
+--
+-- popped  the first member, if it was taken out already
+local function serve(lock, line, counter, publish, life, mine, popped)
+  for _ = 1, 100 do
+    popped = popped or redis.call('zpopmin', line)[1]
     if not popped or popped == mine then return end
-    local owner, client, offer, spare = waiterOf(popped)
+    local owner, client, offer, spare, secret = waiterOf(popped)
     local channel = owner and ourChannel(lock) .. ':' .. client
     if owner and listeners(publish, channel) > 0 then
-      local token, reserved = nextToken(counter, false, life, spare)
+      local made, token, reserved = pcall(nextToken, counter, false, life, spare)
+      if not made then return end -- those who ask learn why
       redis.call('hset', lock, owner, 1)
       redis.call('pexpire', lock, offer)
-      local word = table.concat({owner, decimal(token), decimal(micros()), offer, decimal(reserved)}, ' ')
-      redis.call(publish, channel, word)
-      return tonumber(offer)
+      local now, digits = micros()
+      redis.call(publish, channel, table.concat({owner, decimal(token), digits, offer, decimal(reserved), secret}, ' '))
+      return tonumber(offer), true
     end
+    popped = nil
   end
+  if redis.call('exists', line) == 1 then return 1 end
 end

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +14,8 @@ import (
 )
 
 // mutex keeps [lock.KindMutex]: Redisson's RLock. Beside Redisson's clients, who
-// hear of every release on one channel and ask, those of leasewheel line up: a
-// release grants the lock to the first in line, on a channel of its own.
+// hear of every release on one channel and ask, those of leasewheel enter a wait queue:
+// a release grants the lock to the first in it, on a channel of its own.
 type mutex struct{}
 
 func lineKey(name string) string { return derive("leasewheel_lock_line", name) }
@@ -34,32 +36,54 @@ func (mutex) ears(h *lock.Hold) []ear {
 }
 
 // unheard is for a channel on which nothing is said.
-func unheard(string) (n lock.Notice, ok bool) { return n, false }
+func unheard(*Store, string) (n lock.Notice, ok bool) { return n, false }
 
-// granted reads "<owner> <token> <µs> <ms> <spare>". Anything else makes the waiter ask.
-func granted(payload string) (n lock.Notice, ok bool) {
+// maxGrant is the most bytes that the message of a grant has.
+const maxGrant = 256
+
+// granted reads "<owner> <token> <µs> <ms> <spare> <secret>". Anything else, and a
+// message without the owner's secret, makes the waiter ask: anybody may publish.
+func granted(s *Store, payload string) (n lock.Notice, ok bool) {
+	if len(payload) > maxGrant {
+		return n, true
+	}
 	words := strings.Split(payload, " ")
-	if len(words) != 5 {
+	if len(words) != 6 || words[5] != s.secret(words[0]) {
 		return n, true
 	}
-	token, err1 := strconv.ParseInt(words[1], 10, 64)
-	at, err2 := strconv.ParseInt(words[2], 10, 64)
-	ttl, err3 := strconv.ParseInt(words[3], 10, 64)
-	spare, err4 := strconv.ParseInt(words[4], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
-		return n, true
+	var numbers [4]int64 // token, µs, ms, spare
+	for i := range numbers {
+		if numbers[i], ok = number(words[1+i]); !ok {
+			return n, true
+		}
 	}
-	return lock.Notice{Owner: words[0], Token: token, Spare: spare, At: time.UnixMicro(at), TTL: remaining(ttl)}, true
+	return lock.Notice{
+		Owner: words[0], Token: numbers[0], Spare: numbers[3],
+		At: time.UnixMicro(numbers[1]), TTL: remaining(numbers[2]),
+	}, true
 }
 
-// member is the owner's member in the lock's line, "" for one that does not wait. None
-// waits there where grants are to be replicated: a release grants without that.
+// number reads a whole number up to maxNumber.
+func number(text string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && len(text) <= 16 && n >= 0 && n <= maxNumber
+}
+
+// secret is what the message that grants the lock to an owner has to repeat. Only this
+// store and the server know it, and those who may read the wait queue.
+func (s *Store) secret(owner string) string {
+	return strconv.FormatUint(maphash.String(s.seed, owner), 36)
+}
+
+// member is the owner's member in the wait queue of the lock, "" for one that does not
+// wait. None waits there where grants are to be replicated: a release grants without
+// that.
 func (s *Store) member(h *lock.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
-	offer := cmp.Or(h.Offer, h.TTL).Milliseconds()
-	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10)
+	offer := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
 }
 
 // mutexCall returns the call of a script for a mutex, whose arguments follow those that
@@ -124,10 +148,11 @@ func answer(reply any) (lock.Answer, error) {
 // remaining returns the time that PTTL tells of, zero for a key that never expires.
 // In its last millisecond a key has 0 ms left, which is not for ever.
 func remaining(pttl int64) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if pttl < 0 {
 		return 0
 	}
-	return time.Duration(max(pttl, 1)) * time.Millisecond
+	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {

@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed plain_turns.lua
+	plainTurnsSource string
 	//go:embed plain_acquire.lua
 	plainAcquireSource string
 	//go:embed plain_release.lua
@@ -15,8 +17,8 @@ var (
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newTimelyScript(tokenSource, plainAcquireSource)
-	plainRelease = newScript(plainReleaseSource)
+	plainAcquire = newTimelyScript(tokenSource, ownerSource, plainTurnsSource, plainAcquireSource)
+	plainRelease = newScript(plainTurnsSource, plainReleaseSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 

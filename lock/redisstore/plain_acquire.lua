@@ -15,29 +15,30 @@
 --          {3, 0}      the owner wants a further hold but has none
 --          {5, ms}     a peer holds it, which will not tell of its release
 local lock, counter, turns = KEYS[1], KEYS[2], KEYS[3]
-local owner, first = ARGV[2], ARGV[3] == '1'
+local ttl, owner, count, life = unpack(ARGV)
 
-local held = redis.pcall('get', lock)
-if type(held) == 'table' then
-  if string.find(held.err, 'WRONGTYPE', 1, true) then return {2, redis.call('pttl', lock)} end
-  return held
-elseif held == owner then
-  local token = nextToken(counter, true, ARGV[4])
-  redis.call('pexpire', lock, ARGV[1])
+local left = redis.call('pttl', lock)
+if left == -2 then
+  if count ~= '1' then return {3, 0} end
+  local open = openTurn(turns)
+  if open > 0 then return {0, math.ceil(open / 1000)} end
+  local token = nextToken(counter, false, life)
+  redis.call('set', lock, owner, 'px', ttl)
   return {1, token}
-elseif not first then
-  return {3, 0}
-elseif held then
-  local left = redis.call('pttl', lock)
-  if string.find(held, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') then return {0, left} end
-  redis.call('hset', turns, 'peer', decimal(micros()))
-  redis.call('hdel', turns, 'since')
-  redis.call('pexpire', turns, 600000)
-  return {5, left}
 end
 
-local left = (tonumber(redis.call('hget', turns, 'until')) or 0) - micros()
-if left > 0 then return {0, math.ceil(left / 1000)} end
-local token = nextToken(counter, false, ARGV[4])
-redis.call('set', lock, owner, 'px', ARGV[1])
-return {1, token}
+local held = redis.pcall('getrange', lock, 0, 127) -- an owner is shorter
+if type(held) == 'table' then
+  if string.find(held.err, 'WRONGTYPE', 1, true) then return {2, left} end
+  return held
+elseif held == owner then
+  local token = nextToken(counter, true, life)
+  redis.call('pexpire', lock, ttl)
+  return {1, token}
+elseif count ~= '1' then
+  return {3, 0}
+elseif isOwner(held) then
+  return {0, left}
+end
+seePeer(turns)
+return {5, left}

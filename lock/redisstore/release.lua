@@ -15,14 +15,6 @@
 local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
 local publish, life, owner, count, ttl, waiter, handed = unpack(ARGV)
 
--- yields is for how many ms a free lock is left to clients that do not enter the wait
--- queue, so that they are not starved. They are known by their subscription to the
--- lock's channel: our clients subscribe to ours as well. They get every other turn.
-local yields = 10
-local function foreigners(channel)
-  return listeners(publish, channel) > listeners(publish, ourChannel(lock))
-end
-
 -- With the last field goes the hash.
 local holds = redis.pcall(count == '0' and 'hdel' or 'hget', lock, owner)
 if type(holds) == 'table' then
@@ -30,21 +22,29 @@ if type(holds) == 'table' then
   holds = false
 end
 if not holds or holds == 0 then
-  if waiter ~= '' then redis.call('zrem', line, waiter) end
+  -- The wait queue may be another program's, which the owner has no place in then.
+  if waiter ~= '' then redis.pcall('zrem', line, waiter) end
   return -1
 end
-if count ~= '0' then
-  redis.call('hset', lock, owner, count)
+if count ~= '0' then -- what may need memory comes last: a first write must not
   redis.call('pexpire', lock, ttl)
+  redis.call('hset', lock, owner, count)
   return 0
 end
 
+-- The lock is free. Whatever is the matter with the wait queue, the release has
+-- succeeded, and those who listen ask.
+--
+-- A free lock is left for a while to clients that do not enter the wait queue, so that
+-- they are not starved. They are known by their subscription to the lock's channel: our
+-- clients subscribe to ours as well. They get every other turn.
 local channel = channelOf('redisson_lock__channel', lock)
-if handed == '1' and foreigners(channel) then
-  redis.call('zadd', line, decimal(micros() + 1000 * yields), gap)
-  redis.call('pexpire', line, 600000)
-elseif serve(lock, line, counter, publish, life) then
-  return 1
+if handed == '1' and listeners(publish, channel) > listeners(publish, ourChannel(lock)) then
+  local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
+  if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
+else
+  local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
+  if intact and granted then return 1 end
 end
 redis.call(publish, channel, '0')
 return 1

@@ -8,25 +8,44 @@ import (
 )
 
 // Renew prolongs leases: those that one script may prolong in one run of it, and if
-// there are several such batches, all of them in one pipeline.
+// there are several such batches, all of them in one pipeline. A batch that is refused
+// for a reason that one of its leases may be is sent again, each lease in a run of its
+// own.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
-	batches := s.batches(items)
+	all := make([]int, len(items))
+	for i := range items {
+		all[i] = i
+	}
+	batches := s.batches(items, all, len(items))
+	var apart []int
+	for i, reply := range s.replies(ctx, batches) {
+		b := batches[i]
+		if err, failed := reply.(error); failed && len(b.items) > 1 && ofOneKey(err) {
+			apart = append(apart, b.items...)
+			continue
+		}
+		settle(items, b.items, reply)
+	}
+	batches = s.batches(items, apart, 1)
+	for i, reply := range s.replies(ctx, batches) {
+		settle(items, batches[i].items, reply)
+	}
+}
+
+// replies runs batches and returns each one's reply, which may be an error.
+func (s *Store) replies(ctx context.Context, batches []*batch) []any {
 	if len(batches) == 1 {
-		b := batches[0]
-		reply, err := s.runOne(ctx, &b.call)
+		reply, err := s.runOne(ctx, &batches[0].call)
 		if err != nil {
 			reply = err
 		}
-		settle(items, b.items, reply)
-		return
+		return []any{reply}
 	}
 	calls := make([]call, len(batches))
 	for i, b := range batches {
 		calls[i] = b.call
 	}
-	for i, reply := range s.runAll(ctx, calls) {
-		settle(items, batches[i].items, reply)
-	}
+	return s.runAll(ctx, calls)
 }
 
 // batch is one run of a script and the items, by their indexes, that it prolongs.
@@ -35,28 +54,28 @@ type batch struct {
 	items []int
 }
 
-// batches returns the runs that prolong the items: one for each script, and in a
-// cluster for each script and slot.
-func (s *Store) batches(items []renewal.Item) []*batch {
+// batches returns the runs that prolong some of the items, so many at most in one: a
+// run for each script, and in a cluster for each script and slot.
+func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	type together struct {
 		script *script
 		tag    string
 	}
 	var batches []*batch
 	open := make(map[together]*batch)
-	for i := range items {
+	for _, i := range some {
 		lease := items[i].Lease
 		k, err := s.leasedKind(kindKept(lease))
 		if err != nil {
 			items[i].Err = err
 			continue
 		}
-		key, room := together{script: k.renewal()}, len(items)
+		key, room := together{script: k.renewal()}, min(len(some), most)
 		if s.cluster != nil {
 			key.tag, room = hashTag(lease.Key()), 1
 		}
 		b := open[key]
-		if b == nil {
+		if b == nil || len(b.items) == most {
 			b = newBatch(key.script, room)
 			open[key] = b
 			batches = append(batches, b)
@@ -102,7 +121,9 @@ func settle(items []renewal.Item, batch []int, reply any) {
 	}
 }
 
-// outcome reads what the script says about one lease.
+// outcome reads what the script replied about one lease: a code, or the text of the
+// error that the server gave it for this lease. A status is data: an error inside an
+// array would cost go-redis the place in the stream, see docs/upstream.md.
 func outcome(code any) (renewal.Outcome, error) {
 	switch code := code.(type) {
 	case int64:
@@ -114,8 +135,8 @@ func outcome(code any) (renewal.Outcome, error) {
 		case -1:
 			return renewal.Taken, nil
 		}
-	case error:
-		return renewal.Unknown, classify(code)
+	case string:
+		return renewal.Unknown, classify(refusal(code))
 	}
 	return renewal.Unknown, unexpected(code)
 }

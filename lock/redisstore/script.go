@@ -58,7 +58,7 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, lineSource, acquireSource)
+	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, acquireSource)
 	release   = newScript(tokenSource, lineSource, releaseSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ type Store struct {
 	bell     *bell
 	batchers batchers
 	clocks   sync.Map               // of node to *serverClock
+	seed     maphash.Seed           // of the secrets in messages
 	publish  atomic.Pointer[string] // what releases are published with, once known
 	settled  settledRequests
 }
@@ -96,7 +98,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{client: client, config: c}
+	s := &Store{client: client, config: c, seed: maphash.MakeSeed()}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.bell = newBell(s)
 	return s, nil

@@ -1,36 +1,51 @@
--- nextToken counts a fencing counter up, and returns the token and how many after it
+-- nextToken counts a fencing counter up. It returns the token, and how many after it
 -- are the owner's as well. It comes before the grant: a grant without a token must not
--- be left behind. Microseconds fit a Lua number exactly until the year 2255.
+-- be left behind.
 --
--- Those after it run ahead of the clock by a second at most, and by no more than the
--- counter's life: otherwise the clock would make smaller tokens once the counter is
--- gone.
+-- The counter is never ahead of the clock, unless the clock was set back. So a server
+-- that has lost its data makes larger tokens than before. Reserved tokens come from the
+-- past: those between the last token and now. They reach back by 10 ms at most, less
+-- than a server needs to start from an older file, or a replica to take over.
 --
 -- held   somebody holds the lock already, and keeps the token: of an owner to whom
 --        several were given the last, as it may not have heard of any
 -- life   the life of the counter in ms, '0' for no end
 -- spare  how many tokens after this one the owner would like; nil for none
+local largest = 9007199254740990 -- up to here Lua, Go and JavaScript count exactly
+
+-- lastToken reads a counter's text. A counter that is damaged ends the script: a
+-- larger token than the last one cannot be made.
+local function lastToken(counter, text)
+  local last = #text <= 16 and string.find(text, '^%d+$') and tonumber(text)
+  if last and last < largest then return last end
+  error('DAMAGED ' .. counter .. ' holds no whole number below 2^53', 0)
+end
+
 local function nextToken(counter, held, life, spare)
   local left = redis.call('pttl', counter)
   local endless = life == '0' or left == -1
   if held and left ~= -2 then
     if not endless then redis.call('pexpire', counter, life) end
-    return tonumber(redis.call('get', counter)), 0
+    return lastToken(counter, redis.call('get', counter)), 0
   end
-  -- put sets the counter and returns what it was.
-  local function put(value)
-    if endless then return redis.call('set', counter, value, 'get') end
-    return redis.call('set', counter, value, 'px', life, 'get')
+  local now, digits = micros()
+  local text
+  if endless then
+    text = redis.call('set', counter, digits, 'get')
+  else
+    text = redis.call('set', counter, digits, 'px', life, 'get')
   end
-  local token, digits = micros()
-  local latest = token + (endless and 1000000 or math.min(1000 * life, 1000000))
-  spare = tonumber(spare or 0)
-  local reserved = math.min(spare, latest - token)
-  local last = tonumber(put(reserved == 0 and digits or decimal(token + reserved)) or 0) or 0
-  if last >= token then
-    token = last + 1
-    reserved = math.max(0, math.min(spare, latest - token))
-    put(decimal(token + reserved))
+  if not text then return now, 0 end
+  local sound, last = pcall(lastToken, counter, text)
+  if not sound then -- it is left as it was found
+    redis.call('set', counter, text)
+    if left > 0 then redis.call('pexpire', counter, left) end
+    error(last, 0)
   end
-  return token, reserved
+  if last >= now then
+    redis.call('set', counter, decimal(last + 1), 'keepttl')
+    return last + 1, 0
+  end
+  local token = math.max(last + 1, now - math.min(tonumber(spare or 0), 10000))
+  return token, now - token
 end
