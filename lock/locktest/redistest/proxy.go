@@ -46,6 +46,11 @@ type Fault struct {
 
 	// Refuse resets new connections as soon as they are made.
 	Refuse bool
+
+	// Duplicate sends whole pipelines to the server a second time, so much later, on
+	// a connection of their own, and drops what it replies. A proxy that repeats
+	// requests does so. Zero: never. The connection begins with [Proxy.Login].
+	Duplicate time.Duration
 }
 
 // Blackhole is a network that takes everything and delivers nothing.
@@ -55,10 +60,15 @@ var Blackhole = Fault{Requests: Drop, Replies: Drop}
 // network as the server does: a unix socket or a loopback port. Its methods may
 // be called from any goroutine at any time.
 type Proxy struct {
+	// Login is what a connection of duplicates sends first, such as "AUTH user
+	// secret"; "": nothing. It is set before the first connection.
+	Login string
+
 	server   *Server
 	dir      string // holds the socket; "" on TCP
 	listener net.Listener
-	loops    sync.WaitGroup // accept, and two per connection
+	loops    sync.WaitGroup // accept, two per connection, one per duplicate
+	gone     chan struct{}  // closed by Close
 
 	mu      sync.Mutex
 	fault   Fault
@@ -71,7 +81,7 @@ type Proxy struct {
 // everything until [Proxy.Set].
 func StartProxy(t TB, s *Server) *Proxy {
 	t.Helper()
-	p := &Proxy{server: s, changed: make(chan struct{}), links: map[*link]struct{}{}}
+	p := &Proxy{server: s, changed: make(chan struct{}), gone: make(chan struct{}), links: map[*link]struct{}{}}
 	if err := p.listen(); err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
@@ -138,7 +148,10 @@ func (p *Proxy) Reset() int {
 // Close breaks every connection and waits until nothing of the proxy runs.
 func (p *Proxy) Close() {
 	p.mu.Lock()
-	p.closed = true
+	if !p.closed {
+		p.closed = true
+		close(p.gone)
+	}
 	p.mu.Unlock()
 	_ = p.listener.Close() // a second Close is fine
 	p.Reset()
@@ -282,6 +295,9 @@ func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow)
 				return
 			}
 			mute = mute || flow(fault) == Drop
+			if fault.Duplicate > 0 && to == l.server && !mute {
+				l.proxy.duplicate(c.bytes, fault.Duplicate)
+			}
 			if !mute && write(to, c.bytes, fault.Slice) != nil {
 				return
 			}
