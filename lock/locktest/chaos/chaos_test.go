@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,8 @@ var (
 	timeFlag  = flag.Duration("time", 60*time.Second, "no round of the fault bench begins after this long")
 	roundFlag = flag.Int("round", -1, "play this round of the seed alone")
 	firstFlag = flag.Int("first", 0, "play the rounds of the seed from this one on")
+	atOnce    = flag.Int("at-once", 1, "play so many rounds at a time")
+	strict    = flag.Bool("strict", false, "check also what a busy machine's timers may break")
 	siteFlag  = flag.String("site", "", "draw this site only: single, sentinel, cluster or quorum")
 	jsonFlag  = flag.String("json", "", "write the report to this file")
 )
@@ -41,33 +45,40 @@ func TestFaultBench(t *testing.T) {
 	t.Logf("repeat with -seed %d", seed)
 	fmt.Fprintf(os.Stderr, "fault bench: seed %d\n", seed)
 	tally := newTally()
-	begin, rounds := time.Now(), 0
-	for n := *firstFlag; time.Since(begin) < *timeFlag; n++ {
-		if *roundFlag >= 0 {
-			n = *roundFlag
-		}
-		t.Run(fmt.Sprint("round", n), func(t *testing.T) {
-			play(t, draw(seed, n, site(*siteFlag)), tally)
+	begin := time.Now()
+	var rounds atomic.Int64
+	var players sync.WaitGroup
+	for range *atOnce {
+		players.Go(func() {
+			for time.Since(begin) < *timeFlag {
+				n := *firstFlag + int(rounds.Add(1)) - 1
+				if *roundFlag >= 0 {
+					n = *roundFlag
+				}
+				t.Run(fmt.Sprint("round", n), func(t *testing.T) {
+					play(t, draw(seed, n, site(*siteFlag)), *strict, tally)
+				})
+				if *roundFlag >= 0 {
+					break
+				}
+			}
 		})
-		rounds++
-		if *roundFlag >= 0 {
-			break
-		}
 	}
-	fmt.Fprintf(os.Stderr, "fault bench: seed %d, %d rounds in %v\n", seed, rounds, time.Since(begin).Round(time.Second))
+	players.Wait()
+	fmt.Fprintf(os.Stderr, "fault bench: seed %d, %d rounds in %v\n", seed, rounds.Load(), time.Since(begin).Round(time.Second))
 	tally.table(os.Stderr)
 	if *jsonFlag != "" {
-		writeReport(t, tally, seed, rounds)
+		writeReport(t, tally, seed, rounds.Load())
 	}
 	if n := tally.total(); n > 0 {
 		t.Errorf("%d breaks, see above", n)
 	}
 }
 
-func writeReport(t *testing.T, tally *tally, seed uint64, rounds int) {
+func writeReport(t *testing.T, tally *tally, seed uint64, rounds int64) {
 	report := struct {
 		Seed     uint64         `json:"seed"`
-		Rounds   int            `json:"rounds"`
+		Rounds   int64          `json:"rounds"`
 		Checked  map[string]int `json:"checked"`
 		Voided   map[string]int `json:"voided"`
 		Broken   map[string]int `json:"broken"`

@@ -66,10 +66,8 @@ func (r *round) checkLoss(h *history, u *use) {
 // undisturbed reports whether all faults between two instants concern others than u,
 // or are no reason for a failure; others says which more are none.
 func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
-	for _, lag := range h.lags[u.process] {
-		if lag.At >= from && lag.At.add(-time.Duration(lag.N)) <= to && lag.N > int64(100*time.Millisecond) {
-			return false
-		}
+	if h.lagged(u.process, from, to, 100*time.Millisecond) {
+		return false
 	}
 	return len(r.journal.between(from, to, func(w *window) bool {
 		switch w.Kind {

@@ -4,11 +4,13 @@ package chaos
 
 import (
 	"fmt"
+	"time"
 )
 
 // checkQueue compares what was accepted with what was handled.
 func (r *round) checkQueue(h *history) {
 	for _, m := range h.messages {
+		r.checkContexts(h, m)
 		if m.accepted == forever {
 			continue
 		}
@@ -18,9 +20,44 @@ func (r *round) checkQueue(h *history) {
 			continue
 		}
 		if r.drained && len(m.runs) == 0 {
-			r.broke(messageKept, m.put, m.accepted, fmt.Sprintf("message %s was accepted at %s, and nobody has it", m.id, m.accepted.clockTime()))
+			r.broke(messageKept, m.put, m.accepted, fmt.Sprintf("message %s was accepted at %s, and nobody has it", m.id, m.accepted.of(r.begun)))
 		}
 	}
+}
+
+// checkContexts compares the end of a handler's context with the beginning of the next
+// handling. A context ends by a timer, which a busy machine may run late; so only what is
+// later than that process's timers were counts.
+func (r *round) checkContexts(h *history, m *message) {
+	if !r.strict {
+		return
+	}
+	for i, next := range m.runs {
+		for _, before := range m.runs[:i] {
+			r.tally.check(contextEnds, 1)
+			if before.open < next.back.add(15*time.Millisecond) {
+				continue
+			}
+			disturbed := h.lagged(before.process, next.back.add(-time.Second), before.open.add(time.Second), 0) ||
+				len(r.journal.between(next.back.add(-time.Second), before.open, ofKind(stopped))) > 0
+			if disturbed || len(r.voidsExclusion(before.call, next.back)) > 0 {
+				r.tally.excuse(contextEnds)
+				continue
+			}
+			r.broke(contextEnds, next.back, before.open, fmt.Sprintf("a handler's context was not ended %v after another had begun", before.open.sub(next.back)), before, next)
+		}
+	}
+}
+
+// lagged reports whether a process's timers were late between two instants, by more than
+// most.
+func (h *history) lagged(process int, from, to instant, most time.Duration) bool {
+	for _, lag := range h.lags[process] {
+		if lag.At >= from && lag.At.add(-time.Duration(lag.N)) <= to && lag.N > int64(most) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkLatches checks that nobody passed a latch while it was closed for certain.
@@ -37,10 +74,13 @@ func (r *round) checkLatches(h *history) {
 				continue
 			}
 			for _, wait := range uses {
-				if wait.verb != verbLock || !wait.granted || wait.call < closed.back || wait.back > closed.releasing {
+				if wait.verb != verbLock || wait.call < closed.back || wait.call > closed.releasing {
 					continue
 				}
 				r.tally.check(latchCloses, 1)
+				if !wait.granted || wait.back > closed.releasing {
+					continue
+				}
 				if len(r.voidsExclusion(closed.call, wait.back)) > 0 || len(r.journal.between(r.begun, wait.back, ofKind(duplicates))) > 0 || anyBefore(doubtful, wait.back) {
 					r.tally.excuse(latchCloses)
 					continue

@@ -161,7 +161,11 @@ func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) er
 		if d, err = h.permits.Go(ctx, func(context.Context) error { return nil }); err == nil {
 			err = d.Wait(context.Background())
 		}
-		return w.failed(op, err) // its permits have no further hold to look at
+		if err != nil {
+			return w.failed(op, err)
+		}
+		w.release(op, nil) // there is no further hold of a permit to look at
+		return nil
 	}
 	if d, err = h.mutex.Go(ctx, f); err == nil {
 		err = d.Wait(context.Background())

@@ -61,7 +61,7 @@ func (w *worker) handleMessage(ctx context.Context, m *delayqueue.Delivery) erro
 	op := w.ops.Add(1)
 	d := newDice(w.plan.Seed, uint64(m.Token))
 	w.report(event{What: evBegin, Op: op, Kind: queueKind, Name: m.ID, Token: m.Token, TTL: w.plan.Queue.TTL})
-	work := d.span(time.Millisecond, 30*time.Millisecond)
+	work := d.span(time.Millisecond, 10*time.Millisecond)
 	if d.chance(3) {
 		work = d.between(w.plan.Queue.TTL/2, 2*w.plan.Queue.TTL)
 	}

@@ -72,7 +72,7 @@ func (p *plan) drawFaults(d dice, long bool) {
 			if k.name == garbage && len(victims) > 0 {
 				f.Name = pick(d, victims)
 			}
-			if long && d.chance(20) && k.most > time.Second {
+			if long && d.chance(35) && k.most > time.Second {
 				f.At, f.For = 500*time.Millisecond, 17*time.Second
 			}
 			p.Faults = append(p.Faults, f)

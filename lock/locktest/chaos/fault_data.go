@@ -70,15 +70,26 @@ func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {
 			key = pick(d, actual)
 		}
 		kind, _ := n.admin.Type(ctx, key).Result()
+		if kind == "none" {
+			kind = kindAt(key)
+		}
 		try, cancel := context.WithTimeout(ctx, time.Second)
 		for _, command := range garbageFor(d, kind) {
 			_ = n.admin.Do(try, append([]any{command[0], key}, command[1:]...)...).Err()
 		}
 		cancel()
-		pause(ctx, d.between(50*time.Millisecond, 500*time.Millisecond))
+		pause(ctx, d.between(20*time.Millisecond, 300*time.Millisecond))
+		if d.chance(60) {
+			n.wipe(ctx, f.Name)
+		}
 	}
-	_ = retry(hard, func(ctx context.Context) error {
-		keys, err := n.admin.Keys(ctx, "*"+escapePattern(f.Name)+"*").Result()
+	n.wipe(hard, f.Name)
+}
+
+// wipe deletes all keys of a name.
+func (n *node) wipe(ctx context.Context, name string) {
+	_ = retry(ctx, func(ctx context.Context) error {
+		keys, err := n.admin.Keys(ctx, "*"+escapePattern(name)+"*").Result()
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -86,12 +97,24 @@ func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {
 	})
 }
 
+// kindAt is the kind of value that belongs at a key.
+func kindAt(key string) string {
+	for _, k := range []struct{ part, kind string }{
+		{"token", "string"}, {"redisson_lock_queue", "list"}, {"line", "zset"}, {"timeout", "zset"}, {"places", "zset"}, {"claim", "string"}, {":", "zset"},
+	} {
+		if strings.Contains(key, k.part) {
+			return k.kind
+		}
+	}
+	return "hash"
+}
+
 // garbageFor returns commands that write garbage into a key of a kind: of the right
 // type most often.
 func garbageFor(d dice, kind string) [][]any {
 	numbers := []string{"9223372036854775806", "inf", "-inf", "1e300", "nan", "-1", "0", "18446744073709551616", "9007199254740993", "x"}
 	long := strings.Repeat("a:", 25_000)
-	members := []string{long, long + " 1 1", strings.Repeat("1", 50_000), strings.Repeat(" ", 20_000), "x", "a:b 1e9 inf",
+	members := []string{long, long, long + " 1 1", strings.Repeat("1", 50_000), strings.Repeat(" ", 20_000), "x", "a:b 1e9 inf",
 		"00000000-0000-4000-8000-000000000000:1 99999999999 1", "", ":::::", "gap"}
 	if d.chance(10) {
 		kind = pick(d, []string{"string", "hash", "zset", "list"})
@@ -113,8 +136,6 @@ func garbageFor(d dice, kind string) [][]any {
 			many = append(many, fmt.Sprintf("00000000-0000-4000-8000-%012d:1", i))
 		}
 		return [][]any{{"LPUSH", pick(d, members)}, append([]any{"LPUSH"}, many...)}
-	case "none":
-		return pick(d, [][][]any{{{"SET", pick(d, numbers)}}, garbageFor(d, "hash"), garbageFor(d, "zset"), garbageFor(d, "list")})
 	}
 	return [][]any{{"SET", pick(d, numbers)}}
 }
@@ -147,11 +168,11 @@ func forge(ctx, hard context.Context, r *round, f faultPlan) {
 		}
 		i := d.IntN(len(texts))
 		text, channel := texts[i], channels[i]
-		if d.chance(60) {
-			text = disguise(d, text)
-		}
 		if d.chance(10) {
 			text = pick(d, texts)
+		}
+		for range 20 { // at once, for owners that may be waiting now
+			_ = n.admin.Publish(ctx, channel, disguise(d, text)).Err()
 		}
 		_ = n.admin.Publish(ctx, channel, text).Err()
 	}
@@ -164,7 +185,7 @@ func disguise(d dice, text string) string {
 	for i, word := range words {
 		if client, number, ok := strings.Cut(word, ":"); ok {
 			if n, err := strconv.Atoi(number); err == nil {
-				words[i] = fmt.Sprintf("%s:%d", client, n+d.IntN(12))
+				words[i] = fmt.Sprintf("%s:%d", client, n+d.IntN(60)-20)
 			}
 		} else if n, err := strconv.ParseInt(word, 10, 64); err == nil && d.chance(50) {
 			words[i] = strconv.FormatInt(n*pick(d, []int64{1, 10, 1000})+int64(d.IntN(1000)), 10)

@@ -16,6 +16,7 @@ const (
 	lossBack     = "replies lost"
 	blackhole    = "blackhole"
 	late         = "late requests"
+	held         = "requests held"
 	stall        = "stall"
 	sliced       = "slices"
 	refusedDial  = "connections refused"
@@ -25,17 +26,28 @@ const (
 )
 
 var networkFaults = []faultKind{
-	{slow, 4, proxied, 500 * time.Millisecond, 8 * time.Second, onWires(func(f faultPlan) redistest.Fault {
-		d := f.Size
-		for d > 80*time.Millisecond {
-			d /= 3
+	{slow, 6, proxied, 500 * time.Millisecond, 8 * time.Second, onWires(func(f faultPlan) redistest.Fault {
+		d := time.Duration(1+f.Variant%30) * time.Millisecond
+		if f.Variant%5 == 0 {
+			d *= 4
 		}
-		return redistest.Fault{Delay: d, Jitter: d + 1}
+		return redistest.Fault{Delay: d, Jitter: d/2 + 1}
 	})},
 	{lossThere, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Drop} })},
 	{lossBack, 4, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Drop} })},
 	{blackhole, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Blackhole })},
-	{late, 8, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Hold} })},
+	{late, 8, proxied, 500 * time.Millisecond, 4 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
+		d, w := newDice(f.Seed, 0), r.journal.open(window{Kind: late, Place: f.Place, Node: r.wireNode(f)})
+		for ctx.Err() == nil {
+			for _, wire := range r.wires(f) {
+				wire.proxy.Stall(func() bool { return d.chance(30) }, d.between(time.Second, 4*time.Second))
+			}
+			pause(ctx, 500*time.Millisecond)
+		}
+		time.Sleep(4 * time.Second) // until the last one was delivered
+		r.journal.shut(w)
+	}},
+	{held, 3, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Hold} })},
 	{lateMessages, 3, proxied, 20 * time.Millisecond, 2 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Hold} })},
 	{stall, 3, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault {
 		return redistest.Fault{Requests: redistest.Hold, Replies: redistest.Hold}

@@ -72,8 +72,11 @@ var serverFaults = []faultKind{
 		if r.servers.clock == nil {
 			return
 		}
-		d := f.Size
-		if f.Variant%3 > 0 {
+		d := f.Size % (20 * time.Second)
+		switch f.Variant % 4 {
+		case 0, 1:
+			d = -15*time.Second - d
+		case 2:
 			d = -d
 		}
 		w := r.journal.open(window{Kind: stepped, Place: -1, Node: -1, Size: d})

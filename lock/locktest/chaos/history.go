@@ -40,7 +40,8 @@ type use struct {
 
 	failures []failure // of the acquisition, the releases of it and of further holds
 	twice    bool
-	isDead   bool // its process was killed before its end
+	open     instant // when the context of a handler was last seen not to have ended
+	isDead   bool    // its process was killed before its end
 	died     instant
 }
 
@@ -54,27 +55,28 @@ type failure struct {
 
 func (f failure) is(class string) bool { return slices.Contains(f.errors, class) }
 
-func (u *use) String() string {
+// in describes a use, with instants as seconds of the round that began then.
+func (u *use) in(begun instant) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "process %d op %d: %s %s %q", u.process, u.op, u.verb, u.kind, short(u.name))
 	if u.ttl > 0 {
 		fmt.Fprintf(&b, " ttl %v", u.ttl)
 	}
-	fmt.Fprintf(&b, ", called %s", u.call.clockTime())
+	fmt.Fprintf(&b, ", called %s", u.call.of(begun))
 	switch {
 	case u.granted:
-		fmt.Fprintf(&b, ", granted %s token %d, valid to %s", u.back.clockTime(), u.token, u.valid.clockTime())
+		fmt.Fprintf(&b, ", granted %s token %d, valid to %s", u.back.of(begun), u.token, u.valid.of(begun))
 		if u.lost != 0 {
 			fmt.Fprintf(&b, " (lost: %v)", u.lost)
 		}
 		if u.released != forever {
-			fmt.Fprintf(&b, ", released %s", u.released.clockTime())
+			fmt.Fprintf(&b, ", released %s", u.released.of(begun))
 		}
 	case u.back == forever:
 		b.WriteString(", never returned")
 	}
 	for _, f := range u.failures {
-		fmt.Fprintf(&b, ", %s %s: %s", f.what, f.at.clockTime(), short120(f.text))
+		fmt.Fprintf(&b, ", %s %s: %s", f.what, f.at.of(begun), short120(f.text))
 	}
 	if u.isDead {
 		b.WriteString(", killed")
@@ -82,11 +84,8 @@ func (u *use) String() string {
 	return b.String()
 }
 
-// begun is when the round began that is being printed.
-var begun instant
-
-// clockTime is an instant as the seconds of its round.
-func (i instant) clockTime() string {
+// of is an instant as seconds of the round that began then.
+func (i instant) of(begun instant) string {
 	if i == forever {
 		return "never"
 	}
@@ -203,6 +202,8 @@ func (h *history) add(p *process) {
 			if len(e.Errors) > 0 {
 				u.failures = append(u.failures, failure{e.What, u.releasing, e.At, e.Errors, e.Text})
 			}
+		case evContext:
+			u.open = e.At
 		case evTwice:
 			u.twice = true
 		}

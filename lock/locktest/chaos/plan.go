@@ -159,7 +159,7 @@ func (p *plan) drawWorkers(d dice) {
 	ttls := []time.Duration{30 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 30 * time.Second, 30 * time.Second}
 	queue := &queuePlan{Name: pick(d, []string{"mails", "{mails}:9", "m"}), TTL: pick(d, []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 4 * time.Second}),
-		Concurrency: 4, Every: d.span(2*time.Millisecond, 50*time.Millisecond)}
+		Concurrency: 4, Every: d.span(8*time.Millisecond, 60*time.Millisecond)}
 	if p.Site == five {
 		queue = nil
 	}

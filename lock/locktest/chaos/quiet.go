@@ -22,24 +22,39 @@ const (
 // quiet waits, after the last fault has ended, until everything is as it should be, and
 // judges what is not.
 func (r *round) quiet(ctx context.Context) {
-	r.checkSlow(ctx)
+	phases := []struct {
+		name string
+		run  func(context.Context)
+	}{
+		{"slow scripts", r.checkSlow}, {"finish", r.finish}, {"holders", r.checkHolders}, {"counts", r.checkCounts}, {"probe", r.probe},
+		{"drain", r.checkDrained}, {"subscriptions", r.checkSubscriptions}, {"close", r.closeWorkers}, {"keys", r.checkKeys},
+	}
+	for _, phase := range phases {
+		begin := now()
+		phase.run(ctx)
+		if took := now().sub(begin); took > 500*time.Millisecond {
+			r.phases = append(r.phases, fmt.Sprintf("%s %.1fs", phase.name, took.Seconds()))
+		}
+	}
+}
+
+// finish waits until every driver has got what it waits for, and given it back.
+func (r *round) finish(ctx context.Context) {
 	r.release(ctx)
 	for _, p := range r.living() {
 		p.say(sayGiveUp)
 		p.say(sayFinish)
 	}
 	r.awaitPhase(ctx, evFinished)
-	r.checkHolders(ctx)
-	r.checkCounts(ctx)
+}
+
+// probe has every process take every lock once more.
+func (r *round) probe(ctx context.Context) {
 	r.release(ctx)
 	for _, p := range r.living() {
 		p.say(sayProbe)
 	}
 	r.awaitPhase(ctx, evProbed)
-	r.checkDrained(ctx)
-	r.checkSubscriptions(ctx)
-	r.closeWorkers(ctx)
-	r.checkKeys(ctx)
 }
 
 // release takes away what keeps waiters waiting by right: closed latches whose setters
@@ -169,7 +184,7 @@ func (r *round) watchFree(ctx context.Context, free map[string]instant) {
 		} else if !ok {
 			free[n.Name] = now()
 		} else if now().sub(since) > freeLimit {
-			r.broke(freeGranted, since, now(), fmt.Sprintf("%q is free since %s, and nobody is granted it", short(n.Name), since.clockTime()), waits[:min(3, len(waits))]...)
+			r.broke(freeGranted, since, now(), fmt.Sprintf("%q is free since %s, and nobody is granted it", short(n.Name), since.of(r.begun)), waits[:min(3, len(waits))]...)
 			free[n.Name] = now().add(time.Hour)
 		}
 		r.tally.check(freeGranted, 1)
@@ -377,6 +392,11 @@ func (r *round) closeWorkers(ctx context.Context) {
 func (r *round) checkKeys(ctx context.Context) {
 	counted := map[string]bool{"foreign": true}
 	for _, n := range r.plan.Names {
+		if n.Kind == permitsKind {
+			// Those in use, in Redisson's format: what is left of dead holders goes with
+			// the next request.
+			counted[keysAt(n.Name)[8]] = true
+		}
 		if n.Kind == semaphoreKind || n.Kind == permitsKind || n.Kind == latchKind || n.Victim {
 			counted[n.Name] = true
 		}

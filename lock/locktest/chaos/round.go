@@ -27,6 +27,8 @@ type round struct {
 	begun   instant
 	healed  instant // when the last fault had ended
 	drained bool
+	strict  bool     // check also what a busy machine's timers may break
+	phases  []string // what the quiet period has waited for
 
 	// own is the bench's own store, which no proxy and no missing right is between.
 	own    *redisstore.Store
@@ -38,8 +40,8 @@ type round struct {
 }
 
 // play plays a round.
-func play(t *testing.T, p *plan, tally *tally) {
-	r := &round{t: t, plan: p, tally: tally, told: map[string]int{}, begun: now()}
+func play(t *testing.T, p *plan, strict bool, tally *tally) {
+	r := &round{t: t, plan: p, strict: strict, tally: tally, told: map[string]int{}, begun: now()}
 	r.servers = serve(t, p)
 	hard, done := context.WithTimeout(context.Background(), p.Active+4*time.Minute)
 	defer done()
@@ -82,8 +84,8 @@ func (r *round) summary(h *history) string {
 	for _, w := range r.journal.between(0, forever, nil) {
 		kinds[w.Kind]++
 	}
-	return fmt.Sprintf("-seed %d -round %d: %s, %v and %v quiet, %d uses, %d grants, %d messages, faults %v",
-		r.plan.Seed, r.plan.Round, r.plan.Site, r.plan.Active.Round(time.Second), now().sub(r.healed).Round(time.Second), len(h.uses), grants, len(h.messages), kinds)
+	return fmt.Sprintf("-seed %d -round %d: %s, %v and %v quiet (%s), %d uses, %d grants, %d messages, faults %v",
+		r.plan.Seed, r.plan.Round, r.plan.Site, r.plan.Active.Round(time.Second), now().sub(r.healed).Round(time.Second), strings.Join(r.phases, ", "), len(h.uses), grants, len(h.messages), kinds)
 }
 
 // trouble notes that the bench itself could not do what it wanted.

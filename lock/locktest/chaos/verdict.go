@@ -112,13 +112,12 @@ func (t *tally) table(out io.Writer) {
 // broke notes a break between two instants.
 func (r *round) broke(promise string, from, to instant, what string, uses ...*use) {
 	b := breach{Promise: promise, Seed: r.plan.Seed, Round: r.plan.Round, Site: r.plan.Site, What: what}
-	begun = r.begun
-	b.At = from.clockTime()
+	b.At = from.of(r.begun)
 	for _, w := range r.journal.between(from-instant(2e9), to, nil) {
-		b.Faults = append(b.Faults, fmt.Sprintf("%v %s-%s", w, w.Begin.clockTime(), w.End.clockTime()))
+		b.Faults = append(b.Faults, fmt.Sprintf("%v %s-%s", w, w.Begin.of(r.begun), w.End.of(r.begun)))
 	}
 	for _, u := range uses {
-		b.History = append(b.History, u.String())
+		b.History = append(b.History, u.in(r.begun))
 	}
 	r.tally.mu.Lock()
 	defer r.tally.mu.Unlock()

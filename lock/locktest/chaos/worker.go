@@ -242,7 +242,7 @@ func (w *worker) drive(p driverPlan) {
 		pause := time.Duration(0)
 		switch {
 		case err != nil:
-			pause = d.between(time.Millisecond, 20*time.Millisecond)
+			pause = d.span(100*time.Microsecond, 20*time.Millisecond)
 		case p.Calm:
 			pause = d.span(5*time.Millisecond, 200*time.Millisecond)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -134,6 +135,20 @@ func (p *Proxy) Set(f Fault) {
 // Heal ends the fault. See [Drop] for what it cannot heal.
 func (p *Proxy) Heal() { p.Set(Fault{}) }
 
+// Stall holds back the requests of connections that exist and that chosen picks, for
+// as long from now on. They are delivered then, also if the client has closed its end
+// meanwhile, as those that TCP has to send again are. New connections are not stalled.
+func (p *Proxy) Stall(chosen func() bool, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until := time.Now().Add(d)
+	for l := range p.links {
+		if chosen() {
+			l.stalled.Store(&until)
+		}
+	}
+}
+
 // Reset breaks every connection that exists at the moment, on TCP with a reset
 // at both ends. It returns how many there were.
 func (p *Proxy) Reset() int {
@@ -211,7 +226,8 @@ func (p *Proxy) join(l *link) {
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
-	done           chan struct{} // closed with the link
+	done           chan struct{}             // closed with the link
+	stalled        atomic.Pointer[time.Time] // until when requests are held back; nil: they are not
 	once           sync.Once
 }
 
@@ -292,6 +308,9 @@ func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow)
 				return
 			}
 			if fault, ok = l.leave(flow, Hold); !ok { // it may hold by now
+				return
+			}
+			if until := l.stalled.Load(); until != nil && to == l.server && !l.sleep(*until) {
 				return
 			}
 			mute = mute || flow(fault) == Drop
