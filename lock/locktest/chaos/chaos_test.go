@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,7 @@ var (
 	atOnce    = flag.Int("at-once", 1, "play so many rounds at a time")
 	strict    = flag.Bool("strict", false, "check also what a busy machine's timers may break")
 	siteFlag  = flag.String("site", "", "draw this site only: single, sentinel, cluster or quorum")
+	faultFlag = flag.String("faults", "", "draw these kinds of fault only, separated by commas")
 	jsonFlag  = flag.String("json", "", "write the report to this file")
 )
 
@@ -44,6 +46,10 @@ func TestFaultBench(t *testing.T) {
 	}
 	t.Logf("repeat with -seed %d", seed)
 	fmt.Fprintf(os.Stderr, "fault bench: seed %d\n", seed)
+	only := limits{site: site(*siteFlag)}
+	if *faultFlag != "" {
+		only.faults = strings.Split(*faultFlag, ",")
+	}
 	tally := newTally()
 	begin := time.Now()
 	var rounds atomic.Int64
@@ -56,7 +62,7 @@ func TestFaultBench(t *testing.T) {
 					n = *roundFlag
 				}
 				t.Run(fmt.Sprint("round", n), func(t *testing.T) {
-					play(t, draw(seed, n, site(*siteFlag)), *strict, tally)
+					play(t, draw(seed, n, only), *strict, tally)
 				})
 				if *roundFlag >= 0 {
 					break

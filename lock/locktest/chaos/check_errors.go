@@ -44,9 +44,15 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
 	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:
 		r.broke(heldReleases, f.from, f.at, "a release was refused", u)
-	case f.what == evFail && u.ttl >= 8*time.Second && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
+	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
 		r.broke(noNeighbour, f.from, f.at, "nothing explains the failure", u)
 	}
+}
+
+// patient reports whether the caller waits so long that no busy machine explains a
+// failure.
+func (u *use) patient() bool {
+	return (u.verb == verbLock || u.verb == verbWithin || u.verb == verbGo) && (u.within == 0 || u.within >= 4*time.Second)
 }
 
 // checkLoss looks for leases that were lost without a reason.

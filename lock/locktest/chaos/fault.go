@@ -35,14 +35,17 @@ func faultKinds() []faultKind {
 
 // drawFaults draws a few kinds of fault, and some of each. What is left out of a round
 // cannot excuse anything there.
-func (p *plan) drawFaults(d dice, long bool) {
+func (p *plan) drawFaults(d dice, long bool, only []string) {
 	var kinds []faultKind
 	total := 0
 	for _, k := range faultKinds() {
-		if slices.Contains(k.sites, p.Site) {
+		if slices.Contains(k.sites, p.Site) && (len(only) == 0 || slices.Contains(only, k.name)) {
 			kinds = append(kinds, k)
 			total += k.weight
 		}
+	}
+	if total == 0 {
+		return
 	}
 	victims := []string{}
 	for _, n := range p.Names {

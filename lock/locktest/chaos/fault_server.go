@@ -68,14 +68,14 @@ var serverFaults = []faultKind{
 	{clients, 4, everywhere, 0, 3 * time.Second, again(150*time.Millisecond, func(ctx context.Context, n *node, f faultPlan) {
 		_ = n.admin.Do(ctx, "CLIENT", "KILL", "TYPE", []string{"NORMAL", "PUBSUB", "PUBSUB"}[f.Variant%3]).Err()
 	})},
-	{stepped, 4, alone, 0, time.Second, func(_, _ context.Context, r *round, f faultPlan) {
+	{stepped, 6, alone, 0, time.Second, func(_, _ context.Context, r *round, f faultPlan) {
 		if r.servers.clock == nil {
 			return
 		}
 		d := f.Size % (20 * time.Second)
 		switch f.Variant % 4 {
 		case 0, 1:
-			d = -15*time.Second - d
+			d = -20*time.Second - d
 		case 2:
 			d = -d
 		}

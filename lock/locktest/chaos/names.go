@@ -37,12 +37,16 @@ func drawNames(d dice, at site) []namePlan {
 		add("{"+base+"}", twins, false)
 	}
 	add(base+"2", pick(d, kinds), false)
-	for _, k := range kinds[2:] {
+	for _, k := range kinds {
 		if d.chance(70) {
 			add(base+":"+string(k), k, false)
 		}
 	}
 	add(pick(d, oddNames), pick(d, kinds), false)
+	for _, lonely := range []string{"lonely 1", "lonely 2"} {
+		add(lonely, pick(d, kinds), false)
+		names[len(names)-1].Lonely = true
+	}
 	if at != five {
 		add(base+":permits", permitsKind, false)
 		add("victim", pick(d, []kind{mutexKind, fairKind, writeKind, permitsKind}), true)

@@ -51,6 +51,8 @@ type namePlan struct {
 	Name  string
 	Kind  kind
 	Count int64 // of permits
+	// Lonely marks a name that one driver of each process uses, with a long lease.
+	Lonely bool
 	// Victim marks a name at whose keys garbage is written.
 	Victim bool
 }
@@ -131,13 +133,19 @@ const (
 	quorumNodes = 5
 )
 
+// limits leave out sites and faults. Their zero value leaves out none.
+type limits struct {
+	site   site
+	faults []string
+}
+
 // draw draws round number round of a seed.
-func draw(seed uint64, round int, only site) *plan {
+func draw(seed uint64, round int, only limits) *plan {
 	d := newDice(seed, uint64(round))
 	p := &plan{Seed: seed, Round: round}
 	p.Site = pick(d, []site{single, single, single, single, single, single, five, five, cluster, sentinel})
-	if only != "" {
-		p.Site = only
+	if only.site != "" {
+		p.Site = only.site
 	}
 	p.Keeps = p.Site == five || p.Site == cluster || d.chance(50)
 	if d.chance(30) {
@@ -150,7 +158,7 @@ func draw(seed uint64, round int, only site) *plan {
 	}
 	p.Names = drawNames(d, p.Site)
 	p.drawWorkers(d)
-	p.drawFaults(d, long)
+	p.drawFaults(d, long, only.faults)
 	return p
 }
 
@@ -174,6 +182,9 @@ func (p *plan) drawWorkers(d dice) {
 			if rush {
 				users += 3
 			}
+			if n.Lonely {
+				users = 1
+			}
 			for range users {
 				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, TTL: pick(d, ttls), Calm: d.chance(60)}
 				if w.Tick > 0 {
@@ -183,6 +194,9 @@ func (p *plan) drawWorkers(d dice) {
 					driver.TTL = max(driver.TTL, 500*time.Millisecond)
 				}
 				driver.Fixed = d.chance(10)
+				if n.Lonely {
+					driver.TTL, driver.Calm = 30*time.Second, true
+				}
 				driver.Defer = deferring && d.chance(40)
 				driver.First = d.chance(30)
 				if n.Kind == mutexKind && d.chance(25) && p.Site != five {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -84,7 +83,7 @@ func (r *round) checkSlow(ctx context.Context) {
 // awaitPhase waits until every living process has reached a phase. While it waits, it
 // watches locks that are free and that somebody waits for.
 func (r *round) awaitPhase(ctx context.Context, phase string) {
-	free := map[string]instant{} // since when each lock is
+	free, orphans := map[string]instant{}, map[string]instant{} // since when each lock is
 	begin := now()
 	limit := r.patience()
 	for ctx.Err() == nil {
@@ -93,11 +92,13 @@ func (r *round) awaitPhase(ctx context.Context, phase string) {
 			r.tally.check(noWaiterStuck, 1)
 			return
 		}
-		r.watchFree(ctx, free)
+		h := collect(r.all)
+		r.watchFree(ctx, h, free)
+		r.watchOwners(ctx, h, orphans)
 		if now().sub(begin) > limit {
 			break
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 	}
 	h := collect(r.all)
 	for _, p := range r.without(phase) {
@@ -158,8 +159,7 @@ func (r *round) without(phase string) (waiting []*process) {
 func tail(s string) string { return s[max(0, len(s)-6000):] }
 
 // watchFree notes since when locks are free that somebody has waited for all along.
-func (r *round) watchFree(ctx context.Context, free map[string]instant) {
-	h := collect(r.all)
+func (r *round) watchFree(ctx context.Context, h *history, free map[string]instant) {
 	for _, n := range r.plan.Names {
 		if n.Victim || n.Kind == semaphoreKind || n.Kind == latchKind || n.Kind == permitsKind {
 			continue
@@ -191,6 +191,82 @@ func (r *round) watchFree(ctx context.Context, free map[string]instant) {
 	}
 }
 
+// watchOwners notes since when locks are held by owners of living processes that none of
+// their drivers knows of.
+func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]instant) {
+	if len(r.journal.between(0, forever, ofKind(duplicates))) > 0 {
+		return // a repeated request may be granted
+	}
+	known := map[string]bool{}
+	for _, u := range h.uses {
+		if u.granted && u.released == forever {
+			known[u.owner] = true
+		}
+	}
+	seen := map[string]bool{}
+	for _, o := range r.owners(ctx, h) {
+		if known[o.field] {
+			continue
+		}
+		seen[o.key()] = true
+		since, ok := orphans[o.key()]
+		if !ok {
+			orphans[o.key()] = now()
+		} else if now().sub(since) > freeLimit {
+			r.broke(heldBySomebody, since, now(), o.String()+", and none of its drivers since "+since.of(r.begun), r.abandoned(h, o.name)...)
+			orphans[o.key()] = now().add(time.Hour)
+		}
+	}
+	for key := range orphans {
+		if !seen[key] {
+			delete(orphans, key)
+		}
+	}
+}
+
+// owner is an owner of a lock that belongs to a living process.
+type owner struct {
+	name, field string
+	process     int
+	left        time.Duration
+}
+
+func (o owner) key() string { return o.name + " " + o.field }
+
+func (o owner) String() string {
+	return fmt.Sprintf("%q is held by %s of process %d, for %v", short(o.name), o.field, o.process, o.left)
+}
+
+// owners reads the owners of all locks from the servers.
+func (r *round) owners(ctx context.Context, h *history) (all []owner) {
+	for _, n := range r.plan.Names {
+		if n.Victim || n.Kind == latchKind || n.Kind == semaphoreKind || n.Kind == permitsKind {
+			continue // for permits see checkCounts
+		}
+		fields, err := r.servers.data.HGetAll(ctx, n.Name).Result()
+		if err != nil {
+			continue
+		}
+		for field := range fields {
+			parts := strings.Split(field, ":")
+			if p, ours := h.clients[parts[0]]; ours && !r.all[p-1].dead() && len(parts) >= 2 {
+				all = append(all, owner{n.Name, parts[0] + ":" + parts[1], p, r.servers.data.PTTL(ctx, n.Name).Val()})
+			}
+		}
+	}
+	return all
+}
+
+// abandoned returns the last acquisitions of a name that had no answer.
+func (r *round) abandoned(h *history, name string) (uses []*use) {
+	for _, u := range h.uses {
+		if u.name == name && !u.granted && len(u.failures) > 0 && !u.failures[0].is("not acquired") {
+			uses = append(uses, u)
+		}
+	}
+	return uses[max(0, len(uses)-4):]
+}
+
 // until tries check until it finds nothing wrong, and returns what it still does
 // after a limit.
 func until[T any](ctx context.Context, limit time.Duration, check func() []T) (wrong []T) {
@@ -210,42 +286,14 @@ func (r *round) checkHolders(ctx context.Context) {
 	}
 	repeated := len(r.journal.between(0, forever, ofKind(duplicates))) > 0 // a repeated request may be granted
 	h := collect(r.all)
-	wrong := until(ctx, cleanupLimit, func() (orphans []string) {
-		for _, n := range r.plan.Names {
-			if n.Victim || n.Kind == latchKind || n.Kind == semaphoreKind {
-				continue
-			}
-			key := n.Name
-			if n.Kind == permitsKind {
-				continue // ids of permits do not tell whose they are: see checkCounts
-			}
-			fields, err := r.servers.data.HGetAll(ctx, key).Result()
-			if err != nil {
-				continue
-			}
-			for field := range fields {
-				client, _, _ := strings.Cut(field, ":")
-				if p, ours := h.clients[client]; ours && !r.all[p-1].dead() {
-					left := r.servers.data.PTTL(ctx, key).Val()
-					orphans = append(orphans, fmt.Sprintf("%q is held by %s of process %d, for %v", short(n.Name), field, p, left))
-				}
-			}
-		}
-		return orphans
-	})
+	wrong := until(ctx, cleanupLimit, func() []owner { return r.owners(ctx, h) })
 	r.tally.check(heldBySomebody, len(r.plan.Names))
 	if repeated && len(wrong) > 0 {
 		r.tally.excuse(heldBySomebody)
 		return
 	}
-	for _, w := range wrong {
-		var uses []*use
-		for _, u := range h.uses {
-			if strings.HasPrefix(w, strconv.Quote(short(u.name))+" ") && !u.granted && len(u.failures) > 0 && !u.failures[0].is("not acquired") {
-				uses = append(uses, u)
-			}
-		}
-		r.broke(heldBySomebody, r.begun, now(), w+", and its drivers have ended", uses[max(0, len(uses)-4):]...)
+	for _, o := range wrong {
+		r.broke(heldBySomebody, r.begun, now(), o.String()+", and its drivers have ended", r.abandoned(h, o.name)...)
 	}
 }
 
