@@ -44,7 +44,7 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
 	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:
 		r.broke(heldReleases, f.from, f.at, "a release was refused", u)
-	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
+	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
 		r.broke(noNeighbour, f.from, f.at, "nothing explains the failure", u)
 	}
 }

@@ -113,7 +113,7 @@ func kindAt(key string) string {
 // type most often.
 func garbageFor(d dice, kind string) [][]any {
 	numbers := []string{"9223372036854775806", "inf", "-inf", "1e300", "nan", "-1", "0", "18446744073709551616", "9007199254740993", "x"}
-	long := strings.Repeat("a:", 25_000)
+	long := strings.Repeat("a:", pick(d, []int{5_000, 100_000}))
 	members := []string{long, long, long + " 1 1", strings.Repeat("1", 50_000), strings.Repeat(" ", 20_000), "x", "a:b 1e9 inf",
 		"00000000-0000-4000-8000-000000000000:1 99999999999 1", "", ":::::", "gap"}
 	if d.chance(10) {
@@ -122,6 +122,9 @@ func garbageFor(d dice, kind string) [][]any {
 	}
 	switch kind {
 	case "hash":
+		if d.chance(40) {
+			return [][]any{{"HSET", "mode", pick(d, []string{"read", "write"}), pick(d, []string{"x", "00000000-0000-4000-8000-000000000000:1"}), pick(d, numbers)}}
+		}
 		return [][]any{{"HSET", pick(d, []string{"user", "mode", "00000000-0000-4000-8000-000000000000:1", "x", long}), pick(d, append(numbers, "read", "write", "ada"))},
 			{"HSET", "x", pick(d, numbers)}, {"PERSIST"}}
 	case "zset":
@@ -148,33 +151,37 @@ func forge(ctx, hard context.Context, r *round, f faultPlan) {
 	defer r.journal.shut(w)
 	heard := n.admin.PSubscribe(hard, "*")
 	defer heard.Close()
-	var channels, texts []string
+	var latest []*redis.Message // the latest
 	for ctx.Err() == nil {
 		select {
 		case m := <-heard.Channel(redis.WithChannelSize(1000)):
 			if m == nil {
 				return
 			}
-			channels, texts = append(channels, m.Channel), append(texts, m.Payload)
-			if len(texts) > 200 {
-				channels, texts = channels[100:], texts[100:]
+			if latest = append(latest, m); len(latest) > 20 {
+				latest = latest[1:]
 			}
-		case <-time.After(3 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return
 		}
-		if len(texts) == 0 || !d.chance(30) {
+		if len(latest) == 0 || !d.chance(40) {
 			continue
 		}
-		i := d.IntN(len(texts))
-		text, channel := texts[i], channels[i]
-		if d.chance(10) {
-			text = pick(d, texts)
+		m := latest[len(latest)-1]
+		if d.chance(30) {
+			m = pick(d, latest)
 		}
-		for range 20 { // at once, for owners that may be waiting now
-			_ = n.admin.Publish(ctx, channel, disguise(d, text)).Err()
+		pipe := n.admin.Pipeline()
+		for range 30 { // at once, for owners that may be waiting now
+			pipe.Publish(ctx, m.Channel, disguise(d, m.Payload))
 		}
-		_ = n.admin.Publish(ctx, channel, text).Err()
+		pipe.Publish(ctx, m.Channel, m.Payload)
+		pipe.Publish(ctx, m.Channel, pick(d, latest).Payload)
+		_, _ = pipe.Exec(ctx)
+		for len(heard.Channel()) > 50 { // what it has published itself
+			<-heard.Channel()
+		}
 	}
 }
 

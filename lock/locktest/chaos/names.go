@@ -49,7 +49,7 @@ func drawNames(d dice, at site) []namePlan {
 	}
 	if at != five {
 		add(base+":permits", permitsKind, false)
-		add("victim", pick(d, []kind{mutexKind, fairKind, writeKind, permitsKind}), true)
+		add("victim", pick(d, []kind{mutexKind, mutexKind, fairKind, writeKind, writeKind, permitsKind}), true)
 	}
 	return names
 }
