@@ -249,12 +249,27 @@ func (r *round) owners(ctx context.Context, h *history) (all []owner) {
 		}
 		for field := range fields {
 			parts := strings.Split(field, ":")
-			if p, ours := h.clients[parts[0]]; ours && !r.all[p-1].dead() && len(parts) >= 2 {
+			if p, ours := h.clients[parts[0]]; ours && !r.all[p-1].dead() && len(parts) >= 2 && r.reads(ctx, n, field) {
 				all = append(all, owner{n.Name, parts[0] + ":" + parts[1], p, r.servers.data.PTTL(ctx, n.Name).Val()})
 			}
 		}
 	}
 	return all
+}
+
+// reads reports whether an owner's holds last yet. A reader whose holds have ended stays
+// in the lock's hash as long as others read.
+func (r *round) reads(ctx context.Context, n namePlan, field string) bool {
+	if n.Kind != writeKind || strings.HasSuffix(field, ":write") {
+		return true
+	}
+	for _, node := range r.servers.nodes {
+		holds, err := node.admin.Keys(ctx, "*:"+field+":rwlock_timeout:*").Result()
+		if err == nil && len(holds) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // abandoned returns the last acquisitions of a name that had no answer.
