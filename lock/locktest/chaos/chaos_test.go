@@ -22,9 +22,10 @@ var (
 	timeFlag  = flag.Duration("time", 60*time.Second, "no round of the fault bench begins after this long")
 	roundFlag = flag.Int("round", -1, "play this round of the seed alone")
 	firstFlag = flag.Int("first", 0, "play the rounds of the seed from this one on")
-	atOnce    = flag.Int("at-once", 1, "play so many rounds at a time")
+	atOnce    = flag.Int("at-once", 3, "play so many rounds at a time")
 	strict    = flag.Bool("strict", false, "check also what a busy machine's timers may break")
 	siteFlag  = flag.String("site", "", "draw this site only: single, sentinel, cluster or quorum")
+	activeFor = flag.Duration("active", 5*time.Second, "have the faults of a round last so long; 0: as drawn")
 	faultFlag = flag.String("faults", "", "draw these kinds of fault only, separated by commas")
 	jsonFlag  = flag.String("json", "", "write the report to this file")
 )
@@ -46,7 +47,7 @@ func TestFaultBench(t *testing.T) {
 	}
 	t.Logf("repeat with -seed %d", seed)
 	fmt.Fprintf(os.Stderr, "fault bench: seed %d\n", seed)
-	only := limits{site: site(*siteFlag)}
+	only := limits{site: site(*siteFlag), active: *activeFor}
 	if *faultFlag != "" {
 		only.faults = strings.Split(*faultFlag, ",")
 	}

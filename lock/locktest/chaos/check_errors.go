@@ -11,7 +11,7 @@ import (
 
 // checkErrors looks for failures that nothing explains which concerns the caller.
 func (r *round) checkErrors(h *history) {
-	victim := map[string]bool{"foreign": true}
+	victim := map[string]bool{}
 	for _, n := range r.plan.Names {
 		victim[n.Name] = victim[n.Name] || n.Victim
 	}
@@ -26,6 +26,9 @@ func (r *round) checkErrors(h *history) {
 			continue
 		}
 		r.tally.check(noNeighbour, 1)
+		if u.released != forever && len(r.journal.between(u.releasing, u.released, ofKind(memory))) > 0 {
+			r.tally.check(heldReleases, 1)
+		}
 		for _, f := range u.failures {
 			r.checkFailure(h, u, f)
 		}

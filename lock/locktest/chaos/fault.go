@@ -66,7 +66,7 @@ func (p *plan) drawFaults(d dice, long bool, only []string) {
 		}
 		drawn[k.name] = true
 		for range 1 + d.IntN(6) {
-			f := faultPlan{Kind: k.name, At: d.between(200*time.Millisecond, p.Active-time.Second), For: d.span(k.least, k.most),
+			f := faultPlan{Kind: k.name, At: d.between(p.Active/50, p.Active*9/10), For: d.span(k.least, k.most),
 				Place: d.IntN(places), Node: d.IntN(quorumNodes), Size: d.span(time.Millisecond, 40*time.Second), Variant: d.IntN(1000), Seed: d.Uint64()}
 			if d.chance(30) {
 				f.Place = -1

@@ -28,7 +28,7 @@ var dataFaults = []faultKind{
 
 // writeForeign puts a value that is no lock where a lock would be.
 func writeForeign(ctx, hard context.Context, r *round, f faultPlan) {
-	name := "foreign"
+	name := fmt.Sprintf("%s %d", foreign, f.Seed)
 	w := r.journal.open(window{Kind: foreign, Place: -1, Node: -1, Name: name})
 	defer r.journal.shut(w)
 	n := r.target(f)

@@ -137,6 +137,7 @@ const (
 type limits struct {
 	site   site
 	faults []string
+	active time.Duration
 }
 
 // draw draws round number round of a seed.
@@ -155,6 +156,9 @@ func draw(seed uint64, round int, only limits) *plan {
 	long := d.chance(15)
 	if long {
 		p.Active = d.between(22*time.Second, 26*time.Second)
+	}
+	if only.active > 0 {
+		p.Active, long = only.active, false
 	}
 	p.Names = drawNames(d, p.Site)
 	p.drawWorkers(d)

@@ -453,7 +453,7 @@ func (r *round) closeWorkers(ctx context.Context) {
 
 // checkKeys looks for keys that stay for ever.
 func (r *round) checkKeys(ctx context.Context) {
-	counted := map[string]bool{"foreign": true}
+	counted := map[string]bool{}
 	for _, n := range r.plan.Names {
 		if n.Kind == permitsKind {
 			// Those in use, in Redisson's format: what is left of dead holders goes with
@@ -471,7 +471,7 @@ func (r *round) checkKeys(ctx context.Context) {
 		}
 		for _, key := range keys {
 			r.tally.check(keysEnd, 1)
-			if counted[key] || strings.Contains(key, "victim") || strings.HasPrefix(key, "leasewheel_queue_token") {
+			if counted[key] || strings.Contains(key, "victim") || strings.Contains(key, foreign) || strings.HasPrefix(key, "leasewheel_queue_token") {
 				continue
 			}
 			left, err := n.admin.PTTL(ctx, key).Result()

@@ -215,8 +215,8 @@ func (r *round) askForeign(ctx, hard context.Context, name string) {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, lock.ErrUnavailable):
 		case err != nil && !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrForeign):
-		case r.servers.clock != nil && len(r.journal.between(begin, now(), ofKind(dataLost, hung, restarted))) > 0:
-			return
+		case len(r.journal.between(r.begun, now(), ofKind(dataLost, hung))) > 0:
+			return // it may be gone
 		default:
 			r.tally.check(foreignTold, 1)
 			if !errors.Is(err, lock.ErrForeign) {
