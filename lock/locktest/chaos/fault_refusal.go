@@ -18,7 +18,7 @@ const (
 )
 
 var refusalFaults = []faultKind{
-	{memory, 7, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
+	{memory, 9, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
 	{noReplicas, 1, []site{single, five, cluster}, 50 * time.Millisecond, 3 * time.Second, configured("min-replicas-to-write", "1", "0")},
 	{readOnly, 1, proxied, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)

@@ -144,7 +144,7 @@ type limits struct {
 func draw(seed uint64, round int, only limits) *plan {
 	d := newDice(seed, uint64(round))
 	p := &plan{Seed: seed, Round: round}
-	p.Site = pick(d, []site{single, single, single, single, single, single, five, five, cluster, sentinel})
+	p.Site = pick(d, []site{single, single, single, single, single, single, single, five, five, cluster, sentinel})
 	if only.site != "" {
 		p.Site = only.site
 	}

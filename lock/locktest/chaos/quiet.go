@@ -194,8 +194,8 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 // watchOwners notes since when locks are held by owners of living processes that none of
 // their drivers knows of.
 func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]instant) {
-	if len(r.journal.between(0, forever, ofKind(duplicates))) > 0 {
-		return // a repeated request may be granted
+	if r.mayKeep() {
+		return
 	}
 	known := map[string]bool{}
 	for _, u := range h.uses {
@@ -222,6 +222,13 @@ func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]
 			delete(orphans, key)
 		}
 	}
+}
+
+// mayKeep reports whether a lock may be held by nobody, for its TTL: a request that was
+// repeated was granted once more, or a replica was promoted that knows of a grant and
+// not of its release.
+func (r *round) mayKeep() bool {
+	return len(r.journal.between(0, forever, ofKind(duplicates, failover))) > 0
 }
 
 // owner is an owner of a lock that belongs to a living process.
@@ -299,11 +306,10 @@ func (r *round) checkHolders(ctx context.Context) {
 	if len(r.without(evFinished)) > 0 {
 		return
 	}
-	repeated := len(r.journal.between(0, forever, ofKind(duplicates))) > 0 // a repeated request may be granted
 	h := collect(r.all)
 	wrong := until(ctx, cleanupLimit, func() []owner { return r.owners(ctx, h) })
 	r.tally.check(heldBySomebody, len(r.plan.Names))
-	if repeated && len(wrong) > 0 {
+	if r.mayKeep() && len(wrong) > 0 {
 		r.tally.excuse(heldBySomebody)
 		return
 	}
