@@ -13,7 +13,8 @@ import (
 // The limits of the quiet period. None of them is a measure of speed: each is many
 // times as long as what it waits for takes.
 const (
-	cleanupLimit = 20 * time.Second // until what was given up has been given back
+	cleanupLimit = 25 * time.Second // until what was given up has been given back: tries are 10 s apart at most
+	orphanLimit  = 18 * time.Second // for which a lock may be held by nobody, for the same reason
 	answerLimit  = 30 * time.Second // until a process has done what is local to it
 	freeLimit    = 12 * time.Second // for which a free lock may be refused
 )
@@ -212,7 +213,7 @@ func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]
 		since, ok := orphans[o.key()]
 		if !ok {
 			orphans[o.key()] = now()
-		} else if now().sub(since) > freeLimit {
+		} else if now().sub(since) > orphanLimit {
 			r.broke(heldBySomebody, since, now(), o.String()+", and none of its drivers since "+since.of(r.begun), r.abandoned(h, o.name)...)
 			orphans[o.key()] = now().add(time.Hour)
 		}
@@ -225,10 +226,13 @@ func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]
 }
 
 // mayKeep reports whether a lock may be held by nobody, for its TTL: a request that was
-// repeated was granted once more, or a replica was promoted that knows of a grant and
-// not of its release.
+// repeated was granted once more; or a replica was promoted that knows of a grant and
+// not of its release; or the server's clock was set back, by which it takes a request
+// that is late for one in time.
 func (r *round) mayKeep() bool {
-	return len(r.journal.between(0, forever, ofKind(duplicates, failover))) > 0
+	return len(r.journal.between(0, forever, func(w *window) bool {
+		return w.Kind == duplicates || w.Kind == failover || w.Kind == stepped && w.Size < 0
+	})) > 0
 }
 
 // owner is an owner of a lock that belongs to a living process.
@@ -323,7 +327,7 @@ func (r *round) checkCounts(ctx context.Context) {
 	if len(r.without(evFinished)) > 0 {
 		return
 	}
-	if len(r.voidsExclusion(r.begun, forever)) > 0 || len(r.journal.between(0, forever, ofKind(duplicates))) > 0 {
+	if len(r.voidsExclusion(r.begun, forever)) > 0 || r.mayKeep() {
 		r.tally.excuse(permitsBack)
 		return
 	}
