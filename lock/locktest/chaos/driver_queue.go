@@ -14,12 +14,12 @@ import (
 
 var errHandler = errors.New("chaos: the handler failed")
 
-// putMessages puts messages whose ids nobody has used, one after the other.
-func (w *worker) putMessages() {
-	d := newDice(w.plan.Seed, 1)
+// putMessages puts messages with new ids, one after the other.
+func (w *worker) putMessages(putter int) {
+	d := newDice(w.plan.Seed, uint64(putter))
 	for n := 1; w.sleep(d.between(0, 2*w.plan.Queue.Every)); n++ {
 		op := w.ops.Add(1)
-		id := fmt.Sprintf("%s/%d", w.locker.ClientID(), n)
+		id := fmt.Sprintf("%s/%d.%d", w.locker.ClientID(), putter, n)
 		w.report(event{What: evPut, Op: op, Kind: queueKind, Name: id})
 		m := delayqueue.Message{ID: id, Payload: []byte("mail"), Delay: d.span(time.Millisecond, time.Second)}
 		if d.chance(50) {

@@ -22,8 +22,8 @@ const (
 
 var dataFaults = []faultKind{
 	{foreign, 3, alone, 500 * time.Millisecond, 4 * time.Second, writeForeign},
-	{garbage, 5, alone, 500 * time.Millisecond, 4 * time.Second, writeGarbage},
-	{forgery, 4, alone, time.Second, 6 * time.Second, forge},
+	{garbage, 8, alone, 500 * time.Millisecond, 4 * time.Second, writeGarbage},
+	{forgery, 7, alone, time.Second, 6 * time.Second, forge},
 }
 
 // writeForeign puts a value that is no lock where a lock would be.

@@ -36,7 +36,7 @@ var networkFaults = []faultKind{
 	{lossThere, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Drop} })},
 	{lossBack, 4, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Drop} })},
 	{blackhole, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Blackhole })},
-	{late, 8, proxied, 500 * time.Millisecond, 4 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
+	{late, 11, proxied, 500 * time.Millisecond, 4 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
 		d, w := newDice(f.Seed, 0), r.journal.open(window{Kind: late, Place: f.Place, Node: r.wireNode(f)})
 		for ctx.Err() == nil {
 			for _, wire := range r.wires(f) {
@@ -47,9 +47,9 @@ var networkFaults = []faultKind{
 		time.Sleep(4 * time.Second) // until the last one was delivered
 		r.journal.shut(w)
 	}},
-	{held, 3, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Hold} })},
+	{held, 1, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Hold} })},
 	{lateMessages, 3, proxied, 20 * time.Millisecond, 2 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Hold} })},
-	{stall, 3, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault {
+	{stall, 2, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault {
 		return redistest.Fault{Requests: redistest.Hold, Replies: redistest.Hold}
 	})},
 	{sliced, 1, proxied, time.Second, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Slice: true} })},

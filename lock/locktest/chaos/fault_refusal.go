@@ -18,7 +18,7 @@ const (
 )
 
 var refusalFaults = []faultKind{
-	{memory, 9, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
+	{memory, 12, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
 	{noReplicas, 1, []site{single, five, cluster}, 50 * time.Millisecond, 3 * time.Second, configured("min-replicas-to-write", "1", "0")},
 	{readOnly, 1, proxied, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
@@ -46,7 +46,7 @@ var refusalFaults = []faultKind{
 		_ = n.do(hard, "CONFIG", "SET", "busy-reply-threshold", "2000")
 		r.journal.shut(w)
 	}},
-	{forbidden, 5, alone, 500 * time.Millisecond, 6 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+	{forbidden, 8, alone, 500 * time.Millisecond, 6 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		f.Name = r.separable(f.Name)
 		allowed := []any{"ACL", "SETUSER", userName, "resetkeys", "~leasewheel:client:*", "~*" + escapePattern(r.plan.Workers[0].Queue.Name) + "*"}

@@ -41,7 +41,7 @@ var serverFaults = []faultKind{
 		r.journal.shut(w)
 		done()
 	}},
-	{restarted, 4, everywhere, 0, 2 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+	{restarted, 5, everywhere, 0, 2 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		w := r.journal.open(window{Kind: restarted, Place: -1, Node: n.number})
 		var loss *window

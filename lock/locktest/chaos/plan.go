@@ -87,7 +87,8 @@ type queuePlan struct {
 	Name        string
 	TTL         time.Duration
 	Concurrency int
-	Every       time.Duration // between two Puts
+	Putters     int
+	Every       time.Duration // between two Puts of one of them
 }
 
 // faultPlan is one fault. What Place, Node, Name, Size and Variant mean depends on
@@ -144,7 +145,7 @@ type limits struct {
 func draw(seed uint64, round int, only limits) *plan {
 	d := newDice(seed, uint64(round))
 	p := &plan{Seed: seed, Round: round}
-	p.Site = pick(d, []site{single, single, single, single, single, single, single, five, five, cluster, sentinel})
+	p.Site = pick(d, []site{single, single, single, single, single, single, single, single, five, five, cluster, sentinel})
 	if only.site != "" {
 		p.Site = only.site
 	}
@@ -171,11 +172,14 @@ func (p *plan) drawWorkers(d dice) {
 	ttls := []time.Duration{30 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 30 * time.Second, 30 * time.Second}
 	queue := &queuePlan{Name: pick(d, []string{"mails", "{mails}:9", "m"}), TTL: pick(d, []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 4 * time.Second}),
-		Concurrency: 4, Every: d.span(8*time.Millisecond, 60*time.Millisecond)}
+		Concurrency: 4, Every: d.span(20*time.Millisecond, 100*time.Millisecond)}
 	if p.Site == five {
 		queue = nil
 	}
-	deferring, rush := d.chance(40), d.chance(40)
+	if queue != nil {
+		queue.Putters = 1 + d.IntN(4)
+	}
+	deferring, rush := d.chance(40), d.chance(50)
 	for range places {
 		w := workerPlan{Seed: d.Uint64(), Poll: d.between(time.Second, 5*time.Second), Request: pick(d, []time.Duration{300 * time.Millisecond, time.Second}), Queue: queue}
 		if d.chance(25) {
@@ -184,13 +188,13 @@ func (p *plan) drawWorkers(d dice) {
 		for _, n := range p.Names {
 			users := 1 + d.IntN(3)
 			if rush {
-				users += 3
+				users += 5
 			}
 			if n.Lonely {
 				users = 1
 			}
 			for range users {
-				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, TTL: pick(d, ttls), Calm: d.chance(60)}
+				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, TTL: pick(d, ttls), Calm: !rush && d.chance(80)}
 				if w.Tick > 0 {
 					driver.TTL = max(driver.TTL, 4*w.Tick)
 				}

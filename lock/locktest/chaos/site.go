@@ -144,7 +144,7 @@ func serve(t *testing.T, p *plan) *servers {
 	t.Helper()
 	config := redistest.Config{
 		TCP: true, AOF: p.Keeps,
-		Users:      []string{userName + " on >" + userSecret + " ~* &* +@all"},
+		Users: []string{userName + " on >" + userSecret + " ~* &* +@all"},
 		Directives: []string{
 			"busy-reply-threshold 2000", "slowlog-log-slower-than 300000",
 			"appendfsync no", // by "everysec", replies may leave before what they say is in the file

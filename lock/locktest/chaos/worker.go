@@ -136,7 +136,9 @@ func (w *worker) run(said <-chan string) {
 		drivers.Go(func() { w.drive(p) })
 	}
 	if w.queue != nil {
-		drivers.Go(w.putMessages)
+		for putter := range w.plan.Queue.Putters {
+			drivers.Go(func() { w.putMessages(putter) })
+		}
 		background.Go(w.handleMessages)
 	}
 	stopLag := make(chan struct{})
