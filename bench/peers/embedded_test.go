@@ -3,7 +3,6 @@ package peers
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,14 +16,14 @@ import (
 // comes, cancelled when it is answered. Rounds follow each other without a pause.
 func BenchmarkEmbedded(b *testing.B) {
 	for _, n := range []int{1000, 100_000, million} {
-		for _, producers := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
-			b.Run(fmt.Sprintf("impl=wheel/timers=%d/producers=%d", n, producers), func(b *testing.B) {
+		for name, producers := range map[string]int{"one": 1, "all": runtime.GOMAXPROCS(0)} {
+			b.Run(fmt.Sprintf("impl=wheel/timers=%d/producers=%s", n, name), func(b *testing.B) {
 				w := must(wheel.New(wheel.Config{Tick: defaultTick, Buckets: buckets, Logger: discard}))
 				defer w.Stop()
 				timers := newWheelTimers(w, n)
 				embedded(b, n, producers, func(i int) { timers[i].Arm(delay(i)) }, func(i int) { timers[i].Cancel() })
 			})
-			b.Run(fmt.Sprintf("impl=runtime/timers=%d/producers=%d", n, producers), func(b *testing.B) {
+			b.Run(fmt.Sprintf("impl=runtime/timers=%d/producers=%s", n, name), func(b *testing.B) {
 				timers := make([]*time.Timer, n)
 				for i := range timers {
 					timers[i] = time.AfterFunc(time.Hour, nothing)
