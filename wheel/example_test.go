@@ -162,10 +162,11 @@ func ExampleWheel_Every() {
 		panic(err)
 	}
 	fmt.Println(<-beats, <-beats, <-beats)
-	fmt.Println(heartbeat.Cancel())
+	heartbeat.Cancel()
+	fmt.Println(heartbeat.State())
 	// Output:
 	// 1 2 3
-	// true
+	// cancelled
 }
 
 // What each policy makes of two runs that were missed because the first one

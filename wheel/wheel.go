@@ -24,7 +24,9 @@ type Wheel struct {
 	onReject   func(task func(), err error)
 	precise    bool
 
-	// What goroutines and worker tell each other.
+	// What goroutines and the worker exchange. It is read for every operation and
+	// written when the worker sleeps or wakes, so it has cache lines of its own.
+	_        [64]byte
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
 	roused   atomic.Int64 // when somebody has woken it, since the start
 	wanted   atomic.Int64 // the tick by which it was then to be awake, if that was why
@@ -32,6 +34,7 @@ type Wheel struct {
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
 	alarm    alarm
+	_        [64]byte
 
 	// mu guards ring and the content of batch. The worker holds it while it
 	// moves timeouts about, never while it runs a task. Stop and Drain, which
