@@ -150,7 +150,7 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 		g, err = l.ask(a)
 	}
 	switch {
-	case err != nil && a.wait && errors.Is(err, ErrUnavailable):
+	case err != nil && a.wait && passes(err):
 		return grant{}, true, nil
 	case err != nil:
 		return g, false, err

@@ -86,7 +86,7 @@ func TestPassingOnIsFenced(t *testing.T) {
 	var work sync.WaitGroup
 	grants := make([]int, 2)
 	for i := range grants {
-		l := server.Locker(t, lock.Config{})
+		l := server.Locker(t, lock.Config{RequestTimeout: time.Minute}) // of a busy machine
 		var mu sync.Mutex
 		for range 8 {
 			work.Go(func() {
