@@ -231,9 +231,12 @@ func (q *queue) rest() {
 	l := q.locker
 	q.backstop.Cancel()
 	lasting := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
-	if !lasting || q.linger.Arm(lingerFor) != nil {
-		q.end()
+	if lasting {
+		if _, err := q.linger.Arm(lingerFor); err == nil {
+			return
+		}
 	}
+	q.end()
 }
 
 // expire ends a queue that has rested for long enough.

@@ -220,7 +220,7 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 
 // rouse has the backstop wake the head after the pause.
 func (q *queue) rouse(w *waiter, pause time.Duration) (next baton, over bool) {
-	if err := q.backstop.Arm(pause); err != nil {
+	if _, err := q.backstop.Arm(pause); err != nil {
 		w.err = fmt.Errorf("lock: %q cannot be waited for: %w", w.hold.Name, err)
 		return baton{known: w.baton.known, ask: true}, true
 	}

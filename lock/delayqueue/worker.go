@@ -211,7 +211,7 @@ func (w *worker) sleep() error {
 		if w.rest.After(at) {
 			at = w.rest
 		}
-		if err := w.alarm.ArmAt(at); err != nil {
+		if _, err := w.alarm.ArmAt(at); err != nil {
 			return fmt.Errorf("delayqueue: %q: nothing tells when messages are due: %w", w.queue.name, err)
 		}
 	}

@@ -41,6 +41,55 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		}
 	}
 	none := func(context.Context, *redis.Client) {}
+	// mine is a hold of the owner that ends in an hour, of which a renewal would make two.
+	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
+		return func(ctx context.Context, admin *redis.Client) {
+			at := float64(time.Now().Add(time.Hour).UnixMilli())
+			switch kind {
+			case lock.KindRead:
+				admin.HSet(ctx, "a", "mode", "read", owner, 1)
+				admin.Set(ctx, "{a}:"+owner+":rwlock_timeout:1", 1, time.Hour)
+			case lock.KindWrite:
+				admin.HSet(ctx, "a", "mode", "write", owner+":write", 1)
+			case lock.KindPermit:
+				admin.ZAdd(ctx, "{a}:timeout", redis.Z{Score: at, Member: strings.Repeat("\xab", 16)})
+			default:
+				admin.HSet(ctx, "a", owner, 1)
+			}
+			admin.PExpireAt(ctx, "a", time.UnixMilli(int64(at)))
+		}
+	}
+	renews := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+		h := hold(kind, 0)
+		h.TTL = 2 * time.Hour
+		return func(ctx context.Context, s *redisstore.Store) error { return renewItems(ctx, s, h)[0].Err }
+	}
+	counts := func(kind lock.Kind, op lock.CountOp, n int64) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: n, Request: "r", Keep: time.Minute})
+			return err
+		}
+	}
+	givesBack := func(owed bool) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			h := hold(lock.KindSemaphore, 0)
+			h.Count, h.Owed = 0, owed
+			_, err := s.Release(ctx, h)
+			return err
+		}
+	}
+	taken := func(ctx context.Context, admin *redis.Client) {
+		counted(ctx, admin)
+		admin.Set(ctx, "leasewheel_request:{a}:"+owner, "taken", 0)
+	}
+	forces := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.ForceRelease(ctx, "a")
+		return err
+	}
+	fences := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.Fence(ctx, hold(lock.KindMutex, 0), 1<<52)
+		return err
+	}
 	for _, c := range []struct {
 		name   string
 		format redisstore.Format
@@ -56,6 +105,24 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		{"Write", redisstore.FormatRedisson, none, acquires(hold(lock.KindWrite, time.Minute))},
 		{"Semaphore", redisstore.FormatRedisson, counted, acquires(hold(lock.KindSemaphore, 0))},
 		{"Permit", redisstore.FormatRedisson, counted, acquires(hold(lock.KindPermit, 0))},
+
+		{"RenewMutex", redisstore.FormatRedisson, mine(lock.KindMutex), renews(lock.KindMutex)},
+		{"RenewRead", redisstore.FormatRedisson, mine(lock.KindRead), renews(lock.KindRead)},
+		{"RenewWrite", redisstore.FormatRedisson, mine(lock.KindWrite), renews(lock.KindWrite)},
+		{"RenewPermit", redisstore.FormatRedisson, mine(lock.KindPermit), renews(lock.KindPermit)},
+
+		{"CreateSemaphore", redisstore.FormatRedisson, none, counts(lock.KindSemaphore, lock.CountCreate, 3)},
+		{"AddPermits", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountAdd, 3)},
+		{"AddExpiringPermits", redisstore.FormatRedisson, counted, counts(lock.KindPermit, lock.CountAdd, 3)},
+		{"Drain", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDrain, 0)},
+		{"DeleteSemaphore", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDelete, 0)},
+		{"CreateLatch", redisstore.FormatRedisson, none, counts(lock.KindLatch, lock.CountCreate, 3)},
+		{"CountDown", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountAdd, -1)},
+		{"DeleteLatch", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountDelete, 0)},
+		{"ReleaseTaken", redisstore.FormatRedisson, taken, givesBack(false)},
+		{"ReleaseOwed", redisstore.FormatRedisson, counted, givesBack(true)},
+		{"Force", redisstore.FormatRedisson, mine(lock.KindMutex), forces},
+		{"Fence", redisstore.FormatRedisson, mine(lock.KindMutex), fences},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +137,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			require.NoError(t, c.late(t.Context(), store))
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			c.before(t.Context(), admin)
-			before, ran := contents(t, admin), scripts(t, admin)
+			before, lives, ran := contents(t, admin), ends(t, admin), scripts(t, admin)
 
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -80,8 +147,23 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			wire.Heal()
 			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
 			assert.Equal(t, before, contents(t, admin))
+			for key, end := range ends(t, admin) {
+				assert.WithinDuration(t, lives[key], end, time.Minute, key)
+			}
 		})
 	}
+}
+
+// ends returns when every key of the server ends.
+func ends(t *testing.T, admin *redis.Client) map[string]time.Time {
+	t.Helper()
+	keys, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	all := make(map[string]time.Time, len(keys))
+	for _, key := range keys {
+		all[key] = time.Now().Add(admin.PTTL(t.Context(), key).Val())
+	}
+	return all
 }
 
 // contents returns what every key of the server holds.

@@ -33,8 +33,11 @@ elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
+-- A first grant begins with a token, without which there is none. One that the owner has
+-- already begins with a write that a server allows which is out of memory.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
+  if holds then redis.call('pexpire', lock, lease) end
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, lease)
   return {1, token}
@@ -71,14 +74,17 @@ if wait == 0 then return {0, more and 1 or left} end
 
 -- Redisson lowers the timeouts of all the others by its own wait, 5 minutes by
 -- default, when it is served, and those behind it when it gives up. It drops nobody
--- before the end of the present lease, as long as all of ours are that much later.
+-- before the end of the present lease, as long as all of ours are that much later: by
+-- its wait for each waiter of Redisson's that is before ours.
 if not queued then
   redis.call('rpush', list, owner)
   head = head or owner
 end
 redis.call('zadd', places, decimal(now + wait), owner)
 local others = redis.call('llen', list) - redis.call('zcard', places)
-redis.call('zadd', timeouts, decimal(now + wait + math.max(left, 0) + math.max(others, 0) * 300000), owner)
+local before = others > 0 and redis.call('lpos', list, owner, 'maxlen', 100) or others
+local margin = math.max(math.min(others, before), 0) * 300000
+redis.call('zadd', timeouts, decimal(now + wait + math.max(left, 0) + margin), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.

@@ -51,6 +51,9 @@ type Config struct {
 	// Directives are further lines of redis.conf. They come last and win.
 	Directives []string
 
+	// Env are further variables of the server's environment, "KEY=value" each.
+	Env []string
+
 	sentinel, cluster bool
 }
 
@@ -202,6 +205,7 @@ func (s *Server) start() error {
 	defer log.Close()
 	command := exec.Command(binary, args...)
 	command.Stdout, command.Stderr = log, log
+	command.Env = append(os.Environ(), s.config.Env...)
 	p, err := startProcess(command)
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
@@ -319,6 +323,9 @@ func (s *Server) Restart(t TB) {
 		t.Fatalf("restart: %v", err)
 	}
 }
+
+// Launch starts a server anew that was killed, as [Server.Restart] does.
+func (s *Server) Launch() error { return s.start() }
 
 // PID returns the id of the running process, or of the last one that ran.
 func (s *Server) PID() int { return s.process.Pid }
