@@ -47,8 +47,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		}
 	}
 	none := func(context.Context, *redis.Client) {}
-	// mine is a hold of the owner that ends in an hour, of which a renewal would make a
-	// minute.
+	// mine is a hold of the owner that ends in an hour, of which a renewal would make two.
 	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
 		return func(ctx context.Context, admin *redis.Client) {
 			at := float64(time.Now().Add(time.Hour).UnixMilli())
@@ -68,6 +67,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	}
 	renews := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
 		h := hold(kind, 0)
+		h.TTL = 2 * time.Hour
 		return func(ctx context.Context, s *redisstore.Store) error { return renewItems(ctx, s, h)[0].Err }
 	}
 	counts := func(kind lock.Kind, op lock.CountOp, n int64) func(context.Context, *redisstore.Store) error {

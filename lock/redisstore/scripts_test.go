@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -110,6 +111,42 @@ func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 	}
 }
 
+// noNestedErrors fails a test for a reply with an error inside.
+type noNestedErrors struct{ *testing.T }
+
+func (noNestedErrors) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h noNestedErrors) check(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		reply, ok := cmd.(interface{ Val() any })
+		if !ok {
+			continue
+		}
+		list, _ := reply.Val().([]any)
+		for _, element := range list {
+			if err, nested := element.(error); nested {
+				h.Errorf("an error inside a reply: %v", err)
+			}
+		}
+	}
+}
+
+func (h noNestedErrors) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.check(cmd)
+		return err
+	}
+}
+
+func (h noNestedErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.check(cmds...)
+		return err
+	}
+}
+
 // The renewal of one lease that the server refuses is a status of its own: whatever else
 // was asked in the same pipeline has its own reply.
 func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
@@ -128,6 +165,7 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 			options.Username, options.Password = "some", "secret"
 			client := redis.NewClient(options)
 			defer func() { assert.NoError(t, client.Close()) }()
+			client.AddHook(noNestedErrors{t})
 			store, free := open(t, client), open(t, server.Client(t))
 			require.NoError(t, admin.Set(t.Context(), "a", 9, 0).Err())
 			if c.kind != lock.KindPermit {
