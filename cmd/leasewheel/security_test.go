@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
+
+// named returns an owner's name in the form that owners have.
+func named(owner string) string {
+	client, n, _ := strings.Cut(owner, ":")
+	return fmt.Sprintf("%08x-0000-4000-8000-000000000000:%s", crc32.ChecksumIEEE([]byte(client)), n)
+}
 
 // leastUser returns the ACL user of SECURITY.md with the rights for the given uses,
 // in the order in which the text adds them.
@@ -156,7 +163,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	_, store := newTestLocker(t, newClient())
 	hold := func(owner string, wait time.Duration) *lock.Hold {
-		return &lock.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+		return &lock.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: named(owner), Count: 1, TTL: time.Minute, Wait: wait}
 	}
 	asks := func(owner string, wait time.Duration) lock.Answer {
 		answer, err := store.Acquire(t.Context(), hold(owner, wait))
@@ -193,13 +200,13 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	const list, timeouts = "redisson_lock_queue:{orders:43}", "redisson_lock_timeout:{orders:43}"
 	require.NoError(t, client.Eval(t.Context(), `
 		redis.call('lpop', KEYS[1])
-		redis.call('zrem', KEYS[2], 'dropped:1')
-		redis.call('rpush', KEYS[1], 'theirs:1')
-		return redis.call('zadd', KEYS[2], 1, 'theirs:1')`, []string{list, timeouts}).Err())
+		redis.call('zrem', KEYS[2], ARGV[1])
+		redis.call('rpush', KEYS[1], ARGV[2])
+		return redis.call('zadd', KEYS[2], 1, ARGV[2])`, []string{list, timeouts}, named("dropped:1"), named("theirs:1")).Err())
 	asks("other:1", time.Millisecond) // after one whose time is over
 	asks("dropped:1", time.Millisecond)
-	require.NoError(t, client.Eval(t.Context(), `return redis.call('rpush', KEYS[1], 'theirs:1') + redis.call('zadd', KEYS[2], 'inf', 'theirs:1')`,
-		[]string{list, timeouts}).Err())
+	require.NoError(t, client.Eval(t.Context(), `return redis.call('rpush', KEYS[1], ARGV[1]) + redis.call('zadd', KEYS[2], 'inf', ARGV[1])`,
+		[]string{list, timeouts}, named("theirs:1")).Err())
 	asks("other:1", time.Millisecond)
 	gone("theirs:1")
 	gone("other:1")
