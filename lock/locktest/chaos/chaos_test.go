@@ -27,6 +27,7 @@ var (
 	siteFlag  = flag.String("site", "", "draw this site only: single, sentinel, cluster or quorum")
 	activeFor = flag.Duration("active", 5*time.Second, "have the faults of a round last so long; 0: as drawn")
 	faultFlag = flag.String("faults", "", "draw these kinds of fault only, separated by commas")
+	histories = flag.String("histories", "", "write what the processes of each round reported to this folder")
 	jsonFlag  = flag.String("json", "", "write the report to this file")
 )
 
@@ -55,6 +56,9 @@ func TestFaultBench(t *testing.T) {
 	begin := time.Now()
 	var rounds atomic.Int64
 	var players sync.WaitGroup
+	if *roundFlag >= 0 {
+		*atOnce = 1
+	}
 	for range *atOnce {
 		players.Go(func() {
 			for time.Since(begin) < *timeFlag {
@@ -63,7 +67,7 @@ func TestFaultBench(t *testing.T) {
 					n = *roundFlag
 				}
 				t.Run(fmt.Sprint("round", n), func(t *testing.T) {
-					play(t, draw(seed, n, only), *strict, tally)
+					play(t, draw(seed, n, only), settings{*strict, *histories}, tally)
 				})
 				if *roundFlag >= 0 {
 					break

@@ -149,7 +149,8 @@ func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) er
 		calls.Add(1)
 		lease, err := wish.further(ctx, h)
 		if err != nil {
-			return w.failed(op, err)
+			w.inner(op, err)
+			return err
 		}
 		w.hold(op, h, lease, wish)
 		w.inner(op, lease.Unlock(context.WithoutCancel(ctx)))

@@ -65,7 +65,7 @@ func (u *use) in(begun instant) string {
 	fmt.Fprintf(&b, ", called %s", u.call.of(begun))
 	switch {
 	case u.granted:
-		fmt.Fprintf(&b, ", granted %s token %d, valid to %s", u.back.of(begun), u.token, u.valid.of(begun))
+		fmt.Fprintf(&b, ", granted %s to %s token %d, valid to %s", u.back.of(begun), u.owner, u.token, u.valid.of(begun))
 		if u.lost != 0 {
 			fmt.Fprintf(&b, " (lost: %v)", u.lost)
 		}

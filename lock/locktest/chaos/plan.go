@@ -208,7 +208,7 @@ func (p *plan) drawWorkers(d dice) {
 				driver.Defer = deferring && d.chance(40)
 				driver.First = d.chance(30)
 				if n.Kind == mutexKind && d.chance(25) && p.Site != five {
-					driver.Passes, driver.TTL = pick(d, []int{5, 1_000_000}), 2*time.Second
+					driver.Passes, driver.TTL, driver.Fixed = pick(d, []int{5, 1_000_000}), 2*time.Second, false
 				}
 				w.Drivers = append(w.Drivers, driver)
 			}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -39,9 +41,15 @@ type round struct {
 	all     []*process
 }
 
+// settings are what a run is asked for beside its draws.
+type settings struct {
+	strict    bool   // check also what a busy machine's timers may break
+	histories string // the folder to write them to; "": nowhere
+}
+
 // play plays a round.
-func play(t *testing.T, p *plan, strict bool, tally *tally) {
-	r := &round{t: t, plan: p, strict: strict, tally: tally, told: map[string]int{}, begun: now()}
+func play(t *testing.T, p *plan, s settings, tally *tally) {
+	r := &round{t: t, plan: p, strict: s.strict, tally: tally, told: map[string]int{}, begun: now()}
 	r.servers = serve(t, p)
 	hard, done := context.WithTimeout(context.Background(), p.Active+4*time.Minute)
 	defer done()
@@ -71,6 +79,24 @@ func play(t *testing.T, p *plan, strict bool, tally *tally) {
 	r.checkErrors(h)
 	r.checkModel(h)
 	t.Log(r.summary(h))
+	if s.histories != "" {
+		r.write(h, s.histories)
+	}
+}
+
+// write writes the uses of a round, and its faults, to a file of a folder.
+func (r *round) write(h *history, folder string) {
+	var b strings.Builder
+	for _, w := range r.journal.between(0, forever, nil) {
+		fmt.Fprintf(&b, "%s-%s %v\n", w.Begin.of(r.begun), w.End.of(r.begun), w)
+	}
+	for _, u := range h.uses {
+		fmt.Fprintln(&b, u.in(r.begun))
+	}
+	name := filepath.Join(folder, fmt.Sprintf("%d-%d.txt", r.plan.Seed, r.plan.Round))
+	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
+		r.trouble("%v", err)
+	}
 }
 
 func (r *round) summary(h *history) string {

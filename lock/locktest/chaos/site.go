@@ -39,9 +39,8 @@ type node struct {
 	admin  *redis.Client
 
 	mu    sync.Mutex
-	stops int  // faults that have stopped it
-	downs int  // faults that have killed it
-	lost  bool // the last start was an empty one
+	stops int // faults that have stopped it
+	downs int // faults that have killed it
 }
 
 func (n *node) freeze() {
