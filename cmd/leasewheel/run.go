@@ -409,6 +409,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 		r.unlock(lease)
 		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
+	r.say("started %q as process %d", r.argv[0], command.pid)
 	// Taking the foreground back is done from the background. Only now, so that
 	// the command does not inherit this.
 	signal.Ignore(unix.SIGTTOU)
