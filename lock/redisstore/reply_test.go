@@ -330,7 +330,7 @@ func (c *callers) hold() {
 func (c *callers) run(d time.Duration) {
 	end := time.Now().Add(d)
 	var work sync.WaitGroup
-	for n := range 64 {
+	for n := range 128 {
 		work.Go(func() {
 			for first := true; first || time.Now().Before(end) && !c.t.Failed(); first = false {
 				c.ask(c.t.Context(), n, int(c.next.Add(1)))
