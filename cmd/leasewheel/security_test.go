@@ -212,6 +212,21 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	gone("other:1")
 	time.Sleep(2 * time.Millisecond)
 	gone("next:1") // and finds the last one dead
+
+	// More of the dead than one request passes over, and a place without a waiter.
+	asks("holder:1", 0)
+	asks("last:1", time.Millisecond)
+	require.NoError(t, client.Eval(t.Context(), `
+		for i = 1, 150 do redis.call('rpush', KEYS[1], ARGV[1]) end
+		return redis.call('rpush', KEYS[1], ARGV[2])`, []string{list}, named("theirs:2"), named("last:1")).Err())
+	time.Sleep(2 * time.Millisecond)
+	asks("waits:1", 10*time.Millisecond)
+	gone("holder:1")
+	time.Sleep(20 * time.Millisecond)
+	for asks("other:2", 0).Verdict != lock.Granted {
+		time.Sleep(time.Millisecond)
+	}
+	gone("other:2")
 }
 
 // useReadWriteLocks has readers and a writer wait for each other, renew, and read
