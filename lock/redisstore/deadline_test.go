@@ -1,8 +1,13 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // A request that reaches the server after its caller gave up changes nothing there.
@@ -176,4 +182,157 @@ func contents(t *testing.T, admin *redis.Client) map[string]string {
 		dumps[key] = admin.Dump(t.Context(), key).Val()
 	}
 	return dumps
+}
+
+// A renewal that arrives late changes nothing either: by then the lease may be another
+// owner's attempt, or have been given up.
+func TestLateRenewalProlongsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		format redisstore.Format
+		kind   lock.Kind
+	}{
+		"Mutex": {redisstore.FormatRedisson, lock.KindMutex},
+		"Plain": {redisstore.FormatPlain, lock.KindMutex},
+		"Fair":  {redisstore.FormatRedisson, lock.KindFair},
+		"Read":  {redisstore.FormatRedisson, lock.KindRead},
+		"Write": {redisstore.FormatRedisson, lock.KindWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			wire := redistest.StartProxy(t, server)
+			admin := server.Client(t)
+			store, err := redisstore.New(wire.Client(t), redisstore.Config{Format: c.format})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			h := mutexOf("a", 1)
+			h.Kind, h.TTL = c.kind, time.Hour
+			_, err = store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			renew := func(ctx context.Context) renewal.Item {
+				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: h.TTL})}}
+				store.Renew(ctx, items)
+				return items[0]
+			}
+			shorten := func() {
+				for _, key := range admin.Keys(t.Context(), "*").Val() {
+					require.NoError(t, admin.PExpire(t.Context(), key, 10*time.Minute).Err())
+				}
+			}
+			shorten()
+			require.Equal(t, renewal.Renewed, renew(t.Context()).Outcome)
+			require.Greater(t, admin.PTTL(t.Context(), "a").Val(), 50*time.Minute, "in time it does")
+			shorten()
+			ran := scripts(t, admin)
+
+			wire.Set(redistest.Fault{Requests: redistest.Hold})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			item := renew(ctx)
+			require.Equal(t, renewal.Unknown, item.Outcome)
+			require.ErrorIs(t, item.Err, lock.ErrUnavailable)
+			time.Sleep(time.Second)
+			wire.Heal()
+			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
+			for _, key := range admin.Keys(t.Context(), "*").Val() {
+				assert.LessOrEqual(t, admin.PTTL(t.Context(), key).Val(), 10*time.Minute, key)
+			}
+		})
+	}
+}
+
+// stalling makes connections of which one stalls: what is written on it next, and names
+// the lock, arrives later, though the writer has given up by then.
+type stalling struct {
+	name    string
+	armed   atomic.Bool
+	delay   time.Duration
+	arrived chan struct{} // closed when it has
+}
+
+func (s *stalling) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	return &stallingConn{Conn: conn, stall: s}, err
+}
+
+type stallingConn struct {
+	net.Conn
+	stall   *stalling
+	stalled atomic.Bool
+}
+
+func (c *stallingConn) Write(b []byte) (int, error) {
+	s := c.stall
+	if !bytes.Contains(b, []byte("$"+strconv.Itoa(len(s.name))+"\r\n"+s.name+"\r\n")) || !s.armed.CompareAndSwap(true, false) {
+		return c.Conn.Write(b)
+	}
+	c.stalled.Store(true)
+	request := bytes.Clone(b)
+	time.AfterFunc(s.delay, func() {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = c.Conn.Write(request)
+		_, _ = c.Conn.Read(make([]byte, 1))
+		_ = c.Conn.Close()
+		close(s.arrived)
+	})
+	return len(b), nil
+}
+
+func (c *stallingConn) Close() error {
+	if c.stalled.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// A connection stalls after the request for a lock was written, and the caller gives up,
+// or gets the lock by another attempt and unlocks it. When the request arrives at last,
+// behind all that was done to clean up, the lock stays free.
+func TestStalledRequestHoldsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
+		for _, delay := range []time.Duration{1500 * time.Millisecond, 3 * time.Second, 6 * time.Second} {
+			for _, cancelled := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%v %v cancelled=%v", format, delay, cancelled), func(t *testing.T) {
+					t.Parallel()
+					server := redistest.Start(t, redistest.Config{})
+					admin := server.Client(t)
+					stall := &stalling{name: "stalled", delay: delay, arrived: make(chan struct{})}
+					options := server.Options()
+					options.Dialer = stall.dial
+					client := redis.NewClient(options)
+					store, err := redisstore.New(client, redisstore.Config{Format: format})
+					require.NoError(t, err)
+					l, err := lock.New(store, lock.Config{})
+					require.NoError(t, err)
+					t.Cleanup(func() {
+						assert.NoError(t, l.Close(context.Background()))
+						assert.NoError(t, client.Close())
+					})
+					require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
+
+					stall.armed.Store(true)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if cancelled {
+						time.AfterFunc(100*time.Millisecond, cancel)
+					}
+					lease, err := l.Mutex("stalled").Lock(ctx)
+					if cancelled {
+						require.ErrorIs(t, err, context.Canceled)
+					} else {
+						require.NoError(t, err)
+						require.NoError(t, lease.Unlock(t.Context()))
+					}
+					<-stall.arrived
+					for range 50 {
+						require.Zero(t, admin.Exists(t.Context(), "stalled").Val(), "it is held by nobody")
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
 }
