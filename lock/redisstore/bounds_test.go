@@ -110,29 +110,29 @@ const (
 	aPlaces   = "leasewheel_lock_places:{a}"
 )
 
-// Hundreds of thousands of what is dead, and members of 2 MB, cost no run of a script more than a
+// A hundred thousand of what is dead, and members of 2 MB, cost no run of a script more than a
 // moment.
 func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 	const (
 		deadWaiters = `
-			for i = 1, 300000 do
+			for i = 1, 100000 do
 				redis.call('rpush', 'redisson_lock_queue:{a}', owner(i))
 				redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))
 			end`
 		deadPlaces = `
-			for i = 1, 300000 do
+			for i = 1, 100000 do
 				redis.call('zadd', 'leasewheel_lock_places:{a}', i, owner(i))
 				redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))
 			end
 			redis.call('rpush', 'redisson_lock_queue:{a}', owner(1))`
 		deadReaders = `
 			redis.call('hset', 'a', 'mode', 'read')
-			for i = 1, 300000 do redis.call('hset', 'a', owner(i), 1) end`
+			for i = 1, 100000 do redis.call('hset', 'a', owner(i), 1) end`
 		expired = `
 			redis.call('set', 'a', 0)
-			for i = 1, 300000 do redis.call('zadd', '{a}:timeout', i, string.format('%016d', i)) end`
+			for i = 1, 100000 do redis.call('zadd', '{a}:timeout', i, string.format('%016d', i)) end`
 		foreign = `
-			for i = 1, 300000 do redis.call('hset', 'a', 'field' .. i, 1) end`
+			for i = 1, 100000 do redis.call('hset', 'a', 'field' .. i, 1) end`
 		longMember = `
 			local long = string.rep('x', 2000000)
 			redis.call('rpush', 'redisson_lock_queue:{a}', long, owner(1))

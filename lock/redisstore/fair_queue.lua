@@ -51,6 +51,21 @@ local function first(list, timeouts, places, now, longest)
   return false, true, true
 end
 
+-- leave takes a waiter out of the list and its timeout with it. In a long list it looks at
+-- both ends alone; a waiter elsewhere is dropped when its turn comes, by Redisson too.
+local function leave(list, timeouts, waiter)
+  if not redis.call('zscore', timeouts, waiter) then return end
+  if redis.call('lpos', list, waiter, 'maxlen', 1000) then
+    redis.call('lrem', list, 1, waiter)
+  elseif redis.call('lpos', list, waiter, 'rank', -1, 'maxlen', 1000) then
+    redis.call('lrem', list, -1, waiter)
+  elseif redis.call('llen', list) > 2000 then
+    redis.call('zadd', timeouts, 1, waiter)
+    return
+  end
+  redis.call('zrem', timeouts, waiter)
+end
+
 -- wake has the head of the queue ask: the first living waiter, as first returns it. If
 -- that is not known yet, the waiter of ours asks that has asked last, and so drops dead
 -- ones until it is.

@@ -26,7 +26,7 @@ if ARGV[2] ~= '0' then
 end
 
 redis.call('zrem', places, owner)
-if redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', list, 1, owner) end
+leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
   local head, _, more = first(list, timeouts, places, milliseconds())
