@@ -96,7 +96,9 @@ func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		defer coarse.Stop()
 		q := open(t, embedded(t), config{Wheel: coarse})
-		require.ErrorIs(t, q.Work(t.Context(), succeed, worker{TTL: 190 * time.Millisecond}), delayqueue.ErrInvalid)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.Work(ctx, succeed, worker{TTL: 190 * time.Millisecond}), delayqueue.ErrInvalid)
 	})
 }
 

@@ -221,6 +221,7 @@ func (s *Store) giveBack(a *attempt) {
 	hold, by := a.hold, a.by
 	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
 		if b.said == Done || b.doubtful() {
+			s.listeners.expect(hold.Name, n)
 			n.sweeper.end(hold.none(n), finalFor(b.err, by))
 		}
 	})
