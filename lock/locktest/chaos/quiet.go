@@ -165,14 +165,13 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 		if n.Victim || n.Kind == semaphoreKind || n.Kind == latchKind || n.Kind == permitsKind {
 			continue
 		}
-		count, err := r.servers.data.Exists(ctx, n.Name).Result()
-		if err != nil || count > 0 {
+		if !r.isFree(ctx, n.Name) {
 			delete(free, n.Name)
 			continue
 		}
 		var waits []*use
 		for _, u := range h.uses {
-			if u.name == n.Name && u.back == forever && !u.isDead && u.ttl >= 500*time.Millisecond {
+			if u.name == n.Name && u.back == forever && u.released == forever && !u.isDead && u.ttl >= 500*time.Millisecond {
 				waits = append(waits, u)
 			}
 			if u.name == n.Name && u.granted && u.back >= free[n.Name] {
@@ -190,6 +189,20 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 		}
 		r.tally.check(freeGranted, 1)
 	}
+}
+
+// isFree reports whether no server has a lock.
+func (r *round) isFree(ctx context.Context, name string) bool {
+	if r.plan.Site != five {
+		count, err := r.servers.data.Exists(ctx, name).Result()
+		return err == nil && count == 0
+	}
+	for _, n := range r.servers.nodes {
+		if count, err := n.admin.Exists(ctx, name).Result(); err != nil || count > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // watchOwners notes since when locks are held by owners of living processes that none of
@@ -248,8 +261,12 @@ func (o owner) String() string {
 	return fmt.Sprintf("%q is held by %s of process %d, for %v", short(o.name), o.field, o.process, o.left)
 }
 
-// owners reads the owners of all locks from the servers.
+// owners reads the owners of all locks from the servers. What a minority of a quorum has
+// is no lock.
 func (r *round) owners(ctx context.Context, h *history) (all []owner) {
+	if r.plan.Site == five {
+		return nil
+	}
 	for _, n := range r.plan.Names {
 		if n.Victim || n.Kind == latchKind || n.Kind == semaphoreKind || n.Kind == permitsKind {
 			continue // for permits see checkCounts
