@@ -199,7 +199,7 @@ func (p *plan) drawWorkers(d dice) {
 					driver.TTL = max(driver.TTL, 4*w.Tick)
 				}
 				if p.Site == five {
-					driver.TTL = max(driver.TTL, 500*time.Millisecond)
+					driver.TTL = max(driver.TTL, 2*time.Second)
 				}
 				driver.Fixed = d.chance(10)
 				if n.Lonely {

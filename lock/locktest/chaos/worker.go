@@ -103,7 +103,7 @@ func (w *worker) open() (err error) {
 	}
 	store := stores[0]
 	if len(stores) > 1 {
-		q, err := quorum.New(stores, quorum.Config{})
+		q, err := quorum.New(stores, quorum.Config{NodeTimeout: 500 * time.Millisecond})
 		if err != nil {
 			return err
 		}
