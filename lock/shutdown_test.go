@@ -248,7 +248,7 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 				store.set(func() { store.acquire = down })
 				ended := make(chan error, 1)
 				go func() { ended <- acquire(l) }()
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond) // TryLock does not begin a pause that ends too late
 				synctest.Wait()
 				asked, begin := store.asked(), time.Now()
 				require.NoError(t, l.Close(t.Context()))
