@@ -187,7 +187,7 @@ func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
 			before := whole(t, admin)
 			runs := admin.Info(t.Context(), "commandstats").Val()
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			require.Error(t, request(ctx, q))
 			time.Sleep(1100 * time.Millisecond)
@@ -233,7 +233,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 		<-release
 		assert.True(t, d.Valid(), "kept")
 		return nil
-	}, worker{TTL: 2 * time.Second, Concurrency: 1, Report: reports.add})
+	}, worker{TTL: 6 * time.Second, Concurrency: 1, Report: reports.add})
 	eventually(t, "it is handled", func() bool {
 		info, err := q.Get(ctx, "held")
 		return err == nil && info.State == delayqueue.Leased
