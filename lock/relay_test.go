@@ -26,6 +26,14 @@ func passing(l *lock.Locker, o lock.Options) *lock.Mutex {
 	return l.Mutex("a").With(o)
 }
 
+// counted takes the lock called a and gives it back, a while ago: tokens are reserved
+// from the time since the last grant, and none with the first one.
+func counted(t *testing.T, l *lock.Locker) {
+	t.Helper()
+	require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
+	time.Sleep(20 * time.Millisecond)
+}
+
 // mustLock takes the lock.
 func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
 	t.Helper()
@@ -50,6 +58,7 @@ func await(t *testing.T, m *lock.Mutex) <-chan *lock.Lease {
 func TestPassingOnAsksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		counted(t, l)
 		m := passing(l, lock.Options{})
 		first := mustLock(t, m)
 		var next []<-chan *lock.Lease
@@ -68,7 +77,7 @@ func TestPassingOnAsksNobody(t *testing.T) {
 			require.Equal(t, old.Token()+1, held.Token())
 			require.Equal(t, old.Until(), held.Until(), "nobody was asked")
 		}
-		require.Equal(t, 1, store.asked())
+		require.Equal(t, 2, store.asked())
 		store.set(func() { store.acquire, store.release, store.subscribe = nil, nil, nil })
 		require.NoError(t, held.Unlock(t.Context()))
 		again := mustLock(t, m)
@@ -120,6 +129,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				l := server.Locker(t, lock.Config{})
+				counted(t, l)
 				first := mustLock(t, passing(l, bound))
 				theirs := await(t, server.Locker(t, lock.Config{}).Mutex("a"))
 				var ours []<-chan *lock.Lease
@@ -150,6 +160,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 func TestPassingOnIsForThoseWhoWantIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		counted(t, l)
 		first := mustLock(t, passing(l, lock.Options{PassFor: time.Hour}))
 		plain := await(t, l.Mutex("a").With(lock.Options{Fixed: true}))
 		brief := await(t, passing(l, lock.Options{TTL: 9 * time.Second}))
@@ -176,6 +187,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 		l := locktest.Start(t).Locker(t, lock.Config{})
 		m := passing(l, lock.Options{})
 		for range 200 {
+			time.Sleep(2 * time.Millisecond) // in which tokens are reserved
 			held := mustLock(t, m)
 			var work sync.WaitGroup
 			for i := range 4 {
@@ -210,6 +222,7 @@ func TestPassingOnEndsWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l := server.Locker(t, lock.Config{Poll: time.Hour})
+		counted(t, l)
 		lost := make(chan error, 1)
 		first := mustLock(t, passing(l, lock.Options{OnLost: func(err error) { lost <- err }}))
 		got := await(t, passing(l, lock.Options{}))
@@ -251,11 +264,11 @@ func TestPassingOnAfterALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
 		m := passing(l, lock.Options{Passes: 1000})
-		begin := mustLock(t, m)
-		require.NoError(t, begin.Unlock(t.Context()))
+		counted(t, l)
 		store.set(func() { store.acquire = times(1, deaf) })
+		granted := time.Now()
 		first := mustLock(t, m)
-		require.Equal(t, begin.Token()+1000+1+1000, first.Token())
+		require.Equal(t, granted.UnixMicro(), first.Token(), "the last of 1000 from the past")
 		got := await(t, m)
 		require.NoError(t, first.Unlock(t.Context()))
 		second := <-got
@@ -321,6 +334,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 func TestPassedLeaseIsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.Start(t).Locker(t, lock.Config{})
+		counted(t, l)
 		first := mustLock(t, passing(l, lock.Options{}))
 		got := await(t, passing(l, lock.Options{MaxHold: time.Minute}))
 		require.NoError(t, first.Unlock(t.Context()))
@@ -342,6 +356,7 @@ func TestCloseWhilePassingOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
 		require.NoError(t, err)
+		counted(t, l)
 		m := passing(l, lock.Options{})
 		held := mustLock(t, m)
 		var work sync.WaitGroup
