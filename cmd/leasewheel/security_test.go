@@ -150,7 +150,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.NoError(t, err)
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
 	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "and again")
-	require.NoError(t, admin.Unlink(t.Context(), name).Err())
+	require.NoError(t, admin.Rename(t.Context(), name, "{"+name+"}:gone").Err()) // with a command that no script calls
 	<-lease.Lost()
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
 	require.NoError(t, <-granted)
@@ -217,8 +217,10 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	asks("holder:1", 0)
 	asks("last:1", time.Millisecond)
 	require.NoError(t, client.Eval(t.Context(), `
-		for i = 1, 150 do redis.call('rpush', KEYS[1], ARGV[1]) end
-		return redis.call('rpush', KEYS[1], ARGV[2])`, []string{list}, named("theirs:2"), named("last:1")).Err())
+		for i = 1, 250 do redis.call('rpush', KEYS[1], ARGV[1]) end
+		redis.call('zadd', KEYS[2], 1, ARGV[1])
+		return redis.call('rpush', KEYS[1], ARGV[2])`,
+		[]string{list, "leasewheel_lock_places:{orders:43}"}, named("theirs:2"), named("last:1")).Err())
 	time.Sleep(2 * time.Millisecond)
 	asks("waits:1", 10*time.Millisecond)
 	gone("holder:1")
@@ -459,7 +461,7 @@ func allowed(rules []string) []string {
 // but for those of this test itself.
 func called(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	ours := []string{"acl|log", "config|resetstat", "info", "unlink", "zlexcount"}
+	ours := []string{"acl|log", "config|resetstat", "info", "rename", "zlexcount"}
 	info, err := admin.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	var commands []string
