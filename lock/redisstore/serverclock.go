@@ -70,29 +70,34 @@ func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockRea
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < r.life {
 		return r, nil
 	}
-	q := c.ask(ctx, s, key)
-	select {
-	case <-q.done:
-	case <-ctx.Done():
-		return nil, notSentError{classify(ctx.Err())}
+	for {
+		q, own := c.ask(ctx, s, key)
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			return nil, notSentError{classify(ctx.Err())}
+		}
+		switch {
+		case q.err == nil:
+			return q.reading, nil
+		case own || silent(q.err):
+			return nil, notSentError{q.err}
+		}
+		// The server may have refused the key of the request that asked, and no other.
 	}
-	if q.err != nil {
-		return nil, notSentError{q.err}
-	}
-	return q.reading, nil
 }
 
 // leastQuery is how long a question for a node's clock has at least.
 const leastQuery = time.Second
 
-// ask returns the question in flight, or a new one.
-func (c *serverClock) ask(ctx context.Context, s *Store, key string) *clockQuery {
+// ask returns the question in flight, or a new one, which is the caller's own.
+func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQuery, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.query != nil {
-		return c.query
+		return c.query, false
 	}
-	q := &clockQuery{done: make(chan struct{})}
+	q = &clockQuery{done: make(chan struct{})}
 	c.query = q
 	by := time.Now().Add(leastQuery)
 	if deadline, ok := ctx.Deadline(); !ok {
@@ -106,7 +111,7 @@ func (c *serverClock) ask(ctx context.Context, s *Store, key string) *clockQuery
 		defer cancel()
 		c.answer(ctx, s, key, q)
 	})
-	return q
+	return q, true
 }
 
 // answer asks the node, and sets the question's answer.

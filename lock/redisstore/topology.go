@@ -110,11 +110,7 @@ func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 // which a failover or a move of slots may be the reason. go-redis does so by itself
 // only where it retries.
 func (s *Store) doubtTopology(err error) {
-	var e *ServerError
-	if s.cluster == nil || !errors.As(err, &e) {
-		return
-	}
-	if silent := e.Fault == nil && e.passing; silent || errors.Is(e, ErrCluster) {
+	if s.cluster != nil && (silent(err) || errors.Is(err, ErrCluster)) {
 		s.cluster.ReloadState(context.Background())
 	}
 }
