@@ -167,7 +167,7 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 			return outcomeOf(st.word)
 		case err == nil:
 			return Forfeited
-		case !lapsed.IsZero() && true, !passing(err) && try > 5:
+		case !lapsed.IsZero() && (w.ending.Err() != nil || time.Since(lapsed) >= w.queue.config.RetryFor), !passing(err) && try > 5:
 			w.queue.config.Logger.Warn("delayqueue: a message is handled again: the server could not be told what became of it",
 				"queue", w.queue.name, "id", d.ID, "became", st.word, "err", err)
 			return Forfeited
