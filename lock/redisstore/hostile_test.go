@@ -425,3 +425,46 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	}
 	assert.ErrorIs(t, forbidden.Err(), lock.ErrLost)
 }
+
+// A renewal that is refused because of one lease is made for all others, in the same
+// request of the watchdog.
+func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}})
+	admin := server.Client(t)
+	options := server.Options()
+	options.Username, options.Password = "ada", "pw"
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	for format, kinds := range map[redisstore.Format][]lock.Kind{
+		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
+		redisstore.FormatPlain:    {lock.KindMutex},
+	} {
+		store, err := redisstore.New(client, redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		require.NoError(t, admin.FlushAll(t.Context()).Err())
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "~*").Err())
+		var items []renewal.Item
+		for _, kind := range kinds {
+			for _, name := range []string{"orders:1", "orders:2", "forbidden", "orders:3"} {
+				h := mutexOf(fmt.Sprint(name, " ", uint8(kind)), 1)
+				h.Kind = kind
+				a, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				require.Equal(t, lock.Granted, a.Verdict)
+				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
+			}
+		}
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())
+		store.Renew(t.Context(), items)
+		for _, item := range items {
+			if strings.HasPrefix(item.Lease.Key(), "orders") {
+				assert.Equal(t, renewal.Renewed, item.Outcome, "%v %s: %v", format, item.Lease.Key(), item.Err)
+			} else {
+				assert.Equal(t, renewal.Unknown, item.Outcome)
+				assert.ErrorIs(t, item.Err, redisstore.ErrNoPermission)
+			}
+		}
+	}
+}

@@ -11,9 +11,10 @@
 --       5 the lease in ms, for a lock that is kept
 --       6 the owner's member in the wait queue, '' if it did not wait
 --       7 '1' if the lock was granted to the owner by another one's release
+--       8 the channel of those who do not enter the wait queue, Redisson's
 -- returns  1 freed, 0 kept, -1 the owner has no hold
 local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
-local publish, life, owner, count, ttl, waiter, handed = unpack(ARGV)
+local publish, life, owner, count, ttl, waiter, handed, channel = unpack(ARGV)
 
 -- With the last field goes the hash.
 local holds = redis.pcall(count == '0' and 'hdel' or 'hget', lock, owner)
@@ -33,18 +34,10 @@ if count ~= '0' then -- what may need memory comes last: a first write must not
 end
 
 -- The lock is free. Whatever is the matter with the wait queue, the release has
--- succeeded, and those who listen ask.
---
--- A free lock is left for a while to clients that do not enter the wait queue, so that
--- they are not starved. They are known by their subscription to the lock's channel: our
--- clients subscribe to ours as well. They get every other turn.
-local channel = channelOf('redisson_lock__channel', lock)
-if handed == '1' and listeners(publish, channel) > listeners(publish, ourChannel(lock)) then
-  local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
-  if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
-else
-  local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
-  if intact and granted then return 1 end
+-- succeeded, and those who listen ask. Most often nobody waits. What follows is for the
+-- others.
+local popped = handed ~= '1' and redis.pcall('zpopmin', line)[1]
+if handed ~= '1' and not popped then
+  redis.call(publish, channel, '0')
+  return 1
 end
-redis.call(publish, channel, '0')
-return 1

@@ -50,16 +50,20 @@ var (
 	lineSource string
 	//go:embed acquire.lua
 	acquireSource string
+	//go:embed acquire_contended.lua
+	acquireContendedSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed release_contended.lua
+	releaseContendedSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed announce.lua
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, acquireSource)
-	release   = newScript(tokenSource, lineSource, releaseSource)
+	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, lineSource, acquireContendedSource)
+	release   = newScript(releaseSource, tokenSource, lineSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )
