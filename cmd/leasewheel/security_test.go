@@ -218,9 +218,9 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	asks("last:1", time.Millisecond)
 	require.NoError(t, client.Eval(t.Context(), `
 		for i = 1, 250 do redis.call('rpush', KEYS[1], ARGV[1]) end
-		redis.call('zadd', KEYS[2], 1, ARGV[1])
+		redis.call('zadd', KEYS[2], 1, ARGV[3])
 		return redis.call('rpush', KEYS[1], ARGV[2])`,
-		[]string{list, "leasewheel_lock_places:{orders:43}"}, named("theirs:2"), named("last:1")).Err())
+		[]string{list, "leasewheel_lock_places:{orders:43}"}, named("theirs:2"), named("last:1"), named("gone:1")).Err())
 	time.Sleep(2 * time.Millisecond)
 	asks("waits:1", 10*time.Millisecond)
 	gone("holder:1")

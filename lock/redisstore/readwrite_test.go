@@ -348,7 +348,7 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 	require.EqualValues(t, freed, r.unlockWrite())
 
 	// Ours die beside theirs, which goes on.
-	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: "dead:1", Count: 1, TTL: brief})
+	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
 	require.NoError(t, err)
 	require.Equal(t, lock.Granted, answer.Verdict)
 	require.True(t, r.tryRead(brief))
