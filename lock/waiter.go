@@ -239,10 +239,13 @@ func (q *queue) failed(w *waiter) (next baton, over bool) {
 		w.err = err
 		return next, true
 	}
-	failure := w.failure
-	q.failure.Store(&failure)
-	next.pause = q.outage.next(w)
 	own := w.hold.TTL/3 < q.locker.config.RequestTimeout
+	deadline, limited := w.ctx.Deadline()
+	if cut := limited && !time.Now().Before(deadline); !own && !cut {
+		failure := w.failure
+		q.failure.Store(&failure)
+	}
+	next.pause = q.outage.next(w)
 	if !own || !q.yield(w, next) {
 		w.baton = next
 	}
