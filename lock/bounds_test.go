@@ -92,7 +92,7 @@ func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCo
 				_, err = l.Semaphore("semaphore").TrySetPermits(t.Context(), 100)
 				require.NoError(t, err)
 				held := mustLock(t, l.Mutex("held"))
-				holders[l] = held.Context()
+				holders[l] = held.Context() //nolint:fatcontext // it is of another lease each time
 				defer delete(holders, l)
 				store.set(func() { store.acquire, store.release, store.subscribe, store.count = outage, outage, outage, outage })
 				f(t, l, store)
@@ -155,7 +155,7 @@ func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
 		require.Empty(t, ended)
 		store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
 		for range verbs {
-			<-ended // soon after the outage
+			<-ended //nolint:errcheck // soon after the outage, with whatever
 		}
 	})
 }

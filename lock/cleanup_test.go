@@ -105,14 +105,14 @@ func cancelled(t *testing.T, m *lock.Mutex) error {
 func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		l, store := faultyLocker(t, server, lock.Config{})
+		_, store := faultyLocker(t, server, lock.Config{})
 		confirmed := make(chan string, 10)
 		store.set(func() {
 			store.acquire = cut
 			store.release = mute
 		})
 		recording := &recorder{faulty: store, released: func(h *lock.Hold) { confirmed <- h.Owner }}
-		l = locker(t, recording, lock.Config{})
+		l := locker(t, recording, lock.Config{})
 		_, err := l.Mutex("a").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		time.Sleep(time.Hour)

@@ -22,9 +22,9 @@ func TestMovedAndCancelledIsLetGoWithinATick(t *testing.T) {
 		"timer": func(w *Wheel) func() {
 			timer := new(Timer)
 			timer.Init(w, func() {})
-			timer.Arm(time.Hour)
+			_, _ = timer.Arm(time.Hour)
 			return func() {
-				timer.Arm(30 * time.Minute)
+				_, _ = timer.Arm(30 * time.Minute)
 				timer.Cancel()
 			}
 		},

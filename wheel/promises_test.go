@@ -175,13 +175,13 @@ func TestPastInstantsLetTimePass(t *testing.T) {
 	for name, again := range map[string]func(w *wheel.Wheel, task func(func())){
 		"ArmAt": func(w *wheel.Wheel, task func(func())) {
 			timer := new(wheel.Timer)
-			timer.Init(w, func() { task(func() { timer.ArmAt(time.Time{}) }) })
-			timer.ArmAt(time.Now())
+			timer.Init(w, func() { task(func() { _, _ = timer.ArmAt(time.Time{}) }) })
+			_, _ = timer.ArmAt(time.Now())
 		},
 		"Arm": func(w *wheel.Wheel, task func(func())) {
 			timer := new(wheel.Timer)
-			timer.Init(w, func() { task(func() { timer.Arm(0) }) })
-			timer.Arm(0)
+			timer.Init(w, func() { task(func() { _, _ = timer.Arm(0) }) })
+			_, _ = timer.Arm(0)
 		},
 		"Schedule": func(w *wheel.Wheel, task func(func())) {
 			var self func()

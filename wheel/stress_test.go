@@ -48,7 +48,7 @@ type stress struct {
 	ordered bool // tasks run on the worker
 	latest  time.Duration
 
-	scheduled, ran, cancelled, periodic, refused     atomic.Int64
+	scheduled, ran, cancelled, periodic              atomic.Int64
 	early, doubled, lost, disorder, afterCancel, bad atomic.Int64
 }
 

@@ -77,7 +77,7 @@ func killDescendants() {
 		for _, pid := range pids {
 			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may have ended
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 }
 

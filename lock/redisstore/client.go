@@ -147,8 +147,8 @@ const unparsed = "it cannot be parsed (special characters in a password must be 
 func refuse(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	switch {
-	case err != nil: // the parsers say so, too
-		return nil
+	case err != nil:
+		return nil //nolint:nilerr // the parsers report it, without a secret
 	case u.Query().Has("skip_verify"):
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
 	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):

@@ -186,11 +186,11 @@ func ownGoroutines(tb testing.TB) (count int) {
 		tb.Fatal(err)
 	}
 	label := fmt.Sprintf("%q:%q", deferralLabel, tb.Name())
-	for _, stack := range strings.Split(profile.String(), "\n\n") {
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
 		if !strings.Contains(stack, label) {
 			continue
 		}
-		for _, line := range strings.Split(stack, "\n") {
+		for line := range strings.SplitSeq(stack, "\n") {
 			if n, _, found := strings.Cut(line, " @ "); found {
 				many, err := strconv.Atoi(n)
 				if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,11 +169,12 @@ func serve(t *testing.T, p *plan) *servers {
 		s.add(t, s.set.Nodes...)
 		s.data = s.set.Client(t)
 		o := s.set.Options()
-		u := "redis-sentinel://" + o.SentinelAddrs[0] + "?master_name=" + o.MasterName
+		var u strings.Builder
+		u.WriteString("redis-sentinel://" + o.SentinelAddrs[0] + "?master_name=" + o.MasterName)
 		for _, address := range o.SentinelAddrs[1:] {
-			u += "&addr=" + address
+			u.WriteString("&addr=" + address)
 		}
-		s.urls = func(int) []string { return []string{u} }
+		s.urls = func(int) []string { return []string{u.String()} }
 	case cluster:
 		s.masters = redistest.StartCluster(t, redistest.ClusterConfig{Server: config})
 		s.add(t, s.masters.Nodes...)
