@@ -146,7 +146,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			before, lives, ran := contents(t, admin), ends(t, admin), scripts(t, admin)
 
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // in which it leaves
 			defer cancel()
 			require.ErrorIs(t, c.late(ctx, store), lock.ErrUnavailable)
 			time.Sleep(time.Second) // the estimate of the server's clock errs by less
