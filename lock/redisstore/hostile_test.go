@@ -328,25 +328,26 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	lease = mustLock(t, mine, "a")
 	got = waitInLine(t, theirs)
 	waiting := awaitLine(t, admin, 1)[0]
-	at := admin.Time(t.Context()).Val().UnixMicro()
+	const now = "NOW" // of when it is published: what is older than the latest refusal is stale
 	words := strings.Split(replayed.Payload, " ")
 	altered := func(i int, word string) string {
 		changed := append([]string{}, words...)
-		changed[0], changed[2] = waiting, fmt.Sprint(at)
+		changed[0], changed[2] = waiting, now
 		changed[i] = word
 		return strings.Join(changed, " ")
 	}
 	forged := []string{
 		replayed.Payload,
-		fmt.Sprintf("%s %d %d 3600000 0", waiting, at, at),
-		fmt.Sprintf("%s %d %d 3600000 0 ", waiting, at, at),
-		fmt.Sprintf("%s %d %d 3600000 0 0", waiting, at, at),
-		fmt.Sprintf("%s %d %d 3600000 0 secret", waiting, at, at),
+		fmt.Sprintf("%s %s %s 3600000 0", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 ", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 0", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 secret", waiting, now, now),
 		altered(0, waiting), altered(3, "3600000"), altered(3, "9223372036854775807"), altered(1, "-5"),
 		waiting, waiting + " ", "", " ", "x", strings.Repeat(" ", 1<<20), strings.Repeat("x", 1<<20), waiting + strings.Repeat(" 9", 5000),
 	}
 	for _, payload := range forged {
 		asked := scripts(t, admin)
+		payload = strings.ReplaceAll(payload, now, fmt.Sprint(admin.Time(t.Context()).Val().UnixMicro()))
 		require.NoError(t, admin.Publish(t.Context(), channel, payload).Err())
 		if payload != replayed.Payload { // that one was another acquisition's
 			require.Eventually(t, func() bool { return scripts(t, admin) > asked }, 10*time.Second, time.Millisecond, "it asks after %.40q", payload)
