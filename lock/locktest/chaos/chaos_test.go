@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "seed of the fault bench; 0 means a new one")
+	seedFlag  = flag.Uint64("seed", 78, "seed of the fault bench; 0 means a new one")
 	timeFlag  = flag.Duration("time", 60*time.Second, "no round of the fault bench begins after this long")
 	roundFlag = flag.Int("round", -1, "play this round of the seed alone")
 	firstFlag = flag.Int("first", 0, "play the rounds of the seed from this one on")
