@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,7 +114,10 @@ func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
 
 // Two heads that give up in a row, as a wake arrives, leave the wake to the next one.
 func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
-	for range 50 { // the second head must go after the first
+	// The wake and the end of patience come before either of the heads goes on. Which one
+	// is first then is drawn: the second head must go after the first.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			server := locktest.Start(t)
 			m := &messenger{Store: server.Store(t)}
