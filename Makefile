@@ -73,7 +73,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 
 .PHONY: chaos
 chaos: ## Break servers, networks and processes at random for CHAOS_TIME (10m), from CHAOS_SEED, and check every promise
-	@set -eu; $(WITH_REDIS); set -x; go test -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' \
+	@set -eu; $(WITH_REDIS); set -x; go test -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' -v \
 		-args -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -active 0 -strict $(CHAOS_ARGS)
 
 .PHONY: year

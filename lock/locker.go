@@ -30,7 +30,7 @@ const (
 // Config says how a [Locker] works. Its zero value is ready to use.
 type Config struct {
 	// TTL is how long the store keeps a lock without a renewal, so at most how
-	// long a dead holder blocks the others. At least three ticks of the wheel, at
+	// long a dead holder blocks the others. At least four ticks of the wheel, at
 	// most MaxTTL. Default: 30 s.
 	TTL time.Duration
 
@@ -136,7 +136,7 @@ func validateTTL(ttl, tick time.Duration) error {
 }
 
 // minTTL is the shortest TTL that the watchdog can renew in time.
-func minTTL(tick time.Duration) time.Duration { return max(3*tick, 10*time.Millisecond) }
+func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Millisecond) }
 
 // Locker makes lock handles that share a store, a wheel and a watchdog. A process
 // needs one for each store. Its methods may be called at the same time.

@@ -30,18 +30,18 @@ func TestNewRefuses(t *testing.T) {
 		require.ErrorContains(t, err, field)
 		assert.NotContains(t, err.Error(), "\n")
 	}
-	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 29 * time.Millisecond, lock.MaxTTL + 1, 1<<63 - 1} {
+	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 39 * time.Millisecond, lock.MaxTTL + 1, 1<<63 - 1} {
 		_, err := lock.New(store, lock.Config{TTL: ttl})
 		var refused *lock.TTLError
 		require.ErrorAs(t, err, &refused, "%v", ttl)
-		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 30 * time.Millisecond, Max: lock.MaxTTL}, *refused)
+		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 40 * time.Millisecond, Max: lock.MaxTTL}, *refused)
 		assert.Contains(t, err.Error(), ttl.String())
 	}
 	slow, err := wheel.New(wheel.Config{Tick: time.Second})
 	require.NoError(t, err)
 	defer slow.Stop()
 	_, err = lock.New(store, lock.Config{TTL: 2 * time.Second, Wheel: slow})
-	require.ErrorContains(t, err, "3s", "three ticks of the wheel in use")
+	require.ErrorContains(t, err, "4s", "four ticks of the wheel in use")
 }
 
 func TestOptionsRefuse(t *testing.T) {

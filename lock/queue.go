@@ -351,14 +351,15 @@ func (q *queue) lineUp(a *acquisition) {
 	}
 	a.hold.Wait = placeTTL
 	if !a.options.Fixed {
-		a.hold.Offer = offer(a.hold.TTL)
+		a.hold.Offer = offer(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
 // offer is how long a lock is granted for to a waiter in line, who has to renew it
-// to show that it is alive: well under a TTL, and long enough for a slow network.
-func offer(ttl time.Duration) time.Duration {
-	return min(ttl, max(ttl/4, time.Second))
+// to show that it is alive: well under a TTL, and long enough for a slow network and for
+// the watchdog.
+func offer(ttl, least time.Duration) time.Duration {
+	return min(ttl, max(ttl/4, time.Second, least))
 }
 
 // delay is how long the head waits to be woken before it asks anyway: to the end

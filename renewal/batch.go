@@ -238,7 +238,7 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	if ttl <= 0 {
 		ttl = l.ttl
 	}
-	old, until := instant(l.until.Load()), b.sent.add(validity(ttl))
+	old, until := instant(l.until.Load()), b.sent.add(w.validity(ttl))
 	if now >= min(old, until) {
 		w.lose(l, Unreachable, errTooLate)
 		return

@@ -250,7 +250,7 @@ func (w *Watchdog) stillKept(leases []*Lease) []*Lease {
 	now := w.clock.now()
 	kept := leases[:0]
 	for _, l := range leases {
-		if instant(l.until.Load()).add(l.span-validity(l.span)) > now {
+		if instant(l.until.Load()).add(l.span-w.validity(l.span)) > now {
 			kept = append(kept, l)
 		}
 	}

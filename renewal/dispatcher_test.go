@@ -179,7 +179,7 @@ func TestRetriesPause(t *testing.T) {
 // The shortest leases that are accepted are kept, too, and not all the time.
 func TestShortestLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		l := b.grant(Spec{Key: "k", TTL: 3 * tick})
+		l := b.grant(Spec{Key: "k", TTL: minTicks * tick})
 		time.Sleep(100 * tick)
 		require.True(b, l.Valid())
 		require.InDelta(b, 70, len(b.take()), 31)
@@ -451,7 +451,7 @@ func TestServerChosenTTL(t *testing.T) {
 				sent := b.take()
 				synctest.Wait()
 				require.Equal(b, 30*time.Second, l.TTL(), "what is asked for stays")
-				require.Equal(b, Until(sent[0].at, gives), l.Until())
+				require.Equal(b, Until(sent[0].at, gives).Add(-tick), l.Until())
 				time.Sleep(100 * gives)
 				require.NoError(b, l.Err())
 				require.InDelta(b, 300, len(b.take()), 30, "the interval is a third of what is given")

@@ -25,12 +25,14 @@
 //
 // # Until when a lease is valid
 //
-//	until = t0 + TTL − (TTL/100 + 2 ms)
+//	until = t0 + TTL − (TTL/100 + 2 ms) − tick
 //
 // t0 is read from the monotonic clock before the request is sent: the store
-// starts to count when it handles the request, which is later. The last term
-// allows for clocks that run at rates up to 1 % apart and for the store's own
-// rounding; it is the drift of the Redlock algorithm as its authors publish it.
+// starts to count when it handles the request, which is later. The term in
+// parentheses allows for clocks that run at rates up to 1 % apart and for the store's
+// own rounding; it is the drift of the Redlock algorithm as its authors publish it. The
+// timeout that ends the lease may expire a tick of the wheel late, so that a tick goes
+// off as well.
 // A renewal takes a fresh t0, and moves until only when the store has confirmed
 // it. The instant of the reply, the remaining time that a store reports, and the
 // wall clock never enter.
@@ -74,11 +76,11 @@
 // eviction, a failover to a replica that had not heard of it) is found out at the
 // next renewal, a third of a TTL later at most.
 //
-// The loss is told at most a tick of the wheel and 50 ms after until, if the
-// process runs: a process that was stopped is told when it goes on. [Lease.Valid]
-// is right at any time. A renewal that is carried out at the store after the loss
-// was told may keep the lease there for up to another TTL, unless the holder
-// releases it.
+// The loss is reported at most a tick of the wheel after until, and so before the store
+// drops the lease, if the process runs and its goroutines are scheduled in time. A
+// process that was stopped learns of it when it goes on. [Lease.Valid] is right at any
+// time. A renewal that is carried out at the store after the loss was reported may keep
+// the lease there for up to another TTL, unless the holder releases it.
 //
 // # Ground rules
 //

@@ -18,13 +18,13 @@ type Spec struct {
 	// Ref is for the renewer's own use.
 	Ref any
 
-	// TTL is what each renewal asks for. At least three ticks of the wheel.
+	// TTL is what each renewal asks for. At least four ticks of the wheel.
 	TTL time.Duration
 	// Granted is the instant before the request was sent that the store granted,
 	// with its monotonic reading.
 	Granted time.Time
 	// First is how long the grant lasts if that is not TTL: a store may want to
-	// hear from a holder soon before it gives more. At least three ticks of the
+	// hear from a holder soon before it gives more. At least four ticks of the
 	// wheel. Default: TTL.
 	First time.Duration
 
@@ -52,9 +52,9 @@ type Spec struct {
 
 // validate says what is wrong with s, on a wheel with the given tick.
 func (s *Spec) validate(tick time.Duration, now time.Time) error {
-	switch least := max(3*tick, minTTL); {
+	switch least := max(minTicks*tick, minTTL); {
 	case s.TTL < least || s.TTL > maxTTL:
-		return fmt.Errorf("renewal: TTL %v of lease %q is outside %v … %v: three ticks of the wheel are needed to renew in time", s.TTL, s.Key, least, maxTTL)
+		return fmt.Errorf("renewal: TTL %v of lease %q is outside %v … %v: four ticks of the wheel are needed to renew in time", s.TTL, s.Key, least, maxTTL)
 	case s.First != 0 && (s.First < least || s.First > maxTTL):
 		return fmt.Errorf("renewal: First %v of lease %q is outside %v … %v; 0 means the TTL", s.First, s.Key, least, maxTTL)
 	case s.Granted.IsZero():

@@ -57,7 +57,7 @@ func TestGrantsOfAnotherLengthThanTheRenewals(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		granted := time.Now()
 		l := b.grant(Spec{Key: "k", First: 3 * time.Second})
-		require.Equal(b, Until(granted, 3*time.Second), l.Until())
+		require.Equal(b, Until(granted, 3*time.Second).Add(-tick), l.Until())
 		time.Sleep(time.Second + 100*time.Millisecond)
 		require.Greater(b, time.Until(l.Until()), 28*time.Second, "renewed within a third of the grant, for the TTL")
 		b.take()
@@ -81,7 +81,7 @@ func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		sent := b.take()
 		require.Len(b, sent, 1)
-		require.Equal(b, Until(sent[0].at, 30*time.Second), l.Until())
+		require.Equal(b, Until(sent[0].at, 30*time.Second).Add(-tick), l.Until())
 	})
 }
 
@@ -90,7 +90,7 @@ func TestUntilStandsWhileNothingIsConfirmed(t *testing.T) {
 		b.node("", func(n *node) { n.noReply = true })
 		l := b.grant(Spec{Key: "k"})
 		until := l.Until()
-		require.Equal(b, Until(time.Now(), 30*time.Second), until)
+		require.Equal(b, Until(time.Now(), 30*time.Second).Add(-tick), until)
 		time.Sleep(29 * time.Second)
 		require.NotEmpty(b, b.take())
 		require.Equal(b, until, l.Until())

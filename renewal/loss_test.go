@@ -3,6 +3,7 @@ package renewal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -375,4 +376,30 @@ func TestErrorsCarryThePackage(t *testing.T) {
 		}
 	})
 	require.Regexp(t, "^renewal: lease", (&LostError{Key: "k", Cause: Expired}).Error())
+}
+
+// However coarse the wheel is and whenever a lease is granted, its context has ended when
+// the store drops the lease: another holder may begin then.
+func TestLossIsToldBeforeTheStoreDropsTheLease(t *testing.T) {
+	for _, tick := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			coarse, err := wheel.New(wheel.Config{Tick: tick})
+			require.NoError(t, err)
+			defer coarse.Stop()
+			s := newStore()
+			dog, err := New(s, Config{Wheel: coarse})
+			require.NoError(t, err)
+			b := &bench{t, s, dog}
+			defer b.close()
+			b.node("", func(n *node) { n.mute = true })
+			for i := range 20 {
+				time.Sleep(tick/20 + time.Nanosecond) // at another part of a tick
+				granted := time.Now()
+				ttl := max(minTicks*tick, minTTL) + time.Duration(i)*tick/3
+				l := b.grant(Spec{Key: fmt.Sprint(i), TTL: ttl})
+				<-l.Context().Done()
+				require.LessOrEqual(t, time.Since(granted), ttl, "a tick of %v", tick)
+			}
+		})
+	}
 }

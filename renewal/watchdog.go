@@ -25,6 +25,9 @@ const (
 const (
 	// minTTL leaves some time after the 2 ms that every lease is shortened by.
 	minTTL = 10 * time.Millisecond
+	// minTicks is the shortest TTL in ticks of the wheel: the renewal is due after a third
+	// of it and may leave a tick late, and the lease is given up a tick early.
+	minTicks = 4
 	// maxTTL keeps the arithmetic far from its limits.
 	maxTTL = 10 * 365 * 24 * time.Hour
 	// stride is how many leases are handled before mu is let go for a moment.
@@ -261,7 +264,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	}
 	w.heed()
 	granted := w.clock.instant(s.Granted)
-	l.until.Store(int64(granted.add(validity(s.First))))
+	l.until.Store(int64(granted.add(w.validity(s.First))))
 	// Leases that were granted at the same time are spread from the first renewal
 	// on; those that are given back soon are not renewed before.
 	first := interval(s.First) / 4

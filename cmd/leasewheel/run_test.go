@@ -103,7 +103,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"name with a newline":    {[]string{"a\nb", "--", "true"}, "control character"},
 		"zero TTL":               {with("--ttl", "0"), "--ttl 0s"},
 		"negative TTL":           {with("--ttl", "-5s"), "accepted are durations from 0 up"},
-		"TTL of two ticks":       {with("--ttl", "20ms"), "at least 30ms"},
+		"TTL of three ticks":     {with("--ttl", "30ms"), "at least 40ms"},
 		"enormous TTL":           {with("--ttl", "2000000h"), "at most"},
 		"overflowing TTL":        {with("--ttl", "1e300"), "accepted are durations like"},
 		"TTL that is no number":  {with("--ttl", "NaN"), "accepted are durations like"},

@@ -48,7 +48,7 @@ func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	ctx, cancel := context.WithCancelCause(w.base)
 	lease, err := w.engine.watchdog.Watch(renewal.Spec{
 		Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
-		TTL: w.engine.localTTL(w.config.TTL), Granted: asked, MaxHold: w.config.MaxHold,
+		TTL: w.config.TTL, Granted: asked, MaxHold: w.config.MaxHold,
 		OnLost: func(err error) { cancel(err) },
 	})
 	d.lease = lease

@@ -760,7 +760,7 @@ func TestWheelOfOnesOwn(t *testing.T) {
 		shared, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})
 		require.NoError(t, err)
 		q := open(t, embedded(t), config{Wheel: shared})
-		require.ErrorIs(t, q.Work(t.Context(), succeed, worker{TTL: 140 * time.Millisecond}), delayqueue.ErrInvalid, "less than three ticks")
+		require.ErrorIs(t, q.Work(t.Context(), succeed, worker{TTL: 140 * time.Millisecond}), delayqueue.ErrInvalid, "less than four ticks")
 		put(t, q, message{ID: "a", Delay: time.Minute}, message{ID: "b", Delay: time.Hour})
 		l := newLog()
 		ended := make(chan error)

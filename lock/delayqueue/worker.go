@@ -79,7 +79,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 // validate says what is wrong with c, whose zero fields are filled in, for a worker
 // on a wheel with the given tick.
 func (c WorkerConfig) validate(tick time.Duration) error {
-	least := max(minTTL, 4*tick) // three for the watchdog, see localTTL
+	least := max(minTTL, 4*tick) // see [renewal.Spec.TTL]
 	switch {
 	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return invalid("Concurrency %d is outside 1 … %d; 0 means %d", c.Concurrency, maxConcurrency, DefaultConcurrency)

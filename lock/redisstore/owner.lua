@@ -12,7 +12,8 @@ local function foreign(lock)
   for _, most in ipairs({4, 100}) do
     local fields = redis.call('hrandfield', lock, most)
     for _, field in ipairs(fields) do
-      if isOwner(string.match(field, '^(.*):write$') or field) then return false end
+      if string.sub(field, -6) == ':write' then field = string.sub(field, 1, -7) end
+      if isOwner(field) then return false end
     end
     if #fields < most then return true end
   end
