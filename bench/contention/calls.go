@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -70,4 +71,21 @@ func (c Calls) Split(sent func(name string) bool) (clients, scripts int64) {
 		}
 	}
 	return clients, scripts
+}
+
+// ReadCPU asks the server how much CPU time it has used.
+func ReadCPU(ctx context.Context, client *redis.Client) (time.Duration, error) {
+	info, err := client.InfoMap(ctx, "cpu").Result()
+	if err != nil {
+		return 0, err
+	}
+	var all time.Duration
+	for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
+		used, err := time.ParseDuration(info["CPU"][field] + "s")
+		if err != nil {
+			return 0, fmt.Errorf("INFO cpu: %w", err)
+		}
+		all += used
+	}
+	return all, nil
 }

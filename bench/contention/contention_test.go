@@ -251,7 +251,7 @@ func TestHandOverIsCancelled(t *testing.T) {
 
 func TestPairs(t *testing.T) {
 	edges := 0
-	p, err := Pairs{Prefix: "n", Goroutines: 3, Window: 100 * time.Millisecond}.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
+	p, err := Pairs{Prefix: "n", Goroutines: 3, Names: 1, Window: 100 * time.Millisecond}.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
 	require.NoError(t, err)
 	assert.Equal(t, 2, edges)
 	assert.Positive(t, p.Count)

@@ -13,13 +13,16 @@ import (
 	"github.com/leasewheel/leasewheel/bench"
 )
 
-// Pairs are acquisitions and releases by goroutines that never meet: each has a
-// name of its own.
+// Pairs are acquisitions and releases by goroutines that never meet: each has
+// names of its own.
 type Pairs struct {
 	Prefix     string // of the names
 	Goroutines int
-	WarmUp     time.Duration
-	Window     time.Duration
+	// Names is how many names each goroutine uses in turn. Zero: a new one for each
+	// pair.
+	Names  int
+	WarmUp time.Duration
+	Window time.Duration
 }
 
 // Paired is what Pairs measured.
@@ -43,9 +46,13 @@ func (p Pairs) Measure(ctx context.Context, locks Locks, edge func() error) (*Pa
 	latencies := make([]*Latencies, p.Goroutines)
 	for i := range latencies {
 		latencies[i] = NewLatencies()
-		name := p.Prefix + strconv.Itoa(i)
+		prefix := p.Prefix + strconv.Itoa(i) + "-"
 		group.Go(func() error {
-			for phase.Load() != over && running.Err() == nil {
+			for n := 0; phase.Load() != over && running.Err() == nil; n++ {
+				if n == p.Names && p.Names > 0 {
+					n = 0
+				}
+				name := prefix + strconv.Itoa(n)
 				began := time.Now()
 				if err := pair(running, locks, name); err != nil {
 					return unlessOver(running, err)

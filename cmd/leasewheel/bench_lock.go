@@ -188,7 +188,7 @@ func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigure
 		return figures, err
 	}
 	paired, err := contention.Pairs{
-		Prefix: l.prefix, Goroutines: goroutines, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+		Prefix: l.prefix, Goroutines: goroutines, Names: 1, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
 	}.Measure(ctx, locks, l.edge(ctx))
 	if err = errors.Join(err, locks.Close()); err != nil {
 		return figures, err

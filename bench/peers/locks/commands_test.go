@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -15,6 +16,7 @@ type counter struct {
 	ctx    context.Context
 	client *redis.Client
 	at     []contention.Calls // edges
+	used   []time.Duration    // CPU, at the edges
 }
 
 func (i impl) count(t testing.TB, server *redistest.Server) *counter {
@@ -23,9 +25,16 @@ func (i impl) count(t testing.TB, server *redistest.Server) *counter {
 
 func (c *counter) edge() error {
 	calls, err := contention.ReadCalls(c.ctx, c.client)
-	c.at = append(c.at, calls)
+	if err != nil {
+		return err
+	}
+	used, err := contention.ReadCPU(c.ctx, c.client)
+	c.at, c.used = append(c.at, calls), append(c.used, used)
 	return err
 }
+
+// cpu returns how much CPU time the server has used.
+func (c *counter) cpu() time.Duration { return c.used[1] - c.used[0] }
 
 // split returns how many commands the clients have sent, and how many more their
 // scripts have called.

@@ -47,7 +47,7 @@ func measurePairs(t *testing.T, i impl, server *redistest.Server) *contention.Pa
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	p, err := contention.Pairs{Prefix: name, Goroutines: 3, Window: 200 * time.Millisecond}.Measure(t.Context(), locks, func() error { return nil })
+	p, err := contention.Pairs{Prefix: name, Goroutines: 3, Names: 64, Window: 200 * time.Millisecond}.Measure(t.Context(), locks, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

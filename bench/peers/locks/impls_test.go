@@ -21,12 +21,12 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// An impl is a way to lock on the server at a socket. Those whose names end in
+// An impl is a way to lock on the server at an address. Those whose names end in
 // "-tuned" are set to hand over as fast and as fairly as their options allow, the
 // others are as their documentation shows them.
 type impl struct {
 	name string
-	open func(socket string) (contention.Locks, error)
+	open func(address string) (contention.Locks, error)
 	// sends are the commands that it sends beside scripts and subscriptions.
 	sends []string
 	// pairsOnly says that it does not wait.
@@ -34,33 +34,39 @@ type impl struct {
 }
 
 var impls = []impl{
-	{name: "leasewheel", open: func(socket string) (contention.Locks, error) { return openLeasewheel(socket, contention.Leasewheel{}) }},
-	{name: "leasewheel-passing", open: func(socket string) (contention.Locks, error) {
-		return openLeasewheel(socket, contention.Leasewheel{Options: lock.Options{Passes: lock.MaxPasses}})
+	{name: "leasewheel", open: func(address string) (contention.Locks, error) {
+		return openLeasewheel(address, contention.Leasewheel{})
 	}},
-	{name: "leasewheel-fair", open: func(socket string) (contention.Locks, error) {
-		return openLeasewheel(socket, contention.Leasewheel{Fair: true})
+	{name: "leasewheel-plain", open: func(address string) (contention.Locks, error) {
+		return openLeasewheelFormat(address, redisstore.FormatPlain, contention.Leasewheel{})
 	}},
-	{name: "redsync", sends: []string{"set"}, open: func(socket string) (contention.Locks, error) {
-		return openRedsync(socket), nil
+	{name: "leasewheel-passing", open: func(address string) (contention.Locks, error) {
+		return openLeasewheel(address, contention.Leasewheel{Options: lock.Options{Passes: lock.MaxPasses}})
 	}},
-	{name: "redsync-tuned", sends: []string{"set"}, open: func(socket string) (contention.Locks, error) {
-		return openRedsync(socket, redsync.WithRetryDelay(tunedDelay), redsync.WithTries(math.MaxInt)), nil
+	{name: "leasewheel-fair", open: func(address string) (contention.Locks, error) {
+		return openLeasewheel(address, contention.Leasewheel{Fair: true})
 	}},
-	{name: "redislock", open: func(socket string) (contention.Locks, error) {
-		return openRedislock(socket, 100*time.Millisecond), nil
+	{name: "redsync", sends: []string{"set"}, open: func(address string) (contention.Locks, error) {
+		return openRedsync(address), nil
 	}},
-	{name: "redislock-tuned", open: func(socket string) (contention.Locks, error) {
-		return openRedislock(socket, tunedDelay), nil
+	{name: "redsync-tuned", sends: []string{"set"}, open: func(address string) (contention.Locks, error) {
+		return openRedsync(address, redsync.WithRetryDelay(tunedDelay), redsync.WithTries(math.MaxInt)), nil
 	}},
-	{name: "rueidislock", open: func(socket string) (contention.Locks, error) {
-		return openRueidislock(socket, rueidislock.LockerOption{})
+	{name: "redislock", open: func(address string) (contention.Locks, error) {
+		return openRedislock(address, 100*time.Millisecond), nil
 	}},
-	{name: "rueidislock-tuned", open: func(socket string) (contention.Locks, error) {
-		return openRueidislock(socket, rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
+	{name: "redislock-tuned", open: func(address string) (contention.Locks, error) {
+		return openRedislock(address, tunedDelay), nil
+	}},
+	{name: "rueidislock", open: func(address string) (contention.Locks, error) {
+		return openRueidislock(address, rueidislock.LockerOption{})
+	}},
+	{name: "rueidislock-tuned", open: func(address string) (contention.Locks, error) {
+		return openRueidislock(address, rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
 	}},
 	{name: "directed", open: openDirected},
 	{name: "blpop", sends: []string{"blpop", "lpush"}, open: openPops},
+	{name: "grouped", sends: []string{"set"}, pairsOnly: true, open: openGrouped},
 	{name: "autopipelined", sends: []string{"set"}, pairsOnly: true, open: openAutopipelined},
 }
 
@@ -86,25 +92,35 @@ func (i impl) sent(command string) bool {
 }
 
 // way is how a measurement opens the locks, here and in other processes.
-func (i impl) way(socket string) contention.Way {
+func (i impl) way(address string) contention.Way {
 	return contention.Way{
-		Open:    func(context.Context) (contention.Locks, error) { return i.open(socket) },
+		Open:    func(context.Context) (contention.Locks, error) { return i.open(address) },
 		Command: command,
-		Spec:    i.name + " " + socket,
+		Spec:    i.name + " " + address,
 	}
 }
 
 func openSpec(_ context.Context, spec string) (contention.Locks, error) {
-	name, socket, _ := strings.Cut(spec, " ")
+	name, address, _ := strings.Cut(spec, " ")
 	i, err := find(name)
 	if err != nil {
 		return nil, err
 	}
-	return i.open(socket)
+	return i.open(address)
 }
 
-func newClient(socket string) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
+func newClient(address string) *redis.Client { return redis.NewClient(options(address)) }
+
+func options(address string) *redis.Options {
+	return &redis.Options{Network: network(address), Addr: address, ContextTimeoutEnabled: true}
+}
+
+// network returns that of an address: a path is a unix socket's.
+func network(address string) string {
+	if strings.HasPrefix(address, "/") {
+		return "unix"
+	}
+	return "tcp"
 }
 
 // leasewheelLocks closes the client too.
@@ -114,9 +130,13 @@ type leasewheelLocks struct {
 	store  *redisstore.Store
 }
 
-func openLeasewheel(socket string, how contention.Leasewheel) (contention.Locks, error) {
-	client := newClient(socket)
-	store, err := redisstore.New(client, redisstore.Config{})
+func openLeasewheel(address string, how contention.Leasewheel) (contention.Locks, error) {
+	return openLeasewheelFormat(address, redisstore.FormatRedisson, how)
+}
+
+func openLeasewheelFormat(address string, format redisstore.Format, how contention.Leasewheel) (contention.Locks, error) {
+	client := newClient(address)
+	store, err := redisstore.New(client, redisstore.Config{Format: format})
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +162,8 @@ func (a acquirer) Acquire(ctx context.Context, name string) (func(context.Contex
 	return a.acquire(ctx, name)
 }
 
-func openRedsync(socket string, options ...redsync.Option) contention.Locks {
-	client := newClient(socket)
+func openRedsync(address string, options ...redsync.Option) contention.Locks {
+	client := newClient(address)
 	rs := redsync.New(goredis.NewPool(client))
 	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
@@ -162,8 +182,8 @@ func openRedsync(socket string, options ...redsync.Option) contention.Locks {
 	}}
 }
 
-func openRedislock(socket string, delay time.Duration) contention.Locks {
-	client := newClient(socket)
+func openRedislock(address string, delay time.Duration) contention.Locks {
+	client := newClient(address)
 	locks := redislock.New(client)
 	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
@@ -185,8 +205,9 @@ type closeFunc func()
 
 func (f closeFunc) Close() error { f(); return nil }
 
-func openRueidislock(socket string, o rueidislock.LockerOption) (contention.Locks, error) {
-	client, err := rueidis.ParseURL("unix://" + socket)
+func openRueidislock(address string, o rueidislock.LockerOption) (contention.Locks, error) {
+	scheme := map[string]string{"unix": "unix", "tcp": "redis"}[network(address)]
+	client, err := rueidis.ParseURL(scheme + "://" + address)
 	if err != nil {
 		return nil, err
 	}

@@ -16,26 +16,31 @@ const (
 	window = 1500 * time.Millisecond
 )
 
-// BenchmarkPairs has goroutines acquire and release locks of their own.
+// BenchmarkPairs has goroutines acquire and release locks of their own, 64 each, by
+// TCP, as most users do; beside that by a unix socket, and with names that the server
+// has never seen.
 func BenchmarkPairs(b *testing.B) {
 	for _, i := range impls {
 		b.Run("impl="+i.name, func(b *testing.B) {
 			for _, goroutines := range []int{1, 16, 128} {
-				b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { i.pairs(b, goroutines) })
+				row := fmt.Sprintf("goroutines=%d", goroutines)
+				b.Run(row, func(b *testing.B) { i.pairs(b, goroutines, 64, true) })
+				b.Run(row+"/names=new", func(b *testing.B) { i.pairs(b, goroutines, 0, true) })
+				b.Run(row+"/net=unix", func(b *testing.B) { i.pairs(b, goroutines, 64, false) })
 			}
 		})
 	}
 }
 
-func (i impl) pairs(b *testing.B, goroutines int) {
+func (i impl) pairs(b *testing.B, goroutines, names int, tcp bool) {
 	for b.Loop() {
-		server := redistest.Start(b, redistest.Config{})
+		server := redistest.Start(b, redistest.Config{TCP: tcp})
 		locks, err := i.open(server.Options().Addr)
 		if err != nil {
 			b.Fatal(err)
 		}
 		calls := i.count(b, server)
-		p, err := contention.Pairs{Prefix: name, Goroutines: goroutines, WarmUp: warmUp, Window: window}.Measure(b.Context(), locks, calls.edge)
+		p, err := contention.Pairs{Prefix: name, Goroutines: goroutines, Names: names, WarmUp: warmUp, Window: window}.Measure(b.Context(), locks, calls.edge)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -47,6 +52,7 @@ func (i impl) pairs(b *testing.B, goroutines int) {
 		b.ReportMetric(float64(p.Latency.Percentile(50)), "p50-ns")
 		b.ReportMetric(float64(p.Latency.Percentile(99)), "p99-ns")
 		b.ReportMetric(float64(p.CPU)/float64(p.Count), "cpu-ns/pair")
+		b.ReportMetric(float64(calls.cpu())/float64(p.Count), "server-cpu-ns/pair")
 		b.ReportMetric(commands/float64(p.Count), "commands/pair")
 		b.ReportMetric(inner/float64(p.Count), "calls/pair")
 		b.ReportMetric(0, "ns/op")
@@ -89,7 +95,7 @@ func BenchmarkHandOver(b *testing.B) {
 
 func (i impl) handOver(b *testing.B, c contest) {
 	for b.Loop() {
-		server := redistest.Start(b, redistest.Config{})
+		server := redistest.Start(b, redistest.Config{TCP: true})
 		calls := i.count(b, server)
 		h, err := contention.HandOver{
 			Name: name, Waiters: c.waiters, Processes: c.processes, Hold: c.hold, WarmUp: warmUp, Window: c.window,

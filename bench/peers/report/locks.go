@@ -11,7 +11,9 @@ var (
 // lockGoals are the rows of the table of locks.
 var lockGoals = ofLocks(
 	goal{what: "acquire and release, 1 goroutine, p50, against redsync", measured: "Pairs/goroutines=1", unit: "p50-ns",
-		rivals: []string{"redsync"}, limit: ratio(1.1)},
+		rivals: []string{"redsync"}, limit: ratio(1.0)},
+	goal{what: "… the server's CPU time", measured: "Pairs/goroutines=1", unit: "server-cpu-ns/pair",
+		rivals: []string{"redsync"}, limit: ratio(1.5)},
 	goal{what: "acquire and release a second, 16 goroutines, against redsync", measured: "Pairs/goroutines=16", unit: "pairs/s",
 		rivals: []string{"redsync"}, limit: ratioOver(1.3)},
 	goal{what: "acquire and release a second, 128 goroutines, against redsync", measured: "Pairs/goroutines=128", unit: "pairs/s",
@@ -20,6 +22,10 @@ var lockGoals = ofLocks(
 		rivals: []string{"rueidislock"}, limit: ratioOver(2)},
 	goal{what: "the same, against rueidislock with one key", measured: "Pairs/goroutines=128", unit: "pairs/s",
 		rivals: []string{"rueidislock-tuned"}, limit: ratioOver(2)},
+	goal{what: "the same, against SET and a compare-and-delete in groups", measured: "Pairs/goroutines=128", unit: "pairs/s",
+		rivals: []string{"grouped"}, limit: ratioOver(0.5)},
+	goal{what: "the same in the plain format, against go-redis's automatic pipelines of them", measured: "Pairs/goroutines=128", unit: "pairs/s",
+		impl: "leasewheel-plain", rivals: []string{"autopipelined"}, limit: ratioOver(0.8)},
 	goal{what: "hand-overs a second, 16 waiters of 4 processes, against the best peer's defaults", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "hand-overs/s", rivals: defaults, limit: ratioOver(20)},
 	goal{what: "the same, against the best peer tuned", measured: "HandOver/waiters=16/processes=4/hold=0s",
@@ -67,12 +73,19 @@ func comparisonsOfLocks() (rows []comparison) {
 		{"acquire and release, 1 goroutine", "Pairs/goroutines=1"},
 		{"acquire and release, 16 goroutines", "Pairs/goroutines=16"},
 		{"acquire and release, 128 goroutines", "Pairs/goroutines=128"},
+		{"acquire and release by new names, 1 goroutine", "Pairs/goroutines=1/names=new"},
+		{"acquire and release by new names, 16 goroutines", "Pairs/goroutines=16/names=new"},
+		{"acquire and release by new names, 128 goroutines", "Pairs/goroutines=128/names=new"},
+		{"acquire and release by a unix socket, 1 goroutine", "Pairs/goroutines=1/net=unix"},
+		{"acquire and release by a unix socket, 16 goroutines", "Pairs/goroutines=16/net=unix"},
+		{"acquire and release by a unix socket, 128 goroutines", "Pairs/goroutines=128/net=unix"},
 	} {
 		rows = append(rows,
 			comparison{w.what + ": a second", w.measured, "pairs/s"},
 			comparison{"… p50", w.measured, "p50-ns"},
 			comparison{"… p99", w.measured, "p99-ns"},
 			comparison{"… the client's CPU time", w.measured, "cpu-ns/pair"},
+			comparison{"… the server's CPU time", w.measured, "server-cpu-ns/pair"},
 			comparison{"… commands", w.measured, "commands/pair"},
 			comparison{"… calls in scripts", w.measured, "calls/pair"})
 	}

@@ -22,6 +22,7 @@ var peers = map[string]string{
 	"leasewheel":         "`Locker.Mutex` with its defaults",
 	"leasewheel-fair":    "`Locker.Fair` with its defaults",
 	"leasewheel-passing": "`Locker.Mutex`, passed on within the process (`Options.Passes`)",
+	"leasewheel-plain":   "the same in the format of SET NX (`FormatPlain`)",
 	"redsync":            "[go-redsync/redsync](https://github.com/go-redsync/redsync) with its defaults; it polls every 50 to 250 ms",
 	"redsync-tuned":      "the same, polling every 5 ms for as long as it takes",
 	"redislock":          "[bsm/redislock](https://github.com/bsm/redislock), polling every 100 ms as in its documentation",
@@ -32,6 +33,7 @@ var peers = map[string]string{
 	"blpop":              "another floor: a list with one element, a connection for each waiter",
 	"leasewheel-loose":   "the same, with fencing tokens that grow by the servers' clocks (`LooseTokens`)",
 	"delayqueue":         "`lock/delayqueue` with its defaults",
+	"grouped":            "a floor: SET NX and a compare-and-delete by script, of all goroutines in one pipeline after the other, without waiting",
 	"autopipelined":      "SET and a script through go-redis's automatic pipelines, without waiting",
 }
 
@@ -153,7 +155,9 @@ const repeatText = `
   see how many processors it may use.
 - **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
 - **stopped** is a process that is stopped for three seconds by a signal.
-- **acquire and release**: goroutines take and give back locks of their own.
+- **acquire and release**: goroutines take and give back locks of their own, with 64
+  names each in turn or with a new one each time, by TCP or by a unix socket. The
+  server's CPU time is what it says of itself, and the hand-overs are by TCP.
 - **hand-over**: waiters of one process, or evenly of several, want one lock, and
   want it again as soon as they have given it back.
 

@@ -22,8 +22,8 @@ var implementations = []string{
 
 // lockImplementations are those of locks, in the order of the tables.
 var lockImplementations = []string{
-	"leasewheel", "leasewheel-passing", "leasewheel-fair", "redsync", "redsync-tuned", "redislock", "redislock-tuned",
-	"rueidislock", "rueidislock-tuned", "directed", "blpop", "autopipelined",
+	"leasewheel", "leasewheel-plain", "leasewheel-passing", "leasewheel-fair", "redsync", "redsync-tuned", "redislock", "redislock-tuned",
+	"rueidislock", "rueidislock-tuned", "directed", "blpop", "grouped", "autopipelined",
 }
 
 // quorumImplementations are those of locks on a majority of servers.
