@@ -18,7 +18,7 @@ import (
 // Readers who hold the lock together share one fencing token, which is larger than
 // that of every writer before them; a writer's is larger than those of all readers
 // before it. A writer that goes on reading keeps its token, and shares it. On Redis,
-// a reader who is the first to join the others for an hour has a larger token; see
+// a reader who is the first to join the others for a minute has a larger token; see
 // FenceTTL in the configuration of package redisstore.
 //
 // While a holder reads under its own write lock, others stay out until the write

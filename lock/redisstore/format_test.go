@@ -245,10 +245,10 @@ func TestFencingCounterOfReaders(t *testing.T) {
 		return lease
 	}
 	first := read()
-	require.NoError(t, admin.Expire(t.Context(), counter, time.Minute).Err())
+	require.NoError(t, admin.Expire(t.Context(), counter, 10*time.Second).Err())
 	second := read()
 	assert.Equal(t, first.Token(), second.Token())
-	assert.Greater(t, admin.TTL(t.Context(), counter).Val(), time.Minute)
+	assert.Greater(t, admin.TTL(t.Context(), counter).Val(), 10*time.Second)
 	require.NoError(t, admin.Persist(t.Context(), counter).Err())
 	third := read()
 	assert.Equal(t, first.Token(), third.Token())
@@ -390,4 +390,41 @@ func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	key := "leasewheel:client:{" + l.ClientID() + "}"
 	require.Eventually(t, func() bool { return admin.Exists(t.Context(), key).Val() == 1 }, 10*time.Second, time.Millisecond)
 	return key
+}
+
+// Locks that are used once and never again leave nothing behind but what expires within
+// a minute.
+func TestNamesUsedOnceLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
+		server := redistest.Start(t, redistest.Config{})
+		admin := server.Client(t)
+		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = store.Close() })
+		l, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		for i := range 200 {
+			require.NoError(t, mustLock(t, l, fmt.Sprint("order ", i)).Unlock(t.Context()))
+			if format != redisstore.FormatRedisson {
+				continue
+			}
+			fair, err := l.Fair(fmt.Sprint("fair ", i)).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, fair.Unlock(t.Context()))
+			read, err := l.ReadWrite(fmt.Sprint("read ", i)).Read().Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, read.Unlock(t.Context()))
+		}
+		keys, err := admin.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			if strings.HasPrefix(key, "leasewheel:client:") {
+				continue // one for the locker
+			}
+			left := admin.PTTL(t.Context(), key).Val()
+			assert.True(t, left > 0 && left <= time.Minute, "%s has %v", key, left)
+		}
+	}
 }

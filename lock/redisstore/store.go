@@ -15,7 +15,7 @@ import (
 )
 
 // DefaultFenceTTL is how long a fencing counter outlives its last grant.
-const DefaultFenceTTL = time.Hour
+const DefaultFenceTTL = time.Minute
 
 // Config says how a [Store] works. Its zero value is ready to use.
 type Config struct {
@@ -25,11 +25,13 @@ type Config struct {
 
 	// FenceTTL is how long a fencing counter outlives its last grant. Tokens go on
 	// growing after that, by the server's clock, unless that clock was set back
-	// by more. A counter that was found without a TTL, as Redisson makes them,
-	// keeps none. If nobody joins the readers of a lock for so long, the next one to
-	// join them has a larger token than they have. Set it negative where Redisson's fenced locks are used on the
-	// same names: their tokens would start again at 1 when a counter expires.
-	// Default: 1 h. Negative: counters never expire.
+	// by more: a longer time protects against larger steps of the clock, and leaves
+	// a key for each name for as long. A counter that was found without a TTL, as
+	// Redisson makes them, keeps none. If no reader joins those of a lock for so long,
+	// the next one to join them has a larger token than they have. Set it negative
+	// where Redisson's fenced locks are used on the same names: their tokens would
+	// start again at 1 when a counter expires. Default: 1 min. Negative: counters
+	// never expire.
 	FenceTTL time.Duration
 
 	// Replicas is how many replicas must have a grant before it counts. It then
