@@ -90,9 +90,13 @@ func (c *child) gone() bool {
 }
 
 // waitAll waits for the children of this process until there are none, and reports
-// the stops and the exit of one of them.
-func waitAll(pid int, report func(unix.WaitStatus)) {
+// the stops and the exit of one of them. Before each wait it calls await, unless that is
+// nil.
+func waitAll(pid int, await func(), report func(unix.WaitStatus)) {
 	for {
+		if await != nil {
+			await()
+		}
 		var status unix.WaitStatus
 		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
 		switch {

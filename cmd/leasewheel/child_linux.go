@@ -52,12 +52,12 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 		}
 		c.report(next.Status)
 		if !next.Status.Stopped() {
-			waitAll(0, nil)
+			waitAll(0, nil, nil)
 			return
 		}
 	}
 	known := false
-	waitAll(c.pid, func(status unix.WaitStatus) {
+	waitAll(c.pid, nil, func(status unix.WaitStatus) {
 		known = !status.Stopped()
 		c.report(status)
 	})

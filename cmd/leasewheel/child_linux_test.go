@@ -126,8 +126,8 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 				held, err := server.Client(t).Exists(bounded(t), "job").Result()
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, held)
+				require.NoError(t, p.stdin.Close())
 			}
-			require.NoError(t, p.stdin.Close())
 			assert.Equal(t, test.code, p.wait())
 			held, err := server.Client(t).Exists(bounded(t), "job").Result()
 			require.NoError(t, err)

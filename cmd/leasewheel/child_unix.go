@@ -32,7 +32,7 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	c.pid = process.Pid
 	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
 	close(started)
-	waitAll(c.pid, c.report)
+	waitAll(c.pid, nil, c.report)
 }
 
 // ending does nothing: no other process has to know.

@@ -90,12 +90,19 @@ func (g *guarding) run() {
 	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
 	g.report(guardReport{PID: g.child.pid})
 	go g.listen()
-	waitAll(g.child.pid, func(status unix.WaitStatus) {
+	waitAll(g.child.pid, awaitChild, func(status unix.WaitStatus) {
 		g.report(guardReport{Status: status})
 		if ending, _ := g.state(); !status.Stopped() && ending == "" {
 			os.Exit(exitOK)
 		}
 	})
+}
+
+// awaitChild returns when a child has changed its state. It does not reap: a guard that
+// is killed while it waits leaves the command's exit code to leasewheel run.
+func awaitChild() {
+	for errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
 }
 
 // report sends a report. If leasewheel run is gone, listen finds out.
