@@ -109,12 +109,16 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 // subscribe returns once the server has confirmed every channel.
 func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)) (lock.Subscription, error) {
 	sub := &subscription{bell: b}
+	var fresh []*channel
 	for _, e := range ears {
-		if err := sub.listen(ctx, e, tell); err != nil {
+		var err error
+		if fresh, err = sub.listen(e, tell, fresh); err != nil {
+			b.attachAll(ctx, fresh) // others may listen to them by now
 			sub.Close()
 			return nil, err
 		}
 	}
+	b.attachAll(ctx, fresh)
 	for _, l := range sub.listeners {
 		if err := sub.confirmed(ctx, l.channel); err != nil {
 			sub.Close()
@@ -124,21 +128,48 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 	return sub, nil
 }
 
-// listen adds a channel to the subscription. The server's confirmation is still to
-// come.
-func (sub *subscription) listen(ctx context.Context, e ear, tell func(lock.Notice)) error {
-	b := sub.bell
-	l, fresh, err := b.enlist(e, tell)
+// listen adds a channel to the subscription, and to fresh if the server has yet to be
+// asked for it.
+func (sub *subscription) listen(e ear, tell func(lock.Notice), fresh []*channel) ([]*channel, error) {
+	l, first, err := sub.bell.enlist(e, tell)
 	if err != nil {
-		return err
+		return fresh, err
 	}
 	sub.listeners = append(sub.listeners, l)
-	if fresh {
-		if err := b.attach(ctx, l.channel); err != nil {
-			b.fail(l.channel, err)
-		}
+	if first {
+		fresh = append(fresh, l.channel)
 	}
-	return nil
+	return fresh, nil
+}
+
+// attachAll asks the servers for channels, one after the other, in the background: a
+// connection, and the channels of other callers on it, must not end with the context of
+// the caller that happens to be the first. A patient caller's deadline is kept to.
+func (b *bell) attachAll(ctx context.Context, fresh []*channel) {
+	if len(fresh) == 0 {
+		return
+	}
+	by := time.Now().Add(attachWithin)
+	if deadline, ok := ctx.Deadline(); ok && deadline.After(by) {
+		by = deadline
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		for _, c := range fresh {
+			b.failed(c, errClosed)
+		}
+		return
+	}
+	b.work.Go(func() {
+		for _, c := range fresh {
+			ctx, cancel := context.WithDeadline(b.ctx, by)
+			if err := b.attach(ctx, c); err != nil {
+				b.fail(c, err)
+			}
+			cancel()
+		}
+	})
 }
 
 // confirmed waits for the server's confirmation.
@@ -234,6 +265,11 @@ func (b *bell) line(n node) (*line, error) {
 func (b *bell) fail(c *channel, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.failed(c, err)
+}
+
+// failed is fail, for a caller that holds mu.
+func (b *bell) failed(c *channel, err error) {
 	if c.confirmed || c.err != nil {
 		return
 	}
