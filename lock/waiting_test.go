@@ -123,13 +123,14 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			m := &messenger{Store: server.Store(t)}
 			l := locker(t, m, lock.Config{TTL: 2 * time.Hour, Poll: time.Hour})
 			mustLock(t, server.Locker(t, lock.Config{TTL: 2 * time.Hour}).Mutex("a"))
-			var patience [2]context.Context
-			var end [2]context.CancelFunc
+			first, endFirst := context.WithCancel(t.Context())
+			defer endFirst()
+			second, endSecond := context.WithCancel(t.Context())
+			defer endSecond()
 			var work sync.WaitGroup
-			for i := range patience {
-				patience[i], end[i] = context.WithCancel(t.Context())
+			for _, patience := range []context.Context{first, second} {
 				work.Go(func() {
-					if lease, err := l.Mutex("a").Lock(patience[i]); err == nil { // the wake came first
+					if lease, err := l.Mutex("a").Lock(patience); err == nil { // the wake came first
 						assert.NoError(t, lease.Unlock(t.Context()))
 					}
 				})
@@ -137,9 +138,9 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			}
 			got := await(t, l.Mutex("a"))
 			server.Delete("a")
-			end[1]()
+			endSecond()
 			m.say(lock.Notice{})
-			end[0]()
+			endFirst()
 			begin := time.Now()
 			lease := <-got
 			assert.Less(t, time.Since(begin), time.Minute, "nothing but the wake tells it")
