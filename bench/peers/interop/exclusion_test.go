@@ -65,7 +65,7 @@ func testSides(t *testing.T, s *site, d direction, k sides) {
 		peer = w.name
 	}
 	record(t, "1 exclusion, counts, expiry, wake-up", peer, k.kind, d.name, func() string {
-		return fmt.Sprintf("woken in %v", median.Round(100*time.Microsecond))
+		return woken(median)
 	})
 
 	require.NotEqual(t, "0", h.do("a", "lock", k.holder, name, never, renewed), "a free lock")
@@ -178,7 +178,7 @@ func TestTheSameCounts(t *testing.T) {
 					t.Parallel()
 					var median time.Duration
 					record(t, "1 exclusion, counts, expiry, wake-up", java.name, kind, d.name, func() string {
-						return fmt.Sprintf("woken in %v", median.Round(100*time.Microsecond))
+						return woken(median)
 					})
 					median = test(t, s, d.holder.of(t), d.waiter.of(t))
 					assert.Less(t, median, awake, "nobody woke the waiter")
@@ -263,3 +263,7 @@ func testLatch(t *testing.T, s *site, h, w *client) time.Duration {
 	}, func(name string) { h.do("a", "latch.down", name) })
 }
 
+// woken tells the median time of a wake-up.
+func woken(median time.Duration) string {
+	return fmt.Sprintf("woken in %v", median.Round(100*time.Microsecond))
+}

@@ -1,0 +1,83 @@
+package interop
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadersOfBothSides has a reader of each side, whose leases differ, keep writers out
+// for as long as either reads.
+func TestReadersOfBothSides(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		// Java's watchdog renews a hash to 2 s every 0.7 s, ours to 12 s every 4 s.
+		java := open(t, redisson(t, version), s.address, "watchdog=2000")
+		wheel := open(t, golang(t), s.address, "watchdog=12000")
+		for _, row := range []struct{ name string }{{"a read lease of ours outlives Java's reader"}} {
+			t.Run(row.name, func(t *testing.T) {
+				record(t, "6 read-write: "+row.name, java.name, "read-write", both, nil)
+				name := fresh("readers")
+				w := wheel.of(t)
+				j := java.of(t)
+				require.NotEqual(t, "0", w.do("a", "lock", "read", name, never, renewed))
+				require.NotEqual(t, "0", j.do("a", "lock", "read", name, never, renewed))
+				// Java's watchdog has run, and its reader is gone, when a writer comes.
+				time.Sleep(3 * time.Second)
+				j.do("a", "unlock", "read", name)
+				left := s.keys.PTTL(t.Context(), name).Val()
+				assert.Equal(t, "0", j.do("b", "lock", "write", name, 4000, renewed), "a writer beside a reader of ours, whose hash had %v left", left)
+				w.do("a", "unlock", "read", name)
+			})
+		}
+	})
+}
+
+// TestJavasWatchdogLeavesOurReadLease has Java's watchdog shorten the hash of both readers
+// while ours has a longer lease, which nothing renews in between.
+func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java := open(t, ownRedisson(t, version), s.address, "watchdog=2000")
+		wheel := open(t, golang(t), s.address, "watchdog=30000")
+		record(t, "6 read-write: Java's reader is killed, and ours has a lease of 30 s", java.name, "read-write", theirs, nil)
+		name := fresh("shortened")
+		require.NotEqual(t, "0", wheel.do("a", "lock", "read", name, never, renewed))
+		require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
+		time.Sleep(2 * time.Second) // Java's watchdog has set the hash to 2 s
+		java.kill()
+		time.Sleep(4 * time.Second) // Java's lease is over, and the next renewal of ours far
+		other := open(t, golang(t), s.address)
+		assert.Equal(t, "0", other.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of ours")
+		wheel.do("a", "unlock", "read", name)
+	})
+}
+
+// TestADeadReaderHoldsNobodyUp kills a reader of each side. Writers of the other go on
+// when its lease is over.
+func TestADeadReaderHoldsNobodyUp(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for _, dead := range []string{"Java", "Go"} {
+			t.Run(dead, func(t *testing.T) {
+				t.Parallel()
+				s := single(t)
+				java := open(t, ownRedisson(t, version), s.address, "watchdog=3000")
+				wheel := open(t, golang(t), s.address, "watchdog=3000")
+				dying, writer, direction := java, wheel, theirs
+				if dead == "Go" {
+					dying, writer, direction = wheel, java, ours
+				}
+				record(t, "6 read-write: a dead reader", java.name, "read-write", direction, nil)
+				name := fresh("dead")
+				require.NotEqual(t, "0", dying.do("a", "lock", "read", name, never, renewed))
+				require.NotEqual(t, "0", writer.do("a", "lock", "read", name, never, renewed))
+				dying.kill()
+				writer.do("a", "unlock", "read", name)
+				require.NotEqual(t, "0", writer.do("b", "lock", "write", name, 20_000, renewed), "its lease is of 3 s")
+				writer.do("b", "unlock", "write", name)
+			})
+		}
+	})
+}

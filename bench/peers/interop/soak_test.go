@@ -1,0 +1,83 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSoak has two JVMs and two Go processes at work on a lock of each kind for -soak, and
+// counts overlaps in the resource itself.
+func TestSoak(t *testing.T) {
+	const permits = 3
+	var used []string
+	s := single(t)
+	var clients []*client
+	for i := range 2 {
+		version := chosen()[min(i, len(chosen())-1)]
+		used = append(used, version)
+		java := open(t, ownRedisson(t, version), s.address)
+		clients = append(clients, java, open(t, golang(t), s.address))
+	}
+	setter := open(t, golang(t), s.address)
+	crews := make(map[string]*crew)
+	for _, kind := range []string{"mutex", "fair", "read-write", "permits"} {
+		capacity := 1 << 30
+		if kind == "permits" {
+			capacity = permits
+		}
+		w := newCrew(t, s, capacity)
+		crews[kind] = w
+		if kind == "permits" {
+			setter.do("set", "permits.set", w.name, permits)
+		}
+		for i, c := range clients {
+			worker := fmt.Sprintf("%s %d", c.driver.name, i/2+1)
+			switch kind {
+			case "read-write":
+				w.work(c, 2, "read", "listen", 2, 1, worker+" reads")
+				w.work(c, 1, "write", "listen", 2, 4, worker+" writes")
+			default:
+				w.work(c, 2, kind, "listen", 2, 1, worker)
+			}
+		}
+	}
+	time.Sleep(*soakFor)
+	for kind, w := range crews {
+		record(t, "2 soak: two JVMs, two Go processes, "+soakFor.String(), "Redisson "+strings.Join(used, ", "), kind, both, func() string {
+			return fmt.Sprintf("overlaps 0, grants %v", w.had)
+		})
+		eventually(t, "everybody has had a turn at "+kind, func(context.Context) bool {
+			time.Sleep(50 * time.Millisecond)
+			return eachHad(1, w.workers...)(w.turns())
+		})
+	}
+	for kind, w := range crews { // all stop with the first
+		turns := w.stop()
+		t.Logf("%s for %v: grants %v", kind, *soakFor, turns)
+	}
+}
+
+// TestOnePlainKey has workers of every library that keeps plain locks at work on one key.
+func TestOnePlainKey(t *testing.T) {
+	s := single(t)
+	wheel := open(t, golang(t), s.address, "format=plain")
+	others := open(t, golang(t), s.address)
+	py := open(t, python(t), s.address)
+	js := open(t, node(t), s.address)
+	var turns map[string]int
+	record(t, "plain: one key, a worker each, "+soakFor.String(), "all", "plain", both, func() string {
+		return fmt.Sprintf("overlaps 0, grants %v", turns)
+	})
+	w := newCrew(t, s, 1)
+	w.work(wheel, 1, "plain", "listen", 2, 1, "leasewheel")
+	w.work(others, 1, "redsync", "listen", 2, 1, "redsync")
+	w.work(others, 1, "redislock", "listen", 2, 1, "redislock")
+	w.work(py, 1, "plain", "listen", 2, 1, "redis-py")
+	w.work(js, 1, "redlock", "listen", 2, 1, "redlock")
+	w.work(js, 1, "redlock-universal", "listen", 2, 1, "redlock-universal")
+	turns = w.run(*soakFor, eachHad(1, w.workers...))
+	t.Logf("grants: %v", turns)
+}
