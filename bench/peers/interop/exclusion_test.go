@@ -243,8 +243,8 @@ func testPermits(t *testing.T, s *site, h, w *client) time.Duration {
 	var held string
 	return timed(t, s, func(name string) <-chan reply {
 		h.do("a", "permits.set", name, 1)
-		held = h.do("a", "permits.acquire", name, never, 30_000)
-		return w.begin("b", "permits.acquire", name, forever, 30_000)
+		held = h.do("a", "permits.acquire", name, never, 300_000)
+		return w.begin("b", "permits.acquire", name, forever, 300_000)
 	}, func(name string) { h.do("a", "permits.release", name, held) })
 }
 
