@@ -56,5 +56,5 @@ end
 -- ones until it is.
 local function wake(publish, channel, places, head, more)
   if more then head = redis.call('zrange', places, -1, -1)[1] end
-  if head then redis.call(publish, channel .. ':' .. head, '0') end
+  if head then send(publish, channel .. ':' .. head, '0') end
 end

@@ -39,12 +39,12 @@ end
 -- they are not starved. They are known by their subscription to the lock's channel: our
 -- clients subscribe to ours as well. They get every other turn.
 local channel = channelOf('redisson_lock__channel', lock)
-if handed == '1' and listeners(publish, channel) > listeners(publish, ourChannel(lock)) then
+if handed == '1' and othersListening(publish, channel, ourChannel(lock)) then
   local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
   if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
 else
   local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
   if intact and granted then return 1 end
 end
-redis.call(publish, channel, '0')
+send(publish, channel, '0')
 return 1

@@ -22,7 +22,7 @@ type script struct {
 // later ones. It changes nothing, or nothing that matters when its request arrives
 // late.
 func newScript(sources ...string) *script {
-	source := clockSource + "\n" + strings.Join(sources, "\n")
+	source := clockSource + "\n" + pubsubSource + "\n" + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
@@ -38,6 +38,8 @@ func newTimelyScript(sources ...string) *script {
 var (
 	//go:embed clock.lua
 	clockSource string
+	//go:embed pubsub.lua
+	pubsubSource string
 	//go:embed deadline.lua
 	deadlineSource string
 	//go:embed clockreading.lua

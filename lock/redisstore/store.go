@@ -23,6 +23,9 @@ type Config struct {
 	// FormatRedisson.
 	Format Format
 
+	// PubSub is how releases are published in a cluster. Default: PubSubAuto.
+	PubSub PubSub
+
 	// FenceTTL is how long a fencing counter outlives its last grant. Tokens go on
 	// growing after that, by the server's clock, unless that clock was set back
 	// by more. A counter that was found without a TTL, as Redisson makes them,
@@ -81,6 +84,9 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	if c.Format > FormatPlain {
 		return nil, fmt.Errorf("redisstore: there is no Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
+	}
+	if c.PubSub > PubSubBoth {
+		return nil, fmt.Errorf("redisstore: there is no PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
 	}
 	if c.FenceTTL == 0 {
 		c.FenceTTL = DefaultFenceTTL

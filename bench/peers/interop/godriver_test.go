@@ -195,6 +195,10 @@ func configure(locking *lock.Config, storing *redisstore.Config, key, value stri
 		format, err := redisstore.ParseFormat(value)
 		storing.Format = format
 		return err
+	case "pubsub":
+		mode, err := redisstore.ParsePubSub(value)
+		storing.PubSub = mode
+		return err
 	default:
 		return fmt.Errorf("no option %q", key)
 	}
