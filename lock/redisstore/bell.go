@@ -103,6 +103,9 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 	if err != nil {
 		return nil, err
 	}
+	if h, err = s.names.hold(h); err != nil {
+		return nil, err
+	}
 	return s.bell.subscribe(ctx, k.ears(h), tell)
 }
 

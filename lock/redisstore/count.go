@@ -49,7 +49,11 @@ func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) 
 	if err != nil {
 		return lock.Counted{}, err
 	}
-	sc, keys := counter.counting(s, c.Name, c.Request)
+	name, err := s.names.key(c.Name)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	sc, keys := counter.counting(s, name, c.Request)
 	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount)
 	if err != nil {
 		return lock.Counted{}, err

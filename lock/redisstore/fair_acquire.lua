@@ -47,11 +47,13 @@ if place and place <= now then
   -- It lives although it was silent for so long: the server was away, or its clock
   -- was set. Then the others' silence says nothing about them either.
   for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
-    redis.call('zadd', places, decimal(now + wait), waiter)
+    redis.call('zadd', places, decimal(now + wait) .. '.5', waiter)
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-if queued then redis.call('zadd', places, decimal(now + wait), owner) end
+-- Whoever asks again has listened since its first request.
+local keptUntil = decimal(now + wait) .. (queued and '.5' or '')
+if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
 end
@@ -69,16 +71,19 @@ end
 if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
 if wait == 0 then return {0, more and 1 or left} end
 
--- Redisson lowers the timeouts of all the others by its own wait, 5 minutes by
--- default, when it is served, and those behind it when it gives up. It drops nobody
--- before the end of the present lease, as long as all of ours are that much later.
+-- Redisson lowers the timeouts of those behind it by its own wait, 5 minutes by default,
+-- when it is served and when it gives up. It drops nobody before the end of the present
+-- lease, as long as ours are later by that for each that is before them. What is added
+-- for clocks that are ahead of the server's is how long Redisson waits for a dead head.
+local ahead = 10000
 if not queued then
   redis.call('rpush', list, owner)
   head = head or owner
 end
-redis.call('zadd', places, decimal(now + wait), owner)
-local others = redis.call('llen', list) - redis.call('zcard', places)
-redis.call('zadd', timeouts, decimal(now + wait + math.max(left, 0) + math.max(others, 0) * 300000), owner)
+redis.call('zadd', places, keptUntil, owner)
+local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
+local before = math.min(others, redis.call('lpos', list, owner) or others)
+redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + before * 300000), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.

@@ -2,7 +2,8 @@
 --
 --   list      Redisson's: the waiters, in their order of arrival
 --   timeouts  Redisson's: waiter to the ms after which Redisson drops it
---   places    ours: waiter of ours to the ms after which we drop it
+--   places    ours: waiter of ours to the ms after which we drop it, and half a ms more
+--             once it listens on its channel
 --
 -- A waiter of ours asks again well before, so that soon after its end it is known
 -- to be dead. A waiter of Redisson asks when it likes; it is given its timeout.
@@ -49,6 +50,19 @@ local function first(list, timeouts, places, now, longest)
     dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
   return false, true, true
+end
+
+-- dropDeaf takes waiters of ours from the head of the queue who have listened and do not
+-- any more: their process has ended. Who has only lost its connection keeps its place,
+-- and with the next request it is the head again.
+local function dropDeaf(list, timeouts, places, publish, channel, head)
+  for _ = 1, 100 do
+    local place = head and redis.call('zscore', places, head)
+    if not place or tonumber(place) % 1 == 0 or oursListening(publish, channel .. ':' .. head) > 0 then return end
+    redis.call('lpop', list)
+    redis.call('zrem', timeouts, head)
+    head = redis.call('lindex', list, 0)
+  end
 end
 
 -- wake has the head of the queue ask: the first living waiter, as first returns it. If

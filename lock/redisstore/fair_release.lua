@@ -29,7 +29,9 @@ redis.call('zrem', places, owner)
 if redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', list, 1, owner) end
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
-  local head, _, more = first(list, timeouts, places, milliseconds())
+  local now = milliseconds()
+  dropDeaf(list, timeouts, places, ARGV[4], KEYS[5], first(list, timeouts, places, now))
+  local head, _, more = first(list, timeouts, places, now)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
 return holds and 1 or -1

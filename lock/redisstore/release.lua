@@ -4,6 +4,7 @@
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its wait queue
 --       3 its fencing counter
+--       4 its turns
 -- ARGV  1 the command to publish with
 --       2 the life of the fencing counter in ms, 0 for no end
 --       3 the owner
@@ -12,7 +13,7 @@
 --       6 the owner's member in the wait queue, '' if it did not wait
 --       7 '1' if the lock was granted to the owner by another one's release
 -- returns  1 freed, 0 kept, -1 the owner has no hold
-local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
+local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, life, owner, count, ttl, waiter, handed = unpack(ARGV)
 
 -- With the last field goes the hash.
@@ -36,13 +37,16 @@ end
 -- succeeded, and those who listen ask.
 --
 -- A free lock is left for a while to clients that do not enter the wait queue, so that
--- they are not starved. They are known by their subscription to the lock's channel: our
--- clients subscribe to ours as well. They get every other turn.
+-- they are not starved. Those who listen here are known by their subscription to the
+-- lock's channel: our clients subscribe to ours as well. They get every other turn. For
+-- those who listen elsewhere, or poll, it is left free now and then.
 local channel = channelOf('redisson_lock__channel', lock)
-if handed == '1' and othersListening(publish, channel, ourChannel(lock)) then
+local ours = handed == '1' and redis.call('exists', line) == 1 -- it goes from one of our clients to the next
+if ours and othersListening(publish, channel, ourChannel(lock)) then
   local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
   if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
-else
+elseif not (ours and leftToOthers(turns)) then
+  if not ours then redis.pcall('hdel', turns, 'since') end
   local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
   if intact and granted then return 1 end
 end

@@ -50,6 +50,8 @@ var (
 	ownerSource string
 	//go:embed line.lua
 	lineSource string
+	//go:embed mutex_turns.lua
+	mutexTurnsSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed release.lua
@@ -60,8 +62,8 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, acquireSource)
-	release   = newScript(tokenSource, lineSource, releaseSource)
+	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireSource)
+	release   = newScript(tokenSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )

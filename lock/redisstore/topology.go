@@ -14,8 +14,12 @@ func (s *Store) Group(key string) string {
 	if s.cluster == nil {
 		return ""
 	}
+	name, err := s.names.key(key)
+	if err != nil {
+		return ""
+	}
 	// The topology that is known will do: Group must not wait for a fresh one.
-	master, err := s.cluster.MasterForKey(offline, key)
+	master, err := s.cluster.MasterForKey(offline, name)
 	if err != nil {
 		return ""
 	}

@@ -195,6 +195,8 @@ func configure(locking *lock.Config, storing *redisstore.Config, key, value stri
 		format, err := redisstore.ParseFormat(value)
 		storing.Format = format
 		return err
+	case "prefix":
+		storing.Prefix = value
 	case "pubsub":
 		mode, err := redisstore.ParsePubSub(value)
 		storing.PubSub = mode

@@ -36,22 +36,25 @@ func TestReadersOfBothSides(t *testing.T) {
 }
 
 // TestJavasWatchdogLeavesOurReadLease has Java's watchdog shorten the hash of both readers
-// while ours has a longer lease, which nothing renews in between.
+// to its own lease, and kills Java. Ours has a lease of 12 s and is renewed sooner then.
 func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
-		java := open(t, ownRedisson(t, version), s.address, "watchdog=2000")
-		wheel := open(t, golang(t), s.address, "watchdog=30000")
-		record(t, "6 read-write: Java's reader is killed, and ours has a lease of 30 s", java.name, "read-write", theirs, nil)
-		name := fresh("shortened")
-		require.NotEqual(t, "0", wheel.do("a", "lock", "read", name, never, renewed))
-		require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
-		time.Sleep(2 * time.Second) // Java's watchdog has set the hash to 2 s
-		java.kill()
-		time.Sleep(4 * time.Second) // Java's lease is over, and the next renewal of ours far
+		java := open(t, ownRedisson(t, version), s.address, "watchdog=2500")
+		wheel := open(t, golang(t), s.address, "watchdog=12000")
 		other := open(t, golang(t), s.address)
-		assert.Equal(t, "0", other.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of ours")
+		record(t, "6 read-write: Java's reader is killed, and ours has a longer lease", java.name, "read-write", theirs, nil)
+		name := fresh("shortened")
+		require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
+		require.NotEqual(t, "0", wheel.do("a", "lock", "read", name, never, renewed))
+		time.Sleep(6 * time.Second) // Java's watchdog has set the hash to 2.5 s, and ours has seen it
+		java.kill()
+		for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			require.Equal(t, "0", other.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of ours")
+		}
 		wheel.do("a", "unlock", "read", name)
+		require.NotEqual(t, "0", other.do("b", "lock", "write", name, 20_000, renewed))
+		other.do("b", "unlock", "write", name)
 	})
 }
 
