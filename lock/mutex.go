@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -84,7 +85,8 @@ type Mutex struct {
 	kind    Kind
 	name    string
 	options Options
-	claims  bool // see [ReadWrite.WritersFirst]
+	claims  bool  // see [ReadWrite.WritersFirst]
+	several int64 // permits of each lease, if not one; see [Permits.Several]
 }
 
 // Mutex returns a handle on the lock called name. A name that [ValidateName]
@@ -168,6 +170,9 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
 		return err
 	}
+	if m.several < 0 || m.several > MaxSeveral {
+		return &CountError{Count: m.several, Min: 1, Max: MaxSeveral}
+	}
 	return m.locker.ready(ctx, m.name)
 }
 
@@ -195,6 +200,9 @@ func (m *Mutex) request(a *acquisition) error {
 		}
 	case KindPermit:
 		a.hold.Owner = newPermitID()
+		if m.several > 1 {
+			a.hold.Owner += "*" + strconv.FormatInt(m.several, 10)
+		}
 	}
 	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL

@@ -27,6 +27,7 @@ var ops = map[lock.CountOp]string{
 	lock.CountAdd:    "add",
 	lock.CountDrain:  "drain",
 	lock.CountDelete: "delete",
+	lock.CountSet:    "set",
 }
 
 // requestKey is where it is remembered what was done for a request.
@@ -42,7 +43,7 @@ func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) 
 	}
 	counter, ok := k.(counted)
 	op, known := ops[c.Op]
-	if !ok || !known {
+	if !ok || !known || c.Op == lock.CountSet && c.Kind != lock.KindPermit {
 		return lock.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", lock.ErrUnsupported, c.Op, c.Kind)
 	}
 	publish, err := s.publishing(ctx)
@@ -54,7 +55,7 @@ func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) 
 		return lock.Counted{}, err
 	}
 	sc, keys := counter.counting(s, name, c.Request)
-	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount)
+	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount, c.TTL.Milliseconds())
 	if err != nil {
 		return lock.Counted{}, err
 	}

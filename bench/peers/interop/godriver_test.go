@@ -433,7 +433,7 @@ func (c *goClient) work(ctx context.Context, stopped <-chan struct{}, a []string
 		var l *goLease
 		var err error
 		if kind == "permits" {
-			l, err = c.permit(ctx, name, wait, -1)
+			l, err = c.permit(ctx, c.locker.Permits(name), wait, -1)
 		} else {
 			l, _, err = c.acquire(ctx, kind, name, wait, lease)
 		}
@@ -458,8 +458,7 @@ func (c *goClient) work(ctx context.Context, stopped <-chan struct{}, a []string
 	}
 }
 
-func (c *goClient) permit(ctx context.Context, name string, wait, lease time.Duration) (*goLease, error) {
-	p := c.locker.Permits(name)
+func (c *goClient) permit(ctx context.Context, p *lock.Permits, wait, lease time.Duration) (*goLease, error) {
 	if lease > 0 {
 		p = p.With(lock.Options{TTL: lease, Fixed: true})
 	}
@@ -513,12 +512,20 @@ func (c *goClient) count(ctx context.Context, verb string, a []string) (any, err
 	case "permits.set":
 		return done(p.TrySetPermits(ctx, number(1)))
 	case "permits.acquire":
-		l, err := c.permit(ctx, a[0], milliseconds(a[1]), milliseconds(a[2]))
+		l, err := c.permit(ctx, p, milliseconds(a[1]), milliseconds(a[2]))
 		if err != nil || l == nil {
 			return "0", err
 		}
 		return l.context.Value(permitID{}), nil
-	case "permits.release":
+	case "permits.acquiremany":
+		l, err := c.permit(ctx, p.Several(number(1)), milliseconds(a[2]), milliseconds(a[3]))
+		if err != nil || l == nil {
+			return "", err
+		}
+		return l.context.Value(permitID{}), nil
+	case "permits.reset":
+		return "", p.SetPermits(ctx, number(1))
+	case "permits.release", "permits.releasemany":
 		return "", c.unlock(ctx, a[1])
 	case "permits.available":
 		return p.Available(ctx)
