@@ -47,12 +47,12 @@ if place and place <= now then
   -- It lives although it was silent for so long: the server was away, or its clock
   -- was set. Then the others' silence says nothing about them either.
   for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
-    redis.call('zadd', places, decimal(now + wait) .. '.5', waiter)
+    redis.call('zadd', places, decimal(now + wait), waiter)
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
--- Whoever asks again has listened since its first request.
-local keptUntil = decimal(now + wait) .. (queued and '.5' or '')
+local listens = wait > 0 and oursListening(ARGV[6], KEYS[6] .. ':' .. owner) > 0
+local keptUntil = decimal(now + wait) .. (listens and '.5' or '')
 if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head

@@ -3,7 +3,7 @@
 --   list      Redisson's: the waiters, in their order of arrival
 --   timeouts  Redisson's: waiter to the ms after which Redisson drops it
 --   places    ours: waiter of ours to the ms after which we drop it, and half a ms more
---             once it listens on its channel
+--             if it listened on its channel when it asked last
 --
 -- A waiter of ours asks again well before, so that soon after its end it is known
 -- to be dead. A waiter of Redisson asks when it likes; it is given its timeout.

@@ -1,11 +1,18 @@
--- The turns of a mutex, as of a plain lock. Clients of Redisson that poll, or listen to a
--- replica, have a tenth of the time, in parts that are long enough for those who ask ten
--- times a second.
-pause = 120000
+-- The turns of a mutex, kept as those of a plain lock. Clients of Redisson that poll, or
+-- listen to a replica, have an eighth of the time while the lock is contended, in parts
+-- that are long enough for those who ask ten times a second.
+pause = 150000
 
--- leftToOthers notes that a lock goes from one of our clients to the next, and reports
--- whether it is left free instead.
+-- leftToOthers reports whether a lock for which a client of ours waits is left free
+-- instead, and notes that. A break in which nobody waited begins the time anew.
 local function leftToOthers(turns)
-  local intact = pcall(takeTurn, turns)
-  return intact and openTurn(turns) > 0
+  local every = past(turns, 'peer') and often or seldom
+  local since = past(turns, 'since')
+  if not since or since >= 2 * every then
+    keep(turns, 'until', 'since', micros())
+  elseif since >= every then
+    keep(turns, 'since', 'until', micros() + pause)
+    return true
+  end
+  return false
 end

@@ -21,7 +21,7 @@ var (
 
 	permitAcquire = newTimelyScript(tokenSource, counterSource, overdueSource, expirySource, permitAcquireSource)
 	permitRelease = newScript(counterSource, overdueSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(permitRenewSource)
+	permitRenew   = newTimelyScript(counterSource, overdueSource, expirySource, permitRenewSource)
 )
 
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.

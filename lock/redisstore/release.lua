@@ -41,12 +41,13 @@ end
 -- lock's channel: our clients subscribe to ours as well. They get every other turn. For
 -- those who listen elsewhere, or poll, it is left free now and then.
 local channel = channelOf('redisson_lock__channel', lock)
-local ours = handed == '1' and redis.call('exists', line) == 1 -- it goes from one of our clients to the next
-if ours and othersListening(publish, channel, ourChannel(lock)) then
+local awaited = redis.call('exists', line) == 1
+local sound, left
+if awaited then sound, left = pcall(leftToOthers, turns) end
+if handed == '1' and othersListening(publish, channel, ourChannel(lock)) then
   local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
   if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
-elseif not (ours and leftToOthers(turns)) then
-  if not ours then redis.pcall('hdel', turns, 'since') end
+elseif awaited and not (sound and left) then
   local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
   if intact and granted then return 1 end
 end

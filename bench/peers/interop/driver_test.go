@@ -154,6 +154,8 @@ type client struct {
 	*driver
 	t  *testing.T
 	id string
+
+	scope string // of the names of its threads
 }
 
 var clientNumber atomic.Int64
@@ -192,7 +194,7 @@ func await(t *testing.T, c <-chan reply) reply {
 
 // begin sends a request of one thread of the client.
 func (c *client) begin(thread, verb string, args ...any) <-chan reply {
-	return c.request(c.id+" "+thread, verb, append([]any{c.id}, args...)...)
+	return c.request(c.id+c.scope+" "+thread, verb, append([]any{c.id}, args...)...)
 }
 
 // do sends a request and returns its result. An error fails the test.

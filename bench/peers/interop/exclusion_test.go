@@ -108,9 +108,9 @@ func wakeUp(t *testing.T, s *site, h, w *client, k sides) time.Duration {
 	return took[len(took)/2]
 }
 
-// of returns the client for a test within another one.
+// of returns the client for a test within another one, with threads of its own.
 func (c *client) of(t *testing.T) *client {
-	return &client{driver: c.driver, t: t, id: c.id}
+	return &client{driver: c.driver, t: t, id: c.id, scope: fresh(" of")}
 }
 
 // TestWatchdogsKeepOthersOut lets each side hold for several leases.

@@ -163,11 +163,12 @@ func openGo(address string, options []string) (*goClient, error) {
 	case "sentinel":
 		target = "redis-sentinel://" + addresses[0] + "?master_name=leasewheel"
 	}
-	client, err := redisstore.Dial(target, nil)
+	// A machine that is busy with JVMs stops a process for seconds.
+	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"read_timeout=60s", nil)
 	if err != nil {
 		return nil, err
 	}
-	locking := lock.Config{Poll: 25 * time.Second, TTL: 30 * time.Second}
+	locking := lock.Config{Poll: 25 * time.Second, TTL: 30 * time.Second, RequestTimeout: 10 * time.Second, RetryFor: time.Minute}
 	var storing redisstore.Config
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")

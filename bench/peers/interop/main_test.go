@@ -16,6 +16,10 @@ var (
 	recordTo = flag.String("record", "", "the document whose table of results is written anew")
 )
 
+// long reports whether to run what takes minutes, or adds little: all versions are asked
+// for.
+func long() bool { return *versions != "newest" }
+
 // TestMain makes a driver of a process that was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(driverVariable) != "" {

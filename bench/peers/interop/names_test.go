@@ -83,7 +83,7 @@ func TestCodecs(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
 		wheel := open(t, golang(t), s.address)
-		for _, codec := range []string{"org.redisson.client.codec.StringCodec", "org.redisson.codec.JsonJacksonCodec", "org.redisson.codec.SerializationCodec"} {
+		for _, codec := range []string{"org.redisson.client.codec.StringCodec", "org.redisson.codec.Kryo5Codec", "org.redisson.codec.SerializationCodec"} {
 			t.Run(codec[strings.LastIndex(codec, ".")+1:], func(t *testing.T) {
 				t.Parallel()
 				java := open(t, redisson(t, version), s.address, "codec="+codec)

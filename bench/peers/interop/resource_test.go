@@ -87,11 +87,24 @@ func (w *crew) turns() map[string]int {
 func (w *crew) run(d time.Duration, enough func(turns map[string]int) bool) map[string]int {
 	w.t.Helper()
 	time.Sleep(d)
-	eventually(w.t, "enough turns", func(context.Context) bool {
+	w.until("enough turns", enough)
+	return w.stop()
+}
+
+// until waits until the crew has done enough. A worker that ends before fails the test.
+func (w *crew) until(what string, enough func(turns map[string]int) bool) {
+	w.t.Helper()
+	eventually(w.t, what, func(context.Context) bool {
 		time.Sleep(50 * time.Millisecond)
+		for i, c := range w.working {
+			select {
+			case r := <-c:
+				w.t.Fatalf("worker %d has ended: %v", i, r.err)
+			default:
+			}
+		}
 		return enough(w.turns())
 	})
-	return w.stop()
 }
 
 // eachHad is enough when every one of the workers has had so many turns.

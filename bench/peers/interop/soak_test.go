@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,10 +48,7 @@ func TestSoak(t *testing.T) {
 		record(t, "2 soak: two JVMs, two Go processes, "+soakFor.String(), "Redisson "+strings.Join(used, ", "), kind, both, func() string {
 			return fmt.Sprintf("overlaps 0, grants %v", w.had)
 		})
-		eventually(t, "everybody has had a turn at "+kind, func(context.Context) bool {
-			time.Sleep(50 * time.Millisecond)
-			return eachHad(1, w.workers...)(w.turns())
-		})
+		w.until("everybody has had a turn at "+kind, eachHad(1, w.workers...))
 	}
 	for kind, w := range crews { // all stop with the first
 		turns := w.stop()
