@@ -310,20 +310,20 @@ func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	store := open(t, server.Client(t))
 	thread := newRedissonThread(t, server, 1)
 	const place = 100 * time.Millisecond
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":1", 0)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, thread.lock(redissonWait))
 	for begin := time.Now(); time.Since(begin) < 5*place; time.Sleep(place / 4) {
-		require.True(t, asks(t, store, fairHold(golf + ":2", place)).Behind)
+		require.True(t, asks(t, store, fairHold(golf+":2", place)).Behind)
 	}
 	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: golf + ":1"})
 	require.NoError(t, err)
-	require.Equal(t, lock.Refused, asks(t, store, fairHold(golf + ":2", place)).Verdict)
+	require.Equal(t, lock.Refused, asks(t, store, fairHold(golf+":2", place)).Verdict)
 	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairList).Val(), "a queue with a thread of Redisson in it stays")
 	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairTimeouts).Val())
 
 	gone := redis.Z{Member: thread.owner, Score: float64(time.Now().UnixMilli() - 1)}
 	require.NoError(t, thread.client.ZAdd(t.Context(), fairTimeouts, gone).Err())
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":2", place)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", place)).Verdict)
 	assert.Empty(t, queue(t, thread.client))
 }
 
@@ -335,7 +335,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	one, two, late := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":1", 0)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, one.lock(redissonWait))
 	require.False(t, two.lock(redissonWait))
 	waiters := []string{golf + ":2", golf + ":3"}
@@ -363,10 +363,10 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 
 	// One that had a wait longer than Redisson's default takes more than was allowed
 	// for. Who asks again then has its place back.
-	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf + ":2")
+	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
 	require.False(t, late.lock(redissonWait))
 	require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
-	assert.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":2", 5*time.Second)).Verdict)
+	assert.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", 5*time.Second)).Verdict)
 	assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
 }
 
@@ -377,17 +377,17 @@ func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	thread := newRedissonThread(t, server, 1)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":1", 0)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, thread.lock(redissonWait))
 	asks(t, store, fairHold("dead:1", 50*time.Millisecond))
 	asks(t, store, fairHold("dead:2", 50*time.Millisecond))
-	asks(t, store, fairHold(golf + ":2", time.Minute))
+	asks(t, store, fairHold(golf+":2", time.Minute))
 	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: golf + ":1"})
 	require.NoError(t, err)
 	require.True(t, thread.lock(redissonWait))
 	thread.unlock()
 	time.Sleep(60 * time.Millisecond)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":2", time.Minute)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", time.Minute)).Verdict)
 	assert.Empty(t, queue(t, thread.client))
 }
 
@@ -398,7 +398,7 @@ func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	first, last := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf + ":1", 0)).Verdict)
+	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	for i := range 100 {
 		asks(t, store, fairHold(fmt.Sprintf("%s:%d", golf, 100+i), 5*time.Second))
 	}
@@ -410,15 +410,15 @@ func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 		_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner})
 		require.NoError(t, err)
 	}
-	asks(t, store, fairHold(golf + ":200", 5*time.Second))
+	asks(t, store, fairHold(golf+":200", 5*time.Second))
 	require.False(t, last.lock(redissonWait))
 	assert.InDelta(t, 2*redissonWait+45*time.Second, last.timeout(last.owner), float64(5*time.Second))
 
 	first.giveUp(redissonWait)
 	assert.InDelta(t, redissonWait+45*time.Second, last.timeout(last.owner), float64(5*time.Second))
-	assert.Greater(t, last.timeout(golf + ":200"), time.Second)
-	asks(t, store, fairHold(golf + ":200", 5*time.Second))
-	assert.InDelta(t, redissonWait+45*time.Second, last.timeout(golf + ":200"), float64(5*time.Second), "one of Redisson's is behind it yet")
+	assert.Greater(t, last.timeout(golf+":200"), time.Second)
+	asks(t, store, fairHold(golf+":200", 5*time.Second))
+	assert.InDelta(t, redissonWait+45*time.Second, last.timeout(golf+":200"), float64(5*time.Second), "one of Redisson's is behind it yet")
 }
 
 // In a cluster a waiter's channel is on the node of its lock, and ends with it.
