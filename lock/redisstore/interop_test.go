@@ -112,7 +112,7 @@ func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
 	client := redistest.Start(t, redistest.Config{}).Client(t)
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
-	l, err := lock.New(store, lock.Config{TTL: 9 * time.Second})
+	l, err := lock.New(store, lock.Config{TTL: 12 * time.Second})
 	require.NoError(t, err)
 	defer store.Close()
 	defer l.Close(context.Background())
@@ -190,7 +190,9 @@ func TestMappedNames(t *testing.T) {
 			assert.False(t, info.Held())
 		})
 	}
-	_, err := redisstore.New(redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), redisstore.Config{MapName: strings.ToUpper})
+	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	defer client.Close()
+	_, err := redisstore.New(client, redisstore.Config{MapName: strings.ToUpper})
 	require.Error(t, err, "names could not be told from keys")
 }
 

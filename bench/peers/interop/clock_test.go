@@ -76,7 +76,7 @@ func TestClockAheadKeepsTheQueue(t *testing.T) {
 // either side.
 func TestSeveralPermitsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
-		if !atLeast(version, "3.24.0") {
+		if !atLeast(version, "3.22.0") {
 			t.Skip("it takes one permit at a time")
 		}
 		s := single(t)
