@@ -29,7 +29,9 @@ func TestNamesOfEveryScript(t *testing.T) {
 				for _, d := range directions(java.of(t), wheel.of(t)) {
 					for _, kind := range []string{"mutex", "fair", "write"} {
 						h, w, of := d.holder.of(t), d.waiter.of(t), fresh(kind)+suffix
-						require.NotEqual(t, "0", h.do("a", "lock", kind, of, never, renewed))
+						// Redisson may miss the "1" of a write lock, see docs/interop.md: then it
+						// asks at the end of the lease.
+						require.NotEqual(t, "0", h.do("a", "lock", kind, of, never, 5000))
 						granted := w.begin("b", "lock", kind, of, 20_000, renewed)
 						eventuallyListens(t, s, 1, of)
 						h.do("a", "unlock", kind, of)
@@ -63,15 +65,16 @@ func TestNameMapper(t *testing.T) {
 					t.Parallel()
 					var text string
 					record(t, "11 name mapper: a prefix", java.name, k.kind, d.name, func() string { return text })
-					median := wakeUp(t, s, d.holder.of(t), d.waiter.of(t), k)
+					h, w := d.holder.of(t), d.waiter.of(t)
+					median := wakeUp(t, s, h, w, k)
 					text = woken(median)
 					assert.Less(t, median, awake)
 					name := fresh("mapped")
-					d.holder.of(t).do("a", "lock", k.holder, name, never, renewed)
-					assert.Equal(t, "0", d.waiter.of(t).do("b", "lock", k.waiter, name, never, renewed))
+					h.do("a", "lock", k.holder, name, never, renewed)
+					assert.Equal(t, "0", w.do("b", "lock", k.waiter, name, never, renewed))
 					b := bare.of(t)
 					assert.Equal(t, "1", b.do("c", "locked", "mutex", "shop:"+name), "the key has the prefix")
-					d.holder.of(t).do("a", "unlock", k.holder, name)
+					h.do("a", "unlock", k.holder, name)
 				})
 			}
 		}
