@@ -23,6 +23,9 @@ WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 export GORACE ?= atexit_sleep_ms=10
 
 FUZZTIME ?= 1m
+CHAOS_TIME ?= 10m
+CHAOS_SEED ?= 0
+DAYS ?= 365
 BENCH ?= .
 BENCHCOUNT ?= 5
 
@@ -39,7 +42,7 @@ test: ## Run every test under the race detector, on real servers; installs redis
 	done
 
 .PHONY: lint
-lint: $(LINT) platforms ## Check style, imports and mistakes, that go.mod is tidy, and that every platform builds
+lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 	@set -eux; \
 	for module in . $(NESTED); do \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
@@ -67,6 +70,19 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 			(set -x; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package); \
 		done; \
 	done
+
+.PHONY: chaos
+chaos: ## Break servers, networks and processes at random for CHAOS_TIME (10m), from CHAOS_SEED, and check every promise
+	@set -eu; $(WITH_REDIS); set -x; go test -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' \
+		-args -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -active 0 -strict $(CHAOS_ARGS)
+
+.PHONY: year
+year: ## Live through a virtual year, or DAYS, of leases and wheel under faults drawn at random
+	go test -count=1 -timeout 24h ./renewal -run '^TestVirtualDays$$' -v -args -days $(DAYS)
+
+.PHONY: planted
+planted: ## Plant the bugs of lock/testdata/planted one at a time, and see each one caught; some with PLANTED=prefix
+	@.ci/planted $(PLANTED)
 
 .PHONY: bench
 bench: ## Compare timers and locks with others' into docs/benchmarks.md, more than an hour; a part of it with BENCH=regexp

@@ -43,7 +43,7 @@ func (w wheelTimers) Repeat(period time.Duration, task func()) error {
 func (w wheelTimers) Reusable(task func()) (arm func(d time.Duration) error) {
 	t := new(wheel.Timer)
 	t.Init(w.Wheel, task)
-	return t.Arm
+	return func(d time.Duration) error { _, err := t.Arm(d); return err }
 }
 
 func (w wheelTimers) Close() { w.Stop() }

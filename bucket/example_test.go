@@ -45,6 +45,7 @@ func (w *worker) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
 // gather takes in what came, and what has changed of what came before.
 func (w *worker) gather() {
 	var buf [16]*bucket.Node
+	w.inbox.Detach()
 	for k := w.inbox.Take(buf[:]); k > 0; k = w.inbox.Take(buf[:]) {
 		for _, n := range buf[:k] {
 			w.link(n)
@@ -112,6 +113,7 @@ func ExampleInbox() {
 	fmt.Println("accepted:", ok, "- the worker should be awake by", by)
 	request.Cancel()
 	var buf [8]*bucket.Node
+	w.inbox.Detach()
 	fmt.Println("taken by the worker:", w.inbox.Take(buf[:]))
 	w.inbox.Close()
 	_, _, ok = w.inbox.Put(30, func() {})
@@ -127,7 +129,7 @@ func ExampleInbox() {
 func ExampleBucket() {
 	var slot3, due, strays bucket.Bucket
 	slot3.Number(3 + 1)
-	owner := &timeout.Owner{Engine: newWorker()}
+	owner := &timeout.Owner{Engine: newWorker(), Pooled: true}
 	var nodes [3]bucket.Node
 	for i, tick := range []timeout.Tick{3, 3 + 8, 3} { // this round, the next, this
 		n := &nodes[i]

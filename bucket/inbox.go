@@ -38,14 +38,20 @@ type Inbox struct {
 	closed    bool
 	scheduled uint64
 	cancelled uint64
+	entered   chain   // adopted nodes that were armed
+	named     []*Node // adopted nodes that are with the worker, for it to look at
+
+	rearmed, disarmed atomic.Uint64
 
 	// earliest is a lower bound on the ticks of the arrivals, Never if there
-	// are none, and 0 to ask for the worker at once. Written with mu held.
+	// are none, and 0 to ask for the worker at once.
 	earliest atomic.Int64
 
 	// detached is what the worker is taking in; the worker's alone. All of the
 	// last round has been taken before the next begins.
-	detached chain
+	detached  chain
+	newcomers chain   // out of entered
+	recalled  []*Node // out of named
 
 	_ [64]byte // keeps the next inbox's lock off this one's cache line
 }
@@ -104,6 +110,11 @@ func (in *Inbox) reuse() (*Node, bool) {
 func (in *Inbox) arrive(n *Node, tick timeout.Tick) (by timeout.Tick) {
 	n.hold = n.hold&^odd | arriving | held | in.round
 	in.arrivals.add(n)
+	return in.came(tick)
+}
+
+// came counts a node that has arrived for a tick.
+func (in *Inbox) came(tick timeout.Tick) (by timeout.Tick) {
 	in.scheduled++
 	if in.arrived++; in.arrived == highWater {
 		tick = 0
@@ -112,36 +123,15 @@ func (in *Inbox) arrive(n *Node, tick timeout.Tick) (by timeout.Tick) {
 	return tick
 }
 
-// lower makes earliest cover tick.
+// lower makes earliest cover tick. It takes no lock: what it is called for was
+// put in place before, and whoever resets earliest looks for that afterwards.
 func (in *Inbox) lower(tick timeout.Tick) {
-	if int64(tick) < in.earliest.Load() {
-		in.earliest.Store(int64(tick))
+	for {
+		old := in.earliest.Load()
+		if int64(tick) >= old || in.earliest.CompareAndSwap(old, int64(tick)) {
+			return
+		}
 	}
-}
-
-// Arm sets an adopted node, one that did not come from the inbox, to tick, whatever its state. fresh tells that it was
-// not pending before. by is the earliest tick that the worker should be awake
-// by; ok is false if the inbox is closed.
-func (in *Inbox) Arm(n *Node, tick timeout.Tick) (by timeout.Tick, fresh, ok bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed {
-		return Never, false, false
-	}
-	if old, pending := n.Move(n.Life(), tick); pending {
-		return in.moved(n, old, tick), false, true
-	}
-	// Nobody else makes an adopted node pending: that takes the lock.
-	n.Restart(tick)
-	if !n.hold.has(held) {
-		return in.arrive(n, tick), true, true
-	}
-	// The worker has not yet let go of it since it was cancelled. It may have
-	// passed its bucket meanwhile, which then knows nothing of any deadline
-	// of it, nor need the one who cancels it have got as far as Cancelled: so
-	// the worker has to link it anew, also if the deadline is a later one.
-	in.scheduled++
-	return in.moved(n, Never, tick), true, true
 }
 
 // Move sets a node from a slab to tick if it is pending in the given life.
@@ -183,33 +173,23 @@ func (in *Inbox) moved(n *Node, old, tick timeout.Tick) (by timeout.Tick) {
 func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
 	in.mu.Lock()
 	in.cancelled++
-	if !n.Alive(life) {
+	if !n.Alive(life) || !n.hold.has(held) {
 		in.mu.Unlock() // the worker has met it and was faster
 		return false
 	}
-	pooled := n.Owner().Pooled
-	if pooled {
-		n.SetTask(nil)
-	} else if _, pending := n.PendingTick(); pending {
-		in.mu.Unlock() // armed again meanwhile
-		return false
-	}
+	n.SetTask(nil)
 	switch {
 	case in.arriving(n):
 		in.arrivals.remove(n)
 		in.arrived--
 		n.hold &^= arriving | held
-		if pooled {
-			in.free.give(n)
-		}
-	case !n.hold.has(held) && !pooled:
-		// The worker has let go of it already.
+		in.free.give(n)
 	case !n.hold.has(queued):
 		n.hold |= queued
 		in.changed = append(in.changed, n)
-		if pooled {
-			in.spare = append(in.spare, n)
-		}
+		in.spare = append(in.spare, n)
+		reclaim = true
+	default: // it was moved to an earlier tick before, which may be far off
 		reclaim = true
 	}
 	in.mu.Unlock()
@@ -220,21 +200,26 @@ func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
 // should come at once. Any goroutine may ask.
 func (in *Inbox) Earliest() timeout.Tick { return timeout.Tick(in.earliest.Load()) }
 
-// Take moves arrivals into buf and returns their number; they are with the
-// worker then. Only the worker calls it.
+// Detach takes over what has come, for Take and Entered to work off. Only the
+// worker calls it, once all of the last is worked off.
+func (in *Inbox) Detach() {
+	in.mu.Lock()
+	in.detached, in.arrivals = in.arrivals, chain{}
+	in.newcomers, in.entered = in.entered, chain{}
+	in.recalled, in.named = in.named, in.recalled
+	in.arrived = 0
+	in.round ^= odd
+	in.earliest.Store(int64(Never))
+	in.mu.Unlock()
+}
+
+// Take moves detached arrivals into buf and returns their number; they are with
+// the worker then. Only the worker calls it.
 //
 // What others have just written is in their processor's cache. The worker
 // fetches it into its own before it takes the lock, which then is held for
 // nanoseconds rather than for as many cache misses as there are nodes.
 func (in *Inbox) Take(buf []*Node) int {
-	if in.detached.head == nil {
-		in.mu.Lock()
-		in.detached, in.arrivals = in.arrivals, chain{}
-		in.arrived = 0
-		in.round ^= odd
-		in.earliest.Store(int64(Never))
-		in.mu.Unlock()
-	}
 	k := 0
 	for ; k < len(buf) && in.detached.head != nil; k++ {
 		buf[k] = in.detached.pop()
@@ -292,29 +277,9 @@ func (in *Inbox) Drop(nodes []*Node) (armed []*Node) {
 			continue
 		}
 		n.hold &^= held
-		if n.Owner().Pooled {
-			in.free.give(n)
-		}
+		in.free.give(n)
 	}
 	return armed
-}
-
-// Expire is the exit by time for an adopted node that the worker has unlinked:
-// it reports whether the task is to run now, in which case the node may be
-// armed again at once, from inside the task too. If gone is true the node is no
-// longer with the worker. Only the worker calls it.
-func (in *Inbox) Expire(n *Node, now timeout.Tick) (run, gone bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if n.Entry.Expire(now) {
-		n.hold &^= held
-		return true, true
-	}
-	if _, pending := n.PendingTick(); pending {
-		return false, false
-	}
-	n.hold &^= held
-	return false, true
 }
 
 // Close refuses whatever comes from now on. What has come stays.
@@ -336,15 +301,26 @@ func (in *Inbox) Closed() bool {
 func (in *Inbox) Counts() (scheduled, cancelled uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.scheduled, in.cancelled
+	return in.scheduled + in.rearmed.Load(), in.cancelled + in.disarmed.Load()
 }
 
 // Arrivals calls yield for the arrivals, until it returns false, with the inbox
-// locked. The function must be short and must not call the inbox.
+// locked: those of the slabs, and adopted nodes that have entered or were named.
+// The function must be short and must not call the inbox.
 func (in *Inbox) Arrivals(yield func(*Node) bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for n := in.arrivals.head; n != nil; n = n.next {
+		if !yield(n) {
+			return
+		}
+	}
+	for n := in.entered.head; n != nil; n = n.next {
+		if !yield(n) {
+			return
+		}
+	}
+	for _, n := range in.named {
 		if !yield(n) {
 			return
 		}

@@ -29,6 +29,9 @@ func put(t *testing.T, in *Inbox, tick timeout.Tick) (*Node, timeout.Timeout) {
 // take takes everything in, as the worker does.
 func take(in *Inbox) []*Node {
 	var all []*Node
+	if in.detached.head == nil {
+		in.Detach()
+	}
 	var buf [4]*Node
 	for k := in.Take(buf[:]); k > 0; k = in.Take(buf[:]) {
 		all = append(all, buf[:k]...)
@@ -101,7 +104,7 @@ func TestCancelAmongTheArrivalsNeedsNoWorker(t *testing.T) {
 	if len(take(in)) != 0 || len(takeChanged(in)) != 0 {
 		t.Error("a cancelled arrival reached the worker")
 	}
-	if h.State() != timeout.Done || n.Task() != nil {
+	if h.State() != timeout.Cancelled || n.Task() != nil {
 		t.Error("a cancelled arrival keeps its life or its task")
 	}
 	if again, _ := put(t, in, 11); again != n {
@@ -139,6 +142,7 @@ func TestCancelOfWhatIsBeingTakenIn(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	var buf [2]*Node
+	in.Detach()
 	in.Take(buf[:]) // six are detached, not taken
 	late, _ := put(t, in, 20)
 	if !cancel(in, nodes[5]) || !cancel(in, nodes[0]) {
@@ -218,70 +222,6 @@ func TestCancelledNodeIsNotReusedOnceTheWorkerLooksAtIt(t *testing.T) {
 	checkSlabs(t, &in.free, 1)
 }
 
-func TestAdoptedNodeIsArmedAgainWhereverItIs(t *testing.T) {
-	in := newInbox()
-	n := new(Node)
-	n.Bind(adopted)
-	arm := func(tick timeout.Tick, wantFresh bool) {
-		t.Helper()
-		if _, fresh, ok := in.Arm(n, tick); !ok || fresh != wantFresh {
-			t.Fatalf("fresh %v, want %v", fresh, wantFresh)
-		}
-	}
-	arm(10, true)
-	arm(5, false)
-	if cancel(in, n) || in.arrivals.head != nil {
-		t.Error("cancelled among the arrivals, it needs no worker")
-	}
-	arm(10, true)
-	if got := take(in); len(got) != 1 {
-		t.Fatalf("%d taken, want 1", len(got))
-	}
-	cancel(in, n)
-	arm(20, true) // before the worker has let go of it
-	changed := takeChanged(in)
-	if len(changed) != 1 || len(in.Drop(changed)) != 1 || in.arrivals.head != nil {
-		t.Fatal("a node that is armed again stays with the worker")
-	}
-	if run, gone := in.Expire(n, 19); run || gone {
-		t.Error("it is not due")
-	}
-	if run, gone := in.Expire(n, 20); !run || !gone {
-		t.Error("it is due")
-	}
-	arm(30, true) // as from inside its task
-	if got := take(in); len(got) != 1 {
-		t.Fatalf("%d taken after the expiry, want 1", len(got))
-	}
-	cancel(in, n)
-	if run, gone := in.Expire(n, 40); run || !gone {
-		t.Error("a cancelled one does not run, and is let go")
-	}
-	if len(in.Drop(takeChanged(in))) != 0 {
-		t.Error("it is no longer armed")
-	}
-}
-
-// A cancel that has decided the state but not yet reached the inbox must not
-// take away what was armed in between.
-func TestSlowCancelDoesNotUndoAnArm(t *testing.T) {
-	in := newInbox()
-	n := new(Node)
-	n.Bind(adopted)
-	in.Arm(n, 10)
-	n.Withdraw(n.Life())
-	in.Arm(n, 20)
-	if in.Cancelled(n, n.Life()) {
-		t.Error("nothing is to be reclaimed")
-	}
-	if got := take(in); len(got) != 1 {
-		t.Fatalf("%d arrivals, want 1", len(got))
-	}
-	if scheduled, cancelled := in.Counts(); scheduled != 2 || cancelled != 1 {
-		t.Errorf("%d scheduled, %d cancelled; want 2 and 1", scheduled, cancelled)
-	}
-}
-
 func TestClosedInboxRefuses(t *testing.T) {
 	in := newInbox()
 	n := new(Node)
@@ -291,8 +231,8 @@ func TestClosedInboxRefuses(t *testing.T) {
 	if _, _, ok := in.Put(1, func() {}); ok {
 		t.Error("Put was accepted")
 	}
-	if _, _, ok := in.Arm(n, 1); ok {
-		t.Error("Arm was accepted")
+	if _, _, ok := in.Enter(n, 1); ok || n.StateOf(0) != timeout.Idle {
+		t.Error("Enter was accepted")
 	}
 	if _, ok := in.Move(p, p.Life(), 1); ok {
 		t.Error("Move was accepted")

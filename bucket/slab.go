@@ -49,6 +49,7 @@ func (ss *slabs) take() *Node {
 	if n != nil {
 		s.free = n.next
 		n.next = nil
+		n.EndLife()
 	} else {
 		n = &s.nodes[s.fresh]
 		s.fresh++
@@ -65,9 +66,8 @@ func (ss *slabs) take() *Node {
 	return n
 }
 
-// give takes a node back. Its handles are inert from now on.
+// give takes back a node that has expired or was cancelled.
 func (ss *slabs) give(n *Node) {
-	n.EndLife()
 	n.SetTask(nil)
 	s := ss.table[n.hold.slab()]
 	n.prev = nil

@@ -150,7 +150,7 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 		g, err = l.ask(a)
 	}
 	switch {
-	case err != nil && a.wait && errors.Is(err, ErrUnavailable):
+	case err != nil && a.wait && passes(err):
 		return grant{}, true, nil
 	case err != nil:
 		return g, false, err
@@ -171,8 +171,14 @@ func (l *Locker) insist(a *acquisition) (g grant, err error) {
 	defer cancel()
 	a.ctx = limited
 	defer func() { a.ctx = ctx }()
+	by, _ := limited.Deadline()
+	var reason error
 	err = l.persist(ctx, l.config.RequestTimeout, passes, func() (err error) {
 		g, err = l.ask(a)
+		if err != nil && reason != nil && !time.Now().Before(by) {
+			return reason // an attempt that the time-out cut short has none of its own
+		}
+		reason = err
 		return err
 	})
 	return g, err

@@ -66,7 +66,7 @@ func (a *announcer) tell() {
 		return
 	}
 	a.work.Go(a.send)
-	if err := a.timer.Arm(announceEvery); err != nil {
+	if _, err := a.timer.Arm(announceEvery); err != nil {
 		a.warn(err)
 	}
 }

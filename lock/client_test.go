@@ -53,7 +53,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 				defer cancel()
-				l.Close(ctx) //nolint:errcheck // the impatient one may report the rest
+				_ = l.Close(ctx) // the impatient one may report the rest
 				about(t, test.want, time.Since(begin))
 				select {
 				case err := <-store.done:

@@ -52,6 +52,8 @@ const (
 // No more than [Config.MaxRunning] of the functions run at a time. As long as that
 // many do, the others' locks are not asked for.
 //
+// An outage of the store costs nothing but its time, as with Lock.
+//
 // If ctx ends before f is called, f is not called. An error says that it will not be
 // called either: it is what Lock would say, matches [ErrTooManyWaiters] or
 // [ErrTooManyDeferred], or is that of a context that cannot wait. Go panics if f is
@@ -60,8 +62,9 @@ func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Def
 	return m.deferred(ctx, forever, f)
 }
 
-// GoWithin is Go, but waits for the lock at most wait; f may take its time. With wait
-// zero or negative, f is called only if the lock is free when there is room to run.
+// GoWithin is Go, but waits for the lock at most wait, as LockWithin does; f may take
+// its time. With wait zero or negative, f is called only if the lock is free when there
+// is room to run, and the store says so within [Config.RequestTimeout].
 func (m *Mutex) GoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, max(wait, 0), f)
 }

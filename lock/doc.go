@@ -28,6 +28,14 @@
 // [Lease.Token] to the resource and let the resource refuse smaller tokens: the
 // token grows with every grant.
 //
+// # When the store does not answer
+//
+// The method says how long it is asked. TryLock, and every method that begins with Try,
+// answers within [Config.RequestTimeout]; so does Unlock, and its request is repeated in
+// the background. LockWithin lives through an outage that is shorter than its wait,
+// Lock through any, as long as its context lives. What was given up with an unknown
+// outcome is released in the background until the store has confirmed it.
+//
 // # Ownership and reentrancy
 //
 // Go has no thread ids to own a lock with. Here a context owns it: every context
@@ -66,6 +74,12 @@
 //
 // [All] takes several locks together, all or none, in the order of their names, so
 // that nobody waits in a circle. Their [MultiLease] ends when any of them is lost.
+//
+// # The end
+//
+// [Locker.Shutdown] grants nothing more, waits for the Unlocks, and releases what is left
+// when its context ends. [Locker.Close] ends at once and leaves the locks to their
+// holders, or to their TTL.
 //
 // # Looking into locks
 //

@@ -31,7 +31,9 @@ var (
 	ErrUpgrade = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
 
 	// ErrUnavailable says that the store did not answer, or would not serve just
-	// now, for as long as [Config.RetryFor] allows. Trying again later may help.
+	// now, for as long as the method waits for it: TryLock and Unlock for
+	// [Config.RequestTimeout], LockWithin for its wait, Lock as long as its context.
+	// Trying again later may help.
 	ErrUnavailable = errors.New("lock: the store is unavailable")
 
 	// ErrClosed is returned once the [Locker] was closed.

@@ -63,7 +63,8 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	return counted.Done, err
 }
 
-// Wait waits until the latch is open, as long as ctx lives. If ctx ends first, the
+// Wait waits until the latch is open, as long as ctx lives, also while the store does
+// not answer. If ctx ends first, the
 // error matches its cause.
 func (l *Latch) Wait(ctx context.Context) error {
 	err := l.locker.take(ctx, l.locker.newHold(KindLatch, l.name, l.locker.remembered()), forever)

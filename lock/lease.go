@@ -49,9 +49,12 @@ func (l *Lease) Name() string { return l.own.hold.Name }
 // Owner returns the owner that the store knows, "<client id>:<number>".
 func (l *Lease) Owner() string { return l.own.hold.Owner }
 
-// Unlock gives this hold back; with the last one, the lock is free. It does so
-// even if ctx has ended already, which is common where Unlock is deferred: ctx
-// then no longer bounds it, but [Config.RequestTimeout] does.
+// Unlock gives this hold back; with the last one, the lock is free. It returns within
+// [Config.RequestTimeout], and sooner if ctx ends; if the store has not answered by
+// then, it is asked on in the background until it confirms that the lock is free. A ctx
+// that has ended already, which is common where Unlock is deferred, does not bound it.
+// Unlock works after [Locker.Close] as well, but then nothing goes on in the
+// background.
 //
 // A second Unlock of the same lease returns [ErrNotHeld]. An error that matches
 // [ErrLost] says that the lease had ended before, so that another holder may have

@@ -35,12 +35,14 @@ type Config struct {
 	TTL time.Duration
 
 	// RequestTimeout bounds one request to the store. A third of the lock's TTL
-	// bounds it too. Default: 1 s.
+	// bounds it too. It is also how long a method that begins with Try, and an Unlock,
+	// takes at most; within it, what fails soon is sent again. Default: 1 s.
 	RequestTimeout time.Duration
 
-	// RetryFor is how long a request that fails for a reason that may pass is
-	// sent again before [ErrUnavailable] is returned. Default: 5 s. Negative:
-	// never sent again.
+	// RetryFor is how long a request that neither acquires nor releases is sent again
+	// if it fails for a reason that may pass: one that reads or changes a count, or
+	// looks into locks. Acquisitions are sent again as long as their method waits.
+	// Default: 5 s. Negative: never sent again.
 	RetryFor time.Duration
 
 	// Poll is how often, at least, a waiting process asks the store although
@@ -68,7 +70,7 @@ type Config struct {
 	// Close stops.
 	Wheel *wheel.Wheel
 
-	// Renewal configures the watchdog. Its Wheel and Logger are set from here.
+	// Renewal configures the watchdog. Its Wheel, Logger and Package are set from here.
 	Renewal renewal.Config
 
 	// Logger hears what no caller can be told. Default: nothing is logged.

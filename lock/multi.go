@@ -92,7 +92,8 @@ func same(a, b Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// Lock acquires every lock and waits for them as long as ctx lives. If ctx ends
+// Lock acquires every lock and waits for them as long as ctx lives, also while a store
+// does not answer. If ctx ends
 // first, the error is that of [Mutex.Lock] for the lock whose turn it was. Whatever the
 // error, none of the locks is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
@@ -100,14 +101,17 @@ func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
 }
 
 // TryLock acquires every lock if all of them are free, and otherwise returns a
-// *[NotAcquiredError] at once, that of the first one that is not.
+// *[NotAcquiredError] at once, that of the first one that is not. Each lock has
+// [Config.RequestTimeout] to be answered for, and so has the Unlock of those that were
+// taken; the first that is not answered for ends it.
 func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.TryLock(ctx) })
 }
 
 // LockWithin acquires every lock and waits for them at most wait in all, and no
-// longer than ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero
-// or negative it is TryLock.
+// longer than ctx lives. After wait it returns a *[NotAcquiredError], or an error that
+// matches [ErrUnavailable] if a store does not answer. With wait zero or negative it is
+// TryLock.
 func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
 	begin := time.Now()
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) {

@@ -105,7 +105,8 @@ func (m *Mutex) With(o Options) *Mutex {
 // Name returns the lock's name.
 func (m *Mutex) Name() string { return m.name }
 
-// Lock acquires the lock and waits for it as long as ctx lives. If ctx ends
+// Lock acquires the lock and waits for it as long as ctx lives, also while the store
+// does not answer: requests are sent again with backoff. If ctx ends
 // first, the error matches the context's cause, and [ErrNotAcquired] as well unless
 // nothing was asked yet, or a request was under way: what that was granted is given
 // back in the background. ctx bounds the waiting only: the lease outlives it.
@@ -114,14 +115,17 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 }
 
 // TryLock acquires the lock if it is free, and otherwise returns a
-// *[NotAcquiredError] at once.
+// *[NotAcquiredError] at once. If the store does not answer within
+// [Config.RequestTimeout], the error matches [ErrUnavailable].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
 // LockWithin acquires the lock and waits for it at most wait, and no longer than
-// ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero or
-// negative it is TryLock.
+// ctx lives. After wait it returns a *[NotAcquiredError]. An outage of the store that is
+// shorter than wait costs nothing but its time; in a longer one the error matches
+// [ErrUnavailable]. A request that is in flight when wait is over still has its
+// [Config.RequestTimeout]. With wait zero or negative it is TryLock.
 func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
 	return m.acquire(ctx, max(wait, 0))
 }

@@ -103,7 +103,7 @@ func (p *Permits) Inspect(ctx context.Context) (Info, error) {
 func (p *Permits) Acquire(ctx context.Context) (*Lease, error) { return p.one.Lock(ctx) }
 
 // TryAcquire takes a permit if one is available, and otherwise returns a
-// *[NotAcquiredError] at once.
+// *[NotAcquiredError] at once, within [Config.RequestTimeout].
 func (p *Permits) TryAcquire(ctx context.Context) (*Lease, error) { return p.one.TryLock(ctx) }
 
 // AcquireWithin takes a permit and waits for it at most wait, as

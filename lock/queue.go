@@ -116,6 +116,8 @@ func (l *Locker) join(w *waiter) (joined bool) {
 			b.pause = backoff(0)
 		}
 		q.proceed(b)
+	} else if w.failure != nil {
+		l.startOver(w.acquisition)
 	}
 	return true
 }
@@ -184,45 +186,41 @@ func (q *queue) proceed(b baton) {
 	first.wake()
 }
 
-// yield makes another waiter the head instead of w, with the baton: the one to which the
-// notice grants the lock, or without a notice the one after w. w keeps its place. It
-// returns false if there is none, or it waits for the relay.
-func (q *queue) yield(w *waiter, n *Notice, b baton) bool {
+// yield makes the waiter behind w the head instead of it, with the baton; behind the last
+// one is the first. w keeps its place. It returns false if there is no other, or if that
+// waits for the relay.
+func (q *queue) yield(w *waiter, b baton) bool {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := q.after(w)
-	if n != nil {
-		to = q.waiterOf(n.Owner)
+	next := w.place.Next()
+	if next == nil {
+		next = q.waiters.Front()
 	}
-	if to == nil || to == w || q.relay != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
+	to := next.Value.(*waiter)
+	if to == w || q.relay != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
 		return false
 	}
+	l.startOver(w.acquisition)
 	w.leads, w.idle, w.baton = false, false, baton{}
 	to.turn.Store(&b)
 	to.wake()
 	return true
 }
 
-// after returns the waiter behind w; the first one if it is the last. The caller holds
-// locker.mu.
-func (q *queue) after(w *waiter) *waiter {
-	next := w.place.Next()
-	if next == nil {
-		next = q.waiters.Front()
+// startOver gives an acquisition a new owner, and leaves what the store may have for the
+// old one to the cleanup: a waiter that is not the head would not notice a grant. The
+// caller holds mu.
+func (l *Locker) startOver(a *acquisition) {
+	if !a.doubt.IsZero() || a.placed {
+		l.cleanup.add(a.hold, a.doubt)
 	}
-	return next.Value.(*waiter)
-}
-
-// waiterOf returns the waiter whose hold has the owner, or nil. The caller holds
-// locker.mu.
-func (q *queue) waiterOf(owner string) *waiter {
-	for e := q.waiters.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*waiter); w.hold.Owner == owner {
-			return w
-		}
+	h := *a.hold
+	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
+	if h.Kind == KindPermit {
+		h.Owner = newPermitID()
 	}
-	return nil
+	a.hold, a.doubt, a.placed, a.lined = &h, time.Time{}, false, grant{}
 }
 
 // rest has a queue without waiters end: at once, if it can be had again for nothing,
@@ -231,9 +229,12 @@ func (q *queue) rest() {
 	l := q.locker
 	q.backstop.Cancel()
 	lasting := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
-	if !lasting || q.linger.Arm(lingerFor) != nil {
-		q.end()
+	if lasting {
+		if _, err := q.linger.Arm(lingerFor); err == nil {
+			return
+		}
 	}
+	q.end()
 }
 
 // expire ends a queue that has rested for long enough.
@@ -293,20 +294,13 @@ func (q *queue) tell(n Notice) {
 }
 
 // heard returns what to do about a wake: to ask, or to take the grant that came by
-// itself. A grant to another waiter of this queue, which has been its head, makes that
-// the head again.
-func (q *queue) heard(w *waiter) (g grant, ask bool) {
+// itself.
+func (q *queue) heard(a *acquisition) (g grant, ask bool) {
 	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
-	if n != nil && n.Owner != w.hold.Owner {
-		if w.over() == nil {
-			q.yield(w, n, baton{known: w.baton.known, ask: true})
-		}
-		return grant{}, ask
-	}
-	if ask || n == nil {
+	if ask || n == nil || n.Owner != a.hold.Owner {
 		return grant{}, ask // if both, the store grants once more what it has granted
 	}
-	g = w.handed(n, minTTL(q.locker.wheel.Tick()))
+	g = a.handed(n, minTTL(q.locker.wheel.Tick()))
 	return g, g.Verdict != Granted
 }
 

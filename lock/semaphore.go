@@ -78,21 +78,26 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 }
 
 // Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as long
-// as ctx lives. If ctx ends first, the error is as with [Mutex.Lock], and what was taken
+// as ctx lives, also while the store does not answer. If ctx ends first, the error is as with [Mutex.Lock], and what was taken
 // all the same is given back in the background.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, forever)
 }
 
 // TryAcquire takes n permits if they are available, and otherwise returns a
-// *[NotAcquiredError] at once.
+// *[NotAcquiredError] at once. If the store does not answer within
+// [Config.RequestTimeout], the error matches [ErrUnavailable].
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, 0)
 }
 
 // AcquireWithin takes n permits and waits for them at most wait, and no longer than
-// ctx lives. After wait it returns a *[NotAcquiredError]. With wait zero or negative
-// it is TryAcquire.
+// ctx lives. After wait it returns a *[NotAcquiredError], or an error that matches
+// [ErrUnavailable] if the store does not answer. With wait zero or negative it is
+// TryAcquire.
+//
+// What a request may have taken that was not answered is given back in the background,
+// unless the store cannot be reached for an hour.
 func (s *Semaphore) AcquireWithin(ctx context.Context, n int64, wait time.Duration) error {
 	return s.acquire(ctx, n, max(wait, 0))
 }
@@ -117,11 +122,11 @@ func (s *Semaphore) hold(n int64) *Hold {
 const requestMemory = time.Hour
 
 // Release gives n permits back, 1 to [MaxCount], and wakes waiters. Nobody checks
-// that they were taken: what is given back twice is there twice. It does so even if
-// ctx has ended already; then [Config.RequestTimeout] bounds it.
+// that they were taken: what is given back twice is there twice. It returns within
+// [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already.
 //
-// After an error of the store, such as one that matches [ErrUnavailable], it could
-// not be told yet: trying goes on in the background for a while, so do not release
+// After an error of the store, such as one that matches [ErrUnavailable], it is tried
+// again in the background until the store answers, for an hour, so do not release
 // the permits again. After one that matches [ErrForeign] or [ErrOverflow] it does not.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {

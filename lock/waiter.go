@@ -2,7 +2,6 @@ package lock
 
 import (
 	"container/list"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -156,7 +155,7 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 			}
 			w.idle = true
 		}
-		g, ask := q.heard(w)
+		g, ask := q.heard(w.acquisition)
 		w.err = w.over()
 		switch {
 		case g.Verdict == Granted:
@@ -164,7 +163,7 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 			return q.pass(w.acquisition, g), true
 		case w.err != nil:
 			return q.resign(w, ask), true
-		case !w.leads || !ask:
+		case !ask:
 			return baton{}, false
 		}
 		w.baton.ask, w.idle = true, false
@@ -220,7 +219,7 @@ func (q *queue) inquire(w *waiter) (next baton, over bool) {
 
 // rouse has the backstop wake the head after the pause.
 func (q *queue) rouse(w *waiter, pause time.Duration) (next baton, over bool) {
-	if err := q.backstop.Arm(pause); err != nil {
+	if _, err := q.backstop.Arm(pause); err != nil {
 		w.err = fmt.Errorf("lock: %q cannot be waited for: %w", w.hold.Name, err)
 		return baton{known: w.baton.known, ask: true}, true
 	}
@@ -229,21 +228,25 @@ func (q *queue) rouse(w *waiter, pause time.Duration) (next baton, over bool) {
 
 // failed decides what follows a request of the head that has failed: its end, if the
 // reason does not pass or its patience is over, and otherwise another try after a
-// pause. The failure may be the head's own, as with a TTL that is too short for the
-// way to the store; so the next waiter, if there is one, asks before it does.
+// pause. Before that, the next waiter tries if the failure may be the head's own: if its
+// TTL may be too short for the way to the store.
 func (q *queue) failed(w *waiter) (next baton, over bool) {
 	next = baton{known: w.baton.known, ask: true, fresh: q.subscription == nil}
-	if !errors.Is(w.err, ErrUnavailable) {
+	if !passes(w.err) {
 		return next, true // the wake is used up
 	}
 	if err := w.over(); err != nil {
 		w.err = err
 		return next, true
 	}
-	failure := w.failure
-	q.failure.Store(&failure)
+	own := w.hold.TTL/3 < q.locker.config.RequestTimeout
+	deadline, limited := w.ctx.Deadline()
+	if cut := limited && !time.Now().Before(deadline); !own && !cut {
+		failure := w.failure
+		q.failure.Store(&failure)
+	}
 	next.pause = q.outage.next(w)
-	if !q.yield(w, nil, next) {
+	if !own || !q.yield(w, next) {
 		w.baton = next
 	}
 	return baton{}, false

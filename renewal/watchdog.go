@@ -214,7 +214,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 	w.calendar.ring = new([slots]list)
 	w.calendar.width = instant(w.wheel.Tick())
 	w.canary.Init(w.wheel, func() {})
-	if err := w.canary.Arm(math.MaxInt64); err != nil {
+	if _, err := w.canary.Arm(math.MaxInt64); err != nil {
 		return nil, fmt.Errorf("renewal: New needs a wheel that runs: %w", err)
 	}
 	w.requests, w.abandon = context.WithCancel(context.Background())
@@ -285,7 +285,7 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	if at <= w.clock.now() {
 		return w.lost(l.key, cause, nil)
 	}
-	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
+	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return fmt.Errorf("renewal: lease %q: %w", l.key, err)
 	}
 	w.held()
@@ -416,7 +416,7 @@ func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	if now >= at {
 		return w.lose(l, cause, l.why(cause))
 	}
-	if err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
+	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return w.lose(l, Closed, err) // nothing would tell when its time is over
 	}
 	return false

@@ -15,7 +15,7 @@ type Engine interface {
 	At(t time.Time) Tick
 	// Time returns the instant of a tick.
 	Time(Tick) time.Time
-	// Cancelled tells that this life of the entry has just been cancelled.
+	// Cancelled is called once this life of the entry has been cancelled.
 	Cancelled(e *Entry, life uint64)
 	// Rearm moves a pending entry to any tick, or arms one that is not
 	// pending where the engine allows it, and reports whether it did.
@@ -68,22 +68,8 @@ func (e *Entry) Start(tick Tick) {
 	e.word.Store(uint64(pack(tick, e.life.Load(), pending)))
 }
 
-// Restart makes an entry that is not pending pending at tick. It returns false
-// if another goroutine has armed the entry first.
-func (e *Entry) Restart(tick Tick) bool {
-	for {
-		w := word(e.word.Load())
-		if w.phase() == pending {
-			return false
-		}
-		if e.swap(w, w.withTick(tick).withPhase(pending)) {
-			return true
-		}
-	}
-}
-
-// EndLife makes every handle of this life inert, before the memory is used
-// again.
+// EndLife makes every handle of this life inert. It is called when the memory is
+// used again and no earlier, so that handles know until then how the life ended.
 func (e *Entry) EndLife() { e.life.Add(1) }
 
 // Alive reports whether the entry is in the given life.
@@ -107,13 +93,21 @@ func (e *Entry) Expire(now Tick) bool {
 }
 
 // Cancel is the exit by hand, for the given life. It reports whether the caller
-// has won; the engine has been told then.
+// has won and the task will not run; the engine's Cancelled was called then. A
+// periodic entry whose run is under way is cancelled too, with the result false.
 func (e *Entry) Cancel(life uint64) bool {
-	if !e.Withdraw(life) {
-		return false
+	if e.owner.Pooled {
+		if !e.Withdraw(life) {
+			return false
+		}
+		e.owner.Engine.Cancelled(e, life)
+		return true
 	}
-	e.owner.Engine.Cancelled(e, life)
-	return true
+	won, begun := e.Disarm()
+	if won {
+		e.owner.Engine.Cancelled(e, life)
+	}
+	return won && !begun
 }
 
 // Withdraw is [Entry.Cancel] without telling the engine, for the engine's own
@@ -162,14 +156,6 @@ func (e *Entry) Move(life uint64, tick Tick) (old Tick, ok bool) {
 	}
 }
 
-// Repeat moves a pending entry from the tick due to another one, if it still
-// has that tick: a repeated task comes due without ever leaving the pending
-// state, so that it can be cancelled at any time.
-func (e *Entry) Repeat(due, next Tick) bool {
-	w := word(e.word.Load())
-	return w.phase() == pending && w.tick() == due && e.swap(w, w.withTick(next))
-}
-
 // PendingTick returns the tick of a pending entry; ok is false if it is not
 // pending.
 func (e *Entry) PendingTick() (tick Tick, ok bool) {
@@ -180,15 +166,10 @@ func (e *Entry) PendingTick() (tick Tick, ok bool) {
 // StateOf returns the state as a handle of the given life sees it.
 func (e *Entry) StateOf(life uint64) State {
 	w := word(e.word.Load())
-	switch {
-	case e.life.Load() != life:
+	if e.life.Load() != life {
 		return Done
-	case w.phase() == pending:
-		return Pending
-	case w.phase() == idle:
-		return Idle
 	}
-	return Done
+	return states[w.phase()]
 }
 
 func (e *Entry) pendingTick(life uint64) (Tick, bool) {

@@ -61,7 +61,7 @@ var phases = map[string]func(*timeout.Entry){
 func newEntry(phase string) (*timeout.Entry, *engine) {
 	owner := &engine{}
 	e := new(timeout.Entry)
-	e.Bind(&timeout.Owner{Engine: owner})
+	e.Bind(&timeout.Owner{Engine: owner, Pooled: true})
 	phases[phase](e)
 	return e, owner
 }
@@ -74,7 +74,8 @@ func TestTransitions(t *testing.T) {
 		state timeout.State
 		tick  timeout.Tick // if pending
 	}
-	done, idle := outcome{state: timeout.Done}, outcome{state: timeout.Idle}
+	expired, cancelled := outcome{state: timeout.Expired}, outcome{state: timeout.Cancelled}
+	idle := outcome{state: timeout.Idle}
 	stays := outcome{state: timeout.Pending, tick: 10}
 	move := func(life uint64, tick timeout.Tick) func(*timeout.Entry) bool {
 		return func(e *timeout.Entry) bool {
@@ -88,40 +89,33 @@ func TestTransitions(t *testing.T) {
 		want map[string]outcome
 	}{
 		{"Expire before its tick", func(e *timeout.Entry) bool { return e.Expire(9) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 		{"Expire at its tick", func(e *timeout.Entry) bool { return e.Expire(10) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Expired, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Expire at the end of time", func(e *timeout.Entry) bool { return e.Expire(timeout.MaxTick) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Expired, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Cancel", func(e *timeout.Entry) bool { return e.Cancel(0) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Cancelled, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Cancel of another life", func(e *timeout.Entry) bool { return e.Cancel(stale) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 		{"Withdraw", func(e *timeout.Entry) bool { return e.Withdraw(0) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Done, 0}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Cancelled, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Postpone to later", func(e *timeout.Entry) bool { return e.Postpone(0, 11) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Pending, 11}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Pending, 11}, "expired": expired, "cancelled": cancelled}},
 		{"Postpone to the same", func(e *timeout.Entry) bool { return e.Postpone(0, 10) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Pending, 10}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Pending, 10}, "expired": expired, "cancelled": cancelled}},
 		{"Postpone to earlier", func(e *timeout.Entry) bool { return e.Postpone(0, 9) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 		{"Postpone of another life", func(e *timeout.Entry) bool { return e.Postpone(stale, 11) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 		{"Postpone of another life to the same", func(e *timeout.Entry) bool { return e.Postpone(stale, 10) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 		{"Move to earlier", move(0, 3), map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Pending, 3}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Pending, 3}, "expired": expired, "cancelled": cancelled}},
 		{"Move to later", move(0, timeout.MaxTick), map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Pending, timeout.MaxTick}, "expired": done, "cancelled": done}},
+			"idle": idle, "pending": {true, timeout.Pending, timeout.MaxTick}, "expired": expired, "cancelled": cancelled}},
 		{"Move of another life", move(stale, 3), map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
-		{"Repeat at its tick", func(e *timeout.Entry) bool { return e.Repeat(10, 12) }, map[string]outcome{
-			"idle": idle, "pending": {true, timeout.Pending, 12}, "expired": done, "cancelled": done}},
-		{"Repeat at another tick", func(e *timeout.Entry) bool { return e.Repeat(9, 12) }, map[string]outcome{
-			"idle": idle, "pending": stays, "expired": done, "cancelled": done}},
-		{"Restart", func(e *timeout.Entry) bool { return e.Restart(7) }, map[string]outcome{
-			"idle": {true, timeout.Pending, 7}, "pending": stays,
-			"expired": {true, timeout.Pending, 7}, "cancelled": {true, timeout.Pending, 7}}},
+			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
 	} {
 		for phase, want := range tc.want {
 			t.Run(fmt.Sprintf("%s, %s", tc.name, phase), func(t *testing.T) {
@@ -148,7 +142,7 @@ func TestOnlyTheWinningCancelTellsTheEngine(t *testing.T) {
 	if len(owner.cancelled) != 1 || owner.cancelled[0] != 1 {
 		t.Errorf("the engine was told of the lives %v, want [1]", owner.cancelled)
 	}
-	e.Restart(5)
+	e.Start(5)
 	if !e.Withdraw(1) || len(owner.cancelled) != 1 {
 		t.Error("Withdraw should win without telling the engine")
 	}
@@ -269,16 +263,12 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 	expire := func(e *timeout.Entry) bool { return e.Expire(now) }
 	postpone := func(e *timeout.Entry) bool { return e.Postpone(0, later) }
 	move := func(e *timeout.Entry) bool { _, ok := e.Move(0, later); return ok }
-	repeat := func(e *timeout.Entry) bool { return e.Repeat(due, later) }
-	restart := func(tick timeout.Tick) func(*timeout.Entry) bool {
-		return func(e *timeout.Entry) bool { return e.Restart(tick) }
-	}
 	type contestants = []func(*timeout.Entry) bool
 
 	t.Run("one exit", func(t *testing.T) {
 		race(t, "pending", contestants{cancel, cancel, withdraw, expire, expire},
 			func(t *testing.T, e *timeout.Entry, won []bool) {
-				if winners(won) != 1 || e.StateOf(0) != timeout.Done {
+				if winners(won) != 1 || e.StateOf(0) == timeout.Pending {
 					t.Errorf("%d exits, state %v", winners(won), e.StateOf(0))
 				}
 			})
@@ -287,7 +277,7 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 	// What was put off past now has not expired, and what has expired was not
 	// put off: true means the new deadline and never the old one.
 	for name, putOff := range map[string]func(*timeout.Entry) bool{
-		"Postpone": postpone, "Move": move, "Repeat": repeat,
+		"Postpone": postpone, "Move": move,
 	} {
 		t.Run(name+" or Expire", func(t *testing.T) {
 			race(t, "pending", contestants{putOff, expire},
@@ -301,22 +291,12 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 		t.Run(name+" and Cancel", func(t *testing.T) {
 			race(t, "pending", contestants{putOff, cancel},
 				func(t *testing.T, e *timeout.Entry, won []bool) {
-					if !won[1] || e.StateOf(0) != timeout.Done {
+					if !won[1] || e.StateOf(0) != timeout.Cancelled {
 						t.Errorf("cancelled %v, state %v: nothing but a cancel may end it", won[1], e.StateOf(0))
 					}
 				})
 		})
 	}
-
-	t.Run("Repeat and Move", func(t *testing.T) {
-		moved := func(e *timeout.Entry) bool { _, ok := e.Move(0, 99); return ok }
-		race(t, "pending", contestants{repeat, moved},
-			func(t *testing.T, e *timeout.Entry, won []bool) {
-				if tick, pending := e.PendingTick(); !won[1] || !pending || tick != 99 {
-					t.Errorf("moved %v, pending %v at %d, want the tick of the move", won[1], pending, tick)
-				}
-			})
-	})
 
 	t.Run("Postpone never takes back", func(t *testing.T) {
 		by := func(tick timeout.Tick) func(*timeout.Entry) bool {
@@ -356,18 +336,6 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 				}
 			})
 	})
-
-	for _, phase := range []string{"idle", "expired", "cancelled"} {
-		t.Run("one Restart of "+phase, func(t *testing.T) {
-			race(t, phase, contestants{restart(1), restart(2), restart(3)},
-				func(t *testing.T, e *timeout.Entry, won []bool) {
-					tick, pending := e.PendingTick()
-					if winners(won) != 1 || !pending || !won[tick-1] {
-						t.Errorf("%d restarts, pending %v at %d", winners(won), pending, tick)
-					}
-				})
-		})
-	}
 }
 
 // A cancel that is slow must not hit the life after its own. Here lives follow

@@ -40,7 +40,7 @@ func (q *queue) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
 
 func (q *queue) schedule(d time.Duration, task func()) timeout.Timeout {
 	e := new(timeout.Entry)
-	e.Bind(&timeout.Owner{Engine: q})
+	e.Bind(&timeout.Owner{Engine: q, Pooled: true})
 	e.SetTask(task)
 	e.Start(q.After(d))
 	q.entries = append(q.entries, e)
@@ -72,14 +72,14 @@ func Example() {
 	// due at 12:01:30
 	// pending
 	// ran at 12:03:00
-	// done
+	// expired
 }
 
 // Expire is one way out of the pending state and Cancel the other: whoever comes
 // first has the task.
 func ExampleEntry() {
 	e := new(timeout.Entry)
-	e.Bind(&timeout.Owner{Engine: &queue{}})
+	e.Bind(&timeout.Owner{Engine: &queue{}, Pooled: true})
 	e.Start(10)
 	fmt.Println("due at tick 9:", e.Expire(9))
 	fmt.Println("cancelled:", e.Cancel(e.Life()))
@@ -110,18 +110,24 @@ func ExampleEntry_Postpone() {
 	// earlier: false
 }
 
-// A periodic task is never anything but pending: coming due moves it on.
-func ExampleEntry_Repeat() {
+// A periodic task stays pending: a run begins, sets the tick of the next one, and
+// ends.
+func ExampleEntry_Run() {
 	e := new(timeout.Entry)
 	e.Bind(&timeout.Owner{Engine: &queue{}})
-	e.Start(10)
-	fmt.Println(e.Repeat(10, 20))
-	fmt.Println(e.PendingTick())
-	fmt.Println(e.Timeout().Cancel(), e.Repeat(20, 30))
+	e.Admit(10)
+	fmt.Println("due:", e.Hand(10))
+	fmt.Println("begun:", e.Run(10, 20))
+	fmt.Println(e.Timeout().State())
+	fmt.Println("cancelled without a run under way:", e.Timeout().Cancel())
+	e.Ran(false)
+	fmt.Println(e.Timeout().State())
 	// Output:
-	// true
-	// 20 true
-	// true false
+	// due: true
+	// begun: true
+	// pending
+	// cancelled without a run under way: false
+	// cancelled
 }
 
 // Whoever keeps an engine needs five methods; see the queue of this package's
@@ -168,7 +174,7 @@ func ExampleTimeout() {
 	waiting[q.schedule(2*time.Minute, func() {})] = "the second request"
 	q.advance(time.Minute)
 	for t, request := range waiting {
-		if t.State() == timeout.Done {
+		if t.State() == timeout.Expired {
 			fmt.Println(request, "is over")
 		}
 	}
@@ -229,7 +235,7 @@ func ExampleTimeout_State() {
 	// Output:
 	// idle
 	// pending
-	// done
+	// expired
 }
 
 // The deadline is the one that was asked for, rounded up to a tick.
@@ -245,11 +251,13 @@ func ExampleTimeout_Deadline() {
 }
 
 func ExampleState() {
-	for _, s := range []timeout.State{timeout.Idle, timeout.Pending, timeout.Done} {
+	for _, s := range []timeout.State{timeout.Idle, timeout.Pending, timeout.Expired, timeout.Cancelled, timeout.Done} {
 		fmt.Println(s)
 	}
 	// Output:
 	// idle
 	// pending
+	// expired
+	// cancelled
 	// done
 }

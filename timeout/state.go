@@ -8,10 +8,14 @@ const (
 	Idle State = iota
 	// Pending is a timeout whose task is still to run.
 	Pending
-	// Done is a timeout that has no more task to run: it has begun, has
-	// ended, or was cancelled. Which of these, the caller of
-	// [Timeout.Cancel] was told; the engine keeps no record, since the
-	// memory may serve another timeout by now.
+	// Expired is a timeout whose task has begun.
+	Expired
+	// Cancelled is a timeout that was cancelled, or that a wheel returned when
+	// it stopped or was drained.
+	Cancelled
+	// Done is a timeout that has expired or was cancelled, and whose memory
+	// serves another one by now, so that nothing is left to tell which. Timers
+	// and periodic tasks keep their memory and are never Done.
 	Done
 )
 
@@ -22,6 +26,10 @@ func (s State) String() string {
 		return "idle"
 	case Pending:
 		return "pending"
+	case Expired:
+		return "expired"
+	case Cancelled:
+		return "cancelled"
 	case Done:
 		return "done"
 	}
@@ -60,6 +68,9 @@ const (
 	expired
 	cancelled
 )
+
+// states of the phases.
+var states = [...]State{idle: Idle, pending: Pending, expired: Expired, cancelled: Cancelled}
 
 // A word is one value of an entry's state word.
 type word uint64

@@ -14,6 +14,9 @@ type Timeout struct {
 // most once, to one caller, and only if the task had not begun and now never
 // will; the task is let go at once. Cancel never blocks on the task and may be
 // called from inside it.
+//
+// A periodic task is cancelled in any case: no further run begins. The result is
+// false if a run was under way, since that one has begun.
 func (t Timeout) Cancel() bool {
 	return t.entry != nil && t.entry.Cancel(t.life)
 }

@@ -22,6 +22,10 @@ type futex struct {
 	rung atomic.Uint32 // 1 from ring until the wait that it ends
 }
 
+// longestWait keeps the seconds of a wait within the 32 bits that they have on some
+// systems. A wait may end early: the worker looks at the clock, and waits again.
+const longestWait = 24 * time.Hour
+
 const (
 	futexWaitPrivate = 0 | 128
 	futexWakePrivate = 1 | 128
@@ -50,7 +54,7 @@ func (f *futex) wait(d time.Duration) {
 	if f.rung.Load() == 0 {
 		var limit *syscall.Timespec
 		if d != forever {
-			t := syscall.NsecToTimespec(int64(d))
+			t := syscall.NsecToTimespec(int64(min(d, longestWait)))
 			limit = &t
 		}
 		// Whatever ends the wait, a signal too, the worker looks for itself.

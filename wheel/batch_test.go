@@ -57,7 +57,7 @@ func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
 			seen[h] = true
 		}
 		for _, h := range first {
-			if h.State() != timeout.Done || h.Cancel() || h.Reset(time.Hour) {
+			if h.State() == timeout.Pending || h.Cancel() || h.Reset(time.Hour) {
 				t.Fatal("a handle of the first round has power over the second")
 			}
 		}
@@ -106,8 +106,8 @@ func TestTasksThatReplaceEachOther(t *testing.T) {
 		if p := w.Stats().Pending; p == 0 {
 			t.Error("nothing is left of what replaces itself")
 		}
-		for h := range w.All() {
-			if late := time.Since(h.Deadline()); late >= ms {
+		for _, u := range w.Drain() {
+			if late := time.Since(u.Deadline); late >= ms {
 				t.Errorf("pending, but was due %v ago", late)
 			}
 		}

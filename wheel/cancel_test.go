@@ -22,7 +22,7 @@ func TestCancel(t *testing.T) {
 		if !a.Cancel() || a.Cancel() {
 			t.Error("the first cancel should be true and the second false")
 		}
-		if s, d := a.State(), a.Deadline(); s != timeout.Done || !d.IsZero() {
+		if s, d := a.State(), a.Deadline(); s != timeout.Cancelled || !d.IsZero() {
 			t.Errorf("a cancelled timeout is %v, due at %v", s, d)
 		}
 		if a.Reset(second) || a.ResetAt(time.Now()) {
@@ -201,7 +201,7 @@ func TestCancelledRecordIsLetGoWithinATick(t *testing.T) {
 				arm := func() weak.Pointer[connection] {
 					c := new(connection)
 					c.idle.Init(w, func() {})
-					if err := c.idle.Arm(time.Hour); err != nil {
+					if _, err := c.idle.Arm(time.Hour); err != nil {
 						t.Fatal(err)
 					}
 					return weak.Make(c)
@@ -237,7 +237,7 @@ func TestManyCancelledRecordsAreLetGoWithinATick(t *testing.T) {
 		for i := range timers {
 			timers[i] = new(wheel.Timer)
 			timers[i].Init(w, func() {})
-			if err := timers[i].Arm(time.Hour); err != nil {
+			if _, err := timers[i].Arm(time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			if i%500 == 0 {

@@ -51,7 +51,7 @@ func TestMonthOfSessions(t *testing.T) {
 			}
 			d := ttl + time.Duration(rnd.Int64N(int64(time.Hour)))
 			s.due = time.Now().Add(d)
-			must(0, s.timer.Arm(d))
+			must(s.timer.Arm(d))
 			refreshes++
 		}
 		time.Sleep(ttl + 2*time.Hour)

@@ -37,12 +37,16 @@
 //
 //   - Only the worker links and unlinks what is in buckets, with the wheel's mu
 //     held. All other goroutines touch one atomic state word per timeout, and
-//     the inboxes. Stop and All look into buckets, under mu.
+//     the inboxes. Stop and Drain look into buckets, under mu.
 //   - Deadline and state share that word, so that reset, cancel and expiry are
 //     decided by one compare-and-swap, and whoever wins owns the task.
 //   - A deadline that moves to a later tick moves in the word alone: the worker
 //     finds the timeout in its old bucket, and takes it to the new one.
 //   - No lock is held while a task, an executor or a hook runs.
 //   - Time becomes ticks in one file, and is always rounded up.
-//   - The buckets have no clock: the worker tells them which tick it is.
+//   - The worker reads the clock before it empties the inboxes: what is due by
+//     then is in one of them, so that it becomes due in order.
+//   - A run of a periodic task begins by a compare-and-swap that a cancel has to
+//     win, and the next one is planned in the same step.
+//   - The buckets have no clock: the worker gives them the tick.
 package wheel

@@ -51,9 +51,9 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 		var task func()
 		timer := new(wheel.Timer)
 		timer.Init(w, func() { task() })
-		must(0, timer.Arm(time.Hour))
+		must(timer.Arm(time.Hour))
 		task = due("Timer", d)
-		must(0, timer.Arm(d)) // to earlier
+		must(timer.Arm(d)) // to earlier
 
 		var deadline atomic.Pointer[time.Time]
 		sooner, later := time.Now().Add(d/2), time.Now().Add(d)

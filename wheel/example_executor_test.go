@@ -50,7 +50,7 @@ func ExampleGoroutines() {
 
 // A fixed number of goroutines, for tasks that take a while.
 func ExamplePool() {
-	pool := wheel.NewPool(4, 1000, wheel.Reject)
+	pool := wheel.NewPool(4, 1000)
 	w := exampleWheel(wheel.Config{Executor: pool})
 
 	done := make(chan struct{})
@@ -64,33 +64,17 @@ func ExamplePool() {
 	// Output: writing the snapshot
 }
 
-// What does not fit into the queue is done by the caller, for a wheel its worker.
+// What finds no room in the queue is refused, counted, and handed to OnReject. Here
+// the worker runs it, and is late for what comes after.
 func ExampleNewPool() {
-	pool := wheel.NewPool(1, 1, wheel.RunHere)
-
-	busy, release := make(chan struct{}), make(chan struct{})
-	_ = pool.Execute(func() { close(busy); <-release })
-	<-busy                      // the pool's one goroutine
-	_ = pool.Execute(func() {}) // waits in the queue, which is full now
-	here := false
-	_ = pool.Execute(func() { here = true })
-	fmt.Println("done by the caller:", here)
-
-	close(release)
-	pool.Close()
-	// Output: done by the caller: true
-}
-
-// A refusal is never silent: OnReject is told, and the wheel counts it.
-func ExampleOverflow() {
-	pool := wheel.NewPool(1, 1, wheel.Reject)
+	pool := wheel.NewPool(1, 1)
 	defer pool.Close()
 	busy, release := make(chan struct{}), make(chan struct{})
 	refused := make(chan error, 1)
 	w := exampleWheel(wheel.Config{
 		Executor: pool,
 		Logger:   slog.New(slog.DiscardHandler),
-		OnReject: func(_ func(), err error) { refused <- err },
+		OnReject: func(task func(), err error) { task(); refused <- err },
 	})
 	defer w.Stop()
 
@@ -109,7 +93,7 @@ func ExampleOverflow() {
 
 // A pool serves whoever has a task, not wheels alone.
 func ExamplePool_Execute() {
-	pool := wheel.NewPool(1, 10, wheel.Reject)
+	pool := wheel.NewPool(1, 10)
 	for _, step := range []string{"load", "transform", "store"} {
 		if err := pool.Execute(func() { fmt.Println(step) }); err != nil {
 			panic(err)
@@ -124,7 +108,7 @@ func ExamplePool_Execute() {
 
 // Close is the way to wait for what was handed over.
 func ExamplePool_Close() {
-	pool := wheel.NewPool(4, 100, wheel.Reject)
+	pool := wheel.NewPool(4, 100)
 	var sum atomic.Int64
 	for n := range int64(100) {
 		if err := pool.Execute(func() { sum.Add(n) }); err != nil {
@@ -137,7 +121,7 @@ func ExamplePool_Close() {
 }
 
 func Example_errPoolFull() {
-	pool := wheel.NewPool(1, 1, wheel.Reject)
+	pool := wheel.NewPool(1, 1)
 	release := make(chan struct{})
 	var err error
 	for err == nil {
@@ -150,7 +134,7 @@ func Example_errPoolFull() {
 }
 
 func Example_errPoolClosed() {
-	pool := wheel.NewPool(1, 1, wheel.Reject)
+	pool := wheel.NewPool(1, 1)
 	pool.Close()
 	err := pool.Execute(func() {})
 	fmt.Println(errors.Is(err, wheel.ErrPoolClosed))

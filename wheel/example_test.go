@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -73,12 +72,12 @@ func ExampleWheel() {
 		_, _ = w.Schedule(10*time.Millisecond, func() { fmt.Println("second") })
 	})
 	<-done
-	fmt.Println("alarm:", alarm.State())
+	fmt.Println("alarm is pending:", alarm.State() == timeout.Pending)
 	// Output:
 	// first
 	// second
 	// third
-	// alarm: done
+	// alarm is pending: false
 }
 
 // A request that is not answered in time is given up.
@@ -163,10 +162,11 @@ func ExampleWheel_Every() {
 		panic(err)
 	}
 	fmt.Println(<-beats, <-beats, <-beats)
-	fmt.Println(heartbeat.Cancel())
+	heartbeat.Cancel()
+	fmt.Println(heartbeat.State())
 	// Output:
 	// 1 2 3
-	// true
+	// cancelled
 }
 
 // What each policy makes of two runs that were missed because the first one
@@ -179,14 +179,12 @@ func ExampleMissed() {
 		const period = 20 * time.Millisecond
 		w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
 		runs, overdue := 0, make(chan bool, 1)
-		_, err := w.Every(period, policy.missed, func() {
+		_, err := w.EveryFunc(time.Now(), period, policy.missed, func(t timeout.Timeout) {
 			switch runs++; runs {
 			case 1:
 				time.Sleep(2*period + period/2)
-			case 2:
-				for next := range w.All() { // the coming run
-					overdue <- !next.Deadline().After(time.Now())
-				}
+			case 2: // the deadline is that of the coming run
+				overdue <- !t.Deadline().After(time.Now())
 			}
 		})
 		if err != nil {
@@ -201,34 +199,28 @@ func ExampleMissed() {
 	// Delay runs what it missed, one directly after the other: false
 }
 
-// On an executor, Overlap begins every run in its time, however long the last
-// one takes.
-func ExampleMissed_overlap() {
-	w := exampleWheel(wheel.Config{Executor: wheel.Goroutines})
+// A poll that starts at once and ends by itself.
+func ExampleWheel_EveryFunc() {
+	w := exampleWheel(wheel.Config{})
 	defer w.Stop()
 
-	began := make(chan struct{})
-	stop := make(chan struct{})
-	defer close(stop)
-	poll, err := w.Every(10*time.Millisecond, wheel.Overlap, func() {
-		select {
-		case began <- struct{}{}:
-			<-stop // a run that takes its time
-		case <-stop:
+	polls, done := 0, make(chan struct{})
+	_, err := w.EveryFunc(time.Now(), 10*time.Millisecond, wheel.Delay, func(t timeout.Timeout) {
+		if polls++; polls == 3 {
+			t.Cancel()
+			close(done)
 		}
 	})
 	if err != nil {
 		panic(err)
 	}
-	<-began
-	<-began
-	fmt.Println("two runs at once")
-	poll.Cancel()
-	// Output: two runs at once
+	<-done
+	fmt.Println(polls, "polls")
+	// Output: 3 polls
 }
 
-// Who is still waiting, and for how long.
-func ExampleWheel_All() {
+// Everything that waits is called off, and the wheel goes on.
+func ExampleWheel_Drain() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()
 
@@ -237,13 +229,15 @@ func ExampleWheel_All() {
 			panic(err)
 		}
 	}
-	var left []time.Duration
-	for t := range w.All() {
-		left = append(left, time.Until(t.Deadline()).Round(time.Minute))
+	for _, u := range w.Drain() {
+		fmt.Println(time.Until(u.Deadline).Round(time.Minute), u.Timeout.State())
 	}
-	slices.Sort(left)
-	fmt.Println(left)
-	// Output: [10m0s 20m0s 30m0s]
+	fmt.Println(w.Stats().Pending, "pending")
+	// Output:
+	// 10m0s cancelled
+	// 20m0s cancelled
+	// 30m0s cancelled
+	// 0 pending
 }
 
 func ExampleWheel_Stats() {
@@ -303,7 +297,7 @@ func ExampleUnrun() {
 	for _, u := range w.Stop() {
 		fmt.Println("due in", time.Until(u.Deadline).Round(time.Hour), u.Timeout == t, u.Timeout.State())
 	}
-	// Output: due in 1h0m0s true done
+	// Output: due in 1h0m0s true cancelled
 }
 
 func ExampleWheel_Tick() {

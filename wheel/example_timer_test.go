@@ -27,7 +27,7 @@ func accept(w *wheel.Wheel, name string) *connection {
 
 // received puts the end off; almost every time that is one atomic operation.
 func (c *connection) received() {
-	if err := c.idle.Arm(idleLimit); err != nil {
+	if _, err := c.idle.Arm(idleLimit); err != nil {
 		panic(err)
 	}
 }
@@ -76,9 +76,9 @@ func ExampleTimer_Arm() {
 			close(done)
 			return
 		}
-		_ = retry.Arm(10 * time.Millisecond)
+		_, _ = retry.Arm(10 * time.Millisecond)
 	})
-	if err := retry.Arm(0); err != nil {
+	if _, err := retry.Arm(0); err != nil {
 		panic(err)
 	}
 	<-done
@@ -97,7 +97,7 @@ func ExampleTimer_ArmAt() {
 	end := time.Now().Add(20 * time.Millisecond)
 	for i := range leases {
 		leases[i].Init(w, expired.Done)
-		if err := leases[i].ArmAt(end); err != nil {
+		if _, err := leases[i].ArmAt(end); err != nil {
 			panic(err)
 		}
 	}
@@ -112,7 +112,7 @@ func ExampleTimer_Cancel() {
 
 	var deadline wheel.Timer
 	deadline.Init(w, func() { fmt.Println("never") })
-	_ = deadline.Arm(time.Minute)
+	_, _ = deadline.Arm(time.Minute)
 	fmt.Println(deadline.Cancel(), deadline.Cancel())
 	// Output: true false
 }
@@ -124,14 +124,14 @@ func ExampleTimer_State() {
 	var t wheel.Timer
 	t.Init(w, func() {})
 	fmt.Println(t.State())
-	_ = t.Arm(time.Minute)
+	_, _ = t.Arm(time.Minute)
 	fmt.Println(t.State())
 	t.Cancel()
 	fmt.Println(t.State())
 	// Output:
 	// idle
 	// pending
-	// done
+	// cancelled
 }
 
 func ExampleTimer_Deadline() {
@@ -141,7 +141,7 @@ func ExampleTimer_Deadline() {
 	var t wheel.Timer
 	t.Init(w, func() {})
 	fmt.Println(t.Deadline().IsZero())
-	_ = t.Arm(time.Minute)
+	_, _ = t.Arm(time.Minute)
 	fmt.Println(time.Until(t.Deadline()).Round(time.Second))
 	// Output:
 	// true
@@ -160,5 +160,5 @@ func ExampleTimer_Timeout() {
 	fmt.Println(handle.Cancel(), t.State())
 	// Output:
 	// true pending
-	// true done
+	// true cancelled
 }

@@ -25,20 +25,9 @@ func (goroutines) Execute(task func()) error {
 	return nil
 }
 
-// Overflow says what a [Pool] does with a task when its queue is full.
-type Overflow uint8
-
-const (
-	// Reject refuses the task with [ErrPoolFull].
-	Reject Overflow = iota
-	// RunHere runs the task on the caller's goroutine, for a wheel its
-	// worker: nothing is refused, and the wheel is late for as long.
-	RunHere
-)
-
 var (
-	// ErrPoolFull is what a [Pool] with the overflow policy [Reject] says of a
-	// task for which its queue has no room.
+	// ErrPoolFull is what a [Pool] says of a task for which its queue has no
+	// room.
 	ErrPoolFull = errors.New("wheel: the pool's queue is full")
 	// ErrPoolClosed is what a [Pool] says of a task after Close.
 	ErrPoolClosed = errors.New("wheel: the pool is closed")
@@ -48,9 +37,8 @@ var (
 // fixed length in front of them. One pool can serve several wheels. A task that
 // panics ends the program, as in any goroutine.
 type Pool struct {
-	overflow Overflow
-	tasks    chan func()
-	workers  sync.WaitGroup
+	tasks   chan func()
+	workers sync.WaitGroup
 
 	mu     sync.RWMutex // held for reading while a task is put into the queue
 	closed bool
@@ -58,12 +46,12 @@ type Pool struct {
 
 // NewPool starts a pool of workers, 1 to 65,536, with a queue of 0 to
 // 16,777,216 tasks. It panics on other numbers.
-func NewPool(workers, queue int, overflow Overflow) *Pool {
+func NewPool(workers, queue int) *Pool {
 	if workers < 1 || workers > 1<<16 || queue < 0 || queue > 1<<24 {
 		panic(fmt.Sprintf("wheel: NewPool of %d workers and a queue of %d; want 1 to %d and 0 to %d",
 			workers, queue, 1<<16, 1<<24))
 	}
-	p := &Pool{overflow: overflow, tasks: make(chan func(), queue)}
+	p := &Pool{tasks: make(chan func(), queue)}
 	for range workers {
 		p.workers.Go(p.work)
 	}
@@ -84,30 +72,20 @@ func (p *Pool) work() {
 	closed = true
 }
 
-// Execute implements [Executor].
+// Execute implements [Executor]. It fails with [ErrPoolFull] and [ErrPoolClosed];
+// [Config.OnReject] can run such a task elsewhere.
 func (p *Pool) Execute(task func()) error {
-	queued, err := p.enqueue(task)
-	if err == nil && !queued {
-		task()
-	}
-	return err
-}
-
-func (p *Pool) enqueue(task func()) (queued bool, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if p.closed {
-		return false, ErrPoolClosed
+		return ErrPoolClosed
 	}
 	select {
 	case p.tasks <- task:
-		return true, nil
+		return nil
 	default:
+		return ErrPoolFull
 	}
-	if p.overflow == RunHere {
-		return false, nil
-	}
-	return false, ErrPoolFull
 }
 
 // Close refuses further tasks, runs what is queued, and waits for all of it.

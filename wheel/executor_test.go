@@ -58,7 +58,7 @@ func TestGoroutinesDelayNoOtherTask(t *testing.T) {
 // they came.
 func TestPoolBoundsWhatRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(3, 100, wheel.Reject)
+		pool := wheel.NewPool(3, 100)
 		defer pool.Close()
 		w := start(t, wheel.Config{Tick: ms, Executor: pool})
 		var running, most, ran atomic.Int64
@@ -86,7 +86,7 @@ func TestPoolBoundsWhatRunsAtOnce(t *testing.T) {
 // is not disturbed.
 func TestPoolRejectsWhatFindsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(2, 3, wheel.Reject)
+		pool := wheel.NewPool(2, 3)
 		defer pool.Close()
 		var refused []func()
 		w := start(t, wheel.Config{Tick: ms, Executor: pool, OnReject: func(task func(), err error) {
@@ -125,12 +125,13 @@ func TestPoolRejectsWhatFindsNoRoom(t *testing.T) {
 	})
 }
 
-// With RunHere nothing is refused: the worker helps out, and is late for it.
-func TestPoolRunHere(t *testing.T) {
+// With an OnReject that runs what is refused, the worker helps out, and is late
+// for it.
+func TestOnRejectThatRunsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(1, 1, wheel.RunHere)
+		pool := wheel.NewPool(1, 1)
 		defer pool.Close()
-		w := start(t, wheel.Config{Tick: ms, Executor: pool})
+		w := start(t, wheel.Config{Tick: ms, Executor: pool, OnReject: func(task func(), _ error) { task() }})
 		r := newRecord(t)
 		must(0, pool.Execute(func() { time.Sleep(30 * ms) }))
 		synctest.Wait() // the pool's worker is busy
@@ -144,7 +145,7 @@ func TestPoolRunHere(t *testing.T) {
 		r.schedule(w, 40*ms, "pool")
 		r.at(60)
 		r.want("here@11 here, late@11 queued@30 pool@40")
-		if s := w.Stats(); s.Rejected != 0 || s.Overruns != 1 {
+		if s := w.Stats(); s.Rejected != 2 || s.Overruns != 1 {
 			t.Errorf("the numbers are %+v", s)
 		}
 		w.Stop()
@@ -154,7 +155,7 @@ func TestPoolRunHere(t *testing.T) {
 // Close runs what is queued and waits for it; what comes after is refused.
 func TestPoolClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(2, 10, wheel.RunHere)
+		pool := wheel.NewPool(2, 10)
 		var ran atomic.Int64
 		for range 10 {
 			must(0, pool.Execute(func() { time.Sleep(ms); ran.Add(1) }))
@@ -186,7 +187,7 @@ func TestPoolClose(t *testing.T) {
 // workers.
 func TestGoexitCostsThePoolNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(2, 100, wheel.Reject)
+		pool := wheel.NewPool(2, 100)
 		ran := 0
 		for range 10 {
 			must(0, pool.Execute(runtime.Goexit))
@@ -209,7 +210,7 @@ func TestGoexitCostsThePoolNoWorker(t *testing.T) {
 // Nor does it end a periodic task.
 func TestGoexitDoesNotEndAPeriodicTask(t *testing.T) {
 	for name, missed := range map[string]wheel.Missed{
-		"skip": wheel.Skip, "catch up": wheel.CatchUp, "delay": wheel.Delay, "overlap": wheel.Overlap,
+		"skip": wheel.Skip, "catch up": wheel.CatchUp, "delay": wheel.Delay,
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
@@ -232,10 +233,9 @@ func TestDroppedRunsOfAPeriodicTaskAreNotCounted(t *testing.T) {
 		missed wheel.Missed
 		fired  uint64 // by 101 ms
 	}{
-		"skip":     {wheel.Skip, 4}, // at 10, 40, 70 and 100 ms
+		"skip":     {wheel.Skip, 4}, // at 10, 35, 60 and 85 ms, late each time
 		"delay":    {wheel.Delay, 4},
-		"catch up": {wheel.CatchUp, 4}, // at 10, 35, 60 and 85 ms
-		"overlap":  {wheel.Overlap, 10},
+		"catch up": {wheel.CatchUp, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
@@ -263,7 +263,7 @@ func TestDroppedRunsOfAPeriodicTaskAreNotCounted(t *testing.T) {
 // One pool behind several wheels.
 func TestPoolServesSeveralWheels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := wheel.NewPool(1, 10, wheel.Reject)
+		pool := wheel.NewPool(1, 10)
 		defer pool.Close()
 		r := newRecord(t)
 		for i, name := range []string{"a", "b", "c"} {
@@ -278,7 +278,7 @@ func TestPoolServesSeveralWheels(t *testing.T) {
 
 func TestNewPoolPanicsOnSenselessNumbers(t *testing.T) {
 	for _, c := range [][2]int{{0, 1}, {-1, 1}, {1, -1}, {1<<16 + 1, 0}, {1, 1<<24 + 1}} {
-		if !panics(func() { wheel.NewPool(c[0], c[1], wheel.Reject) }) {
+		if !panics(func() { wheel.NewPool(c[0], c[1]) }) {
 			t.Errorf("NewPool with %d workers and a queue of %d does not panic", c[0], c[1])
 		}
 	}

@@ -129,11 +129,11 @@ func TestResetsWithinOneSlotFromInsideItsTasks(t *testing.T) {
 				if runs > 4000 {
 					return
 				}
-				must(0, all[i].Arm(4*ms)) // the slot that is being emptied
-				must(0, all[(i+1)%len(all)].Arm(4*ms))
-				must(0, all[i].Arm(4*ms))
+				must(all[i].Arm(4 * ms)) // the slot that is being emptied
+				must(all[(i+1)%len(all)].Arm(4 * ms))
+				must(all[i].Arm(4 * ms))
 			})
-			must(0, all[i].Arm(4*ms))
+			must(all[i].Arm(4 * ms))
 		}
 		time.Sleep(second)
 		synctest.Wait()

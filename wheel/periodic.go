@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/bucket"
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
 // Missed says what a periodic task does about runs that it could not have in
 // time, because the machine, the worker or the last run of its own was late.
-// Runs are planned at whole periods from the start, and the plan never drifts.
+// Runs are planned at whole periods from the first, and the plan never drifts.
 type Missed uint8
 
 const (
@@ -23,165 +24,232 @@ const (
 	// Delay plans anew, a period after the late run began: two runs are never
 	// closer than a period.
 	Delay
-	// Overlap makes up for missed runs like CatchUp, and begins a run even if
-	// an earlier one still goes on. That takes an [Executor]: on the worker
-	// there is one run at a time.
-	Overlap
 )
 
 // Every runs the task every period, for the first time a period from now, until
-// the handle is cancelled or the wheel is stopped. But for [Overlap], no run
-// begins before the last has ended. Resetting the handle moves the next run,
-// and the plan with it.
+// the handle is cancelled or the wheel is stopped. No run begins before the last
+// has ended. Resetting the handle moves the next run, and the plan with it.
+//
+// Cancel ends a periodic task in any case. It returns true if no run was under
+// way, and so none ever begins again; false if one was, which is the last.
 //
 // The period must not be shorter than a tick, and the error says so; others are
 // [ErrStopped] and [ErrFull]. Every panics on a nil task and on an unknown
 // policy.
 func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (timeout.Timeout, error) {
-	if task == nil || missed > Overlap {
-		panic("wheel: Every with a nil task or an unknown policy for missed runs")
+	if task == nil {
+		panic("wheel: Every with a nil task")
+	}
+	p, err := w.newPeriodic(period, missed)
+	if err != nil {
+		return timeout.Timeout{}, err
+	}
+	p.timer.init(w, &p.owner, task)
+	plan := sum(w.ticks.elapsed(), period)
+	return p.start(plan, w.ticks.ceil(plan))
+}
+
+// EveryFunc is [Wheel.Every] with its first run at an instant, and for a task that
+// is given its own timeout: to cancel itself, or to move its next run. An instant
+// in the past, such as the zero time, means the next tick; the plan begins there.
+func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, task func(timeout.Timeout)) (timeout.Timeout, error) {
+	if task == nil {
+		panic("wheel: EveryFunc with a nil task")
+	}
+	p, err := w.newPeriodic(period, missed)
+	if err != nil {
+		return timeout.Timeout{}, err
+	}
+	p.timer.init(w, &p.owner, func() { task(p.timer.Timeout()) })
+	tick := w.tickAt(first)
+	plan := first.Sub(w.ticks.start)
+	if plan <= w.ticks.span(tick-1) {
+		plan = w.ticks.span(tick) // it was in the past
+	}
+	return p.start(plan, tick)
+}
+
+// periodic is the engine of a timer that stays pending until it is cancelled. The
+// timer's word is all of its state, see [timeout.Entry.Hand]: a run begins by the
+// compare-and-swap that a cancel has to win, and sets the tick of the next run.
+type periodic struct {
+	adopter
+	owner  timeout.Owner
+	timer  Timer
+	period time.Duration
+	missed Missed
+	handed func() // run, bound once
+
+	// plan is when the next run is planned, since the wheel's start, and tick
+	// the tick for that: written by the goroutine that has the run. A timer
+	// with another tick was reset.
+	plan, tick atomic.Int64
+}
+
+func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, error) {
+	if missed > Delay {
+		panic("wheel: an unknown policy for missed runs")
 	}
 	if period < w.Tick() {
-		return timeout.Timeout{}, fmt.Errorf("wheel: a period of %v; it must be a tick, %v, or longer",
+		return nil, fmt.Errorf("wheel: a period of %v; it must be a tick, %v, or longer",
 			period, w.Tick())
 	}
-	p := &periodic{shard: w.shard(), period: period, missed: missed}
+	p := &periodic{adopter: adopter{w}, period: period, missed: missed}
 	p.owner.Engine = p
-	p.timer.init(p.shard, &p.owner, task)
-	p.plan = sum(w.ticks.elapsed(), period)
-	p.tick = w.ticks.ceil(p.plan)
-	if err := p.timer.arm(p.tick); err != nil {
+	p.handed = p.run
+	return p, nil
+}
+
+func (p *periodic) start(plan time.Duration, tick timeout.Tick) (timeout.Timeout, error) {
+	p.planned(plan, tick)
+	if _, err := p.timer.arm(tick); err != nil {
 		return timeout.Timeout{}, err
 	}
 	return p.timer.Timeout(), nil
 }
 
-// periodic is the engine of a timer that is never anything but pending until it
-// is cancelled: coming due moves it to the next tick, and then runs the task.
-// It hands runs to the executor by itself, and knows which still go on.
-type periodic struct {
-	*shard
-	owner  timeout.Owner
-	timer  Timer
-	period time.Duration
-	missed Missed
-
-	// plan is when the coming run is planned, since the wheel's start, and
-	// tick the tick for that. The worker's alone once the timer is armed.
-	plan time.Duration
-	tick timeout.Tick
-
-	// owed counts the runs that were begun on the executor, or are to follow
-	// there directly, unless they may overlap.
-	owed atomic.Int64
+func (p *periodic) planned(plan time.Duration, tick timeout.Tick) {
+	p.plan.Store(int64(plan))
+	p.tick.Store(int64(tick))
 }
 
-// expire does what the worker does with a node whose turn has come.
+// expire does what the worker does with a periodic task whose turn has come. The
+// caller places the node afterwards.
 func (p *periodic) expire() {
 	w, n := p.wheel, &p.timer.node
-	now := w.ticks.elapsed()
-	for {
-		due, pending := n.PendingTick()
-		if !pending {
-			// Nothing is due at that tick: this lets go of the node, and of
-			// one that was set again meanwhile it says so.
-			if _, gone := p.inbox.Expire(n, -1); gone {
-				return
-			}
-			continue
-		}
-		if due > w.ring.now {
-			break // the handle was reset to a later time
-		}
-		plan := p.plan
-		if due != p.tick {
-			plan = max(w.ticks.span(due), w.since) // the handle was reset, maybe to the past
-		}
-		plan = p.next(plan, now)
-		if tick := w.ticks.ceil(plan); n.Repeat(due, tick) {
-			p.plan, p.tick = plan, tick
-			w.batch.moved = append(w.batch.moved, n)
-			p.run(n.Task())
-			return
-		}
+	if !n.Hand(w.ring.now) {
+		return // cancelled, moved to later, or still running
 	}
-	w.batch.moved = append(w.batch.moved, n)
+	// The worker takes the run back if it does not come to its end, by a panic
+	// or runtime.Goexit of the task or of the executor.
+	w.current = p
+	if w.executor == nil {
+		if p.begin() {
+			p.timer.node.Task()()
+		}
+		n.Ran(false)
+	} else if err := w.executor.Execute(p.handed); err != nil {
+		p.takeBack()
+		w.current = nil // OnReject may panic
+		w.rejected(p.extra(), err)
+	}
+	w.current = nil
 }
 
-// next returns when the run after one is to be that was planned for a time and
-// is begun now.
-func (p *periodic) next(plan, now time.Duration) time.Duration {
+// abandoned ends a run that the worker had and that has ended the worker's
+// goroutine, or has panicked.
+func (p *periodic) abandoned() {
+	if p.wheel.executor == nil {
+		p.timer.node.Ran(false)
+	} else {
+		p.takeBack()
+	}
+}
+
+// run is the run that an executor is given. Without its due hand-over, as when an
+// executor runs it twice, it does nothing.
+func (p *periodic) run() {
+	if p.begin() {
+		defer p.ended() // also after runtime.Goexit
+		p.timer.node.Task()()
+		return
+	}
+	if _, name := p.timer.node.TakeBack(0, 0, true); name { // cancelled or moved
+		p.named()
+	}
+}
+
+// begin begins the run that was handed out.
+func (p *periodic) begin() bool {
+	w, n := p.wheel, &p.timer.node
+	for {
+		now := w.ticks.elapsed()
+		due, ok := n.Handed(w.ticks.floor(now))
+		if !ok {
+			return false
+		}
+		plan, tick := p.next(due, now)
+		if n.Run(due, tick) {
+			p.planned(plan, tick)
+			p.count()
+			return true
+		}
+	}
+}
+
+// ended gives the task back to the worker after a run on an executor.
+func (p *periodic) ended() {
+	if p.timer.node.Ran(true) {
+		p.named()
+	}
+}
+
+// named has the worker look at the task, which may be due again.
+func (p *periodic) named() {
+	w, n := p.wheel, &p.timer.node
+	tick, pending := n.PendingTick()
+	if !pending {
+		tick = bucket.Never
+		defer w.reclaimSoon()
+	}
+	w.shard().inbox.Name(n, tick)
+	w.needBy(tick)
+}
+
+// takeBack counts a run that the executor has not taken on, and plans the next,
+// unless that run has begun all the same.
+func (p *periodic) takeBack() {
+	w, n := p.wheel, &p.timer.node
+	now := w.ticks.elapsed()
+	due, _ := n.PendingTick()
+	plan, tick := p.next(due, now)
+	if back, _ := n.TakeBack(due, tick, false); back {
+		p.planned(plan, tick)
+		p.count()
+	}
+}
+
+// extra returns the task for [Config.OnReject], which may run it once, anywhere
+// and at any time. It does nothing while another run is under way, or once the
+// task was cancelled.
+func (p *periodic) extra() func() {
+	var used atomic.Bool
+	return func() {
+		w, n := p.wheel, &p.timer.node
+		least := timeout.Tick(0)
+		if p.missed == Delay {
+			least = w.ticks.ceil(sum(w.ticks.elapsed(), p.period))
+		}
+		if used.Swap(true) || !n.RunExtra(least) {
+			return
+		}
+		defer p.ended()
+		n.Task()()
+	}
+}
+
+// next returns the plan for the run after one that was due at a tick and begins
+// now.
+func (p *periodic) next(due timeout.Tick, now time.Duration) (time.Duration, timeout.Tick) {
+	t := &p.wheel.ticks
+	plan := time.Duration(p.plan.Load())
+	if due != timeout.Tick(p.tick.Load()) {
+		plan = t.span(due) // the handle was reset
+	}
 	switch p.missed {
 	case Skip:
 		missed := max(0, now-plan) / p.period
-		return sum(plan, sum(missed*p.period, p.period))
+		plan = sum(plan, sum(missed*p.period, p.period))
+	case CatchUp:
+		plan = sum(plan, p.period)
 	case Delay:
-		return sum(now, p.period)
+		plan = sum(now, p.period)
 	}
-	return sum(plan, p.period)
-}
-
-func (p *periodic) run(task func()) {
-	w := p.wheel
-	switch {
-	case w.executor == nil:
-		p.count()
-		task()
-	case p.missed == Overlap:
-		p.count()
-		w.hand(task)
-	case p.missed == CatchUp:
-		if p.owed.Add(1) == 1 {
-			p.count()
-			p.handOwed()
-		}
-	case p.owed.CompareAndSwap(0, 1):
-		p.count()
-		p.handOwed()
-	default: // dropped, since a run goes on
-	}
+	return plan, t.ceil(plan)
 }
 
 // count counts a run, which is scheduled and fired in one.
 func (p *periodic) count() {
 	p.wheel.counters.repeated.Add(1)
 	p.wheel.counters.fired.Add(1)
-}
-
-func (p *periodic) handOwed() {
-	if !p.wheel.hand(p.runOwed) {
-		p.owed.Store(0)
-	}
-}
-
-func (p *periodic) runOwed() {
-	returned := false
-	defer func() {
-		if !returned { // but called runtime.Goexit, and what is owed ends with it
-			p.owed.Store(0)
-		}
-	}()
-	task := p.timer.node.Task()
-	task()
-	for p.more() {
-		task()
-	}
-	returned = true
-}
-
-// more reports, after a run, whether another one is owed. Nothing is once the
-// handle was cancelled.
-func (p *periodic) more() bool {
-	owed := p.owed.Add(-1)
-	for owed > 0 {
-		if _, pending := p.timer.node.PendingTick(); pending {
-			p.count()
-			return true
-		}
-		if p.owed.CompareAndSwap(owed, 0) {
-			return false
-		}
-		owed = p.owed.Load()
-	}
-	return false
 }

@@ -14,7 +14,7 @@ import (
 
 // policies by name.
 var policies = map[string]wheel.Missed{
-	"Skip": wheel.Skip, "CatchUp": wheel.CatchUp, "Delay": wheel.Delay, "Overlap": wheel.Overlap,
+	"Skip": wheel.Skip, "CatchUp": wheel.CatchUp, "Delay": wheel.Delay,
 }
 
 // executors by name, made inside the bubble that they serve. The pool has
@@ -23,7 +23,7 @@ var executors = map[string]func(t *testing.T) wheel.Executor{
 	"inline":     func(*testing.T) wheel.Executor { return nil },
 	"Goroutines": func(*testing.T) wheel.Executor { return wheel.Goroutines },
 	"Pool": func(t *testing.T) wheel.Executor {
-		p := wheel.NewPool(4, 64, wheel.Reject)
+		p := wheel.NewPool(4, 64)
 		t.Cleanup(p.Close)
 		return p
 	},
@@ -49,7 +49,7 @@ func TestEvery(t *testing.T) {
 					if got, want := h.Deadline(), r.start.Add(50*ms); !got.Equal(want) {
 						t.Errorf("the next run is due at %v, want %v", got, want)
 					}
-					if !h.Cancel() || h.Cancel() || h.State() != timeout.Done {
+					if !h.Cancel() || h.Cancel() || h.State() != timeout.Cancelled {
 						t.Error("the first cancel should be true and the last one")
 					}
 					r.at(1000)
@@ -106,17 +106,14 @@ func TestMissedRuns(t *testing.T) {
 		{"Skip", "inline", "300 950 1200 1500"},
 		{"CatchUp", "inline", "300 950 950 1200 1500"},
 		{"Delay", "inline", "300 950 1250 1550"},
-		{"Overlap", "inline", "300 950 950 1200 1500"}, // one worker: nothing can overlap
 
-		{"Skip", "Goroutines", "300 1200 1500"},
+		{"Skip", "Goroutines", "300 950 1200 1500"},
 		{"CatchUp", "Goroutines", "300 950 950 1200 1500"},
-		{"Delay", "Goroutines", "300 1200 1500"},
-		{"Overlap", "Goroutines", "300 600 900 1200 1500"},
+		{"Delay", "Goroutines", "300 950 1250 1550"},
 
-		{"Skip", "Pool", "300 1200 1500"},
+		{"Skip", "Pool", "300 950 1200 1500"},
 		{"CatchUp", "Pool", "300 950 950 1200 1500"},
-		{"Delay", "Pool", "300 1200 1500"},
-		{"Overlap", "Pool", "300 600 900 1200 1500"},
+		{"Delay", "Pool", "300 950 1250 1550"},
 	} {
 		t.Run(tc.policy+"/"+tc.executor, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,7 +143,6 @@ func TestMissedRunsBehindAnother(t *testing.T) {
 		"Skip":    "run@100 run@470 run@500 run@600",
 		"CatchUp": "run@100 run@470 run@470 run@470 run@500 run@600",
 		"Delay":   "run@100 run@470 run@570",
-		"Overlap": "run@100 run@470 run@470 run@470 run@500 run@600",
 	} {
 		bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 			r := newRecord(t)
@@ -158,7 +154,7 @@ func TestMissedRunsBehindAnother(t *testing.T) {
 	}
 }
 
-// But for Overlap no two runs are ever under way at once, however long they take
+// No two runs are ever under way at once, however long they take
 // and however many goroutines there are. CatchUp leaves none out all the same.
 func TestRunsOfOneTaskDoNotOverlap(t *testing.T) {
 	for policy, missed := range policies {
@@ -184,11 +180,9 @@ func TestRunsOfOneTaskDoNotOverlap(t *testing.T) {
 					synctest.Wait()
 					h.Cancel()
 					switch {
-					case missed == wheel.Overlap && most.Load() < 2:
-						t.Error("no two runs were under way at once; they might")
-					case missed != wheel.Overlap && most.Load() != 1:
+					case most.Load() != 1:
 						t.Errorf("%d runs were under way at once", most.Load())
-					case (missed == wheel.CatchUp || missed == wheel.Overlap) && runs.Load() != 1000:
+					case missed == wheel.CatchUp && runs.Load() != 1000:
 						t.Errorf("%d runs, want all 1000", runs.Load())
 					}
 					if s := w.Stats(); s.Fired != uint64(runs.Load()) {
@@ -209,14 +203,14 @@ func TestCancelAPeriodicTaskFromInside(t *testing.T) {
 					var handle atomic.Pointer[timeout.Timeout]
 					var runs atomic.Int32
 					h := must(w.Every(10*ms, missed, func() {
-						if runs.Add(1) == 3 && !handle.Load().Cancel() {
-							t.Error("the third run cannot cancel the next")
+						if runs.Add(1) == 3 && handle.Load().Cancel() {
+							t.Error("a run that is under way was taken back")
 						}
 					}))
 					handle.Store(&h)
 					time.Sleep(second)
 					synctest.Wait()
-					if runs.Load() != 3 || h.State() != timeout.Done {
+					if runs.Load() != 3 || h.State() != timeout.Cancelled {
 						t.Errorf("%d runs, the timeout is %v; want 3 and done", runs.Load(), h.State())
 					}
 				})
@@ -225,12 +219,12 @@ func TestCancelAPeriodicTaskFromInside(t *testing.T) {
 	}
 }
 
-// A cancel counts for runs that are owed too: once it has returned true, or the
-// wheel is stopped, none begins.
+// A cancel counts for runs that are owed too. It returns false, since a run is
+// under way, and as after Stop none begins any more.
 func TestCancelledRunsAreNotCaughtUpWith(t *testing.T) {
 	for name, executor := range executors {
 		for how, end := range map[string]func(*wheel.Wheel, timeout.Timeout) bool{
-			"Cancel": func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Cancel() },
+			"Cancel": func(_ *wheel.Wheel, h timeout.Timeout) bool { return !h.Cancel() && h.State() == timeout.Cancelled },
 			"Stop":   func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Stop()) == 1 },
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
@@ -285,7 +279,7 @@ func TestResetAPeriodicTask(t *testing.T) {
 	})
 }
 
-// To the past means now, once: the periods since then are no missed runs that
+// To the past means the next tick, once: the periods since then are no missed runs that
 // would have to be caught up with.
 func TestResetAPeriodicTaskToThePast(t *testing.T) {
 	for policy, missed := range policies {
@@ -294,7 +288,7 @@ func TestResetAPeriodicTaskToThePast(t *testing.T) {
 			r := newRecord(t)
 			h := must(w.Every(100*ms, missed, r.task(policy)))
 			for i, past := range []time.Time{r.start, r.start.Add(-time.Minute), {}} {
-				now := 150 + 200*i
+				now := 150 + 202*i
 				r.at(now)
 				h.ResetAt(past)
 				r.at(now + 101)

@@ -105,7 +105,7 @@ func TestRaceOfResetCancelAndFire(t *testing.T) {
 			if b.early.Load() {
 				t.Error("ran early")
 			}
-			if s := b.handle.State(); s != timeout.Done {
+			if s := b.handle.State(); s == timeout.Pending {
 				t.Errorf("is %v in the end", s)
 			}
 			fired += int(b.ran.Load())
@@ -126,17 +126,16 @@ func settled(t *testing.T, w *wheel.Wheel) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); w.Stats().Pending > 0; {
 		if time.Now().After(end) {
-			for h := range w.All() {
-				t.Errorf("still pending: due %v ago", time.Since(h.Deadline()))
+			for _, u := range w.Drain() {
+				t.Errorf("still pending: due %v ago", time.Since(u.Deadline))
 			}
 			t.Fatalf("never settled: %+v", w.Stats())
 		}
 		time.Sleep(ms)
 	}
-	for range 20 {
-		runtime.Gosched()
+	for goroutines := 0; goroutines != runtime.NumGoroutine(); time.Sleep(50 * ms) {
+		goroutines = runtime.NumGoroutine() // until none ends any more
 	}
-	time.Sleep(10 * ms)
 }
 
 // One timeout, and as many as can be wanting it at the same moment: one of those
@@ -202,7 +201,7 @@ func TestRaceForTimers(t *testing.T) {
 					early.Add(1)
 				}
 				if n := ran[i].Add(1); n%3 == 0 {
-					_ = timers[i].Arm(time.Duration(n%5) * ms)
+					_, _ = timers[i].Arm(time.Duration(n%5) * ms)
 				}
 			})
 		}
@@ -216,7 +215,7 @@ func TestRaceForTimers(t *testing.T) {
 						cancelled.Add(1)
 					}
 				case 2:
-					must(0, timers[i].ArmAt(time.Now().Add(-ms)))
+					must(timers[i].ArmAt(time.Now().Add(-ms)))
 				case 3:
 					time.Sleep(time.Duration(r.Int64N(int64(ms))))
 				case 4:
@@ -224,7 +223,7 @@ func TestRaceForTimers(t *testing.T) {
 						_ = h.Deadline()
 					}
 				default:
-					must(0, timers[i].Arm(time.Duration(r.Int64N(int64(5*ms)))))
+					must(timers[i].Arm(time.Duration(r.Int64N(int64(5 * ms)))))
 				}
 			}
 		})
@@ -240,7 +239,7 @@ func TestRaceForTimers(t *testing.T) {
 		for i := range timers {
 			before[i] = ran[i].Load()
 			floor[i].Store(int64(time.Since(origin) + 20*ms))
-			must(0, timers[i].Arm(20*ms))
+			must(timers[i].Arm(20 * ms))
 		}
 		time.Sleep(25 * ms)
 		settled(t, w)
@@ -327,7 +326,7 @@ func raceStop(t *testing.T, c wheel.Config) {
 			t.Fatalf("Stop returned what was never scheduled: %+v", u)
 		}
 		f.(*fate).returned.Add(1)
-		if u.Timeout.State() != timeout.Done || u.Timeout.Cancel() {
+		if u.Timeout.State() == timeout.Pending || u.Timeout.Cancel() {
 			t.Error("what Stop has returned is still pending")
 		}
 	}

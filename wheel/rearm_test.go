@@ -44,25 +44,24 @@ func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 					var ran []time.Time
 					var timer Timer
 					timer.Init(w, func() { ran = append(ran, time.Now()) })
-					_ = timer.Arm(10 * time.Millisecond)
+					_, _ = timer.Arm(10 * time.Millisecond)
 					// Something to wake the worker, so that it takes the timer in.
 					_, _ = w.Schedule(5*time.Millisecond, func() {})
 					time.Sleep(9 * time.Millisecond)
 					synctest.Wait()
 
-					life := timer.node.Life()
-					if !timer.node.Withdraw(life) {
+					if won, _ := timer.node.Disarm(); !won {
 						t.Fatal("not pending")
 					}
 					if pass {
 						time.Sleep(2 * time.Millisecond)
 						synctest.Wait()
 					}
-					deadline := time.Now().Add(again) // on a tick
-					if err := timer.Arm(again); err != nil {
+					deadline := time.Now().Add(max(again, time.Millisecond)) // on a tick
+					if _, err := timer.Arm(again); err != nil {
 						t.Fatal(err)
 					}
-					timer.shard.Cancelled(&timer.node.Entry, life)
+					w.disarmed(&timer.node)
 
 					time.Sleep(2 * time.Second)
 					synctest.Wait()

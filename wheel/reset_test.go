@@ -46,7 +46,9 @@ func TestReset(t *testing.T) {
 			r.at(50)
 			a.ResetAt(r.start.Add(40 * ms))
 			r.at(50)
-			r.want("a@50")
+			r.want("")
+			r.at(51)
+			r.want("a@51")
 			r.at(300)
 			r.want("")
 		}},
@@ -211,7 +213,7 @@ func (a *armed) Reset(d time.Duration) bool { return a.ok(a.Arm(d)) }
 
 func (a *armed) ResetAt(at time.Time) bool { return a.ok(a.ArmAt(at)) }
 
-func (a *armed) ok(err error) bool {
+func (a *armed) ok(_ bool, err error) bool {
 	if err != nil {
 		a.t.Error(err)
 	}
@@ -247,7 +249,7 @@ func TestScheduleFuncCanBeSetAgain(t *testing.T) {
 		h := must(w.ScheduleFunc(10*ms, func(self timeout.Timeout) {
 			given = self
 			r.run("a")
-			if s := self.State(); s != timeout.Done {
+			if s := self.State(); s != timeout.Expired {
 				t.Errorf("inside its task the timeout is %v", s)
 			}
 			if self.Cancel() {
@@ -300,7 +302,7 @@ func TestResetLeavesNeighboursAlone(t *testing.T) {
 			if handles[i].ResetAt(next) {
 				deadlines[i] = next
 				if earliest := start.Add(time.Duration(now+1) * ms); next.Before(earliest) {
-					deadlines[i] = time.Now() // in the past: at once
+					deadlines[i] = earliest // in the past: at the next tick
 				}
 			}
 		}

@@ -27,6 +27,11 @@ type ring struct {
 	now timeout.Tick
 	// due holds what is to be run, in the order of the deadlines.
 	due bucket.Bucket
+	// disorder tells that something was linked to due at its end, in whatever
+	// order it came.
+	disorder bool
+	// busy holds periodic tasks that an executor has: no tick finds them.
+	busy bucket.Bucket
 }
 
 func newRing(buckets int) ring {
@@ -40,6 +45,7 @@ func newRing(buckets int) ring {
 		r.buckets[i].Number(i + 1)
 	}
 	r.due.Number(buckets + 1)
+	r.busy.Number(buckets + 2)
 	return r
 }
 
@@ -47,6 +53,7 @@ func newRing(buckets int) ring {
 func (r *ring) link(n *bucket.Node) {
 	tick, _ := n.PendingTick()
 	if tick <= r.now {
+		r.disorder = r.disorder || !r.due.Empty()
 		r.due.Add(n, tick)
 		return
 	}
@@ -57,18 +64,34 @@ func (r *ring) link(n *bucket.Node) {
 
 // unlink takes a node out of its list.
 func (r *ring) unlink(n *bucket.Node) {
-	slot := n.List() - 1
-	if slot == len(r.buckets) {
+	switch slot := n.List() - 1; slot {
+	case len(r.buckets):
 		r.due.Remove(n)
-		return
+	case len(r.buckets) + 1:
+		r.busy.Remove(n)
+	default:
+		r.buckets[slot].Remove(n)
+		r.vacate(timeout.Tick(slot))
 	}
-	r.buckets[slot].Remove(n)
-	r.vacate(timeout.Tick(slot))
+}
+
+// finds reports whether a node in a list is pending and will be met in time where
+// it is: the pass over its bucket takes it to where it belongs.
+func (r *ring) finds(n *bucket.Node) bool {
+	tick, pending := n.PendingTick()
+	slot := n.List() - 1
+	switch {
+	case !pending:
+		return false
+	case slot < len(r.buckets):
+		return r.buckets[slot].Earliest() <= tick
+	}
+	return slot == len(r.buckets) && tick <= r.now
 }
 
 // clear unlinks every node.
 func (r *ring) clear() {
-	for r.due.Pop() != nil {
+	for r.due.Pop() != nil || r.busy.Pop() != nil {
 	}
 	for i := range r.buckets {
 		for r.buckets[i].Pop() != nil {
@@ -86,6 +109,9 @@ func (r *ring) vacate(slot timeout.Tick) {
 // advance makes due what is due at tick now. However many ticks were missed, it
 // passes each bucket once at the most.
 func (r *ring) advance(now timeout.Tick) {
+	if r.disorder {
+		r.order()
+	}
 	if now-r.now <= r.mask+1 {
 		r.walk(now)
 		return
@@ -138,6 +164,7 @@ func (r *ring) sweep(slot timeout.Tick) {
 
 // order sorts what is due by deadline.
 func (r *ring) order() {
+	r.disorder = false
 	type item struct {
 		tick timeout.Tick
 		node *bucket.Node
@@ -181,6 +208,9 @@ func (r *ring) all(yield func(*bucket.Node) bool) {
 		return more
 	}
 	r.due.All(visit)
+	if more {
+		r.busy.All(visit)
+	}
 	for i := range r.buckets {
 		if !more {
 			return

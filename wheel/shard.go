@@ -13,13 +13,11 @@ import (
 // A shard is one of a wheel's inboxes. There are several, so that goroutines
 // that schedule at the same time seldom meet at one lock.
 //
-// Nodes keep to one shard for life: those from its slabs, and the timers that
-// were initialised there.
+// Nodes from its slabs keep to one shard for life. Timers belong to none.
 type shard struct {
 	wheel *Wheel
 	inbox bucket.Inbox
-	// The owners of the shard's one-shot tasks and of its timers.
-	pooled, timers timeout.Owner
+	owner timeout.Owner // of the nodes from its slabs
 }
 
 // newShards makes eight shards for each processor, rounded up to a power of two
@@ -30,9 +28,8 @@ func newShards(w *Wheel) []shard {
 	for i := range shards {
 		s := &shards[i]
 		s.wheel = w
-		s.pooled = timeout.Owner{Engine: s, Pooled: true}
-		s.timers = timeout.Owner{Engine: s}
-		s.inbox.Init(&s.pooled)
+		s.owner = timeout.Owner{Engine: s, Pooled: true}
+		s.inbox.Init(&s.owner)
 	}
 	return shards
 }
@@ -47,14 +44,14 @@ func (w *Wheel) shard() *shard {
 	return &w.shards[(at*golden)>>w.shardShift]
 }
 
-// A shard is the engine of its timeouts.
+// A shard is the engine of its one-shot tasks.
 var _ timeout.Engine = (*shard)(nil)
 
 // After implements [timeout.Engine].
 func (s *shard) After(d time.Duration) timeout.Tick { return s.wheel.ticks.after(d) }
 
 // At implements [timeout.Engine].
-func (s *shard) At(t time.Time) timeout.Tick { return s.wheel.ticks.at(t) }
+func (s *shard) At(t time.Time) timeout.Tick { return s.wheel.tickAt(t) }
 
 // Time implements [timeout.Engine].
 func (s *shard) Time(k timeout.Tick) time.Time { return s.wheel.ticks.time(k) }
@@ -72,11 +69,7 @@ func (s *shard) Cancelled(e *timeout.Entry, life uint64) {
 
 // Rearm implements [timeout.Engine].
 func (s *shard) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
-	n := bucket.Of(e)
-	if !e.Owner().Pooled {
-		return s.arm(n, tick) == nil
-	}
-	by, ok := s.inbox.Move(n, life, tick)
+	by, ok := s.inbox.Move(bucket.Of(e), life, tick)
 	s.wheel.needBy(by)
 	return ok
 }
@@ -94,31 +87,4 @@ func (s *shard) put(tick timeout.Tick, task func()) (timeout.Timeout, error) {
 	}
 	w.needBy(by)
 	return t, nil
-}
-
-// arm sets a timer, whatever its state.
-func (s *shard) arm(n *bucket.Node, tick timeout.Tick) error {
-	w := s.wheel
-	if w.limit != 0 {
-		// A timer that is pending has its place already.
-		if by, ok := s.inbox.Move(n, n.Life(), tick); ok {
-			w.needBy(by)
-			return nil
-		}
-		if !w.reserve() {
-			if s.inbox.Closed() {
-				return ErrStopped
-			}
-			return ErrFull
-		}
-	}
-	by, fresh, ok := s.inbox.Arm(n, tick)
-	if !fresh {
-		w.unreserve()
-	}
-	if !ok {
-		return ErrStopped
-	}
-	w.needBy(by)
-	return nil
 }

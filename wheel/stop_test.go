@@ -40,7 +40,7 @@ func TestStopReturnsWhatIsPending(t *testing.T) {
 		h["func"] = must(w.ScheduleFunc(500*ms, func(timeout.Timeout) { r.run("func") }))
 		var timer wheel.Timer
 		timer.Init(w, r.task("timer"))
-		must(0, timer.Arm(40*ms))
+		must(timer.Arm(40 * ms))
 		h["timer"] = timer.Timeout()
 		h["moved"] = r.schedule(w, 2*ms, "moved")
 		h["moved"].Reset(35 * ms)
@@ -60,7 +60,7 @@ func TestStopReturnsWhatIsPending(t *testing.T) {
 					names = append(names, name)
 				}
 			}
-			if s := u.Timeout.State(); s != timeout.Done || u.Timeout.Cancel() {
+			if s := u.Timeout.State(); s != timeout.Cancelled || u.Timeout.Cancel() {
 				t.Errorf("a timeout that Stop returned is %v and can be cancelled", s)
 			}
 		}
@@ -86,7 +86,7 @@ func TestStoppedWheelRefuses(t *testing.T) {
 		var armed, idle wheel.Timer
 		armed.Init(w, never)
 		idle.Init(w, never)
-		must(0, armed.Arm(second))
+		must(armed.Arm(second))
 		h := must(w.Schedule(second, never))
 		p := must(w.Every(second, wheel.Skip, never))
 		f := must(w.ScheduleFunc(second, func(timeout.Timeout) { never() }))
@@ -97,9 +97,9 @@ func TestStoppedWheelRefuses(t *testing.T) {
 			"ScheduleAt":    func() error { _, err := w.ScheduleAt(time.Now(), never); return err },
 			"ScheduleFunc":  func() error { _, err := w.ScheduleFunc(0, func(timeout.Timeout) {}); return err },
 			"Every":         func() error { _, err := w.Every(second, wheel.Skip, never); return err },
-			"Arm":           func() error { return armed.Arm(2 * second) },
-			"Arm, earlier":  func() error { return armed.Arm(0) },
-			"ArmAt, unused": func() error { return idle.ArmAt(time.Now()) },
+			"Arm":           func() error { _, err := armed.Arm(2 * second); return err },
+			"Arm, earlier":  func() error { _, err := armed.Arm(0); return err },
+			"ArmAt, unused": func() error { _, err := idle.ArmAt(time.Now()); return err },
 		} {
 			for range 10 { // more often than MaxPending
 				if err := call(); !errors.Is(err, wheel.ErrStopped) {
@@ -112,7 +112,7 @@ func TestStoppedWheelRefuses(t *testing.T) {
 				t.Errorf("%s: a timeout of a stopped wheel can be reset or cancelled", name)
 			}
 		}
-		for range w.All() {
+		if w.Drain() != nil {
 			t.Error("something is pending after Stop")
 		}
 		if after := w.Stats(); after != before {
@@ -233,7 +233,7 @@ func TestStopFromInsideWhatComesAgain(t *testing.T) {
 				h := begin(w, func() { left = w.Stop() })
 				time.Sleep(second)
 				synctest.Wait()
-				if len(left) != 1 || left[0].Timeout != h || h.State() != timeout.Done {
+				if len(left) != 1 || left[0].Timeout != h || h.State() != timeout.Cancelled {
 					t.Errorf("Stop returned %v, the handle is %v", left, h.State())
 				}
 			})
@@ -334,7 +334,7 @@ func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration, seed uint64
 					tf := new(fate)
 					timer := new(wheel.Timer)
 					timer.Init(w, func() { tf.ran.Add(1) })
-					if timer.Arm(d) == nil {
+					if _, err := timer.Arm(d); err == nil {
 						own[timer.Timeout()] = tf
 						timers = append(timers, timer)
 						fired[timer] = tf
@@ -413,7 +413,7 @@ func TestStoppedWheelHoldsNoRecord(t *testing.T) {
 				arm := func(d time.Duration) weak.Pointer[wheel.Timer] {
 					timer := new(wheel.Timer)
 					timer.Init(w, func() {})
-					if err := timer.Arm(d); err != nil {
+					if _, err := timer.Arm(d); err != nil {
 						t.Fatal(err)
 					}
 					return weak.Make(timer)

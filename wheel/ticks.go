@@ -35,12 +35,9 @@ func (t *ticks) now() timeout.Tick { return t.floor(t.elapsed()) }
 
 // after returns the first tick by which d from now has passed.
 func (t *ticks) after(d time.Duration) timeout.Tick {
-	elapsed := t.elapsed()
-	due := elapsed + d
-	if d|due < 0 { // a negative delay, or one beyond the range of a duration
-		due = sum(elapsed, max(d, 0))
-	}
-	return t.ceil(due)
+	// Without a delay it is the next tick, also in the instant of a tick: a task
+	// that schedules itself lets time pass.
+	return t.ceil(sum(t.elapsed(), max(d, 1)))
 }
 
 // at returns the first tick by which an instant has passed.

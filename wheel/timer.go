@@ -15,7 +15,7 @@ import (
 // one it lets go within a tick.
 type Timer struct {
 	node  bucket.Node
-	shard *shard
+	wheel *Wheel
 }
 
 // Init binds the timer to a wheel and to its task, once and before any other
@@ -27,17 +27,15 @@ func (t *Timer) Init(w *Wheel, task func()) {
 	switch {
 	case w == nil || task == nil:
 		panic("wheel: Timer.Init with a nil wheel or task")
-	case t.shard != nil:
+	case t.wheel != nil:
 		panic("wheel: Timer.Init called twice")
 	}
-	s := w.shard()
-	t.init(s, &s.timers, task)
+	t.init(w, &w.timers, task)
 }
 
-// init is Init for the timers of this package, which have other engines around
-// their shard.
-func (t *Timer) init(s *shard, owner *timeout.Owner, task func()) {
-	t.shard = s
+// init is Init for the timers of this package, which have other engines.
+func (t *Timer) init(w *Wheel, owner *timeout.Owner, task func()) {
+	t.wheel = w
 	t.node.Bind(owner)
 	t.node.SetTask(task)
 }
@@ -45,32 +43,40 @@ func (t *Timer) init(s *shard, owner *timeout.Owner, task func()) {
 // Arm sets the timer to d from now, whatever its state: one that is pending is
 // moved, to an earlier or a later deadline, one that has run or was cancelled
 // is set again, also from inside its task. d at or below zero means at the next
-// tick. When Arm returns nil the task will run once more, at this deadline
+// tick. When Arm returns no error the task will run once more, at this deadline
 // unless it is armed or cancelled again; an expiry that was close has either
 // begun already or will not come.
 //
-// It fails with [ErrStopped] or [ErrFull], and then changes nothing.
-func (t *Timer) Arm(d time.Duration) error {
-	return t.arm(t.shard.wheel.ticks.after(d))
+// The result tells whether the timer was pending before, as that of
+// time.Timer.Reset does. Arm fails with [ErrStopped] or [ErrFull], and then
+// changes nothing.
+func (t *Timer) Arm(d time.Duration) (wasPending bool, err error) {
+	return t.arm(t.wheel.ticks.after(d))
 }
 
 // ArmAt is [Timer.Arm] to an instant, for callers that arm many timers by one
 // reading of the clock. The instant should carry a monotonic reading, as those
 // from [time.Now] do; one in the past means the next tick.
-func (t *Timer) ArmAt(at time.Time) error {
-	return t.arm(t.shard.wheel.ticks.at(at))
+func (t *Timer) ArmAt(at time.Time) (wasPending bool, err error) {
+	return t.arm(t.wheel.tickAt(at))
 }
 
-func (t *Timer) arm(tick timeout.Tick) error {
-	if t.node.Postpone(t.node.Life(), tick) {
-		return nil
+func (t *Timer) arm(tick timeout.Tick) (wasPending bool, err error) {
+	if t.node.Postpone(0, tick) {
+		return true, nil
 	}
-	return t.shard.arm(&t.node, tick)
+	return t.wheel.arm(&t.node, tick)
 }
 
 // Cancel takes back what was armed and reports whether it did: true means that
 // the task had not begun and will not until the timer is armed again.
-func (t *Timer) Cancel() bool { return t.node.Cancel(t.node.Life()) }
+func (t *Timer) Cancel() bool {
+	won, begun := t.node.Disarm()
+	if won {
+		t.wheel.disarmed(&t.node)
+	}
+	return won && !begun
+}
 
 // State tells whether the timer's task is still to run.
 func (t *Timer) State() timeout.State { return t.Timeout().State() }
@@ -90,7 +96,7 @@ func (w *Wheel) ScheduleFunc(d time.Duration, task func(timeout.Timeout)) (timeo
 	}
 	t := new(Timer)
 	t.Init(w, func() { task(t.Timeout()) })
-	if err := t.Arm(d); err != nil {
+	if _, err := t.Arm(d); err != nil {
 		return timeout.Timeout{}, err
 	}
 	return t.Timeout(), nil

@@ -51,14 +51,14 @@ func TestArmReplacesTheDeadline(t *testing.T) {
 					time.Sleep(500 * time.Microsecond) // so that no delay is no tick
 					r.start = time.Now().Add(-500 * time.Microsecond)
 					at := func(d int) time.Duration { return time.Duration(d)*ms - 500*time.Microsecond }
-					must(0, timer.Arm(at(from+3)))
+					must(timer.Arm(at(from + 3)))
 					if taken {
 						r.schedule(w, at(2), "x")
 						r.at(2)
 						r.want("x@2")
 						time.Sleep(500 * time.Microsecond)
 					}
-					must(0, timer.Arm(at(to)))
+					must(timer.Arm(at(to)))
 					now := int(time.Since(r.start).Milliseconds())
 					deadline := now + max(to, 1)
 					if d := timer.Deadline().Sub(r.start).Milliseconds(); int(d) != deadline {
@@ -89,35 +89,35 @@ func TestArmFromEveryState(t *testing.T) {
 			r.run("t")
 			inside()
 		})
-		must(0, timer.Arm(10*ms))
+		must(timer.Arm(10 * ms))
 		r.at(10)
-		must(0, timer.Arm(10*ms)) // has run
+		must(timer.Arm(10 * ms)) // has run
 		r.at(15)
 		if !timer.Cancel() || timer.Cancel() {
 			t.Error("a pending timer is cancelled once")
 		}
-		must(0, timer.Arm(10*ms)) // cancelled a moment ago
+		must(timer.Arm(10 * ms)) // cancelled a moment ago
 		r.at(20)
 		timer.Cancel()
 		r.at(30)
-		must(0, timer.Arm(10*ms)) // cancelled long ago
+		must(timer.Arm(10 * ms)) // cancelled long ago
 		r.at(40)
 		r.want("t@10 t@40")
 
 		inside = func() {
 			inside = func() {}
-			if timer.State() != timeout.Done || timer.Cancel() {
+			if timer.State() != timeout.Expired || timer.Cancel() {
 				t.Errorf("while its task runs it is %v", timer.State())
 			}
-			must(0, timer.Arm(5*ms))
+			must(timer.Arm(5 * ms))
 			if timer.State() != timeout.Pending || !timer.Cancel() {
 				t.Errorf("armed by its task it is %v", timer.State())
 			}
-			must(0, timer.Arm(7*ms))
-			must(0, timer.Arm(9*ms))
-			must(0, timer.Arm(3*ms))
+			must(timer.Arm(7 * ms))
+			must(timer.Arm(9 * ms))
+			must(timer.Arm(3 * ms))
 		}
-		must(0, timer.Arm(10*ms))
+		must(timer.Arm(10 * ms))
 		r.at(100)
 		r.want("t@50 t@53")
 		if s := w.Stats(); s.Scheduled != 7 || s.Fired != 4 || s.Cancelled != 3 {
@@ -130,17 +130,17 @@ func TestArmFromEveryState(t *testing.T) {
 func TestArmAt(t *testing.T) {
 	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
 		r.at(10)
-		must(0, timer.ArmAt(r.start.Add(20*ms)))
+		must(timer.ArmAt(r.start.Add(20 * ms)))
 		r.at(20)
 		r.want("t@20")
-		must(0, timer.ArmAt(r.start)) // in the past
+		must(timer.ArmAt(r.start)) // in the past
 		r.at(21)
-		r.want("t@20")
-		must(0, timer.ArmAt(time.Time{}))
-		r.at(22)
 		r.want("t@21")
-		must(0, timer.ArmAt(time.Now().Add(math.MaxInt64)))
-		must(0, timer.ArmAt(r.start.Add(30*ms)))
+		must(timer.ArmAt(time.Time{}))
+		r.at(22)
+		r.want("t@22")
+		must(timer.ArmAt(time.Now().Add(math.MaxInt64)))
+		must(timer.ArmAt(r.start.Add(30 * ms)))
 		r.at(1000)
 		r.want("t@30")
 	})
@@ -161,7 +161,7 @@ func TestTimersHandle(t *testing.T) {
 			t.Error("the handle does not arm a timer that has run")
 		}
 		r.at(20)
-		must(0, timer.Arm(10*ms))
+		must(timer.Arm(10 * ms))
 		if h != timer.Timeout() || !h.Cancel() || timer.Cancel() {
 			t.Error("the handle does not cancel the timer")
 		}
@@ -177,24 +177,24 @@ func TestArmFailsWithoutEffect(t *testing.T) {
 		var first, second wheel.Timer
 		first.Init(w, r.task("first"))
 		second.Init(w, r.task("second"))
-		must(0, first.Arm(20*ms))
-		if err := second.Arm(ms); !errors.Is(err, wheel.ErrFull) || second.State() != timeout.Idle {
+		must(first.Arm(20 * ms))
+		if _, err := second.Arm(ms); !errors.Is(err, wheel.ErrFull) || second.State() != timeout.Idle {
 			t.Errorf("on a full wheel: %v; it is %v", err, second.State())
 		}
-		must(0, first.Arm(10*ms)) // it has its place, for earlier
-		must(0, first.Arm(30*ms)) // and for later
+		must(first.Arm(10 * ms)) // it has its place, for earlier
+		must(first.Arm(30 * ms)) // and for later
 		if second.Timeout().Reset(ms) {
 			t.Error("on a full wheel a handle is reset")
 		}
 		r.at(30)
-		must(0, second.Arm(10*ms))
+		must(second.Arm(10 * ms))
 		r.at(50)
 		r.want("first@30 second@40")
 		w.Stop()
-		if err := second.Arm(ms); !errors.Is(err, wheel.ErrStopped) || second.Timeout().Reset(ms) {
+		if _, err := second.Arm(ms); !errors.Is(err, wheel.ErrStopped) || second.Timeout().Reset(ms) {
 			t.Errorf("on a stopped wheel: %v", err)
 		}
-		if second.State() != timeout.Done || second.Cancel() {
+		if second.State() != timeout.Expired || second.Cancel() {
 			t.Errorf("on a stopped wheel it is %v", second.State())
 		}
 	})
@@ -206,14 +206,14 @@ func TestArmTakesOnePlace(t *testing.T) {
 		var timer wheel.Timer
 		timer.Init(w, func() {})
 		for i := range 10 {
-			must(0, timer.Arm(time.Duration(100-i)*ms)) // nearer
+			must(timer.Arm(time.Duration(100-i) * ms)) // nearer
 		}
 		for i := range 10 {
-			must(0, timer.Arm(time.Duration(100+i)*ms)) // further
+			must(timer.Arm(time.Duration(100+i) * ms)) // further
 		}
 		for range 10 { // gone and back
 			timer.Cancel()
-			must(0, timer.Arm(100*ms))
+			must(timer.Arm(100 * ms))
 		}
 		must(w.Schedule(50*ms, func() {}))
 		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrFull) {
@@ -244,10 +244,10 @@ func TestTimersAllocateNothing(t *testing.T) {
 	timer.Init(w, func() { ran <- struct{}{} })
 	later, sooner := time.Hour, time.Hour
 	for name, do := range map[string]func(){
-		"put off":        func() { later += ms; must(0, timer.Arm(later)) },
-		"brought nearer": func() { sooner -= ms; must(0, timer.Arm(sooner)) },
-		"cancelled":      func() { must(0, timer.Arm(time.Hour)); timer.Cancel() },
-		"run":            func() { must(0, timer.Arm(0)); <-ran },
+		"put off":        func() { later += ms; must(timer.Arm(later)) },
+		"brought nearer": func() { sooner -= ms; must(timer.Arm(sooner)) },
+		"cancelled":      func() { must(timer.Arm(time.Hour)); timer.Cancel() },
+		"run":            func() { must(timer.Arm(0)); <-ran },
 		"asked":          func() { _, _ = timer.State(), timer.Deadline() },
 	} {
 		for range 100 {
@@ -272,7 +272,7 @@ func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
 		embed := func(d time.Duration) weak.Pointer[record] {
 			r := new(record)
 			r.timer.Init(w, func() { _ = r })
-			must(0, r.timer.Arm(d))
+			must(r.timer.Arm(d))
 			return weak.Make(r)
 		}
 		gone := func(p weak.Pointer[record]) bool {

@@ -186,9 +186,7 @@ func TestLoggerThatCallsTheWheel(t *testing.T) {
 		w = start(t, wheel.Config{Tick: ms, Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
 			told <- w.Stats()
 			must(w.Schedule(ms, func() {})).Cancel()
-			for range w.All() {
-				break
-			}
+			w.Drain()
 			return len(p), nil
 		}), nil))})
 		must(w.Schedule(ms, func() { panic("bug") }))

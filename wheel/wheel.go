@@ -18,12 +18,15 @@ type Wheel struct {
 	ticks      ticks
 	shards     []shard
 	shardShift int
+	timers     timeout.Owner // of the timers that users embed
 	limit      int64
 	executor   Executor
 	onReject   func(task func(), err error)
 	precise    bool
 
-	// What goroutines and worker tell each other.
+	// What goroutines and the worker exchange. It is read for every operation and
+	// written when the worker sleeps or wakes, so it has cache lines of its own.
+	_        [64]byte
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
 	roused   atomic.Int64 // when somebody has woken it, since the start
 	wanted   atomic.Int64 // the tick by which it was then to be awake, if that was why
@@ -31,9 +34,10 @@ type Wheel struct {
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
 	alarm    alarm
+	_        [64]byte
 
 	// mu guards ring and the content of batch. The worker holds it while it
-	// moves timeouts about, never while it runs a task. Stop and All, which
+	// moves timeouts about, never while it runs a task. Stop and Drain, which
 	// read what the worker owns, are the only others to take it.
 	mu    sync.Mutex
 	ring  ring
@@ -52,12 +56,17 @@ type Wheel struct {
 	// not wake it. The worker's alone.
 	vigil timeout.Tick
 
+	// current is the periodic task that the worker runs or hands out; the
+	// worker's alone.
+	current *periodic
+
 	// leftovers: a task has stopped the wheel, so that the worker has to see to
 	// what is left in the lists. The worker's alone.
 	leftovers bool
 
-	worker goroutine     // who runs the worker
-	ended  chan struct{} // closed when the worker is gone
+	worker    goroutine     // who runs the worker
+	withdrawn chan struct{} // closed when Stop has returned what was pending
+	ended     chan struct{} // closed when the worker is gone
 }
 
 // New makes a wheel and starts its worker, which sleeps until there is
@@ -72,16 +81,18 @@ func New(config Config) (*Wheel, error) {
 		return nil, err
 	}
 	w := &Wheel{
-		ticks:    newTicks(time.Now(), c.Tick),
-		limit:    c.MaxPending,
-		executor: c.Executor,
-		onReject: c.OnReject,
-		precise:  c.Precise,
-		alarm:    newAlarm(c.Precise),
-		ring:     newRing(c.Buckets),
-		warnings: warnings{log: c.Logger},
-		ended:    make(chan struct{}),
+		ticks:     newTicks(time.Now(), c.Tick),
+		limit:     c.MaxPending,
+		executor:  c.Executor,
+		onReject:  c.OnReject,
+		precise:   c.Precise,
+		alarm:     newAlarm(c.Precise),
+		ring:      newRing(c.Buckets),
+		warnings:  warnings{log: c.Logger},
+		withdrawn: make(chan struct{}),
+		ended:     make(chan struct{}),
 	}
+	w.timers.Engine = adopter{w}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
 	w.counted()
@@ -111,7 +122,18 @@ func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleAt of a nil task")
 	}
-	return w.shard().put(w.ticks.at(at), task)
+	return w.shard().put(w.tickAt(at), task)
+}
+
+// tickAt returns the first tick by which an instant has passed, and the next tick
+// for an instant in the past. It reads the clock only if the instant may be in the
+// past: what is later than the tick that the worker sleeps until is not.
+func (w *Wheel) tickAt(at time.Time) timeout.Tick {
+	tick := w.ticks.at(at)
+	if wake := w.wake.Load(); wake != 0 && int64(tick) >= wake {
+		return tick
+	}
+	return max(tick, w.ticks.now()+1)
 }
 
 // needBy sees to it that the worker is awake by a tick.
@@ -160,7 +182,7 @@ func (w *Wheel) unreserve() {
 	}
 }
 
-// An Unrun is a timeout that was pending when its wheel was stopped.
+// An Unrun is a timeout that was pending when its wheel was stopped or drained.
 type Unrun struct {
 	Timeout  timeout.Timeout
 	Deadline time.Time
@@ -184,6 +206,7 @@ func (w *Wheel) Stop() []Unrun {
 			w.shards[i].inbox.Close()
 		}
 		left = w.withdraw()
+		close(w.withdrawn)
 		w.rouse(0)
 	}
 	if w.worker.isCurrent() {
@@ -212,22 +235,64 @@ func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
 	for n := range w.nodes {
 		tick, _ := n.PendingTick()
-		if !n.Withdraw(n.Life()) {
+		pooled := n.Owner().Pooled
+		if pooled && !n.Withdraw(n.Life()) || !pooled && !n.TakeOut() {
 			continue
 		}
 		w.unreserve()
 		w.counters.withdrawn.Add(1)
 		left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
-		if n.Owner().Pooled {
+		if pooled {
 			n.SetTask(nil) // the caller's now, whoever keeps the handle
 		}
 	}
-	slices.SortStableFunc(left, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
+	sortUnrun(left)
 	return left
 }
 
-// nodes calls yield for every node that the wheel has, once, with the wheel's
-// locks held.
+func sortUnrun(u []Unrun) {
+	slices.SortStableFunc(u, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
+}
+
+// Drain cancels everything that is pending and returns it, in the order of the
+// deadlines; the wheel goes on. A periodic task whose run is under way is among
+// it, and does not run again. What is scheduled meanwhile may be left.
+//
+// It keeps the worker and those who schedule waiting, for about ten milliseconds
+// per million timeouts.
+func (w *Wheel) Drain() []Unrun {
+	type life struct {
+		node   *bucket.Node
+		number uint64
+	}
+	var pending []life
+	for n := range w.nodes {
+		number := n.Life()
+		if _, ok := n.PendingTick(); ok {
+			pending = append(pending, life{n, number})
+		}
+	}
+	var drained []Unrun
+	for _, l := range pending {
+		n := l.node
+		if n.Owner().Pooled {
+			if !n.Withdraw(l.number) {
+				continue
+			}
+		} else if won, _ := n.Disarm(); !won {
+			continue
+		}
+		// It stays in this life until the engine knows of its end.
+		tick, _ := n.PendingTick()
+		drained = append(drained, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
+		n.Owner().Engine.Cancelled(&n.Entry, l.number)
+	}
+	sortUnrun(drained)
+	return drained
+}
+
+// nodes calls yield for every node that the wheel has, some of them twice, with
+// the wheel's locks held.
 func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,8 +312,7 @@ func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
 			return
 		}
 		w.shards[i].inbox.Arrivals(func(n *bucket.Node) bool {
-			// A timer of the batch that has run may be armed again.
-			more = slices.Contains(batch, n) || yield(n)
+			more = yield(n)
 			return more
 		})
 	}

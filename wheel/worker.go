@@ -22,7 +22,7 @@ type batch struct {
 
 	// What became of the nodes whose turn has come and that are still with
 	// the worker: those that ended go back to their inboxes, those that were
-	// moved to a later tick back to the ring.
+	// moved to a later tick, and timers, to where they belong.
 	ended, moved []*bucket.Node
 }
 
@@ -58,14 +58,21 @@ func (w *Wheel) work() {
 }
 
 // gather takes in what the inboxes hold and advances the ring to this tick.
+//
+// It reads the clock before it looks into the inboxes: what is due by then was
+// put there before, so it becomes due together and in order, however long the
+// taking in takes.
 func (w *Wheel) gather() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.soon.Store(false)
+	now := w.ticks.now()
 	var buf [batchSize]*bucket.Node
 	for i := range w.shards {
 		in := &w.shards[i].inbox
-		for more := in.Earliest() != bucket.Never; more; {
+		in.Detach()
+		in.Entered(w.replace)
+		for more := true; more; {
 			k := in.Take(buf[:])
 			for _, n := range buf[:k] {
 				w.ring.link(n)
@@ -76,7 +83,7 @@ func (w *Wheel) gather() {
 			w.settle(in, buf[:k])
 		}
 	}
-	w.ring.advance(w.ticks.now())
+	w.ring.advance(now)
 }
 
 // settle puts nodes right that were moved or cancelled while they were with the
@@ -84,7 +91,7 @@ func (w *Wheel) gather() {
 func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
 	ended := changed[:0]
 	for _, n := range changed {
-		if n.List() == 0 {
+		if n.List() == 0 || w.ring.finds(n) {
 			continue
 		}
 		w.ring.unlink(n)
@@ -119,7 +126,11 @@ func (w *Wheel) fill() bool {
 	b := &w.batch
 	w.drop(b.ended)
 	for _, n := range b.moved {
-		w.ring.link(n)
+		if n.Owner().Pooled {
+			w.ring.link(n)
+		} else {
+			w.place(n)
+		}
 	}
 	clear(b.nodes[:b.filled])
 	clear(b.ended)
@@ -155,23 +166,21 @@ func (w *Wheel) drop(nodes []*bucket.Node) {
 	}
 }
 
-// shardOf returns the shard that a node keeps to.
-func shardOf(n *bucket.Node) *shard {
-	switch e := n.Owner().Engine.(type) {
-	case *periodic:
-		return e.shard
-	default:
-		return e.(*shard)
-	}
-}
+// shardOf returns the shard that a node from a slab keeps to.
+func shardOf(n *bucket.Node) *shard { return n.Owner().Engine.(*shard) }
 
 // runBatch runs the batch, or goes on with it, and reports whether it came to
 // the end: it returns false after a task that panicked.
 func (w *Wheel) runBatch() (done bool) {
 	defer func() {
-		if !done {
-			w.panicked(recover())
+		if done {
+			return
 		}
+		if p := w.current; p != nil {
+			w.current = nil
+			p.abandoned()
+		}
+		w.panicked(recover())
 	}()
 	b := &w.batch
 	for b.next < b.filled {
@@ -180,6 +189,7 @@ func (w *Wheel) runBatch() (done bool) {
 		if n.Owner().Pooled {
 			w.runPooled(n)
 		} else if p, ok := n.Owner().Engine.(*periodic); ok {
+			b.moved = append(b.moved, n)
 			p.expire()
 		} else {
 			w.runTimer(n)
@@ -205,14 +215,12 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 	w.execute(task)
 }
 
-// runTimer does so for a node that may be armed again, as soon as it has
-// expired.
+// runTimer does so for a timer, which may be armed again as soon as it is claimed.
 func (w *Wheel) runTimer(n *bucket.Node) {
-	run, gone := shardOf(n).inbox.Expire(n, w.ring.now)
-	if !gone {
-		w.batch.moved = append(w.batch.moved, n)
-	} else if run {
+	if n.Claim(w.ring.now) {
 		w.execute(n.Task())
+	} else {
+		w.batch.moved = append(w.batch.moved, n)
 	}
 }
 
@@ -221,18 +229,9 @@ func (w *Wheel) execute(task func()) {
 	w.fired()
 	if w.executor == nil {
 		task()
-	} else {
-		w.hand(task)
-	}
-}
-
-// hand hands a task to the executor and reports whether that took it.
-func (w *Wheel) hand(task func()) bool {
-	err := w.executor.Execute(task)
-	if err != nil {
+	} else if err := w.executor.Execute(task); err != nil {
 		w.rejected(task, err)
 	}
-	return err == nil
 }
 
 // fired counts a task out before it is run.

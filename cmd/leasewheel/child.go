@@ -81,7 +81,12 @@ func (c *child) gone() bool {
 	}
 	// A process can fork and die while the list is read. Then the second list has
 	// the fork.
-	return len(c.strays()) == 0 && len(c.strays()) == 0
+	for range 2 {
+		if len(c.strays()) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // waitAll waits for the children of this process until there are none, and reports

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,7 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	adoptOrphans()
 	first, err := c.guard.start(spec)
 	if err != nil {
+		killDescendants()
 		started <- err
 		return
 	}
@@ -61,6 +63,21 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	})
 	if !known { // the guard was killed after it had reaped the command
 		c.report(unix.WaitStatus(unix.SIGKILL))
+	}
+}
+
+// killDescendants leaves nothing of a start that failed: a guard that is killed before
+// its first report may have started the command.
+func killDescendants() {
+	for {
+		pids := descendants(os.Getpid())
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may have ended
+		}
+		<-time.After(time.Millisecond)
 	}
 }
 

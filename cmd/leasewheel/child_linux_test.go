@@ -115,7 +115,8 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, env := onServer(t, redistest.Config{})
-			p := start(t, env, run("job", sh(test.script), "--on-lost", test.action)...)
+			p := start(t, env, run("job", sh(test.script), "-v", "--on-lost", test.action)...)
+			p.awaitError("started")
 			require.Equal(t, "held", p.line())
 			process, err := os.FindProcess(guardOf(t, p))
 			require.NoError(t, err)

@@ -43,9 +43,9 @@ func TestPlainFormat(t *testing.T) {
 	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--format", "plain", "job"), "taken from")
 	assert.Equal(t, exitLost, victim.wait())
 
-	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
+	require.NoError(t, client.HSet(t.Context(), "job", "user", "ada").Err())
 	p = start(t, env, run("job", sh("echo ran"), append(plain, "-n")...)...)
-	assert.Equal(t, exitUnavailable, p.wait(), "a hash that never ends is in the way")
+	assert.Equal(t, exitUnavailable, p.wait(), "a hash that is no lock is in the way")
 	p.requireOneLine("job")
 }
 

@@ -139,10 +139,11 @@ func (g *guarding) end() {
 	case lossTerm:
 		g.child.signalAll(unix.SIGTERM) //nolint:errcheck // SIGKILL follows
 		g.child.signalAll(unix.SIGCONT) //nolint:errcheck // a stopped process takes no SIGTERM
-		time.Sleep(g.order.Grace - time.Since(since))
+		<-time.After(g.order.Grace - time.Since(since))
 	}
-	for ; ; time.Sleep(groupPoll) {
+	for {
 		g.child.signalAll(unix.SIGKILL) //nolint:errcheck // it is repeated
+		<-time.After(groupPoll)
 	}
 }
 

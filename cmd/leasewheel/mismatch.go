@@ -8,14 +8,13 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
 
 // probeTimeout bounds the request that finds out whether a port speaks TLS.
-const probeTimeout = 500 * time.Millisecond
+const probeTimeout = time.Second
 
 // mismatchError says that a server does not speak as its URL says it does.
 type mismatchError struct {
@@ -41,7 +40,7 @@ func (n nodes) mismatch(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, server := range n {
-		if advice := server.probe(ctx, err); advice != "" {
+		if advice := server.probe(ctx); advice != "" {
 			return &mismatchError{server.address, advice, err}
 		}
 	}
@@ -49,7 +48,7 @@ func (n nodes) mismatch(ctx context.Context, err error) error {
 }
 
 // probe says what is wrong with the scheme of a server's URL, or nothing.
-func (s *server) probe(ctx context.Context, failure error) string {
+func (s *server) probe(ctx context.Context) string {
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" {
 		return "" // a socket
@@ -61,15 +60,10 @@ func (s *server) probe(ctx context.Context, failure error) string {
 	switch {
 	case byTLS(s.url) && speaksPlain(ctx, address):
 		return "speaks no TLS on this port: use redis:// instead of rediss://, or the server's port for TLS"
-	case !byTLS(s.url) && closed(failure) && speaksTLS(ctx, address):
+	case !byTLS(s.url) && speaksTLS(ctx, address):
 		return "speaks TLS on this port: use rediss:// instead of redis://"
 	}
 	return ""
-}
-
-// closed reports whether a failure is that of a connection that the server closed.
-func closed(failure error) bool {
-	return errors.Is(failure, io.EOF) || errors.Is(failure, syscall.ECONNRESET) || errors.Is(failure, syscall.EPIPE)
 }
 
 // speaksPlain reports whether a server answers PING without TLS, be it by a refusal.

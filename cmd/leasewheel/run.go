@@ -268,14 +268,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
 	}
 	r.servers = servers
-	config := lock.Config{TTL: time.Duration(r.ttl), Logger: logger}
-	switch { // who does not want to wait long for the lock, nor does for the server
-	case r.nonblock:
-		config.RetryFor = time.Second
-	case r.wait > 0:
-		config.RetryFor = min(max(time.Duration(r.wait), time.Second), lock.DefaultRetryFor)
-	}
-	locker, err := lock.New(store, config)
+	locker, err := lock.New(store, lock.Config{TTL: time.Duration(r.ttl), Logger: logger})
 	if err != nil {
 		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
@@ -416,6 +409,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 		r.unlock(lease)
 		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
+	r.say("started %q as process %d", r.argv[0], command.pid)
 	// Taking the foreground back is done from the background. Only now, so that
 	// the command does not inherit this.
 	signal.Ignore(unix.SIGTTOU)

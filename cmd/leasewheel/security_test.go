@@ -143,7 +143,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.NoError(t, err)
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
 	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "and again")
-	require.NoError(t, admin.Unlink(t.Context(), name).Err())
+	require.NoError(t, admin.Rename(t.Context(), name, "{"+name+"}:taken").Err())
 	<-lease.Lost()
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
 	require.NoError(t, <-granted)
@@ -154,6 +154,15 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 // Redisson's, and be served.
 func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
+	const (
+		holder  = "c0ffee00-0000-4000-8000-000000000001:1"
+		dead    = "c0ffee00-0000-4000-8000-000000000002:1"
+		next    = "c0ffee00-0000-4000-8000-000000000003:1"
+		brief   = "c0ffee00-0000-4000-8000-000000000004:1"
+		dropped = "c0ffee00-0000-4000-8000-000000000005:1"
+		theirs  = "c0ffee00-0000-4000-8000-000000000006:1"
+		other   = "c0ffee00-0000-4000-8000-000000000007:1"
+	)
 	_, store := newTestLocker(t, newClient())
 	hold := func(owner string, wait time.Duration) *lock.Hold {
 		return &lock.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
@@ -169,42 +178,51 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		_, err := store.Release(t.Context(), h)
 		require.NoError(t, err)
 	}
-	asks("holder:1", 0)
-	asks("dead:1", time.Millisecond)
-	asks("next:1", time.Minute)
-	asks("brief:1", time.Minute)
-	sub, err := store.Subscribe(t.Context(), hold("next:1", time.Minute), func(lock.Notice) {})
+	asks(holder, 0)
+	asks(dead, time.Millisecond)
+	asks(next, time.Minute)
+	asks(brief, time.Minute)
+	sub, err := store.Subscribe(t.Context(), hold(next, time.Minute), func(lock.Notice) {})
 	require.NoError(t, err)
 	sub.Close()
-	gone("brief:1")
+	gone(brief)
 	for range 2 { // silent for longer than its place was kept
 		time.Sleep(2 * time.Millisecond)
-		asks("dead:1", time.Millisecond)
+		asks(dead, time.Millisecond)
 	}
 	time.Sleep(2 * time.Millisecond)
-	asks("next:1", time.Minute)
-	gone("holder:1")
-	assert.Equal(t, lock.Granted, asks("next:1", time.Minute).Verdict)
+	asks(next, time.Minute)
+	gone(holder)
+	assert.Equal(t, lock.Granted, asks(next, time.Minute).Verdict)
 
 	// A waiter of Redisson's, for whom the queue stays; and one that it has dropped.
-	asks("dropped:1", time.Minute)
+	asks(dropped, time.Minute)
 	client := newClient()
 	defer func() { assert.NoError(t, client.Close()) }()
 	const list, timeouts = "redisson_lock_queue:{orders:43}", "redisson_lock_timeout:{orders:43}"
 	require.NoError(t, client.Eval(t.Context(), `
 		redis.call('lpop', KEYS[1])
-		redis.call('zrem', KEYS[2], 'dropped:1')
-		redis.call('rpush', KEYS[1], 'theirs:1')
-		return redis.call('zadd', KEYS[2], 1, 'theirs:1')`, []string{list, timeouts}).Err())
-	asks("other:1", time.Millisecond) // after one whose time is over
-	asks("dropped:1", time.Millisecond)
-	require.NoError(t, client.Eval(t.Context(), `return redis.call('rpush', KEYS[1], 'theirs:1') + redis.call('zadd', KEYS[2], 'inf', 'theirs:1')`,
+		redis.call('zrem', KEYS[2], '`+dropped+`')
+		redis.call('rpush', KEYS[1], '`+theirs+`')
+		return redis.call('zadd', KEYS[2], 1, '`+theirs+`')`, []string{list, timeouts}).Err())
+	asks(other, time.Millisecond) // after one whose time is over
+	asks(dropped, time.Millisecond)
+	require.NoError(t, client.Eval(t.Context(), `return redis.call('rpush', KEYS[1], '`+theirs+`') + redis.call('zadd', KEYS[2], 'inf', '`+theirs+`')`,
 		[]string{list, timeouts}).Err())
-	asks("other:1", time.Millisecond)
-	gone("theirs:1")
-	gone("other:1")
-	time.Sleep(2 * time.Millisecond)
-	gone("next:1") // and finds the last one dead
+	asks(other, time.Millisecond)
+	gone(theirs)
+	gone(other)
+	// More dead than one run passes over, and one that has left only its place.
+	require.NoError(t, client.Eval(t.Context(), `
+		for i = 1, 150 do
+			redis.call('rpush', KEYS[1], ARGV[1] .. i)
+			redis.call('zadd', KEYS[2], 1, ARGV[1] .. i)
+		end
+		return redis.call('zadd', KEYS[3], 1, ARGV[1] .. 151)`,
+		[]string{list, timeouts, "leasewheel_lock_places:{orders:43}"}, "c0ffee00-0000-4000-8000-000000000008:").Err())
+	gone(next) // and finds all of them dead
+	asks(other, time.Millisecond)
+	gone(other)
 }
 
 // useReadWriteLocks has readers and a writer wait for each other, renew, and read
@@ -437,7 +455,7 @@ func allowed(rules []string) []string {
 // but for those of this test itself.
 func called(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	ours := []string{"acl|log", "config|resetstat", "info", "unlink", "zlexcount"}
+	ours := []string{"acl|log", "config|resetstat", "info", "rename", "zlexcount"}
 	info, err := admin.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	var commands []string

@@ -3,7 +3,8 @@
 -- ARGV  2 its id
 -- returns  1 dropped, 0 there is none of that name, -1 a worker has it
 local id = ARGV[2]
-if not read(id) then return 0 end
+local r, damaged = read(id)
+if not r and not damaged then return 0 end
 if held(id) then return -1 end
 local _ = call('zrem', due, id) == 1 or call('zrem', leased, id) == 1 or call('zrem', dead, id)
 forget(id)

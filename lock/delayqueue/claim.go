@@ -2,6 +2,7 @@ package delayqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"time"
@@ -15,6 +16,15 @@ const counterLife = time.Hour
 
 // channelKey is the place of the channel among the keys.
 const channelKey = 6
+
+// overtaken is the pause in the answer to a claim where the server knows a later one of
+// the worker. The worker has made none: another client has written it.
+const overtaken = -2
+
+// renameClaims gives the worker's claims a key of their own.
+func (w *worker) renameClaims() {
+	w.keys = append(keysOf(w.queue.name), key("claim", w.queue.name)+":"+rand.Text())
+}
 
 // claim is what a request for messages has brought.
 type claim struct {
@@ -49,9 +59,14 @@ func (w *worker) claim(limit int) (claim, error) {
 	w.again = false
 	r := reader{parts: reply}
 	now := r.time()
-	c.pause = time.Duration(r.number()) * time.Microsecond
+	pause := r.number()
+	c.pause = time.Duration(pause) * time.Microsecond
+	if pause == overtaken {
+		c.pause = 0
+		w.renameClaims()
+	}
 	if damaged := r.number(); damaged > 0 {
-		q.config.Logger.Error("delayqueue: messages were dropped: another client has removed a part of them",
+		q.config.Logger.Error("delayqueue: messages were dropped or buried: another client has removed or damaged a part of them",
 			"queue", q.name, "messages", damaged)
 	}
 	for r.err == nil && len(r.parts) > 0 {

@@ -13,9 +13,20 @@
 --       9 the life of the counter in ms
 -- returns  {now, pause, damaged, and for each message: id, payload, attempt, token,
 --          put, due, error}; now in ms, pause in µs until there may be more, -1 for
---          nothing in sight; damaged is how many were dropped for want of a part
+--          nothing in sight, -2 if a later claim than this one is known; damaged is how
+--          many were dropped for want of a part, or became dead letters for want of a
+--          record
 local before, claim, damaged = head(due), KEYS[8], 0
 local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8])
+
+-- A token must not be smaller than an earlier one: without a counter that can be read
+-- there are none.
+local last = redis.pcall('get', counter) or '0'
+if type(last) == 'table' and not string.find(last.err, 'WRONGTYPE', 1, true) then return last end
+last = integer(last)
+if not last or last > exact - limit then
+  return redis.error_reply('ERR the fencing counter ' .. counter .. ' is damaged: set it to the largest token that was granted')
+end
 spend()
 
 -- exhausted reports whether a message has had all its attempts.
@@ -33,7 +44,23 @@ for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 
   elseif r then
     wait(id, r)
   else
-    forget(id)
+    salvage(id)
+    damaged = damaged + 1
+  end
+end
+
+-- Scores beyond the latest were written by other clients, or the clock was set back.
+for _, id in ipairs(call('zrangebyscore', leased, number(latestEnd + 1), '+inf', 'limit', 0, ARGV[7])) do
+  call('zadd', leased, number(now + lease), id)
+end
+for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'limit', 0, ARGV[7])) do
+  local r = read(id)
+  if r then
+    r.due = math.min(r.due, latestDue)
+    wait(id, r)
+  else
+    call('zrem', due, id)
+    salvage(id)
     damaged = damaged + 1
   end
 end
@@ -59,7 +86,7 @@ local function renewed(earlier)
 end
 
 local function fresh()
-  local first = math.max(micros, (tonumber(call('get', counter)) or 0) + 1)
+  local first = math.max(micros, last + 1)
   local ids = {}
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do
     local payload, r = call('hget', payloads, id), read(id)
@@ -73,7 +100,7 @@ local function fresh()
       write(id, r)
       hand(id, payload, r)
     else
-      forget(id)
+      salvage(id)
       damaged = damaged + 1
     end
   end
@@ -84,14 +111,30 @@ local function fresh()
   end
 end
 
--- A request that was overtaken by later ones gets nothing: nobody waits for it.
-local earlier = call('get', claim)
-earlier = earlier and cjson.decode(earlier) or {'0'}
-local past = tonumber(earlier[1]) - tonumber(ARGV[5])
+-- latest returns the worker's latest claim. What is none counts as an old one, and is
+-- replaced.
+local function latest()
+  local old = {'0', '0', {}}
+  local text = redis.pcall('get', claim)
+  if type(text) ~= 'string' or #text > 65536 then return old end
+  local ok, known = pcall(cjson.decode, text)
+  if not ok or type(known) ~= 'table' or type(known[3]) ~= 'table' or #known[3] > 100 then return old end
+  if not integer(known[1]) or not integer(known[2]) then return old end
+  for _, id in ipairs(known[3]) do
+    if type(id) ~= 'string' then return old end
+  end
+  return known
+end
+
+-- A request that was overtaken by later ones gets nothing: its worker does not wait
+-- for it.
+local earlier = latest()
+local past = integer(earlier[1]) - tonumber(ARGV[5])
 if past == 0 then renewed(earlier) elseif past < 0 then fresh() end
 
 local first, ending = head(due), head(leased)
 local at = math.min(first or math.huge, ending or math.huge)
 local pause = at == math.huge and -1 or math.max(0, at * 1000 - micros)
+if past > 0 then pause = -2 end
 tell(before)
 return {number(now), number(pause), damaged, unpack(reply)}

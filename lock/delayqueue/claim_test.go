@@ -225,3 +225,24 @@ func TestReader(t *testing.T) {
 	assert.Empty(t, r.text())
 	require.ErrorIs(t, r.err, errReply)
 }
+
+// A lease that has ended is not renewed, though no other worker has the message yet.
+func TestEndedLeaseIsNotRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
+		w := claimant(t, q, "w")
+		d := w.get(t, 1)[0]
+		renew := func() int64 {
+			reply, err := q.once(t.Context(), renewScript, d.ID, d.Token, w.config.TTL.Milliseconds())
+			require.NoError(t, err)
+			outcomes, err := codes(reply, 1)
+			require.NoError(t, err)
+			return outcomes[0]
+		}
+		time.Sleep(w.config.TTL - time.Millisecond)
+		require.EqualValues(t, 1, renew())
+		time.Sleep(w.config.TTL)
+		require.EqualValues(t, 0, renew())
+		require.Contains(t, ids(claimant(t, q, "other").get(t, 9)), d.ID)
+		require.EqualValues(t, -1, renew())
+	})
+}

@@ -69,8 +69,9 @@ const (
 	// ending.
 	Returned
 	// Forfeited: the handler's word came too late, after another worker's claim, or
-	// never reached the server. The message is handled again, unless it was
-	// handled elsewhere.
+	// never reached the server; or the lease ended before the word was answered, so
+	// that it is not known whether it counts. Unless it does, the message is handled
+	// again, or was handled elsewhere.
 	Forfeited
 
 	outcomes = iota

@@ -34,6 +34,12 @@
 //     claim, so that a resource which compares tokens can refuse a late worker's
 //     write. A Put whose answer is lost is sent again, and puts a message once more
 //     that was handled meanwhile.
+//   - A request that reaches the server more than a second after its caller gave up
+//     changes nothing.
+//   - Out of memory, the server refuses a Put whole, and still serves workers.
+//   - Whatever other clients write under its keys, a worker goes on, and each run of a
+//     script looks at some dozens of messages at most. A message whose record is damaged
+//     becomes a dead letter.
 //   - Never early, by the server's clock, which alone decides what is due. Late by
 //     a tick of the wheel and a round trip, if a worker has room.
 //   - In the order of due times, as far as several workers can have an order.

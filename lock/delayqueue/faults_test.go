@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -272,13 +273,16 @@ func TestDeafWorker(t *testing.T) {
 	var said safeBuilder
 	q := open(t, client, config{Poll: 10 * time.Millisecond, Logger: logTo(&said)})
 	l := newLog()
+	begun := time.Now()
 	stop := work(t, q, succeed, worker{Report: l.add})
 	for i := range 20 {
 		put(t, q, message{ID: strconv.Itoa(i)})
 		l.await(t, i+1)
 	}
 	stop()
-	assert.Equal(t, 1, strings.Count(said.String(), "not told of messages"), "%s", &said)
+	tries := strings.Count(said.String(), "not told of messages")
+	assert.Positive(t, tries)
+	assert.LessOrEqual(t, tries, 1+int(time.Since(begun)/(5*time.Second)), "%s", &said)
 }
 
 // A server that refuses a worker for good says so at once, not in a log.
@@ -338,8 +342,8 @@ func TestAnswerToRevivalIsLost(t *testing.T) {
 	})
 }
 
-// Of a message whose parts another client has removed, or spoilt, the rest is dropped,
-// and the others are handled.
+// A message whose payload another client has removed is dropped. One whose record was
+// removed or spoilt becomes a dead letter. The others are handled.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -357,7 +361,9 @@ func TestDamage(t *testing.T) {
 	stop := work(t, q, succeed, worker{Report: l.add})
 	assert.Equal(t, []string{"c done"}, outcomes(l.await(t, 1)))
 	stop()
-	assert.Empty(t, whole(t, client))
+	places := whole(t, client)
+	slices.Sort(places["dead"])
+	assert.Equal(t, map[string][]string{"dead": {"b", "d", "e"}}, places)
 	assert.Contains(t, said.String(), "messages were dropped")
 	assert.Contains(t, said.String(), "messages=4")
 }

@@ -48,7 +48,7 @@ func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	ctx, cancel := context.WithCancelCause(w.base)
 	lease, err := w.engine.watchdog.Watch(renewal.Spec{
 		Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
-		TTL: w.config.TTL, Granted: asked, MaxHold: w.config.MaxHold,
+		TTL: w.engine.localTTL(w.config.TTL), Granted: asked, MaxHold: w.config.MaxHold,
 		OnLost: func(err error) { cancel(err) },
 	})
 	d.lease = lease
@@ -147,21 +147,27 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 }
 
-// settle tells the server what became of a message: again and again while the lease
-// lasts, for as long nobody else can have it. Then the message's time will show. A
-// message that is not where it was although its lease lasts was taken from there by
-// an earlier word, whose answer was lost.
+// settle sends the server what became of a message, until it answers: while the lease
+// lasts, and for [Config.RetryFor] longer unless the worker is ending, since the word
+// counts until another worker claims the message.
+//
+// An earlier word whose answer was lost may have been carried out. It was, if the
+// message is not where it was although its lease lasts.
 func (w *worker) settle(d *Delivery, st settlement) Outcome {
 	defer w.release(d)
-	doubt := false // an earlier word may have been heard
+	doubt := false       // an earlier word may have been carried out
+	var lapsed time.Time // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
+		if lapsed.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
+			lapsed = time.Now()
+		}
 		switch {
 		case err == nil && answer == 1, err == nil && doubt && d.Valid(), doubt && d.gone():
 			return outcomeOf(st.word)
 		case err == nil:
 			return Forfeited
-		case d.lease == nil || d.lease.Err() != nil || !passing(err) && try > 5:
+		case !lapsed.IsZero() && (w.ending.Err() != nil || time.Since(lapsed) >= w.queue.config.RetryFor), !passing(err) && try > 5:
 			w.queue.config.Logger.Warn("delayqueue: a message is handled again: the server could not be told what became of it",
 				"queue", w.queue.name, "id", d.ID, "became", st.word, "err", err)
 			return Forfeited

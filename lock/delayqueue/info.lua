@@ -1,13 +1,17 @@
 -- describe tells of a message: {id, state, at, attempt, token, put, due, error,
 -- payload}; at is the score that it has in the zset of its state.
 local function describe(id)
-  local r = read(id)
-  if not r then return nil end
+  local r, damaged = read(id)
+  if not r and not damaged then return nil end
+  if damaged then
+    r = blank()
+    r.err = 'another client has damaged its record'
+  end
   local state, at = 'dead', call('zscore', dead, id)
   if not at then state, at = 'leased', held(id) end
   if not at then state, at = 'due', call('zscore', due, id) end
   return {
-    id, state, number(tonumber(at) or 0), number(r.attempt), number(r.token), number(r.put), number(r.due), r.err,
+    id, state, number(bounded(at, latestDue) or 0), number(r.attempt), number(r.token), number(r.put), number(r.due), r.err,
     call('hget', payloads, id) or '',
   }
 end

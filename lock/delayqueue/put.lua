@@ -10,10 +10,10 @@ if ARGV[2] ~= '0' then room = tonumber(ARGV[2]) - call('hlen', records) end
 local outcomes = {}
 for i = 3, #ARGV, 5 do
   local id, nonce = ARGV[i], ARGV[i + 3]
-  local known = read(id)
+  local known, damaged = read(id)
   local outcome
-  if known then
-    outcome = known.nonce == nonce and 1 or 0
+  if known or damaged then
+    outcome = known and known.nonce == nonce and 1 or 0
   elseif room < 1 then
     outcome = -1
   else

@@ -206,7 +206,7 @@ func (q *Queue) start() (*engine, error) {
 	}
 	r := q.config.Renewal
 	r.Wheel, r.Logger = e.wheel, q.config.Logger
-	watchdog, err := renewal.New(leases{q}, r)
+	watchdog, err := renewal.New(leases{q, e}, r)
 	if err != nil {
 		if e.own {
 			e.wheel.Stop()

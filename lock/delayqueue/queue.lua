@@ -20,25 +20,49 @@ local now = math.floor(micros / 1000)
 
 local function number(n) return string.format('%.0f', n) end
 
--- head returns the first score of a zset, or nil.
-local function head(zset) return tonumber(call('zrange', zset, 0, 0, 'withscores')[2]) end
+-- Other clients may have written anything. These bound what is believed: the largest
+-- integer up to which Lua is exact, the longest record, the latest due time and the
+-- latest end of a lease.
+local exact, longest = 9007199254740991, 4096
+local latestDue, latestEnd = now + 3660 * 86400000, now + 25 * 3600000
 
--- read returns what is known of a message, or nil, also for what is no record.
+-- integer returns the number that a text is, or nil if it is no exact integer.
+local function integer(text)
+  if type(text) ~= 'string' or #text > 16 or not string.find(text, '^%d+$') then return nil end
+  local n = tonumber(text)
+  return n <= exact and n or nil
+end
+
+-- bounded returns a score as an instant that a message can have, or nil without one.
+local function bounded(score, latest)
+  local at = tonumber(score or nil)
+  return at and math.floor(math.max(0, math.min(at, latest)))
+end
+
+-- head returns the first score of a zset, or nil.
+local function head(zset) return bounded(call('zrange', zset, 0, 0, 'withscores')[2], latestDue) end
+
+-- read returns what is known of a message, or nil; for what is no record also true.
 local function read(id)
   local text = call('hget', records, id)
   if not text then return nil end
+  if #text > longest then return nil, true end
   local attempt, token, put, when, nonce, err = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-  if not attempt then return nil end
-  return {
-    attempt = tonumber(attempt), token = tonumber(token), put = tonumber(put), due = tonumber(when),
+  local r = {
+    attempt = integer(attempt), token = integer(token), put = integer(put), due = integer(when),
     nonce = nonce, err = err,
   }
+  if not (r.attempt and r.token and r.put and r.due) then return nil, true end
+  return r
 end
+
+-- blank returns a record for a message whose own was damaged.
+local function blank() return {attempt = 0, token = 0, put = now, due = now, nonce = '-', err = ''} end
 
 -- held returns when the lease of a message ends that is with a worker, or nil. One
 -- whose lease has ended waits again, though nobody has taken it back yet.
 local function held(id)
-  local ends = tonumber(call('zscore', leased, id) or nil)
+  local ends = bounded(call('zscore', leased, id), latestEnd)
   return ends and ends > now and ends or nil
 end
 
@@ -65,6 +89,17 @@ end
 local function forget(id)
   call('hdel', payloads, id)
   call('hdel', records, id)
+end
+
+-- salvage keeps a message without a record as a dead letter, if it has its payload. It
+-- reports whether it has. The message is in no zset.
+local function salvage(id)
+  if not call('hget', payloads, id) then
+    forget(id)
+    return false
+  end
+  bury(id, blank(), 'another client has damaged its record')
+  return true
 end
 
 -- after returns the due time of what is to wait for so many ms: never early, and

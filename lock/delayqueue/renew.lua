@@ -6,7 +6,7 @@ spend()
 local outcomes = {}
 for i = 2, #ARGV, 3 do
   local id, outcome = ARGV[i], 0
-  local ends, r = tonumber(call('zscore', leased, id) or nil), read(id)
+  local ends, r = bounded(call('zscore', leased, id), latestEnd), read(id)
   if ends and r and r.token ~= tonumber(ARGV[i + 1]) then
     outcome = -1
   elseif ends and r and ends > now then

@@ -6,9 +6,9 @@ spend()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV do
   local id = ARGV[i]
-  local r = read(id)
+  local r = read(id) or blank()
   local outcome = call('zrem', dead, id)
-  if outcome == 1 and r then
+  if outcome == 1 then
     -- Without a token, a word of the last claimant that comes now is too late.
     r.attempt, r.token, r.due = 0, 0, now
     wait(id, r)

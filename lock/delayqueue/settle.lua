@@ -27,7 +27,7 @@ for i = 2, #ARGV, 5 do
   elseif what == 'dead' then
     bury(id, r, err)
   else
-    r.attempt = r.attempt - 1
+    r.attempt = math.max(0, r.attempt - 1)
     wait(id, r)
   end
   outcomes[#outcomes + 1] = outcome

@@ -27,7 +27,7 @@ import (
 // its due time is rounded up to a ms, and the wheel's tick is another.
 const slack = 2 * time.Millisecond
 
-// counter counts the commands that a client sends, but for those of subscriptions.
+// counter counts the requests that a client sends, but for those of subscriptions.
 type counter struct{ sent atomic.Int64 }
 
 func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -40,7 +40,10 @@ func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.sent.Add(1)
+		return next(ctx, cmds)
+	}
 }
 
 // Messages up to days away are claimed when they are due: not a ms before, and
@@ -233,8 +236,13 @@ func (unplugged) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { return io.EOF }
 }
 
-func (unplugged) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (unplugged) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			cmd.SetErr(io.EOF)
+		}
+		return io.EOF
+	}
 }
 
 // A message whose worker is cut off goes to another one when its lease has ended,

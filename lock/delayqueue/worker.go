@@ -3,7 +3,6 @@ package delayqueue
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,8 +41,8 @@ type WorkerConfig struct {
 	// also the most that the worker claims. Default: 16.
 	Concurrency int
 
-	// TTL is how long a message stays with a worker that is not heard of: 100 ms to
-	// 24 h. Default: 30 s.
+	// TTL is how long a message stays with a worker that does not renew its lease:
+	// 100 ms, or four ticks of the wheel if that is longer, to 24 h. Default: 30 s.
 	TTL time.Duration
 	// MaxHold ends the lease of a message that is handled for longer, since a
 	// handler that hangs would keep it for ever. Default: no limit.
@@ -80,7 +79,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 // validate says what is wrong with c, whose zero fields are filled in, for a worker
 // on a wheel with the given tick.
 func (c WorkerConfig) validate(tick time.Duration) error {
-	least := max(minTTL, 3*tick)
+	least := max(minTTL, 4*tick) // three for the watchdog, see localTTL
 	switch {
 	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return invalid("Concurrency %d is outside 1 … %d; 0 means %d", c.Concurrency, maxConcurrency, DefaultConcurrency)
@@ -160,9 +159,9 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	}
 	w := &worker{
 		queue: q, engine: e, handler: h, config: c,
-		keys: append(keysOf(q.name), key("claim", q.name)+":"+rand.Text()),
 		wake: make(chan struct{}, 1),
 	}
+	w.renameClaims()
 	ending, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(q.closed, func() { end(ErrClosed) })()
@@ -211,7 +210,7 @@ func (w *worker) sleep() error {
 		if w.rest.After(at) {
 			at = w.rest
 		}
-		if err := w.alarm.ArmAt(at); err != nil {
+		if _, err := w.alarm.ArmAt(at); err != nil {
 			return fmt.Errorf("delayqueue: %q: nothing tells when messages are due: %w", w.queue.name, err)
 		}
 	}

@@ -32,6 +32,7 @@ var storeTests = []test{
 	{"KeepsNamesApart", keepsNamesApart},
 	{"NamesItsKinds", namesItsKinds},
 	{"HeedsTheContext", heedsTheContext},
+	{"ChangesNothingAfterTheDeadline", changesNothingAfterTheDeadline},
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
 }
 
@@ -414,6 +415,26 @@ func heedsTheContext(b *bench) {
 		sub.Close()
 		b.Error("subscribed although the deadline was over")
 	}
+}
+
+// A request whose context ended more than a second ago grants nothing and frees
+// nothing, now or later.
+func changesNothingAfterTheDeadline(b *bench) {
+	s := b.store()
+	b.granted(s, b.hold("held", "me:1"))
+	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-1100*time.Millisecond))
+	defer cancel()
+	for range 5 {
+		if answer, err := s.Acquire(ctx, b.hold("free", "late:1")); err == nil && answer.Verdict == lock.Granted {
+			b.Error("granted although the deadline was over")
+		}
+		_, _ = s.Acquire(ctx, b.holding("held", "me:1", 2))
+		_, _ = s.Release(ctx, b.holding("held", "me:1", 0))
+	}
+	time.Sleep(100 * time.Millisecond) // what was sent all the same has arrived
+	b.refused(s, b.hold("held", "you:1"))
+	b.granted(s, b.hold("free", "you:1"))
+	b.release(s, b.holding("held", "me:1", 0), true)
 }
 
 func acceptsAnAnnouncement(b *bench) {

@@ -136,9 +136,13 @@ func (b *bench) store() lock.Store {
 	return b.Open(b.T)
 }
 
-// locker returns a new locker on a new store.
+// locker returns a new locker on a new store. Where time is real, requests have as long
+// as a busy machine may take.
 func (b *bench) locker(c lock.Config) *lock.Locker {
 	b.Helper()
+	if c.RequestTimeout == 0 && !b.suite.Bubble {
+		c.RequestTimeout = soon
+	}
 	l, err := lock.New(b.store(), c)
 	if err != nil {
 		b.Fatal(err)

@@ -50,12 +50,13 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 // again asks for a hold that the owner has already, or for a further one. What the
 // owner has it keeps if that fails, unless it has lost the lock to another.
 //
-// The token may be a larger one than before, unless it is a further hold: the nodes
-// may have served another owner since the hold was granted.
+// The token is the former one if the hold has lasted until then. Otherwise it may be
+// larger: the nodes may have served another owner meanwhile.
 func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Answer, error) {
-	names, f, token := ownerNames{owner: h.Owner}, s.newFate(), int64(0)
+	names, f, token, until := ownerNames{owner: h.Owner}, s.newFate(), int64(0), time.Time{}
 	if known != nil {
-		names, f, token = known.hold.names, known.fate, s.grants.tokenOf(known)
+		names, f = known.hold.names, known.fate
+		token, until = s.grants.tokenOf(known)
 	}
 	a := s.attempt(ctx, h, names, f, token)
 	if !a.granted() {
@@ -65,7 +66,7 @@ func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Ans
 		}
 		return a.verdict(ctx)
 	}
-	if known != nil && h.Count > 1 {
+	if known != nil && (h.Count > 1 || time.Now().Before(until)) {
 		a.answer.Token = token
 	}
 	s.grants.keep(h, a)
@@ -221,6 +222,7 @@ func (s *Store) giveBack(a *attempt) {
 	hold, by := a.hold, a.by
 	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
 		if b.said == Done || b.doubtful() {
+			s.listeners.expect(hold.Name, n)
 			n.sweeper.end(hold.none(n), finalFor(b.err, by))
 		}
 	})

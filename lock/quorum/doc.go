@@ -11,7 +11,8 @@
 // [Config.NodeTimeout] to answer; the answer is known as soon as a majority has
 // made it certain. A grant counts from the instant before the first node was asked.
 // What an acquisition that failed was granted by a minority is given back at once,
-// whether its caller still waits or not. Renewals go to each node in one batch, and
+// whether its caller still waits or not, and again until the node has confirmed it. A
+// request that reaches a node after that changes nothing there. Renewals go to each node in one batch, and
 // prolong a lease if a majority says so in time. A node that a lease has vanished
 // from, or never was on, gets it again with the next renewal, as long as the lease
 // has its majority without it.
@@ -19,7 +20,9 @@
 // # What must be true of the nodes
 //
 // They must be independent of each other: a replica of a node is no node, nor is the
-// same server by another address. They may each be a server, a sentinel's master or
+// same server by another address. One server under several names has one vote, and
+// acquisitions fail with [ErrSameServer] once that has shown. All nodes use the same
+// database number. They may each be a server, a sentinel's master or
 // a cluster. Their clocks need not agree, but must run at rates at most 1 % apart.
 //
 // A node must not forget: one that restarts empty may be part of a second majority

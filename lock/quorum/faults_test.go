@@ -52,9 +52,10 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			const nodeTimeout = 300 * time.Millisecond
 			f := start(t)
 			l := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
-			lease, err := l.Mutex("warm up").Lock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(t.Context()))
+			require.Eventually(t, func() bool { // the nodes have their connections, clocks and scripts
+				lease, err := l.Mutex("warm up").Lock(t.Context())
+				return err == nil && lease.Unlock(t.Context()) == nil
+			}, time.Minute, time.Millisecond)
 			f.strike(illness, 0, 2)
 			var took []time.Duration
 			for range 20 {
@@ -71,7 +72,7 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			begin := time.Now()
 			f.strike(illness, 4)
 			none := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{RetryFor: -1})
-			_, err = none.Mutex("b").TryLock(t.Context())
+			_, err := none.Mutex("b").TryLock(t.Context())
 			var said *quorum.Error
 			require.ErrorAs(t, err, &said)
 			require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -120,9 +121,9 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 // the lease was granted.
 func TestEmptyNodeIsHealed(t *testing.T) {
 	t.Parallel()
-	const ttl = 1500 * time.Millisecond
+	const ttl = 3 * time.Second
 	f := start(t)
-	l := locker(t, f.open(t, quorum.Config{}), lock.Config{TTL: ttl})
+	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
 	lease, err := l.Mutex("a").Lock(t.Context())
 	require.NoError(t, err)
 	f.awaitKeys(t, "a", 5, 5*time.Second)
@@ -152,9 +153,9 @@ func TestEmptyNodeIsHealed(t *testing.T) {
 // others meanwhile nobody knows.
 func TestLossOfAMajorityIsTold(t *testing.T) {
 	t.Parallel()
-	const ttl = 1500 * time.Millisecond
+	const ttl = 3 * time.Second
 	f := start(t)
-	l := locker(t, f.open(t, quorum.Config{}), lock.Config{TTL: ttl})
+	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
 	lease, err := l.Mutex("a").Lock(t.Context())
 	require.NoError(t, err)
 	f.awaitKeys(t, "a", 5, 5*time.Second)

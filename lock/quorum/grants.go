@@ -60,11 +60,11 @@ func (g *grants) of(h *lock.Hold) *grant {
 	return nil
 }
 
-// tokenOf returns the grant's token.
-func (g *grants) tokenOf(known *grant) int64 {
+// tokenOf returns the grant's token, and until when a majority has the hold for certain.
+func (g *grants) tokenOf(known *grant) (token int64, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return known.token
+	return known.token, renewal.Until(known.by.Add(-known.hold.TTL), known.hold.TTL)
 }
 
 // releasing is a hold that is lowered, as the nodes know it.
@@ -119,12 +119,12 @@ func keyOfLease(lease *renewal.Lease) holdKey {
 
 // prolong notes that grants were renewed. asked is the instant before the first node
 // was asked.
-func (g *grants) prolong(granted []*grant, renewed func(i int) bool, asked time.Time) {
+func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, known := range granted {
-		if known != nil && renewed(i) {
-			known.by = asked.Add(known.hold.TTL)
+		if known != nil && items[i].Outcome == renewal.Renewed {
+			known.by = asked.Add(shorter(items[i].TTL, known.hold.TTL))
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (g *grants) keep(h *lock.Hold, a *attempt) {
 		g.held[key] = known
 	}
 	known.token = a.answer.Token
-	known.by = a.asked.Add(a.hold.TTL)
+	known.by = a.asked.Add(shorter(a.answer.TTL, a.hold.TTL))
 }
 
 // makeRoom drops the grants that nobody has released and that are over. It looks

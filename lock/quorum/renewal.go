@@ -150,7 +150,7 @@ func (r *round) settle(ctx context.Context, items []renewal.Item) {
 			items[i].Outcome, items[i].Err = renewal.Gone, r.failure(ctx, i)
 		}
 	}
-	r.store.grants.prolong(r.grants, r.renewed, r.asked)
+	r.store.grants.prolong(r.grants, items, r.asked)
 }
 
 // chosen returns the TTL that a majority has given at least, if that is not what

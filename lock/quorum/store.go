@@ -25,6 +25,8 @@ type Store struct {
 	grants   grants
 	twins    twins
 
+	listeners listeners
+
 	mu     sync.Mutex
 	closed bool
 	// work is what runs: calls, and what they have left to do in the background.

@@ -494,3 +494,38 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 		require.Zero(t, holders(all, "b"))
 	})
 }
+
+// A waiter that is granted the lock by a minority, and gives it back, is not woken by
+// that, and asks again only when another owner releases the lock.
+func TestWaiterIsNotWokenByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		for _, b := range all[1:] { // the holder's request to the first was lost
+			b.give("a", "other:1", time.Hour)
+		}
+		l, err := lock.New(over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: time.Minute, Poll: 24 * time.Hour})
+		require.NoError(t, err)
+		granted := make(chan *lock.Lease)
+		go func() {
+			lease, err := l.Mutex("a").Lock(context.Background())
+			assert.NoError(t, err)
+			granted <- lease
+		}()
+		pass(10 * time.Second)
+		// An acquisition asks a node up to nine times: whether others share the nodes out,
+		// and whether two are one server. There is one before the waiter listens, one when
+		// it does, and one for what the first gives back while the waiter begins to listen.
+		assert.LessOrEqual(t, all[1].arrived(), 3*(8+1))
+		for _, b := range all[1:] {
+			b.mu.Lock()
+			delete(b.locks, "a")
+			b.ring("a")
+			b.mu.Unlock()
+		}
+		begin := time.Now()
+		lease := <-granted
+		assert.Less(t, time.Since(begin), time.Second, "the holder's release wakes it")
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, l.Close(context.Background()))
+	})
+}

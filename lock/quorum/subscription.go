@@ -22,7 +22,11 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 		return nil, err
 	}
 	defer s.work.Done()
-	sub := &subscription{majority: s.majority, tell: tell, heard: make([]bool, len(s.nodes))}
+	sub := &subscription{
+		store: s, name: h.Name, majority: s.majority, tell: tell,
+		heard: make([]bool, len(s.nodes)), ours: make([]time.Time, len(s.nodes)),
+	}
+	s.listeners.add(sub)
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
 	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
@@ -44,14 +48,55 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 // gathering is how long the messages of one release may take to come from all nodes.
 const gathering = 50 * time.Millisecond
 
+// listeners are the store's subscriptions, by the lock's name.
+type listeners struct {
+	mu   sync.Mutex
+	subs map[string]map[*subscription]struct{} // guarded by mu
+}
+
+func (l *listeners) add(sub *subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subs == nil {
+		l.subs = make(map[string]map[*subscription]struct{})
+	}
+	if l.subs[sub.name] == nil {
+		l.subs[sub.name] = make(map[*subscription]struct{})
+	}
+	l.subs[sub.name][sub] = struct{}{}
+}
+
+func (l *listeners) remove(sub *subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.subs[sub.name], sub)
+	if len(l.subs[sub.name]) == 0 {
+		delete(l.subs, sub.name)
+	}
+}
+
+// expect has subscriptions ignore the message of a release that this store is about to
+// send to a node: an attempt gives back what it was granted there. A waiter that it
+// woke would be granted the same again, and give it back again.
+func (l *listeners) expect(name string, n *node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for sub := range l.subs[name] {
+		sub.expect(n.index)
+	}
+}
+
 // subscription is an interest in a lock's releases at all nodes.
 type subscription struct {
+	store    *Store
+	name     string
 	majority int
 	tell     func(lock.Notice)
 
 	mu     sync.Mutex
 	closed bool                // guarded by mu
 	parts  []lock.Subscription // guarded by mu; the nodes'
+	ours   []time.Time         // guarded by mu; by node, until when a release may be our own
 
 	// A round begins with the first message and ends after gathering, or with a
 	// second message of one node after the wake: that is another release. All
@@ -75,11 +120,23 @@ func (sub *subscription) add(part lock.Subscription) {
 	}
 }
 
+// expect has the next message of a node ignored, if it comes soon. Another owner's
+// release is heard from the nodes that had granted it the lock.
+func (sub *subscription) expect(node int) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.ours[node] = time.Now().Add(sub.store.config.NodeTimeout)
+}
+
 // hear notes a node's message.
 func (sub *subscription) hear(node int) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.closed {
+		return
+	}
+	if time.Now().Before(sub.ours[node]) {
+		sub.ours[node] = time.Time{}
 		return
 	}
 	if sub.heard[node] && sub.woken {
@@ -132,6 +189,7 @@ func (sub *subscription) ring() {
 
 // Close ends the subscription at all nodes.
 func (sub *subscription) Close() {
+	sub.store.listeners.remove(sub)
 	sub.mu.Lock()
 	sub.closed = true
 	sub.begin()

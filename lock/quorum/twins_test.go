@@ -26,7 +26,7 @@ func TestOneServerUnderSeveralNamesIsRefused(t *testing.T) {
 		"~orders:*", "~redisson_*:{orders:*", "~leasewheel_lock_*:{orders:*", "~leasewheel:client:*",
 		"&redisson_lock__channel:{orders:*", "&leasewheel_lock__channel:{orders:*",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe",
-		"+hget", "+hset", "+hdel", "+hexists", "+get", "+set", "+exists", "+pexpire", "+pttl", "+time", "+publish",
+		"+hget", "+hset", "+hdel", "+hexists", "+hrandfield", "+get", "+set", "+exists", "+pexpire", "+pttl", "+time", "+publish",
 		"+zadd", "+zpopmin", "+zrem", "+zscore", "+pubsub|numsub"}
 	require.NoError(t, admin.Do(t.Context(), rights...).Err())
 	var clients []redis.UniversalClient

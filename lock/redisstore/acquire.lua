@@ -29,47 +29,5 @@ local function grant()
   return {1, token, reserved}
 end
 
+-- Most locks are free, and nobody waits for them. What follows is for the others.
 if count == '1' and redis.call('exists', lock, line) == 0 then return grant() end
-
-local function refused(left)
-  return {0, left, waiter ~= '' and lineUp(line, waiter) or 0}
-end
-
-local left = redis.call('pttl', lock)
-if left ~= -2 then
-  local holds = redis.pcall('hget', lock, owner)
-  if type(holds) == 'table' then
-    if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left, 0} end
-    return holds
-  elseif holds then -- what may need memory comes last: what is held is kept
-    local token = nextToken(counter, true, life)
-    redis.call('pexpire', lock, ttl)
-    redis.call('hset', lock, owner, count)
-    if waiter ~= '' then redis.call('zrem', line, waiter) end
-    return {1, token, 0}
-  elseif count ~= '1' then
-    return {3, 0, 0}
-  elseif foreign(lock) then
-    return {2, left, 0}
-  end
-  redis.call('zrem', line, gap) -- the client that it was left to has had its turn
-  if not isOurs(redis.call('hrandfield', lock)) then pcall(seePeer, turns) end
-  return refused(left)
-elseif count ~= '1' then
-  return {3, 0, 0}
-end
-
--- The lock is free, and somebody waits for it. A gap that is longer than it can be is
--- of before the clock was set back.
-local closes = tonumber(redis.call('zscore', line, gap))
-if closes then
-  local open = closes - micros()
-  if open > 0 and open <= 1000 * yields then return refused(math.ceil(open / 1000)) end
-  redis.call('zrem', line, gap)
-end
-local sound, open = pcall(openTurn, turns)
-if sound and open > 0 then return refused(math.ceil(open / 1000)) end
-local others = serve(lock, line, counter, publish, life, waiter)
-if others then return refused(others) end
-if waiter ~= '' then redis.call('zrem', line, waiter) end
-return grant()

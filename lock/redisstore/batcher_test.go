@@ -18,9 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// owner returns an owner of one client.
-func owner(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-00000000000c:%d", n) }
-
 // Requests of many goroutines leave together, and each has its own answer: a key that
 // is no lock fails the requests for it alone.
 func TestRequestsTravelTogether(t *testing.T) {
@@ -87,6 +84,44 @@ func TestQueuedRequests(t *testing.T) {
 	wire.Heal()
 	require.Eventually(t, func() bool { return ask("late:2", time.Second) == nil }, 10*time.Second, 10*time.Millisecond)
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
+}
+
+// Requests that leave together each keep their own deadline: the impatient one gives up
+// at its own, and the patient one has its reply from a server that is slow.
+func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	store := open(t, wire.Client(t))
+	ask := func(n int, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
+		return err
+	}
+	var work sync.WaitGroup
+	for i := range 3 { // as many as may be in flight have made their connections
+		work.Go(func() { assert.NoError(t, ask(i, 20*time.Second)) })
+	}
+	work.Wait()
+	const delay, impatience = 700 * time.Millisecond, 2 * time.Second
+	wire.Set(redistest.Fault{Requests: redistest.Hold})
+	for i := range 3 {
+		work.Go(func() { assert.NoError(t, ask(10+i, 20*time.Second)) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	work.Go(func() {
+		err := ask(20, impatience)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
+	})
+	work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
+	assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
+	wire.Set(redistest.Fault{Delay: delay})
+	work.Wait()
+	require.GreaterOrEqual(t, time.Since(begin), 4*delay, "the second batch's reply came after the impatient one's deadline")
 }
 
 // together has requests leave in one batch, behind three others that the server keeps

@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,4 +115,96 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	}
 	server.Restart(t)
 	<-woken
+}
+
+// A waiter that gives up while its channel moves to a new connection, which is still
+// being made, leaves no subscription behind. One that was left on Redisson's channel looks
+// like a client that does not enter the wait queue, to which every other hand-over goes.
+func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	admin := server.Client(t)
+	store := open(t, wire.Client(t))
+	subscribe := func(name string) (lock.Subscription, error) {
+		return store.Subscribe(t.Context(), &lock.Hold{Name: name}, func(lock.Notice) {})
+	}
+	stays, err := subscribe("stays")
+	require.NoError(t, err)
+	defer stays.Close()
+	for range 10 {
+		gone, err := subscribe("a")
+		require.NoError(t, err)
+		awaitChannels(t, admin, 6)
+		wire.Set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
+		wire.Reset()
+		fresh := make(chan lock.Subscription, 1)
+		go func() {
+			for t.Context().Err() == nil {
+				if s, err := subscribe("fresh"); err == nil {
+					fresh <- s
+					return
+				}
+			}
+		}()
+		time.Sleep(30 * time.Millisecond) // the channels wait for the connection
+		gone.Close()
+		wire.Heal()
+		(<-fresh).Close()
+		awaitChannels(t, admin, 3)
+	}
+
+	// Hand-overs are what they were: two commands each.
+	mine := locker(t, wire.Client(t), lock.Config{Poll: time.Hour})
+	theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	const rounds = 50
+	contend := func() {
+		var work sync.WaitGroup
+		for _, l := range []*lock.Locker{mine, theirs} {
+			work.Go(func() {
+				for range rounds {
+					assert.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+				}
+			})
+		}
+		work.Wait()
+	}
+	contend()
+	before := scripts(t, admin)
+	contend()
+	assert.LessOrEqual(t, float64(scripts(t, admin)-before)/(2*rounds), 2.5)
+}
+
+// A subscription connection on which nothing is said, but whose pings are answered, is
+// kept.
+func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	var woken atomic.Int32
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: "a"}, func(lock.Notice) { woken.Add(1) })
+	require.NoError(t, err)
+	defer sub.Close()
+	connection := func() string {
+		for line := range strings.SplitSeq(admin.ClientList(t.Context()).Val(), "\n") {
+			if strings.Contains(line, " sub=1 ") {
+				id, _, _ := strings.Cut(line, " ")
+				return id
+			}
+		}
+		return ""
+	}
+	before := connection()
+	require.NotEmpty(t, before)
+	pings := func() (n int) {
+		stats := admin.InfoMap(t.Context(), "commandstats")
+		_, _ = fmt.Sscanf(stats.Item("Commandstats", "cmdstat_ping"), "calls=%d", &n)
+		return n
+	}
+	first := pings()
+	require.Eventually(t, func() bool { return pings() >= first+3 }, time.Minute, 100*time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	assert.Equal(t, before, connection())
+	assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 }

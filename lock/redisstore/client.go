@@ -107,7 +107,7 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(reason(plain, err))
 		}
-		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewClient(o), nil
@@ -116,7 +116,7 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewFailoverClient(o), nil
 	case "cluster":
@@ -124,13 +124,18 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(reason(plain, err))
 		}
-		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, config)
 		return redis.NewClusterClient(o), nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
 }
+
+// dialOnce is how often a connection is tried for one request. Package lock sends
+// requests again; more tries here would use up a request's time, and its error would be
+// that of the deadline instead of the reason.
+const dialOnce = 1
 
 // unparsed is what is wrong with a URL of which no more can be said without quoting it.
 const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
@@ -142,8 +147,8 @@ const unparsed = "it cannot be parsed (special characters in a password must be 
 func refuse(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	switch {
-	case err != nil: // the parsers say so, too
-		return nil
+	case err != nil:
+		return nil //nolint:nilerr // the parsers report it, without a secret
 	case u.Query().Has("skip_verify"):
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
 	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):

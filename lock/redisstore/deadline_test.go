@@ -1,8 +1,13 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // A request that reaches the server after its caller gave up changes nothing there.
@@ -41,6 +47,55 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		}
 	}
 	none := func(context.Context, *redis.Client) {}
+	// mine is a hold of the owner that ends in an hour, of which a renewal would make two.
+	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
+		return func(ctx context.Context, admin *redis.Client) {
+			at := float64(time.Now().Add(time.Hour).UnixMilli())
+			switch kind {
+			case lock.KindRead:
+				admin.HSet(ctx, "a", "mode", "read", owner, 1)
+				admin.Set(ctx, "{a}:"+owner+":rwlock_timeout:1", 1, time.Hour)
+			case lock.KindWrite:
+				admin.HSet(ctx, "a", "mode", "write", owner+":write", 1)
+			case lock.KindPermit:
+				admin.ZAdd(ctx, "{a}:timeout", redis.Z{Score: at, Member: strings.Repeat("\xab", 16)})
+			default:
+				admin.HSet(ctx, "a", owner, 1)
+			}
+			admin.PExpireAt(ctx, "a", time.UnixMilli(int64(at)))
+		}
+	}
+	renews := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+		h := hold(kind, 0)
+		h.TTL = 2 * time.Hour
+		return func(ctx context.Context, s *redisstore.Store) error { return renewItems(ctx, s, h)[0].Err }
+	}
+	counts := func(kind lock.Kind, op lock.CountOp, n int64) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: n, Request: "r", Keep: time.Minute})
+			return err
+		}
+	}
+	givesBack := func(owed bool) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			h := hold(lock.KindSemaphore, 0)
+			h.Count, h.Owed = 0, owed
+			_, err := s.Release(ctx, h)
+			return err
+		}
+	}
+	taken := func(ctx context.Context, admin *redis.Client) {
+		counted(ctx, admin)
+		admin.Set(ctx, "leasewheel_request:{a}:"+owner, "taken", 0)
+	}
+	forces := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.ForceRelease(ctx, "a")
+		return err
+	}
+	fences := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.Fence(ctx, hold(lock.KindMutex, 0), 1<<52)
+		return err
+	}
 	for _, c := range []struct {
 		name   string
 		format redisstore.Format
@@ -56,6 +111,24 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		{"Write", redisstore.FormatRedisson, none, acquires(hold(lock.KindWrite, time.Minute))},
 		{"Semaphore", redisstore.FormatRedisson, counted, acquires(hold(lock.KindSemaphore, 0))},
 		{"Permit", redisstore.FormatRedisson, counted, acquires(hold(lock.KindPermit, 0))},
+
+		{"RenewMutex", redisstore.FormatRedisson, mine(lock.KindMutex), renews(lock.KindMutex)},
+		{"RenewRead", redisstore.FormatRedisson, mine(lock.KindRead), renews(lock.KindRead)},
+		{"RenewWrite", redisstore.FormatRedisson, mine(lock.KindWrite), renews(lock.KindWrite)},
+		{"RenewPermit", redisstore.FormatRedisson, mine(lock.KindPermit), renews(lock.KindPermit)},
+
+		{"CreateSemaphore", redisstore.FormatRedisson, none, counts(lock.KindSemaphore, lock.CountCreate, 3)},
+		{"AddPermits", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountAdd, 3)},
+		{"AddExpiringPermits", redisstore.FormatRedisson, counted, counts(lock.KindPermit, lock.CountAdd, 3)},
+		{"Drain", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDrain, 0)},
+		{"DeleteSemaphore", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDelete, 0)},
+		{"CreateLatch", redisstore.FormatRedisson, none, counts(lock.KindLatch, lock.CountCreate, 3)},
+		{"CountDown", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountAdd, -1)},
+		{"DeleteLatch", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountDelete, 0)},
+		{"ReleaseTaken", redisstore.FormatRedisson, taken, givesBack(false)},
+		{"ReleaseOwed", redisstore.FormatRedisson, counted, givesBack(true)},
+		{"Force", redisstore.FormatRedisson, mine(lock.KindMutex), forces},
+		{"Fence", redisstore.FormatRedisson, mine(lock.KindMutex), fences},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,18 +143,33 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			require.NoError(t, c.late(t.Context(), store))
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			c.before(t.Context(), admin)
-			before, ran := contents(t, admin), scripts(t, admin)
+			before, lives, ran := contents(t, admin), ends(t, admin), scripts(t, admin)
 
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // in which it leaves
 			defer cancel()
 			require.ErrorIs(t, c.late(ctx, store), lock.ErrUnavailable)
 			time.Sleep(time.Second) // the estimate of the server's clock errs by less
 			wire.Heal()
 			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
 			assert.Equal(t, before, contents(t, admin))
+			for key, end := range ends(t, admin) {
+				assert.WithinDuration(t, lives[key], end, time.Minute, key)
+			}
 		})
 	}
+}
+
+// ends returns when every key of the server ends.
+func ends(t *testing.T, admin *redis.Client) map[string]time.Time {
+	t.Helper()
+	keys, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	all := make(map[string]time.Time, len(keys))
+	for _, key := range keys {
+		all[key] = time.Now().Add(admin.PTTL(t.Context(), key).Val())
+	}
+	return all
 }
 
 // contents returns what every key of the server holds.
@@ -94,4 +182,157 @@ func contents(t *testing.T, admin *redis.Client) map[string]string {
 		dumps[key] = admin.Dump(t.Context(), key).Val()
 	}
 	return dumps
+}
+
+// A renewal that arrives late changes nothing either: by then the lease may be another
+// owner's attempt, or have been given up.
+func TestLateRenewalProlongsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		format redisstore.Format
+		kind   lock.Kind
+	}{
+		"Mutex": {redisstore.FormatRedisson, lock.KindMutex},
+		"Plain": {redisstore.FormatPlain, lock.KindMutex},
+		"Fair":  {redisstore.FormatRedisson, lock.KindFair},
+		"Read":  {redisstore.FormatRedisson, lock.KindRead},
+		"Write": {redisstore.FormatRedisson, lock.KindWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			wire := redistest.StartProxy(t, server)
+			admin := server.Client(t)
+			store, err := redisstore.New(wire.Client(t), redisstore.Config{Format: c.format})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			h := mutexOf("a", 1)
+			h.Kind, h.TTL = c.kind, time.Hour
+			_, err = store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			renew := func(ctx context.Context) renewal.Item {
+				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: h.TTL})}}
+				store.Renew(ctx, items)
+				return items[0]
+			}
+			shorten := func() {
+				for _, key := range admin.Keys(t.Context(), "*").Val() {
+					require.NoError(t, admin.PExpire(t.Context(), key, 10*time.Minute).Err())
+				}
+			}
+			shorten()
+			require.Equal(t, renewal.Renewed, renew(t.Context()).Outcome)
+			require.Greater(t, admin.PTTL(t.Context(), "a").Val(), 50*time.Minute, "in time it does")
+			shorten()
+			ran := scripts(t, admin)
+
+			wire.Set(redistest.Fault{Requests: redistest.Hold})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			item := renew(ctx)
+			require.Equal(t, renewal.Unknown, item.Outcome)
+			require.ErrorIs(t, item.Err, lock.ErrUnavailable)
+			time.Sleep(time.Second)
+			wire.Heal()
+			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
+			for _, key := range admin.Keys(t.Context(), "*").Val() {
+				assert.LessOrEqual(t, admin.PTTL(t.Context(), key).Val(), 10*time.Minute, key)
+			}
+		})
+	}
+}
+
+// stalling makes connections of which one stalls: what is written on it next, and names
+// the lock, arrives later, though the writer has given up by then.
+type stalling struct {
+	name    string
+	armed   atomic.Bool
+	delay   time.Duration
+	arrived chan struct{} // closed when it has
+}
+
+func (s *stalling) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	return &stallingConn{Conn: conn, stall: s}, err
+}
+
+type stallingConn struct {
+	net.Conn
+	stall   *stalling
+	stalled atomic.Bool
+}
+
+func (c *stallingConn) Write(b []byte) (int, error) {
+	s := c.stall
+	if !bytes.Contains(b, []byte("$"+strconv.Itoa(len(s.name))+"\r\n"+s.name+"\r\n")) || !s.armed.CompareAndSwap(true, false) {
+		return c.Conn.Write(b)
+	}
+	c.stalled.Store(true)
+	request := bytes.Clone(b)
+	time.AfterFunc(s.delay, func() {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = c.Conn.Write(request)
+		_, _ = c.Conn.Read(make([]byte, 1))
+		_ = c.Conn.Close()
+		close(s.arrived)
+	})
+	return len(b), nil
+}
+
+func (c *stallingConn) Close() error {
+	if c.stalled.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// A connection stalls after the request for a lock was written, and the caller gives up,
+// or gets the lock by another attempt and unlocks it. When the request arrives at last,
+// behind all that was done to clean up, the lock stays free.
+func TestStalledRequestHoldsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
+		for _, delay := range []time.Duration{1500 * time.Millisecond, 3 * time.Second, 6 * time.Second} {
+			for _, cancelled := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%v %v cancelled=%v", format, delay, cancelled), func(t *testing.T) {
+					t.Parallel()
+					server := redistest.Start(t, redistest.Config{})
+					admin := server.Client(t)
+					stall := &stalling{name: "stalled", delay: delay, arrived: make(chan struct{})}
+					options := server.Options()
+					options.Dialer = stall.dial
+					client := redis.NewClient(options)
+					store, err := redisstore.New(client, redisstore.Config{Format: format})
+					require.NoError(t, err)
+					l, err := lock.New(store, lock.Config{})
+					require.NoError(t, err)
+					t.Cleanup(func() {
+						assert.NoError(t, l.Close(context.Background()))
+						assert.NoError(t, client.Close())
+					})
+					require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
+
+					stall.armed.Store(true)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if cancelled {
+						time.AfterFunc(100*time.Millisecond, cancel)
+					}
+					lease, err := l.Mutex("stalled").Lock(ctx)
+					if cancelled {
+						require.ErrorIs(t, err, context.Canceled)
+					} else {
+						require.NoError(t, err)
+						require.NoError(t, lease.Unlock(t.Context()))
+					}
+					<-stall.arrived
+					for range 50 {
+						require.Zero(t, admin.Exists(t.Context(), "stalled").Val(), "it is held by nobody")
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
 }

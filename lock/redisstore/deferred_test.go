@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +65,8 @@ type deferral struct {
 }
 
 func (d *deferral) run(tb testing.TB) {
+	pprof.SetGoroutineLabels(pprof.WithLabels(tb.Context(), pprof.Labels(deferralLabel, tb.Name())))
+	defer pprof.SetGoroutineLabels(tb.Context())
 	server := redistest.Start(tb, redistest.Config{})
 	locker := func() *lock.Locker {
 		l, err := lock.New(open(tb, server.Client(tb)), lock.Config{TTL: time.Minute})
@@ -89,7 +93,7 @@ func (d *deferral) run(tb testing.TB) {
 	var out, done atomic.Int32
 	finished := make(chan struct{})
 	waiting := make([]*lock.Deferred, d.functions)
-	goroutines, heap := runtime.NumGoroutine(), heapInUse()
+	before, goroutines, heap := runtime.NumGoroutine(), ownGoroutines(tb), heapInUse()
 	begin := time.Now()
 	for i := range d.functions {
 		deferred, err := l.Mutex(name(i)).With(lock.Options{Passes: d.passes}).Go(ctx, func(context.Context) error {
@@ -115,7 +119,7 @@ func (d *deferral) run(tb testing.TB) {
 		return len(lines) == d.names
 	}, time.Minute, 100*time.Millisecond)
 	for range 100 { // the last ones are in line, but may still be hearing of it
-		if d.goroutines = runtime.NumGoroutine() - goroutines; d.goroutines < 100 {
+		if d.goroutines = ownGoroutines(tb) - goroutines; d.goroutines < 100 {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -138,7 +142,7 @@ func (d *deferral) run(tb testing.TB) {
 		case <-finished:
 			running = false
 		case <-sample.C:
-			d.most = max(d.most, runtime.NumGoroutine()-goroutines)
+			d.most = max(d.most, runtime.NumGoroutine()-before)
 		}
 	}
 	d.running = time.Since(begin)
@@ -170,6 +174,36 @@ func (d *deferral) check(tb testing.TB) {
 	if d.goroutines >= 100 {
 		tb.Errorf("%d goroutines while %d functions waited", d.goroutines, d.functions)
 	}
+}
+
+const deferralLabel = "deferral"
+
+// ownGoroutines counts the goroutines that were started by the test or by one of its
+// goroutines: other tests run at the same time.
+func ownGoroutines(tb testing.TB) (count int) {
+	var profile strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		tb.Fatal(err)
+	}
+	label := fmt.Sprintf("%q:%q", deferralLabel, tb.Name())
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(stack, label) {
+			continue
+		}
+		for line := range strings.SplitSeq(stack, "\n") {
+			if n, _, found := strings.Cut(line, " @ "); found {
+				many, err := strconv.Atoi(n)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				count += many
+			}
+		}
+	}
+	if count == 0 {
+		tb.Fatal("the goroutine profile has no labels")
+	}
+	return count
 }
 
 // heapInUse returns the bytes of what is reachable.

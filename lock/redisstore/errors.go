@@ -186,3 +186,9 @@ func tooOld(text string) bool {
 		strings.Contains(text, "Unknown Redis command called from") ||
 		strings.Contains(text, "Wrong number of args calling Redis command")
 }
+
+// silent reports whether the error is that the server has not answered.
+func silent(err error) bool {
+	e, ok := errors.AsType[*ServerError](err)
+	return ok && e.Fault == nil && e.passing
+}

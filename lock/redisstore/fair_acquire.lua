@@ -33,8 +33,11 @@ elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
+-- A first grant begins with a token, without which there is none. One that the owner has
+-- already begins with a write that a server allows which is out of memory.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
+  if holds then redis.call('pexpire', lock, lease) end
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, lease)
   return {1, token}
@@ -73,8 +76,9 @@ if wait == 0 then return {0, more and 1 or left} end
 
 -- Redisson lowers the timeouts of those behind it by its own wait, 5 minutes by default,
 -- when it is served and when it gives up. It drops nobody before the end of the present
--- lease, as long as ours are later by that for each that is before them. What is added
--- for clocks that are ahead of the server's is how long Redisson waits for a dead head.
+-- lease, as long as ours are later by that for each of Redisson's that is before them.
+-- What is added for clocks that are ahead of the server's is how long Redisson waits for
+-- a dead head.
 local ahead = 10000
 if not queued then
   redis.call('rpush', list, owner)
@@ -82,8 +86,8 @@ if not queued then
 end
 redis.call('zadd', places, keptUntil, owner)
 local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
-local before = math.min(others, redis.call('lpos', list, owner) or others)
-redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + before * 300000), owner)
+local before = others > 0 and redis.call('lpos', list, owner, 'maxlen', 100) or others
+redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + math.min(others, before) * 300000), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.

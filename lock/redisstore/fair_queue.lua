@@ -24,9 +24,12 @@ end
 -- longest  for how many ms places are kept at most, and timeouts by Redisson: what is
 --          kept for longer, since the server's clock was set back, is kept for so long
 --          from now on; nil for no such limit
+-- deaf     reports whether a waiter of ours that is kept until then does not listen any
+--          more; nil to ask none. It keeps its place: who has only lost its connection is
+--          the head again with the next request
 -- returns  the first living waiter, or false; whether it has dropped any; whether there
 --          may be a living one behind those that it has looked at
-local function first(list, timeouts, places, now, longest)
+local function first(list, timeouts, places, now, longest, deaf)
   local dropped, room = false, 100
   while room > 0 do
     local waiter = redis.call('lindex', list, 0)
@@ -39,30 +42,34 @@ local function first(list, timeouts, places, now, longest)
     end
     local by, kept
     if isOwner(waiter) then by, kept = endOf(waiter, timeouts, places) end
-    if by and by > now then
+    local living = by and by > now
+    local silent = living and deaf and kept == places and deaf(waiter, by)
+    if living and not silent then
       local limit = longest and longest[kept]
       if limit and by > now + limit then redis.call('zadd', kept, decimal(now + limit), waiter) end
       return waiter, dropped, false
     end
     redis.call('lpop', list)
     redis.call('zrem', timeouts, waiter)
-    redis.call('zrem', places, waiter)
+    if not silent then redis.call('zrem', places, waiter) end
     dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
   return false, true, true
 end
 
--- dropDeaf takes waiters of ours from the head of the queue who have listened and do not
--- any more: their process has ended. Who has only lost its connection keeps its place,
--- and with the next request it is the head again.
-local function dropDeaf(list, timeouts, places, publish, channel, head)
-  for _ = 1, 100 do
-    local place = head and redis.call('zscore', places, head)
-    if not place or tonumber(place) % 1 == 0 or oursListening(publish, channel .. ':' .. head) > 0 then return end
-    redis.call('lpop', list)
-    redis.call('zrem', timeouts, head)
-    head = redis.call('lindex', list, 0)
+-- leave takes a waiter out of the list and its timeout with it. In a long list it looks at
+-- both ends alone; a waiter elsewhere is dropped when its turn comes, by Redisson too.
+local function leave(list, timeouts, waiter)
+  if not redis.call('zscore', timeouts, waiter) then return end
+  if redis.call('lpos', list, waiter, 'maxlen', 1000) then
+    redis.call('lrem', list, 1, waiter)
+  elseif redis.call('lpos', list, waiter, 'rank', -1, 'maxlen', 1000) then
+    redis.call('lrem', list, -1, waiter)
+  elseif redis.call('llen', list) > 2000 then
+    redis.call('zadd', timeouts, 1, waiter)
+    return
   end
+  redis.call('zrem', timeouts, waiter)
 end
 
 -- wake has the head of the queue ask: the first living waiter, as first returns it. If

@@ -232,7 +232,8 @@ func TestBadNetwork(t *testing.T) {
 				}
 				taken++
 				holders--
-				if err := lease.Unlock(t.Context()); err != nil {
+				// One that is not answered in time is tried again in the background.
+				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrUnavailable) {
 					t.Errorf("unlock: %v", err)
 				}
 			}
@@ -417,8 +418,8 @@ func TestPassingRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Config{})
-			brief := locker(t, server.Client(t), lock.Config{RetryFor: 300 * time.Millisecond})
-			long := locker(t, server.Client(t), lock.Config{RetryFor: 20 * time.Second})
+			brief := locker(t, server.Client(t), lock.Config{})
+			long := locker(t, server.Client(t), lock.Config{})
 			require.NoError(t, mustLock(t, brief, "warm up").Unlock(t.Context()))
 			test.strike(t, server)
 			_, err := brief.Mutex("a").TryLock(t.Context())
@@ -426,7 +427,7 @@ func TestPassingRefusals(t *testing.T) {
 			require.ErrorIs(t, err, lock.ErrUnavailable)
 			got := make(chan error, 1)
 			go func() {
-				lease, err := long.Mutex("a").TryLock(context.Background())
+				lease, err := long.Mutex("a").LockWithin(context.Background(), 20*time.Second)
 				if err == nil {
 					err = lease.Unlock(context.Background())
 				}
@@ -623,11 +624,11 @@ func TestNobodyListens(t *testing.T) {
 	store, err := redisstore.Open("redis://user:"+secret+"@127.0.0.1:1/0", redisstore.Config{})
 	require.NoError(t, err)
 	defer store.Close()
-	l, err := lock.New(store, lock.Config{RetryFor: 500 * time.Millisecond})
+	l, err := lock.New(store, lock.Config{RequestTimeout: 500 * time.Millisecond})
 	require.NoError(t, err)
 	defer l.Close(context.Background())
 	begin := time.Now()
-	_, err = l.Mutex("a").Lock(t.Context())
+	_, err = l.Mutex("a").TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrUnavailable)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
 	assert.NotContains(t, err.Error(), secret)

@@ -15,7 +15,11 @@ end
 if not holds then
   return 0
 end
-local token = tonumber(redis.call('get', KEYS[2]))
+local last = redis.call('get', KEYS[2])
+local token = integer(last)
+if last and (not token or token < 0) then
+  error('DAMAGED ' .. KEYS[2] .. ' holds no whole number below 2^53', 0)
+end
 if token and token >= tonumber(ARGV[2]) then return 1 end
 local raised = decimal(math.ceil(tonumber(ARGV[2]) / 16) * 16) -- see token.lua
 if ARGV[3] == '0' or token and redis.call('pttl', KEYS[2]) == -1 then

@@ -27,8 +27,8 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)

@@ -34,6 +34,12 @@ type inspected struct {
 
 func newInspected(t *testing.T) *inspected {
 	t.Parallel()
+	return newInspectedIn(t)
+}
+
+// newInspectedIn is newInspected in a test that is parallel already.
+func newInspectedIn(t *testing.T) *inspected {
+	t.Helper()
 	server := redistest.Start(t, redistest.Config{})
 	return &inspected{t, server.Client(t), open(t, server.Client(t))}
 }

@@ -147,7 +147,7 @@ func TestClusterLatchWithATag(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	mine := locker(t, cluster.Client(t), lock.Config{})
 	theirs := locker(t, cluster.Client(t), lock.Config{Poll: time.Hour})
-	for _, name := range []string{"{user:7}:cart", "{a}", "b:{c}:d", "plain"} {
+	for _, name := range []string{"{user:7}:cart", "{a}b", "b:{c}:d", "plain"} {
 		l := mine.Latch(name)
 		first, err := l.TrySetCount(t.Context(), 1)
 		require.NoError(t, err)

@@ -27,15 +27,12 @@ local function waiterOf(member)
   return owner, client, offer, spare, secret
 end
 
--- channelOf returns the channel of a lock under a prefix. It is what the client calls
--- it, see derive there.
-local function channelOf(prefix, lock)
-  if string.find(lock, '{', 1, true) then return prefix .. ':' .. lock end
-  return prefix .. ':{' .. lock .. '}'
+-- ourChannel returns what leasewheel's clients listen to, and with ":<client>" one of
+-- them. It is what the client calls it, see derive there.
+local function ourChannel(lock)
+  if string.find(lock, '{', 1, true) then return 'leasewheel_lock__channel:' .. lock end
+  return 'leasewheel_lock__channel:{' .. lock .. '}'
 end
-
--- ourChannel is what leasewheel's clients listen to, and with ":<client>" one of them.
-local function ourChannel(lock) return channelOf('leasewheel_lock__channel', lock) end
 
 -- serve grants a free lock to the first in the queue that lives: whose client listens
 -- to this very server, and not to one that only repeats what this one publishes, as a

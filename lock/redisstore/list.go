@@ -214,7 +214,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 // opposed to a command.
 func keyRefused(err error) bool {
 	refusal, _ := errors.AsType[*ServerError](err)
-	return refusal != nil && refusal.Fault == ErrNoPermission && strings.Contains(refusal.Err.Error(), " key")
+	return refusal != nil && errors.Is(refusal.Fault, ErrNoPermission) && strings.Contains(refusal.Err.Error(), " key")
 }
 
 // hidden reports whether this user may access none of the names. SCAN returns them

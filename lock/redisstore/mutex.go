@@ -160,7 +160,7 @@ func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, er
 	if h.Handed {
 		handed = 1
 	}
-	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), handed)
+	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), handed, channelKey(h.Name))
 	if err != nil {
 		return false, err
 	}

@@ -19,9 +19,9 @@ var (
 	//go:embed permit_renew.lua
 	permitRenewSource string
 
-	permitAcquire = newTimelyScript(tokenSource, counterSource, overdueSource, expirySource, permitAcquireSource)
-	permitRelease = newScript(counterSource, overdueSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(counterSource, overdueSource, expirySource, permitRenewSource)
+	permitAcquire = newTimelyScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
+	permitRelease = newScript(publishSource, counterSource, overdueSource, expirySource, permitReleaseSource)
+	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
 )
 
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.

@@ -17,16 +17,20 @@ if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', K
 
 local now = milliseconds()
 count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
-local mine = redis.call('zscore', KEYS[2], ARGV[2])
+-- Of permits that are the owner's already and have expired, some may be taken back.
 local several = tonumber(ARGV[5])
-if not mine and count < several then
+local ids, missing = idsOf(ARGV[2], several), 0
+for _, id in ipairs(ids) do
+  if not redis.call('zscore', KEYS[2], id) then missing = missing + 1 end
+end
+if count < missing then
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
   return {0, next and leftOf(next, now) or -1, 0}
 end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
-if not mine then count = redis.call('decrby', KEYS[1], several) end
-put(KEYS[2], idsOf(ARGV[2], several), decimal(now + tonumber(ARGV[1])))
+if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
+put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
 local lasts = redis.call('pttl', KEYS[1])
 if lasts > 0 then redis.call('pexpire', KEYS[2], lasts) end
 return {1, token, count}

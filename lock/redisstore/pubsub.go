@@ -50,7 +50,7 @@ func ParsePubSub(name string) (PubSub, error) {
 	return 0, fmt.Errorf("redisstore: there is no PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
 }
 
-// The ways of publishing that scripts know, see pubsub.lua.
+// The ways of publishing that scripts know, see publish.lua.
 const (
 	plain   = "publish"
 	sharded = "spublish"

@@ -25,10 +25,10 @@ var (
 	writeRenewSource string
 
 	readAcquire  = newTimelyScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
-	readRelease  = newScript(ownerSource, readWriteSource, readReleaseSource)
+	readRelease  = newScript(publishSource, ownerSource, readWriteSource, readReleaseSource)
 	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
 	writeAcquire = newTimelyScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
-	writeRelease = newScript(ownerSource, readWriteSource, writeReleaseSource)
+	writeRelease = newScript(publishSource, ownerSource, readWriteSource, writeReleaseSource)
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 

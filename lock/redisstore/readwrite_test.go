@@ -356,10 +356,10 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 
 	// Ours die beside theirs, which goes on.
 	require.True(t, r.tryRead(long))
-	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: "dead:1", Count: 1, TTL: brief})
+	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
 	require.NoError(t, err)
 	require.Equal(t, lock.Granted, answer.Verdict)
-	gone(r.timeout("dead:1", 1))
+	gone(r.timeout(golf+":7", 1))
 	r.renewRead(long)
 	require.EqualValues(t, freed, r.unlockRead())
 	mustTake(t, t.Context(), l.ReadWrite(name).Write())

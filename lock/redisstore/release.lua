@@ -12,9 +12,10 @@
 --       5 the lease in ms, for a lock that is kept
 --       6 the owner's member in the wait queue, '' if it did not wait
 --       7 '1' if the lock was granted to the owner by another one's release
+--       8 the channel of those who do not enter the wait queue, Redisson's
 -- returns  1 freed, 0 kept, -1 the owner has no hold
 local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local publish, life, owner, count, ttl, waiter, handed = unpack(ARGV)
+local publish, life, owner, count, ttl, waiter, handed, channel = unpack(ARGV)
 
 -- With the last field goes the hash.
 local holds = redis.pcall(count == '0' and 'hdel' or 'hget', lock, owner)
@@ -34,22 +35,14 @@ if count ~= '0' then -- what may need memory comes last: a first write must not
 end
 
 -- The lock is free. Whatever is the matter with the wait queue, the release has
--- succeeded, and those who listen ask.
---
--- A free lock is left for a while to clients that do not enter the wait queue, so that
--- they are not starved. Those who listen here are known by their subscription to the
--- lock's channel: our clients subscribe to ours as well. They get every other turn. For
--- those who listen elsewhere, or poll, it is left free now and then.
-local channel = channelOf('redisson_lock__channel', lock)
-local awaited = redis.call('exists', line) == 1
-local sound, left
-if awaited then sound, left = pcall(leftToOthers, turns) end
-if handed == '1' and othersListening(publish, channel, ourChannel(lock)) then
-  local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
-  if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
-elseif awaited and not (sound and left) then
-  local intact, _, granted = pcall(serve, lock, line, counter, publish, life)
-  if intact and granted then return 1 end
+-- succeeded, and those who listen ask. Most often nobody waits. What follows is for the
+-- others.
+local popped, since
+if handed ~= '1' then
+  local head = redis.pcall('zpopmin', line)
+  popped, since = head[1], head[2]
+  if not popped then
+    send(publish, channel, '0')
+    return 1
+  end
 end
-send(publish, channel, '0')
-return 1

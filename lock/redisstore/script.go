@@ -22,7 +22,7 @@ type script struct {
 // later ones. It changes nothing, or nothing that matters when its request arrives
 // late.
 func newScript(sources ...string) *script {
-	source := clockSource + "\n" + pubsubSource + "\n" + strings.Join(sources, "\n")
+	source := clockSource + "\n" + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
@@ -38,10 +38,12 @@ func newTimelyScript(sources ...string) *script {
 var (
 	//go:embed clock.lua
 	clockSource string
-	//go:embed pubsub.lua
-	pubsubSource string
 	//go:embed deadline.lua
 	deadlineSource string
+	//go:embed publish.lua
+	publishSource string
+	//go:embed listeners.lua
+	listenersSource string
 	//go:embed clockreading.lua
 	clockReadingSource string
 	//go:embed token.lua
@@ -54,16 +56,20 @@ var (
 	mutexTurnsSource string
 	//go:embed acquire.lua
 	acquireSource string
+	//go:embed acquire_contended.lua
+	acquireContendedSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed release_contended.lua
+	releaseContendedSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed announce.lua
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, ownerSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireSource)
-	release   = newScript(tokenSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseSource)
+	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireContendedSource)
+	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )

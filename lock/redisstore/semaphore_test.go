@@ -156,7 +156,7 @@ func listening(t *testing.T, client *redis.Client, channel string) func() string
 }
 
 // keysBut returns the server's keys but those of requests, of which it checks that
-// they expire.
+// they expire: those whose reply the server does not know to have come, after an hour.
 func keysBut(t *testing.T, client *redis.Client, requests string) (keys []string) {
 	t.Helper()
 	for _, key := range client.Keys(t.Context(), "*").Val() {

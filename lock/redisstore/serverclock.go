@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +17,16 @@ import (
 // than the round trip that the reading took.
 type serverClock struct {
 	reading atomic.Pointer[clockReading] // the latest; nil if it was found wrong
+
+	mu    sync.Mutex
+	query *clockQuery // guarded by mu; the one in flight, or nil
+}
+
+// clockQuery is a question for a node's clock, and its answer once done is closed.
+type clockQuery struct {
+	done    chan struct{}
+	reading *clockReading
+	err     error
 }
 
 // clockReading is the time that the node's clock showed when it was asked, or later.
@@ -51,21 +62,72 @@ func (s *Store) clock(key string) *serverClock {
 }
 
 // read returns a reading. It asks the node that has the key if the latest is too old.
+//
+// The question outlives a request whose context ends meanwhile. A request that is
+// short of time, on a connection that has yet to be made, would otherwise fail each
+// time, and take the connection with it.
 func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < r.life {
 		return r, nil
 	}
+	for {
+		q, own := c.ask(ctx, s, key)
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			return nil, notSentError{classify(ctx.Err())}
+		}
+		switch {
+		case q.err == nil:
+			return q.reading, nil
+		case own || silent(q.err):
+			return nil, notSentError{q.err}
+		}
+		// The server may have refused the key of the request that asked, and no other.
+	}
+}
+
+// leastQuery is how long a question for a node's clock has at least.
+const leastQuery = time.Second
+
+// ask returns the question in flight, or a new one, which is the caller's own.
+func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQuery, own bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.query != nil {
+		return c.query, false
+	}
+	q = &clockQuery{done: make(chan struct{})}
+	c.query = q
+	by := time.Now().Add(leastQuery)
+	if deadline, ok := ctx.Deadline(); !ok {
+		by = time.Now().Add(unboundedRequest)
+	} else if deadline.After(by) {
+		by = deadline
+	}
+	ctx = context.WithoutCancel(ctx)
+	s.batchers.begin(func() {
+		ctx, cancel := context.WithDeadline(ctx, by)
+		defer cancel()
+		c.answer(ctx, s, key, q)
+	})
+	return q, true
+}
+
+// answer asks the node, and sets the question's answer.
+func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clockQuery) {
 	asked := time.Now()
 	reply, err := s.runOne(ctx, newClockCall(key))
-	if err != nil {
-		return nil, notSentError{err}
+	if err == nil {
+		q.reading, err = newReading(asked, reply)
 	}
-	r, err := newReading(asked, reply)
-	if err != nil {
-		return nil, notSentError{err}
+	if q.err = err; err == nil {
+		c.reading.Store(q.reading)
 	}
-	c.reading.Store(r)
-	return r, nil
+	c.mu.Lock()
+	c.query = nil
+	c.mu.Unlock()
+	close(q.done)
 }
 
 // newClockCall returns the call that reads the clock of the node which has the key.

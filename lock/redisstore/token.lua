@@ -15,7 +15,7 @@
 --        several were given the last, as it may not have heard of any
 -- life   the life of the counter in ms, '0' for no end
 -- spare  how many tokens after this one the owner would like; nil for none
-local largest = 9007199254740990 -- up to here Lua, Go and JavaScript count exactly
+local largest = 9007199254740976 -- Lua, Go and JavaScript count exactly up to 16 more
 
 -- lastToken reads a counter's text. A counter that is damaged ends the script: a
 -- larger token than the last one cannot be made.

@@ -55,7 +55,7 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 // single reports whether there is one server, as far as pub/sub goes.
 func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
 
-// publishing returns how releases are published, see pubsub.lua. In a cluster it asks a
+// publishing returns how releases are published, see publish.lua. In a cluster it asks a
 // master once whether it has sharded pub/sub.
 func (s *Store) publishing(ctx context.Context) (string, error) {
 	if s.single() || s.config.PubSub == PubSubOff {
@@ -121,11 +121,7 @@ func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 // which a failover or a move of slots may be the reason. go-redis does so by itself
 // only where it retries.
 func (s *Store) doubtTopology(err error) {
-	var e *ServerError
-	if s.cluster == nil || !errors.As(err, &e) {
-		return
-	}
-	if silent := e.Fault == nil && e.passing; silent || errors.Is(e, ErrCluster) {
+	if s.cluster != nil && (silent(err) || errors.Is(err, ErrCluster)) {
 		s.cluster.ReloadState(context.Background())
 	}
 }

@@ -67,6 +67,7 @@ var workloads = []workload{
 	{name: "Churn", netty: []string{""}},
 	{name: "Rearm", impls: []string{"wheel", "runtime"}},
 	{name: "CancelArm", impls: []string{"wheel", "runtime"}},
+	{name: "Embedded", impls: []string{"wheel", "runtime"}},
 	{name: "RearmParallel", impls: []string{"wheel", "runtime"}, procs: "1,2"},
 	{name: "Reset", impls: []string{"wheel", "wheel-timer", "runtime", "gozero", "singchia"}},
 	{name: "ResetAt", impls: []string{"wheel", "wheel-timer"}},

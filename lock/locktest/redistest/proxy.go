@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,6 +47,11 @@ type Fault struct {
 
 	// Refuse resets new connections as soon as they are made.
 	Refuse bool
+
+	// Duplicate sends whole pipelines to the server a second time, so much later, on
+	// a connection of their own, and drops what it replies. A proxy that repeats
+	// requests does so. Zero: never. The connection begins with [Proxy.Login].
+	Duplicate time.Duration
 }
 
 // Blackhole is a network that takes everything and delivers nothing.
@@ -55,10 +61,15 @@ var Blackhole = Fault{Requests: Drop, Replies: Drop}
 // network as the server does: a unix socket or a loopback port. Its methods may
 // be called from any goroutine at any time.
 type Proxy struct {
+	// Login is what a connection of duplicates sends first, such as "AUTH user
+	// secret"; "": nothing. It is set before the first connection.
+	Login string
+
 	server   *Server
 	dir      string // holds the socket; "" on TCP
 	listener net.Listener
-	loops    sync.WaitGroup // accept, and two per connection
+	loops    sync.WaitGroup // accept, two per connection, one per duplicate
+	gone     chan struct{}  // closed by Close
 
 	mu      sync.Mutex
 	fault   Fault
@@ -71,7 +82,7 @@ type Proxy struct {
 // everything until [Proxy.Set].
 func StartProxy(t TB, s *Server) *Proxy {
 	t.Helper()
-	p := &Proxy{server: s, changed: make(chan struct{}), links: map[*link]struct{}{}}
+	p := &Proxy{server: s, changed: make(chan struct{}), gone: make(chan struct{}), links: map[*link]struct{}{}}
 	if err := p.listen(); err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
@@ -124,6 +135,20 @@ func (p *Proxy) Set(f Fault) {
 // Heal ends the fault. See [Drop] for what it cannot heal.
 func (p *Proxy) Heal() { p.Set(Fault{}) }
 
+// Stall holds back the requests of connections that exist and that chosen picks, for
+// as long from now on. They are delivered then, also if the client has closed its end
+// meanwhile, as those that TCP has to send again are. New connections are not stalled.
+func (p *Proxy) Stall(chosen func() bool, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until := time.Now().Add(d)
+	for l := range p.links {
+		if chosen() {
+			l.stalled.Store(&until)
+		}
+	}
+}
+
 // Reset breaks every connection that exists at the moment, on TCP with a reset
 // at both ends. It returns how many there were.
 func (p *Proxy) Reset() int {
@@ -138,7 +163,10 @@ func (p *Proxy) Reset() int {
 // Close breaks every connection and waits until nothing of the proxy runs.
 func (p *Proxy) Close() {
 	p.mu.Lock()
-	p.closed = true
+	if !p.closed {
+		p.closed = true
+		close(p.gone)
+	}
 	p.mu.Unlock()
 	_ = p.listener.Close() // a second Close is fine
 	p.Reset()
@@ -198,7 +226,8 @@ func (p *Proxy) join(l *link) {
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
-	done           chan struct{} // closed with the link
+	done           chan struct{}             // closed with the link
+	stalled        atomic.Pointer[time.Time] // until when requests are held back; nil: they are not
 	once           sync.Once
 }
 
@@ -281,7 +310,13 @@ func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow)
 			if fault, ok = l.leave(flow, Hold); !ok { // it may hold by now
 				return
 			}
+			if until := l.stalled.Load(); until != nil && to == l.server && !l.sleep(*until) {
+				return
+			}
 			mute = mute || flow(fault) == Drop
+			if fault.Duplicate > 0 && to == l.server && !mute {
+				l.proxy.duplicate(c.bytes, fault.Duplicate)
+			}
 			if !mute && write(to, c.bytes, fault.Slice) != nil {
 				return
 			}

@@ -221,3 +221,20 @@ func byAddress(servers []*Server, address string) (*Server, error) {
 	}
 	return nil, fmt.Errorf("%s is none of the servers started here", address)
 }
+
+// Agreed returns nil if the sentinels that run agree on a master, it takes writes, and
+// every other node that runs is a replica of it.
+func (s *SentinelSet) Agreed(ctx context.Context) error {
+	master, err := s.master(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range s.Nodes {
+		if node != master && node.process.running() {
+			if err := node.replicates(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return master.isMaster(ctx)
+}

@@ -1,0 +1,103 @@
+package bucket
+
+import (
+	"testing"
+)
+
+func entered(in *Inbox) []*Node {
+	in.Detach()
+	var all []*Node
+	in.Entered(func(n *Node) { all = append(all, n) })
+	return all
+}
+
+// An inbox names an adopted node once, whatever is done with it until the worker
+// takes it.
+func TestAdoptedNodeIsNamedOnce(t *testing.T) {
+	in := newInbox()
+	n := new(Node)
+	n.Bind(adopted)
+	if by, entered, ok := in.Enter(n, 10); by != 10 || !entered || !ok || in.Earliest() != 10 {
+		t.Fatal("it has not entered")
+	}
+	if _, entered, ok := in.Enter(n, 10); entered || !ok {
+		t.Error("it has entered twice")
+	}
+	for range 3 {
+		n.Disarm()
+		if n.Queue() {
+			t.Error("cancelled among the arrivals, it is to be named")
+		}
+		if a := n.Arm(20); !a.Held || a.Pending || a.Queue || a.Earlier {
+			t.Errorf("armed again for later: %+v", a)
+		}
+	}
+	if a := n.Arm(5); a.Queue || !a.Earlier || !a.Pending {
+		t.Errorf("armed for earlier: %+v", a)
+	}
+	in.Need(5)
+	if in.Earliest() != 5 {
+		t.Errorf("the worker is needed by %d, want 5", in.Earliest())
+	}
+	if got := entered(in); len(got) != 1 || got[0] != n {
+		t.Fatalf("%d entered, want the one", len(got))
+	}
+
+	// With the worker: a later tick needs no notice, an earlier one and a cancel do.
+	if a := n.Arm(30); a.Queue || a.Earlier {
+		t.Errorf("moved to later: %+v", a)
+	}
+	n.Disarm()
+	if !n.Queue() || n.Queue() {
+		t.Error("a cancelled node is named once")
+	}
+	in.Name(n, Never)
+	if a := n.Arm(40); a.Queue || a.Pending {
+		t.Errorf("armed again before the worker has looked: %+v", a)
+	}
+	if got := entered(in); len(got) != 1 || in.Earliest() != Never {
+		t.Fatalf("%d named, want 1", len(got))
+	}
+	if n.Release() {
+		t.Error("a pending node was let go")
+	}
+	n.Disarm()
+	if !n.Release() || n.Queue() {
+		t.Error("it is not let go")
+	}
+	if a := n.Arm(50); a.Held {
+		t.Error("a node that was let go is armed where nothing finds it")
+	}
+	if scheduled, _ := in.Counts(); scheduled != 1 {
+		t.Errorf("%d entered by the numbers, want 1", scheduled)
+	}
+}
+
+// A node that expires while an inbox names it stays held: what arms it again finds
+// it named already.
+func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
+	in := newInbox()
+	n := new(Node)
+	n.Bind(adopted)
+	in.Enter(n, 10)
+	entered(in)
+	if a := n.Arm(5); !a.Queue {
+		t.Fatal("moved to earlier, it is not to be named")
+	}
+	in.Name(n, 5)
+	if !n.Claim(5) || n.Claim(5) {
+		t.Fatal("due, it is claimed once")
+	}
+	if a := n.Arm(9); !a.Held || a.Queue {
+		t.Errorf("armed by its task: %+v", a)
+	}
+	if got := entered(in); len(got) != 1 || n.Release() {
+		t.Error("it is not found where it was named")
+	}
+	if !n.Claim(9) {
+		t.Fatal("it is not due")
+	}
+	if a := n.Arm(10); a.Held {
+		t.Error("expired, it is held")
+	}
+}

@@ -1,0 +1,297 @@
+package lock_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// verb is one way to acquire, and to give back what was acquired.
+type verb func(ctx context.Context, l *lock.Locker) error
+
+func leased(lease interface{ Unlock(context.Context) error }, err error) error {
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(context.Background())
+}
+
+// verbs are the ways to acquire every kind of lock: without waiting, within a time, and
+// for as long as the context.
+func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
+	try, within, lasting = map[string]verb{}, map[string]verb{}, map[string]verb{}
+	for name, m := range map[string]func(l *lock.Locker) *lock.Mutex{
+		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("mutex") },
+		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("fair") },
+		"read":  func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("rw").Read() },
+		"write": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("rw2").Write() },
+	} {
+		try[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).TryLock(ctx)) }
+		within[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).LockWithin(ctx, wait)) }
+		lasting[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).Lock(ctx)) }
+		lasting[name+" do"] = func(ctx context.Context, l *lock.Locker) error {
+			return m(l).Do(ctx, func(context.Context) error { return nil })
+		}
+		deferred := func(ctx context.Context, l *lock.Locker, wait time.Duration) error {
+			d, err := m(l).GoWithin(ctx, wait, func(context.Context) error { return nil })
+			if err != nil {
+				return err
+			}
+			return d.Wait(context.Background())
+		}
+		try[name+" go"] = func(ctx context.Context, l *lock.Locker) error { return deferred(ctx, l, 0) }
+		within[name+" go"] = func(ctx context.Context, l *lock.Locker) error { return deferred(ctx, l, wait) }
+		lasting[name+" go"] = func(ctx context.Context, l *lock.Locker) error { return deferred(ctx, l, math.MaxInt64) }
+	}
+	permits := func(l *lock.Locker) *lock.Permits { return l.Permits("permits") }
+	try["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).TryAcquire(ctx)) }
+	within["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).AcquireWithin(ctx, wait)) }
+	lasting["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).Acquire(ctx)) }
+	semaphore := func(l *lock.Locker) *lock.Semaphore { return l.Semaphore("semaphore") }
+	try["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).TryAcquire(ctx, 1) }
+	within["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).AcquireWithin(ctx, 1, wait) }
+	lasting["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).Acquire(ctx, 1) }
+	lasting["latch"] = func(ctx context.Context, l *lock.Locker) error { return l.Latch("latch").Wait(ctx) }
+	all := func(l *lock.Locker) *lock.Multi { return lock.All(l.Mutex("one"), l.Mutex("two")) }
+	try["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).TryLock(ctx)) }
+	within["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).LockWithin(ctx, wait)) }
+	lasting["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).Lock(ctx)) }
+	again := func(take func(*lock.Mutex, context.Context) (*lock.Lease, error)) verb {
+		return func(_ context.Context, l *lock.Locker) error { return leased(take(l.Mutex("held"), heldIn(l))) }
+	}
+	try["again"] = again((*lock.Mutex).TryLock)
+	within["again"] = again(func(m *lock.Mutex, ctx context.Context) (*lock.Lease, error) { return m.LockWithin(ctx, wait) })
+	lasting["again"] = again((*lock.Mutex).Lock)
+	return try, within, lasting
+}
+
+// holders has for each locker the context of a lease of the lock that is called held.
+var holders = map[*lock.Locker]context.Context{}
+
+func heldIn(l *lock.Locker) context.Context { return holders[l] }
+
+// inOutage calls f with a locker on a store with each fault, once everything that it
+// acquires is there and free.
+func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCounter)) {
+	for name, outage := range map[string]fault{"down": down, "mute": mute, "deaf": deaf} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				store := &faultyCounter{faulty: faulty{Store: server.Store(t)}}
+				l := locker(t, store, lock.Config{TTL: time.Hour})
+				_, err := l.Permits("permits").TrySetPermits(t.Context(), 100)
+				require.NoError(t, err)
+				_, err = l.Semaphore("semaphore").TrySetPermits(t.Context(), 100)
+				require.NoError(t, err)
+				held := mustLock(t, l.Mutex("held"))
+				holders[l] = held.Context() //nolint:fatcontext // it is of another lease each time
+				defer delete(holders, l)
+				store.set(func() { store.acquire, store.release, store.subscribe, store.count = outage, outage, outage, outage })
+				f(t, l, store)
+				store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
+				time.Sleep(20 * time.Second) // the cleanup
+				require.NoError(t, held.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// Try answers within the time of one request, whatever the store does.
+func TestTryAnswersWithinRequestTimeout(t *testing.T) {
+	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
+		try, _, _ := verbs(0)
+		try["TrySetPermits"] = func(ctx context.Context, l *lock.Locker) error {
+			_, err := l.Permits("others").TrySetPermits(ctx, 1)
+			return err
+		}
+		try["TrySetCount"] = func(ctx context.Context, l *lock.Locker) error {
+			_, err := l.Latch("others").TrySetCount(ctx, 1)
+			return err
+		}
+		try["Unlock"] = func(ctx context.Context, l *lock.Locker) error { return l.Semaphore("semaphore").Release(ctx, 1) }
+		for name, acquire := range try {
+			begin := time.Now()
+			err := acquire(t.Context(), l)
+			assert.ErrorIs(t, err, lock.ErrUnavailable, name)
+			assert.NotErrorIs(t, err, lock.ErrNotAcquired, name)
+			assert.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout, name)
+		}
+	})
+}
+
+// LockWithin lives through an outage that is shorter than its wait.
+func TestLockWithinLivesThroughAnOutage(t *testing.T) {
+	_, within, _ := verbs(20 * time.Second)
+	livesThrough(t, within, 15*time.Second)
+}
+
+// Lock lives through an outage of any length.
+func TestLockLivesThroughAnyOutage(t *testing.T) {
+	_, _, lasting := verbs(0)
+	livesThrough(t, lasting, 10*time.Minute)
+}
+
+func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
+	inOutage(t, func(t *testing.T, l *lock.Locker, store *faultyCounter) {
+		ctx, cancel := context.WithTimeout(t.Context(), outage+3*time.Second)
+		defer cancel()
+		ended := make(chan error, len(verbs))
+		for name, acquire := range verbs {
+			go func() {
+				err := acquire(ctx, l)
+				assert.NoError(t, err, name)
+				ended <- err
+			}()
+		}
+		time.Sleep(outage)
+		require.Empty(t, ended)
+		store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
+		for range verbs {
+			<-ended //nolint:errcheck // soon after the outage, with whatever
+		}
+	})
+}
+
+// LockWithin in a longer outage ends after its wait, and says that the store does not
+// answer.
+func TestLockWithinEndsInAnOutage(t *testing.T) {
+	_, within, _ := verbs(20 * time.Second)
+	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
+		ended := make(chan error, len(within))
+		for name, acquire := range within {
+			go func() {
+				err := acquire(t.Context(), l)
+				assert.ErrorIs(t, err, lock.ErrUnavailable, name)
+				assert.NotErrorIs(t, err, lock.ErrNotAcquired, name)
+				ended <- err
+			}()
+		}
+		time.Sleep(20*time.Second - time.Millisecond)
+		require.Empty(t, ended)
+		time.Sleep(lock.DefaultRequestTimeout + 20*time.Millisecond)
+		require.Len(t, ended, len(within))
+	})
+}
+
+// An error that the context ends with matches its cause, and tells of the outage.
+func TestContextEndsAnOutage(t *testing.T) {
+	_, _, lasting := verbs(0)
+	delete(lasting, "again") // by another context
+	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		ended := make(chan error, len(lasting))
+		for name, acquire := range lasting {
+			go func() {
+				err := acquire(ctx, l)
+				assert.ErrorIs(t, err, context.DeadlineExceeded, name)
+				assert.ErrorIs(t, err, lock.ErrUnavailable, name)
+				ended <- err
+			}()
+		}
+		time.Sleep(7*time.Second + 20*time.Millisecond)
+		require.Len(t, ended, len(lasting))
+	})
+}
+
+// Unlock answers within the time of one request, though a renewal is in flight.
+func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
+	for name, release := range map[string]fault{"mute": mute, "down": down, "free": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				f := &faulty{Store: server.Store(t)}
+				renewing := make(chan struct{}, 1)
+				l := locker(t, &slowToRenew{Store: f, renewing: renewing, takes: 900 * time.Millisecond}, lock.Config{TTL: time.Minute})
+				lease := mustLock(t, l.Mutex("a"))
+				<-renewing
+				f.set(func() { f.release = release })
+				begin := time.Now()
+				err := lease.Unlock(t.Context())
+				assert.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+				if release == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, lock.ErrUnavailable)
+				}
+				f.set(func() { f.release = nil })
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// No renewal is sent while a release is under way, however long that takes.
+func TestNoRenewalDuringTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		f := &faulty{Store: server.Store(t)}
+		renewing := make(chan struct{}, 100)
+		l := locker(t, &slowToRenew{Store: f, renewing: renewing}, lock.Config{TTL: 300 * time.Millisecond, RequestTimeout: time.Minute})
+		lease := mustLock(t, l.Mutex("a"))
+		time.Sleep(time.Second)
+		require.NotEmpty(t, renewing)
+		f.set(func() {
+			f.release = func(_ context.Context, do func() error) error {
+				for len(renewing) > 0 {
+					<-renewing
+				}
+				time.Sleep(10 * time.Second)
+				assert.Empty(t, renewing, "renewed while it was released")
+				return do()
+			}
+		})
+		_ = lease.Unlock(t.Context())
+	})
+}
+
+// Durations of any length are no limit and overflow nothing.
+func TestDurationsOfAnyLength(t *testing.T) {
+	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.Start(t)
+			l := server.Locker(t, lock.Config{TTL: lock.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
+			m := l.Mutex("a").With(lock.Options{
+				Heartbeat: long, MaxHold: long, Passes: 1, PassFor: long,
+				Retry: func(int) (time.Duration, bool) { return long, true },
+			})
+			lease, err := m.LockWithin(t.Context(), long)
+			require.NoError(t, err)
+			got := await(t, m)
+			time.Sleep(time.Hour)
+			require.True(t, lease.Valid(), "%v", lease.Err())
+			require.NoError(t, lease.Unlock(t.Context()))
+			lease = <-got
+			time.Sleep(time.Hour)
+			require.True(t, lease.Valid(), "%v", lease.Err())
+			require.NoError(t, lease.Unlock(t.Context()))
+			s := l.Semaphore("s")
+			_, err = s.TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			require.NoError(t, s.AcquireWithin(t.Context(), 1, long))
+			require.NoError(t, s.Release(t.Context(), 1))
+			require.NoError(t, s.AddPermits(t.Context(), 1))
+			multi, err := lock.All(l.Mutex("b"), l.Mutex("c")).LockWithin(t.Context(), long)
+			require.NoError(t, err)
+			require.NoError(t, multi.Unlock(t.Context()))
+		})
+	}
+	for name, c := range map[string]lock.Config{
+		"TTL": {TTL: -1}, "a long TTL": {TTL: math.MaxInt64}, "RequestTimeout": {RequestTimeout: -1}, "Poll": {Poll: -1},
+	} {
+		_, err := lock.New(locktest.Start(t).Store(t), c)
+		require.Error(t, err, name)
+	}
+	for _, o := range []lock.Options{{TTL: -1}, {TTL: math.MaxInt64}, {Heartbeat: -1}, {MaxHold: -1}, {PassFor: -1}} {
+		_, err := locktest.New(t, lock.Config{}).Mutex("a").With(o).TryLock(t.Context())
+		require.Error(t, err, "%+v", o)
+	}
+}

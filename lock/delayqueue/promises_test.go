@@ -1,0 +1,296 @@
+package delayqueue_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// outage is a server that is away while it is down: requests are not sent.
+type outage struct{ down atomic.Bool }
+
+func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if o.down.Load() {
+			cmd.SetErr(io.EOF)
+			return io.EOF
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if o.down.Load() {
+			for _, cmd := range cmds {
+				cmd.SetErr(io.EOF)
+			}
+			return io.EOF
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A handler's context ends before another worker can have the message, on a wheel with
+// a coarse tick too.
+func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
+	for _, ttl := range []time.Duration{200 * time.Millisecond, 230 * time.Millisecond, 310 * time.Millisecond, time.Second} {
+		for phase := time.Duration(0); phase < 50*time.Millisecond; phase += 7 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				coarse, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})
+				require.NoError(t, err)
+				defer coarse.Stop()
+				mine := server.Client(t)
+				away := new(outage)
+				mine.AddHook(away)
+				first, second := open(t, mine, config{Wheel: coarse}), open(t, server.Client(t), config{})
+				time.Sleep(phase)
+				put(t, second, message{ID: "a"})
+				begun, lost := make(chan struct{}), make(chan time.Time, 1)
+				stop := work(t, first, func(ctx context.Context, _ *delivery) error {
+					close(begun)
+					<-ctx.Done()
+					lost <- time.Now()
+					return nil
+				}, worker{TTL: ttl, Concurrency: 1})
+				<-begun
+				away.down.Store(true)
+				again := make(chan time.Time, 1)
+				stopOther := work(t, second, func(context.Context, *delivery) error {
+					again <- time.Now()
+					return nil
+				}, worker{})
+				assert.False(t, (<-lost).After(<-again), "TTL %v, phase %v", ttl, phase)
+				stopOther()
+				away.down.Store(false)
+				stop()
+			})
+		}
+	}
+}
+
+// A TTL that has no room for the ticks of the wheel is refused.
+func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coarse, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})
+		require.NoError(t, err)
+		defer coarse.Stop()
+		q := open(t, embedded(t), config{Wheel: coarse})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.Work(ctx, succeed, worker{TTL: 190 * time.Millisecond}), delayqueue.ErrInvalid)
+	})
+}
+
+// The word of a handler whose lease ends in an outage counts after it, as long as no
+// other worker has the message.
+func TestWordOutlastsAnOutageLongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		away := new(outage)
+		client.AddHook(away)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		l := newLog()
+		work(t, q, func(context.Context, *delivery) error {
+			away.down.Store(true)
+			return nil
+		}, worker{TTL: time.Second, Concurrency: 1, Report: l.add})
+		time.Sleep(3 * time.Second)
+		away.down.Store(false)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
+		assert.Empty(t, whole(t, client))
+	})
+}
+
+// The pause after a failure starts anew with each outage.
+func TestPauseStartsAnewAfterRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		away := new(outage)
+		client.AddHook(away)
+		var said safeBuilder
+		q := open(t, client, config{Poll: time.Second, Logger: logTo(&said)})
+		work(t, q, succeed, worker{})
+		longest := time.Duration(0)
+		for range 2 {
+			time.Sleep(10 * time.Second)
+			before := len(said.String())
+			away.down.Store(true)
+			time.Sleep(time.Minute)
+			away.down.Store(false)
+			pauses := strings.Split(said.String()[before:], "after=")[1:]
+			require.NotEmpty(t, pauses)
+			for i, text := range pauses {
+				pause, err := time.ParseDuration(strings.Fields(text)[0])
+				require.NoError(t, err)
+				if longest = max(longest, pause); i == 0 {
+					assert.LessOrEqual(t, pause, 50*time.Millisecond, "the first of an outage")
+				}
+			}
+		}
+		assert.Greater(t, longest, time.Second)
+	})
+}
+
+// A request that reaches the server after its caller gave up changes nothing.
+func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]func(context.Context, *delayqueue.Queue) error{
+		"Put": func(ctx context.Context, q *delayqueue.Queue) error {
+			_, err := q.Put(ctx, message{ID: "late"})
+			return err
+		},
+		"Cancel": func(ctx context.Context, q *delayqueue.Queue) error { return q.Cancel(ctx, "b") },
+		"Move":   func(ctx context.Context, q *delayqueue.Queue) error { return q.MoveIn(ctx, "b", 0) },
+		"Revive": func(ctx context.Context, q *delayqueue.Queue) error {
+			_, err := q.Revive(ctx, "dead")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			wire := redistest.StartProxy(t, server)
+			admin := server.Client(t)
+			near := open(t, admin, config{})
+			q := open(t, wire.Client(t), config{RetryFor: -1})
+			bury(t, near, message{ID: "dead"})
+			put(t, q, message{ID: "b", Delay: time.Hour})
+			require.NoError(t, request(t.Context(), q)) // the server knows the script
+			_ = near.Cancel(t.Context(), "late")
+			_ = near.Cancel(t.Context(), "b")
+			_ = near.Cancel(t.Context(), "dead")
+			bury(t, near, message{ID: "dead"})
+			put(t, near, message{ID: "b", Delay: time.Hour})
+			before := whole(t, admin)
+			runs := admin.Info(t.Context(), "commandstats").Val()
+			wire.Set(redistest.Fault{Requests: redistest.Hold})
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			require.Error(t, request(ctx, q))
+			time.Sleep(1100 * time.Millisecond)
+			ran := evals(runs)
+			wire.Heal()
+			eventually(t, "it has arrived", func() bool { return evals(admin.Info(t.Context(), "commandstats").Val()) > ran })
+			assert.Equal(t, before, whole(t, admin))
+			info, err := near.Get(t.Context(), "b")
+			require.NoError(t, err)
+			assert.Equal(t, delayqueue.Delayed, info.State)
+		})
+	}
+}
+
+// evals returns how many scripts were run by name.
+func evals(stats string) (n int) {
+	_, rest, _ := strings.Cut(stats, "cmdstat_evalsha:")
+	_, _ = fmt.Sscanf(rest, "calls=%d", &n)
+	return n
+}
+
+// Out of memory no message is lost that a Put has accepted, a Put is refused whole, and
+// leases are kept and words heard; beside locks that use the same store.
+func TestOutOfMemoryLosesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	ctx := t.Context()
+	store, err := redisstore.New(server.Client(t), redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	q, err := delayqueue.New(store, mails, config{RequestTimeout: 10 * time.Second, RetryFor: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background())) })
+	l, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close(context.Background())) })
+
+	reports := newLog()
+	release := make(chan struct{})
+	put(t, q, message{ID: "held"})
+	stop := work(t, q, func(ctx context.Context, d *delivery) error {
+		<-release
+		assert.True(t, d.Valid(), "kept")
+		return nil
+	}, worker{TTL: 6 * time.Second, Concurrency: 1, Report: reports.add})
+	eventually(t, "it is handled", func() bool {
+		info, err := q.Get(ctx, "held")
+		return err == nil && info.State == delayqueue.Leased
+	})
+	held, err := l.Mutex("held").Lock(ctx)
+	require.NoError(t, err)
+
+	require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "1").Err())
+	until := time.Now().Add(10 * time.Second)
+	var work sync.WaitGroup
+	var accepted sync.Map
+	var puts, refused atomic.Int64
+	for i := range 24 {
+		work.Go(func() {
+			for n := 0; time.Now().Before(until); n++ {
+				id := fmt.Sprintf("%d.%d", i, n)
+				switch i % 4 {
+				case 0:
+					_, _ = l.Permits("p").TryAcquire(ctx)
+				case 1:
+					_, _ = l.Mutex("fresh " + id).TryLock(ctx)
+				case 2:
+					if _, err := q.Put(ctx, message{ID: id}); err == nil {
+						accepted.Store(id, true)
+					} else {
+						refused.Add(1)
+					}
+					puts.Add(1)
+				default:
+					receipts, err := q.PutAll(ctx, []message{{ID: id}, {ID: id + "b"}})
+					if err == nil {
+						accepted.Store(id, true)
+					} else {
+						assert.Empty(t, receipts)
+						refused.Add(1)
+					}
+				}
+			}
+		})
+	}
+	work.Wait()
+	require.NoError(t, held.Err())
+	close(release)
+	assert.Equal(t, []string{"held done"}, outcomes(reports.await(t, 1)), "words are heard")
+	stop()
+	require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "0").Err())
+	lost := 0
+	accepted.Range(func(id, _ any) bool {
+		if _, err := q.Get(ctx, id.(string)); err != nil {
+			lost++
+		}
+		return true
+	})
+	assert.Zero(t, lost, "messages that a Put has accepted")
+	t.Logf("%d puts, %d refused", puts.Load(), refused.Load())
+	assert.Positive(t, refused.Load())
+	places := whole(t, admin)
+	assert.Empty(t, places["due"], "of a Put that was refused nothing is left")
+	require.NoError(t, held.Unlock(ctx))
+}

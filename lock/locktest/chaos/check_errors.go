@@ -1,0 +1,94 @@
+//go:build linux
+
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// checkErrors looks for failures that nothing explains which concerns the caller.
+func (r *round) checkErrors(h *history) {
+	victim := map[string]bool{}
+	for _, n := range r.plan.Names {
+		victim[n.Name] = victim[n.Name] || n.Victim
+	}
+	for _, u := range h.uses {
+		if u.twice {
+			r.broke(calledOnce, u.back, u.back, "a deferred function was called twice", u)
+		}
+		if u.verb == verbGo {
+			r.tally.check(calledOnce, 1)
+		}
+		if victim[u.name] {
+			continue
+		}
+		r.tally.check(noNeighbour, 1)
+		if u.released != forever && len(r.journal.between(u.releasing, u.released, ofKind(memory))) > 0 {
+			r.tally.check(heldReleases, 1)
+		}
+		for _, f := range u.failures {
+			r.checkFailure(h, u, f)
+		}
+		r.checkLoss(h, u)
+	}
+}
+
+func (r *round) checkFailure(h *history, u *use, f failure) {
+	rightsTaken := len(r.journal.between(f.from, f.at, func(w *window) bool { return w.Kind == forbidden && w.Name == u.name })) > 0
+	switch {
+	case f.is("no permission") && !rightsTaken:
+		r.broke(noNeighbour, f.from, f.at, "no permission, with all rights for the name", u)
+	case f.is("wrong type") || f.is("foreign"):
+		r.broke(noNeighbour, f.from, f.at, "a foreign value, where nobody has written one", u)
+	case f.is("cross slot"):
+		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
+	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:
+		r.broke(heldReleases, f.from, f.at, "a release was refused", u)
+	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
+		r.broke(noNeighbour, f.from, f.at, "nothing explains the failure", u)
+	}
+}
+
+// patient reports whether the caller waits so long that no busy machine explains a
+// failure.
+func (u *use) patient() bool {
+	return (u.verb == verbLock || u.verb == verbWithin || u.verb == verbGo) && (u.within == 0 || u.within >= 4*time.Second)
+}
+
+// checkLoss looks for leases that were lost without a reason.
+func (r *round) checkLoss(h *history, u *use) {
+	if !u.granted || u.ttl < 2*time.Second || u.fixed {
+		return
+	}
+	r.tally.check(heldSurvives, 1)
+	switch u.lost {
+	case renewal.Expired, renewal.TakenOver, renewal.Deleted, renewal.Unreachable:
+		if r.undisturbed(h, u, u.call-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
+			r.broke(heldSurvives, u.back, u.releasing, "lost: "+u.lost.String(), u)
+		}
+	}
+}
+
+// undisturbed reports whether all faults between two instants concern others than u,
+// or are no reason for a failure; others says which more are none.
+func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
+	if h.lagged(u.process, from, to, 100*time.Millisecond) {
+		return false
+	}
+	return len(r.journal.between(from, to, func(w *window) bool {
+		switch w.Kind {
+		case sliced, flushed, foreign, forgery:
+			return false
+		case garbage, forbidden:
+			return w.Name == u.name
+		case slow:
+			return w.Size > 30*time.Millisecond
+		case stopped, killed:
+			return w.Process == u.process
+		}
+		return !slices.Contains(others, w.Kind)
+	})) == 0
+}

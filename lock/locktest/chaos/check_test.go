@@ -1,0 +1,199 @@
+//go:build linux
+
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// The checkers find what they are there for in histories that are made up, and leave
+// alone what a fault excuses.
+
+// story is a round whose history is made up: of one mutex, one read-write lock, one
+// semaphore's permits and a queue. Its instants are milliseconds.
+type story struct {
+	*round
+	history
+}
+
+func newStory(t *testing.T, uses ...*use) *story {
+	return &story{
+		round:   &round{t: t, plan: &plan{Site: single}, tally: newTally(), told: map[string]int{}, drained: true, strict: true},
+		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}},
+	}
+}
+
+func ms(n int) instant { return instant(n) * instant(time.Millisecond) }
+
+func (s *story) during(kind string, from, to int) *window {
+	w := &window{Kind: kind, Place: -1, Node: -1, Begin: ms(from), End: ms(to)}
+	s.journal.all = append(s.journal.all, w)
+	return w
+}
+
+// hold is a use that was called for at one instant, granted at the next, and valid up
+// to the last.
+func hold(k kind, call, back, valid int, token int64) *use {
+	return &use{
+		process: 1, kind: k, name: "a", verb: verbLock, ttl: 10 * time.Second, count: 1, granted: true, token: token,
+		call: ms(call), back: ms(back), valid: ms(valid), releasing: ms(valid), released: ms(valid + 1), releaseOK: true,
+	}
+}
+
+func failed(k kind, from, at int, classes ...string) *use {
+	return &use{process: 1, kind: k, name: "a", verb: verbLock, ttl: 10 * time.Second, call: ms(from), back: ms(at), releasing: forever, released: forever,
+		failures: []failure{{evFail, ms(from), ms(at), classes, "it failed"}}}
+}
+
+func TestTwoHoldersAreFound(t *testing.T) {
+	for _, k := range []kind{mutexKind, fairKind} {
+		s := newStory(t, hold(k, 0, 10, 30, 1), hold(k, 5, 29, 40, 2))
+		s.checkExclusion(&s.history)
+		require.Equal(t, map[string]int{oneHolder: 1}, s.tally.broken)
+		s.checkModel(&s.history)
+		require.Equal(t, 1, s.tally.broken[linearizable])
+	}
+	s := newStory(t, hold(mutexKind, 0, 10, 30, 1), hold(mutexKind, 5, 30, 40, 2))
+	s.checkExclusion(&s.history)
+	s.checkModel(&s.history)
+	require.Zero(t, s.tally.total(), "one after the other")
+}
+
+func TestLostDataExcuseTheLeasesAroundThem(t *testing.T) {
+	around := newStory(t, hold(mutexKind, 0, 10, 30, 1), hold(mutexKind, 22, 29, 40, 2))
+	around.during(dataLost, 20, 21)
+	around.checkExclusion(&around.history)
+	require.Zero(t, around.tally.total())
+	require.Equal(t, 1, around.tally.unjudged[oneHolder])
+
+	after := newStory(t, hold(mutexKind, 22, 25, 30, 1), hold(mutexKind, 22, 29, 40, 2))
+	after.during(dataLost, 20, 21)
+	after.checkExclusion(&after.history)
+	require.Equal(t, 1, after.tally.broken[oneHolder], "both leases were granted after the loss")
+}
+
+func TestAWriterBesideAReaderIsFound(t *testing.T) {
+	s := newStory(t, hold(readKind, 0, 10, 30, 1), hold(readKind, 0, 11, 30, 1), hold(writeKind, 5, 29, 40, 2))
+	s.checkExclusion(&s.history)
+	require.Equal(t, map[string]int{readersApart: 2}, s.tally.broken)
+	s = newStory(t, hold(readKind, 0, 10, 30, 1), hold(readKind, 0, 11, 30, 1))
+	s.checkExclusion(&s.history)
+	s.checkModel(&s.history)
+	require.Zero(t, s.tally.total())
+}
+
+func TestTokensThatShrinkAreFound(t *testing.T) {
+	s := newStory(t, hold(mutexKind, 0, 10, 20, 7), hold(mutexKind, 21, 30, 40, 6), hold(mutexKind, 41, 42, 43, 7))
+	s.checkTokens(&s.history)
+	require.Equal(t, map[string]int{tokensGrow: 2}, s.tally.broken)
+
+	lost := newStory(t, hold(mutexKind, 0, 10, 20, 7), hold(mutexKind, 25, 30, 40, 6))
+	lost.during(dataLost, 21, 22)
+	lost.checkTokens(&lost.history)
+	require.Equal(t, 1, lost.tally.broken[tokensGrow], "they grow across a loss of data")
+
+	set := newStory(t, hold(mutexKind, 0, 10, 20, 7), hold(mutexKind, 25, 30, 40, 6))
+	set.during(dataLost, 21, 22)
+	set.during(stepped, 5, 5).Size = -time.Second
+	set.checkTokens(&set.history)
+	require.Zero(t, set.tally.total(), "unless the clock was set back")
+
+	wild := newStory(t, hold(mutexKind, 0, 10, 20, -1<<63))
+	wild.checkTokens(&wild.history)
+	require.Equal(t, 1, wild.tally.broken[tokensBounded])
+}
+
+func TestPermitsThatDoNotExistAreFound(t *testing.T) {
+	for _, k := range []kind{permitsKind, semaphoreKind} {
+		s := newStory(t, hold(k, 0, 10, 30, 1), hold(k, 5, 29, 40, 2))
+		s.checkPermits(&s.history)
+		require.Equal(t, map[string]int{permitsExist: 1}, s.tally.broken)
+	}
+}
+
+func TestLostMessagesAreFound(t *testing.T) {
+	s := newStory(t)
+	s.messages["kept"] = &message{id: "kept", put: ms(1), accepted: ms(2), runs: []*use{hold(queueKind, 3, 3, 9, 1)}}
+	s.messages["lost"] = &message{id: "lost", put: ms(1), accepted: ms(2)}
+	s.messages["never accepted"] = &message{id: "never accepted", put: ms(1), accepted: forever}
+	s.checkQueue(&s.history)
+	require.Equal(t, map[string]int{messageKept: 1}, s.tally.broken)
+	require.Equal(t, 2, s.tally.checked[messageKept])
+
+	excused := newStory(t)
+	excused.messages["lost"] = &message{id: "lost", put: ms(1), accepted: ms(2)}
+	excused.during(dataLost, 3, 4)
+	excused.checkQueue(&excused.history)
+	require.Zero(t, excused.tally.total())
+}
+
+func TestTwoWorkersOfAMessageAreFound(t *testing.T) {
+	before, after := hold(queueKind, 0, 0, 30, 1), hold(queueKind, 20, 20, 40, 2)
+	before.open, after.open = ms(50), ms(60)
+	s := newStory(t)
+	s.messages["a"] = &message{id: "a", accepted: forever, runs: []*use{before, after}}
+	s.checkExclusion(&s.history)
+	s.checkQueue(&s.history)
+	require.Equal(t, map[string]int{messageApart: 1, contextEnds: 1}, s.tally.broken)
+}
+
+func TestFailuresOfNeighboursAreFound(t *testing.T) {
+	s := newStory(t, failed(mutexKind, 5, 10, "no permission", "error"))
+	s.during(forbidden, 0, 20).Name = "b"
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{noNeighbour: 1}, s.tally.broken)
+
+	own := newStory(t, failed(mutexKind, 5, 10, "no permission", "error"))
+	own.during(forbidden, 0, 20).Name = "a"
+	own.checkErrors(&own.history)
+	require.Zero(t, own.tally.total())
+
+	short := newStory(t, failed(mutexKind, 5, 10, "error"))
+	short.during(slow, 0, 20).Size = 15 * time.Millisecond
+	short.checkErrors(&short.history)
+	require.Equal(t, map[string]int{noNeighbour: 1}, short.tally.broken, "a delay explains no failure with a long TTL")
+
+	cut := newStory(t, failed(mutexKind, 5, 10, "unavailable", "error"))
+	cut.during(blackhole, 0, 20)
+	cut.checkErrors(&cut.history)
+	require.Zero(t, cut.tally.total())
+}
+
+func TestLeasesLostForNothingAreFound(t *testing.T) {
+	lost := hold(permitsKind, 0, 10, 3000, 1)
+	lost.lost = renewal.Deleted
+	s := newStory(t, lost)
+	s.during(memory, 1000, 2000)
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{heldSurvives: 1}, s.tally.broken)
+
+	s = newStory(t, lost)
+	s.during(frozen, 1000, 2000)
+	s.checkErrors(&s.history)
+	require.Zero(t, s.tally.total())
+}
+
+func TestReleasesRefusedForMemoryAreFound(t *testing.T) {
+	u := hold(mutexKind, 0, 10, 20, 1)
+	u.failures = []failure{{evInner, ms(12), ms(13), []string{"out of memory", "error"}, "OOM"}}
+	s := newStory(t, u)
+	s.during(memory, 0, 100)
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{heldReleases: 1}, s.tally.broken)
+}
+
+func TestOpenLatchesAreFound(t *testing.T) {
+	closed := hold(latchKind, 0, 10, 30, 0)
+	closed.verb = verbTry
+	s := newStory(t, closed, hold(latchKind, 15, 20, 20, 0))
+	s.checkLatches(&s.history)
+	require.Equal(t, map[string]int{latchCloses: 1}, s.tally.broken)
+	s = newStory(t, closed, hold(latchKind, 15, 31, 31, 0))
+	s.checkLatches(&s.history)
+	require.Zero(t, s.tally.total())
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// Faults of the network between processes and servers.
+const (
+	slow         = "delay"
+	lossThere    = "requests lost"
+	lossBack     = "replies lost"
+	blackhole    = "blackhole"
+	late         = "late requests"
+	held         = "requests held"
+	stall        = "stall"
+	sliced       = "slices"
+	refusedDial  = "connections refused"
+	reset        = "reset"
+	duplicates   = "duplicates"
+	lateMessages = "late replies"
+)
+
+var networkFaults = []faultKind{
+	{slow, 6, proxied, 500 * time.Millisecond, 8 * time.Second, onWires(func(f faultPlan) redistest.Fault {
+		d := time.Duration(1+f.Variant%30) * time.Millisecond
+		if f.Variant%5 == 0 {
+			d *= 4
+		}
+		return redistest.Fault{Delay: d, Jitter: d/2 + 1}
+	})},
+	{lossThere, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Drop} })},
+	{lossBack, 4, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Drop} })},
+	{blackhole, 2, proxied, 50 * time.Millisecond, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Blackhole })},
+	{late, 11, proxied, 500 * time.Millisecond, 4 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
+		d, w := newDice(f.Seed, 0), r.journal.open(window{Kind: late, Place: f.Place, Node: r.wireNode(f)})
+		for ctx.Err() == nil {
+			for _, wire := range r.wires(f) {
+				wire.proxy.Stall(func() bool { return d.chance(30) }, d.between(time.Second, 4*time.Second))
+			}
+			pause(ctx, 500*time.Millisecond)
+		}
+		time.Sleep(4 * time.Second) // until the last one was delivered
+		r.journal.shut(w)
+	}},
+	{held, 1, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Requests: redistest.Hold} })},
+	{lateMessages, 3, proxied, 20 * time.Millisecond, 2 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Replies: redistest.Hold} })},
+	{stall, 2, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault {
+		return redistest.Fault{Requests: redistest.Hold, Replies: redistest.Hold}
+	})},
+	{sliced, 1, proxied, time.Second, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Slice: true} })},
+	{refusedDial, 1, proxied, 50 * time.Millisecond, 3 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Refuse: true} })},
+	{duplicates, 2, proxied, time.Second, 5 * time.Second, onWires(func(f faultPlan) redistest.Fault {
+		return redistest.Fault{Duplicate: min(f.Size, 4*time.Second)}
+	})},
+	{reset, 4, proxied, 0, 2 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
+		w := r.journal.open(window{Kind: reset, Place: f.Place, Node: r.wireNode(f)})
+		defer r.journal.shut(w)
+		for ctx.Err() == nil {
+			for _, wire := range r.wires(f) {
+				wire.proxy.Reset()
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+	}},
+}
+
+// onWires returns how a fault of the proxies runs.
+func onWires(make func(faultPlan) redistest.Fault) func(ctx, hard context.Context, r *round, f faultPlan) {
+	return func(ctx, _ context.Context, r *round, f faultPlan) {
+		fault := make(f)
+		w := r.journal.open(window{Kind: f.Kind, Place: f.Place, Node: r.wireNode(f), Size: max(fault.Delay, fault.Duplicate)})
+		wires := r.wires(f)
+		for _, wire := range wires {
+			wire.begin(&fault)
+		}
+		<-ctx.Done()
+		for _, wire := range wires {
+			wire.end(&fault)
+			if fault.Requests == redistest.Drop || fault.Replies == redistest.Drop {
+				wire.proxy.Reset() // what is mute stays so: see [redistest.Drop]
+			}
+		}
+		r.journal.shut(w)
+	}
+}
+
+// wireNode is the node whose wires a fault is on, -1 for all of them: those of a
+// single server, and one fault in four of a quorum.
+func (r *round) wireNode(f faultPlan) int {
+	if r.plan.Site == five && f.Variant%4 > 0 {
+		return f.Node
+	}
+	return -1
+}
+
+func (r *round) wires(f faultPlan) (wires []*wire) {
+	only := r.wireNode(f)
+	for place, all := range r.servers.wires {
+		for n, wire := range all {
+			if (f.Place < 0 || place == f.Place) && (only < 0 || n == only) {
+				wires = append(wires, wire)
+			}
+		}
+	}
+	return wires
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

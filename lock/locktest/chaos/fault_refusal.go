@@ -1,0 +1,95 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Faults by which a server refuses what it is asked.
+const (
+	memory     = "out of memory"
+	readOnly   = "read-only replica"
+	noReplicas = "too few replicas"
+	busyScript = "script busy"
+	forbidden  = "rights taken"
+)
+
+var refusalFaults = []faultKind{
+	{memory, 12, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
+	{noReplicas, 1, []site{single, five, cluster}, 50 * time.Millisecond, 3 * time.Second, configured("min-replicas-to-write", "1", "0")},
+	{readOnly, 1, proxied, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+		n := r.target(f)
+		w := r.journal.open(window{Kind: readOnly, Place: -1, Node: n.number})
+		_ = n.do(ctx, "REPLICAOF", "127.0.0.1", "1")
+		<-ctx.Done()
+		_ = n.do(hard, "REPLICAOF", "NO", "ONE")
+		r.journal.shut(w)
+	}},
+	{busyScript, 1, proxied, 50 * time.Millisecond, time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+		n := r.target(f)
+		w := r.journal.open(window{Kind: busyScript, Place: -1, Node: n.number})
+		_ = n.do(ctx, "CONFIG", "SET", "busy-reply-threshold", "20")
+		go n.admin.Do(hard, "EVAL_RO", "while true do end", 0)
+		<-ctx.Done()
+		for range 50 {
+			try, cancel := context.WithTimeout(hard, 500*time.Millisecond)
+			err := n.admin.Do(try, "SCRIPT", "KILL").Err()
+			cancel()
+			if err == nil || strings.Contains(err.Error(), "NOTBUSY") {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		_ = n.do(hard, "CONFIG", "SET", "busy-reply-threshold", "2000")
+		r.journal.shut(w)
+	}},
+	{forbidden, 8, alone, 500 * time.Millisecond, 6 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+		n := r.target(f)
+		f.Name = r.separable(f.Name)
+		allowed := []any{"ACL", "SETUSER", userName, "resetkeys", "~leasewheel:client:*", "~*" + escapePattern(r.plan.Workers[0].Queue.Name) + "*"}
+		for _, other := range r.plan.Names {
+			if other.Name != f.Name {
+				allowed = append(allowed, "~*"+escapePattern(other.Name)+"*")
+			}
+		}
+		w := r.journal.open(window{Kind: forbidden, Place: -1, Node: n.number, Name: f.Name})
+		_ = n.do(ctx, allowed...)
+		<-ctx.Done()
+		_ = n.do(hard, "ACL", "SETUSER", userName, "allkeys")
+		r.journal.shut(w)
+	}},
+}
+
+// separable returns name, or another one: whose keys are not matched by the pattern of
+// any other name.
+func (r *round) separable(name string) string {
+	shortest := name
+	if strings.HasPrefix(name, "lonely") {
+		shortest = r.plan.Names[0].Name // one that many use
+	}
+	for _, other := range r.plan.Names {
+		if strings.Contains(shortest, other.Name) {
+			shortest = other.Name
+		}
+	}
+	return shortest
+}
+
+func configured(option, bad, good string) func(ctx, hard context.Context, r *round, f faultPlan) {
+	return func(ctx, hard context.Context, r *round, f faultPlan) {
+		n := r.target(f)
+		w := r.journal.open(window{Kind: f.Kind, Place: -1, Node: n.number})
+		_ = n.do(ctx, "CONFIG", "SET", option, bad)
+		<-ctx.Done()
+		_ = n.do(hard, "CONFIG", "SET", option, good)
+		r.journal.shut(w)
+	}
+}
+
+// escapePattern returns a pattern that matches s alone.
+func escapePattern(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}

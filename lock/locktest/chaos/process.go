@@ -1,0 +1,144 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// workerEnv marks a worker process among the processes of the test binary.
+const workerEnv = "LEASEWHEEL_CHAOS_WORKER"
+
+// process is a worker process.
+type process struct {
+	number, place int
+
+	command *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  bytes.Buffer
+	exited  chan struct{} // closed once it has ended and all that it wrote was read
+
+	mu      sync.Mutex
+	stops   int
+	isDead  bool // it was killed
+	died    instant
+	client  string
+	events  []event
+	reached map[string]bool // the phases that it has reached
+}
+
+// spawn starts a process that carries out a plan.
+func spawn(number, place int, p workerPlan) (*process, error) {
+	proc := &process{number: number, place: place, exited: make(chan struct{}), reached: map[string]bool{}, died: forever}
+	c := exec.Command(os.Args[0], "-test.run=^$")
+	c.Env = append(os.Environ(), workerEnv+"=1")
+	c.Stderr = &proc.stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	proc.command = c
+	stdout, err := c.StdoutPipe()
+	if err == nil {
+		proc.stdin, err = c.StdinPipe()
+	}
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the kernel kills the process when this thread ends
+		err := c.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		proc.read(stdout)
+		_ = c.Wait()
+		close(proc.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	_, err = proc.stdin.Write(append(line, '\n'))
+	return proc, err
+}
+
+func (p *process) read(from io.Reader) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue // cut short by the process's end
+		}
+		p.mu.Lock()
+		p.events = append(p.events, e)
+		switch e.What {
+		case evReady:
+			p.client = e.Owner
+			fallthrough
+		case evFinished, evProbed, evClosed:
+			p.reached[e.What] = true
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *process) say(order string) {
+	_, _ = fmt.Fprintln(p.stdin, order) // to a dead process is fine
+}
+
+func (p *process) has(phase string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reached[phase]
+}
+
+func (p *process) dead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isDead
+}
+
+func (p *process) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stops++; p.stops == 1 && !p.isDead {
+		_ = p.command.Process.Signal(syscall.SIGSTOP)
+	}
+}
+
+func (p *process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stops--; p.stops == 0 && !p.isDead {
+		_ = p.command.Process.Signal(syscall.SIGCONT)
+	}
+}
+
+// kill ends the process, which may be stopped.
+func (p *process) kill() {
+	p.mu.Lock()
+	if p.isDead {
+		p.mu.Unlock()
+		return
+	}
+	p.isDead = true
+	p.mu.Unlock()
+	_ = p.command.Process.Kill()
+	<-p.exited
+	p.mu.Lock()
+	p.died = now()
+	p.mu.Unlock()
+}

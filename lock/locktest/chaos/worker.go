@@ -1,0 +1,255 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// What the test says to a worker process, a line each.
+const (
+	sayGiveUp = "give up" // what waits for permits, and for latches
+	sayFinish = "finish"  // begin nothing new, and end when what waits was granted
+	sayProbe  = "probe"   // take every lock once more
+	sayClose  = "close"   // close everything, look for what is left, and end
+)
+
+// worker is a process that uses locks. Everything goes through one store, so that
+// requests of all kinds share its pipelines.
+type worker struct {
+	plan workerPlan
+	reporter
+	ops atomic.Int64
+
+	store  *redisstore.Store // nil for a quorum
+	locker *lock.Locker
+	queue  *delayqueue.Queue
+	close  []func() error
+
+	finishing context.Context // done: begin nothing new
+	giveUp    context.Context // done: wait no longer for what nobody may give back
+}
+
+// work is the main function of a worker process.
+func work() int {
+	redis.SetLogger(&logging.VoidLogger{})
+	said := make(chan string)
+	stdin := bufio.NewReader(os.Stdin)
+	w := &worker{reporter: reporter{out: os.Stdout}}
+	first, err := stdin.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(first, &w.plan)
+	}
+	if err == nil {
+		err = w.open()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos worker:", err)
+		return 1
+	}
+	go func() {
+		for {
+			line, err := stdin.ReadString('\n')
+			if err != nil {
+				os.Exit(0) // the test is gone
+			}
+			said <- line[:len(line)-1]
+		}
+	}()
+	w.run(said)
+	return 0
+}
+
+func (w *worker) open() (err error) {
+	var c lock.Config
+	c.RequestTimeout, c.Poll = w.plan.Request, w.plan.Poll
+	qc := delayqueue.Config{Poll: time.Second}
+	if w.plan.Tick > 0 {
+		ticks, err := wheel.New(wheel.Config{Tick: w.plan.Tick})
+		if err != nil {
+			return err
+		}
+		c.Wheel, qc.Wheel = ticks, ticks
+		w.close = append(w.close, func() error { ticks.Stop(); return nil })
+	}
+	var stores []lock.Store
+	for _, url := range w.plan.URLs {
+		s, err := redisstore.Open(url, redisstore.Config{})
+		if err != nil {
+			return err
+		}
+		w.store = s
+		stores = append(stores, s)
+		w.close = append(w.close, s.Close)
+	}
+	store := stores[0]
+	if len(stores) > 1 {
+		q, err := quorum.New(stores, quorum.Config{NodeTimeout: 500 * time.Millisecond})
+		if err != nil {
+			return err
+		}
+		store, w.store = q, nil
+		w.close = append(w.close, q.Close)
+	}
+	if w.locker, err = lock.New(store, c); err != nil {
+		return err
+	}
+	w.close = append(w.close, func() error { return w.locker.Close(context.Background()) })
+	if w.plan.Queue != nil {
+		if w.queue, err = delayqueue.New(w.store, w.plan.Queue.Name, qc); err != nil {
+			return err
+		}
+		w.close = append(w.close, func() error { return w.queue.Close(context.Background()) })
+	}
+	return nil
+}
+
+func (w *worker) run(said <-chan string) {
+	var finish, giveUp context.CancelFunc
+	w.finishing, finish = context.WithCancel(context.Background())
+	defer finish()
+	w.giveUp, giveUp = context.WithCancel(context.Background())
+	defer giveUp()
+	w.report(event{What: evReady, Owner: w.locker.ClientID()})
+
+	var drivers, background sync.WaitGroup
+	for _, p := range w.plan.Drivers {
+		drivers.Go(func() { w.drive(p) })
+	}
+	if w.queue != nil {
+		for putter := range w.plan.Queue.Putters {
+			drivers.Go(func() { w.putMessages(putter) })
+		}
+		background.Go(w.handleMessages)
+	}
+	stopLag := make(chan struct{})
+	background.Go(func() { w.measureLag(stopLag) })
+	for order := range said {
+		switch order {
+		case sayGiveUp:
+			giveUp()
+		case sayFinish:
+			finish()
+			go func() {
+				drivers.Wait()
+				w.report(event{What: evFinished})
+			}()
+		case sayProbe:
+			go func() {
+				w.probe()
+				w.report(event{What: evProbed})
+			}()
+		case sayClose:
+			close(stopLag)
+			w.closeAll()
+			background.Wait()
+			w.leave()
+			return
+		}
+	}
+}
+
+func (w *worker) closeAll() {
+	for i := len(w.close) - 1; i >= 0; i-- {
+		if err := w.close[i](); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos worker: close:", err)
+		}
+	}
+}
+
+// leave reports what is left of everything that was closed.
+func (w *worker) leave() {
+	e := event{What: evClosed}
+	if err := goleak.Find(
+		goleak.IgnoreTopFunction("bufio.(*Reader).fill"),
+		goleak.IgnoreAnyFunction("github.com/leasewheel/leasewheel/lock/locktest/chaos.work.func1"),
+	); err != nil {
+		e.Errors, e.Text = []string{"goroutines"}, err.Error()
+	}
+	w.store, w.locker, w.queue, w.close = nil, nil, nil, nil
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	e.N = int64(m.HeapAlloc)
+	w.report(e)
+}
+
+// measureLag reports when this process's timers are late: then it was stopped, or got
+// no processor.
+func (w *worker) measureLag(stop <-chan struct{}) {
+	const every = 5 * time.Millisecond
+	timer := time.NewTicker(every)
+	defer timer.Stop()
+	last := now()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-timer.C:
+		}
+		at := now()
+		if late := at.sub(last) - every; late > 10*time.Millisecond {
+			w.report(event{What: evLag, At: at, N: int64(late)})
+		}
+		last = at
+	}
+}
+
+// sleep returns false if w finishes meanwhile.
+func (w *worker) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-w.finishing.Done():
+		return false
+	}
+}
+
+func (w *worker) drive(p driverPlan) {
+	d := newDice(p.Seed, 0)
+	for w.finishing.Err() == nil {
+		var err error
+		switch p.Kind {
+		case semaphoreKind:
+			err = w.useSemaphore(p, d)
+		case latchKind:
+			err = w.useLatch(p, d)
+		default:
+			err = w.useLock(p, d)
+		}
+		if named, ok := errors.AsType[*lock.NameError](err); ok {
+			w.report(event{What: evRefused, Kind: p.Kind, Name: p.Name, Text: named.Reason})
+			return
+		}
+		pause := time.Duration(0)
+		switch {
+		case err != nil:
+			pause = d.span(100*time.Microsecond, 20*time.Millisecond)
+		case p.Calm:
+			pause = d.span(5*time.Millisecond, 200*time.Millisecond)
+		}
+		if pause > 0 && !w.sleep(pause) {
+			return
+		}
+	}
+}

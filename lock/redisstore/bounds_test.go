@@ -1,0 +1,543 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// What other clients write is untrusted: no run of a script takes long because of it.
+
+// heldFor returns a hold of the lock called a.
+func heldFor(kind lock.Kind, n int) *lock.Hold {
+	h := &lock.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
+	switch kind {
+	case lock.KindFair, lock.KindWrite:
+		h.Wait = 5 * time.Second
+	case lock.KindSemaphore:
+		h.Permits = 1
+	case lock.KindPermit:
+		h.Owner = fmt.Sprintf("%032x", n)
+	}
+	return h
+}
+
+// renewItems renews holds once.
+func renewItems(ctx context.Context, s *redisstore.Store, holds ...*lock.Hold) []renewal.Item {
+	dog, err := renewal.New(idle{}, renewal.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = dog.Close(context.Background()) }()
+	items := make([]renewal.Item, len(holds))
+	for i, h := range holds {
+		items[i].Lease, err = dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true})
+		if err != nil {
+			panic(err)
+		}
+	}
+	s.Renew(ctx, items)
+	return items
+}
+
+// slowest returns how long the slowest script has run, by the server.
+func slowest(t *testing.T, admin *redis.Client) (longest time.Duration) {
+	t.Helper()
+	logs, err := admin.SlowLogGet(t.Context(), -1).Result()
+	require.NoError(t, err)
+	for _, l := range logs {
+		if strings.HasPrefix(strings.ToLower(l.Args[0]), "eval") {
+			longest = max(longest, l.Duration)
+		}
+	}
+	return longest
+}
+
+// worked returns how much processor time the server's main thread has used.
+func worked(t *testing.T, admin *redis.Client) time.Duration {
+	t.Helper()
+	var seconds float64
+	for name, value := range admin.InfoMap(t.Context(), "cpu").Val()["CPU"] {
+		if strings.HasSuffix(name, "_main_thread") {
+			part, err := strconv.ParseFloat(value, 64)
+			require.NoError(t, err)
+			seconds += part
+		}
+	}
+	require.Positive(t, seconds)
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// calls returns how many commands the server has run since the last CONFIG RESETSTAT.
+func calls(t *testing.T, admin *redis.Client) (n int) {
+	t.Helper()
+	for _, stat := range admin.InfoMap(t.Context(), "commandstats").Val()["Commandstats"] {
+		var one int
+		if _, err := fmt.Sscanf(stat, "calls=%d", &one); err == nil {
+			n += one
+		}
+	}
+	return n
+}
+
+// fill runs a script that writes many of something.
+func fill(t *testing.T, admin *redis.Client, script string) {
+	t.Helper()
+	patient := admin.WithTimeout(5 * time.Minute)
+	require.NoError(t, patient.Eval(t.Context(), `
+		local now = redis.call('time')[1] * 1000
+		local function owner(i) return '285475da-9152-4c83-822a-67ee2f116a79:' .. string.format('%d', i) end
+		`+script+`
+		return 1`, []string{"a"}, golf).Err())
+}
+
+const (
+	aList     = "redisson_lock_queue:{a}"
+	aTimeouts = "redisson_lock_timeout:{a}"
+	aPlaces   = "leasewheel_lock_places:{a}"
+)
+
+// A hundred thousand of what is dead, and members of 2 MB, cost no run of a script more than a
+// moment.
+func TestHugeValuesDoNotStopTheServer(t *testing.T) {
+	const (
+		deadWaiters = `
+			for i = 1, 100000 do
+				redis.call('rpush', 'redisson_lock_queue:{a}', owner(i))
+				redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))
+			end`
+		deadPlaces = `
+			for i = 1, 100000 do
+				redis.call('zadd', 'leasewheel_lock_places:{a}', i, owner(i))
+				redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))
+			end
+			redis.call('rpush', 'redisson_lock_queue:{a}', owner(1))`
+		deadReaders = `
+			redis.call('hset', 'a', 'mode', 'read')
+			for i = 1, 100000 do redis.call('hset', 'a', owner(i), 1) end`
+		expired = `
+			redis.call('set', 'a', 0)
+			for i = 1, 100000 do redis.call('zadd', '{a}:timeout', i, string.format('%016d', i)) end`
+		foreign = `
+			for i = 1, 100000 do redis.call('hset', 'a', 'field' .. i, 1) end`
+		longMember = `
+			local long = string.rep('x', 2000000)
+			redis.call('rpush', 'redisson_lock_queue:{a}', long, owner(1))
+			redis.call('zadd', 'redisson_lock_timeout:{a}', '+inf', long)
+			redis.call('zadd', 'leasewheel_lock_places:{a}', '+inf', long)
+			redis.call('zadd', 'leasewheel_lock_line:{a}', 1, long, 2, long .. ' 1 1')`
+		longField = `
+			redis.call('hset', 'a', 'mode', 'read', string.rep('f-', 1000000) .. ':1', string.rep('1', 2000000))`
+		endless = `
+			redis.call('hset', 'a', 'mode', 'read', 'x', 'inf', owner(1), 'inf', owner(2), '1e300', owner(3), '9007199254740991')
+			redis.call('hset', 'a', ARGV[1] .. ':1', '9007199254740991')`
+	)
+	ask := func(h *lock.Hold) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Acquire(ctx, h)
+			return err
+		}
+	}
+	release := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			h := heldFor(kind, 1)
+			h.Count = 0
+			_, err := s.Release(ctx, h)
+			return err
+		}
+	}
+	renew := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			h := heldFor(kind, 1)
+			return renewItems(ctx, s, h)[0].Err
+		}
+	}
+	count := func(kind lock.Kind, op lock.CountOp) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
+			return err
+		}
+	}
+	inspect := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+		return func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Inspect(ctx, "a", kind)
+			return err
+		}
+	}
+	force := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.ForceRelease(ctx, "a")
+		return err
+	}
+	for _, c := range []struct {
+		name, fill string
+		do         []func(context.Context, *redisstore.Store) error
+	}{
+		{"DeadWaiters", deadWaiters, []func(context.Context, *redisstore.Store) error{
+			ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), inspect(lock.KindFair), force,
+		}},
+		{"DeadPlaces", deadPlaces, []func(context.Context, *redisstore.Store) error{
+			ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), inspect(lock.KindFair),
+		}},
+		{"DeadReaders", deadReaders, []func(context.Context, *redisstore.Store) error{
+			ask(heldFor(lock.KindWrite, 2)), ask(heldFor(lock.KindRead, 1)), renew(lock.KindRead),
+			inspect(lock.KindRead), release(lock.KindRead), ask(heldFor(lock.KindWrite, 2)), force,
+		}},
+		{"ExpiredPermits", expired, []func(context.Context, *redisstore.Store) error{
+			inspect(lock.KindPermit), ask(heldFor(lock.KindPermit, 1)), renew(lock.KindPermit),
+			count(lock.KindPermit, lock.CountRead), release(lock.KindPermit), count(lock.KindPermit, lock.CountDelete),
+		}},
+		{"ForeignHash", foreign, []func(context.Context, *redisstore.Store) error{
+			ask(heldFor(lock.KindFair, 1)), ask(heldFor(lock.KindRead, 1)), ask(heldFor(lock.KindWrite, 1)),
+			inspect(lock.KindMutex), force,
+		}},
+		{"LongMember", longMember, []func(context.Context, *redisstore.Store) error{
+			inspect(lock.KindFair), ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), force,
+		}},
+		{"LongField", longField, []func(context.Context, *redisstore.Store) error{
+			ask(heldFor(lock.KindRead, 1)), ask(heldFor(lock.KindWrite, 1)), inspect(lock.KindRead), force,
+		}},
+		{"EndlessHolds", endless, []func(context.Context, *redisstore.Store) error{
+			inspect(lock.KindRead), ask(heldFor(lock.KindWrite, 2)), renew(lock.KindRead), release(lock.KindRead), force,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			store := open(t, server.Client(t))
+			fill(t, admin, c.fill)
+			for i, do := range c.do {
+				require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+				before := worked(t, admin)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				err := do(ctx, store)
+				cancel()
+				require.NotErrorIs(t, err, lock.ErrUnavailable, "request %d", i)
+				assert.Less(t, calls(t, admin), 1000, "request %d", i)
+				spent := worked(t, admin) - before
+				t.Logf("request %d: %v of the server's processor, its own chores with it", i, spent)
+				assert.Less(t, spent, 60*time.Millisecond, "request %d", i)
+			}
+		})
+	}
+}
+
+// A living waiter has a lock soon that ten thousand dead ones wait for as well, although
+// it does not poll.
+func TestFairWaiterBehindManyDead(t *testing.T) {
+	t.Parallel()
+	const dead = `
+		for i = 1, 10000 do
+			redis.call('rpush', 'redisson_lock_queue:{a}', owner(i))
+			redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))
+		end
+		`
+	t.Run("Asks", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t, redistest.Config{})
+		fill(t, server.Client(t), dead)
+		store := open(t, server.Client(t))
+		for i := 0; ; i++ {
+			answer := asks(t, store, heldFor(lock.KindFair, 1))
+			if answer.Verdict == lock.Granted {
+				break
+			}
+			require.Less(t, i, 110, "a hundred at a time")
+			require.False(t, answer.Behind)
+			require.Positive(t, answer.TTL)
+			require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
+		}
+		assert.Zero(t, server.Client(t).Exists(t.Context(), aList, aTimeouts, aPlaces).Val())
+	})
+	t.Run("IsTold", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t, redistest.Config{})
+		admin := server.Client(t)
+		store := open(t, server.Client(t))
+		require.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindFair, 1)).Verdict)
+		fill(t, admin, dead)
+		waiter := heldFor(lock.KindFair, 2)
+		waiter.Wait = time.Hour
+		asks(t, store, waiter)
+		require.Less(t, admin.LLen(t.Context(), aList).Val(), int64(10_001), "it has dropped some already")
+		next := listening(t, admin, "redisson_lock__channel:{a}:"+waiter.Owner)
+		free := heldFor(lock.KindFair, 1)
+		free.Count = 0
+		held, err := store.Release(t.Context(), free)
+		require.NoError(t, err)
+		require.True(t, held)
+		assert.Equal(t, "0", next())
+	})
+}
+
+// A writer has a lock soon whose ten thousand readers are dead, and no sooner than the
+// last living one is.
+func TestWriterBehindManyDeadReaders(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	fill(t, admin, `
+		redis.call('hset', 'a', 'mode', 'read')
+		for i = 1, 10000 do redis.call('hset', 'a', owner(i), 1) end`)
+	reader := heldFor(lock.KindRead, 1)
+	require.Equal(t, lock.Granted, asks(t, store, reader).Verdict)
+	for range 300 { // all the dead are dropped by then
+		require.Equal(t, lock.Refused, asks(t, store, heldFor(lock.KindWrite, 2)).Verdict, "beside a reader")
+	}
+	assert.EqualValues(t, 2, admin.HLen(t.Context(), "a").Val())
+	fill(t, admin, `for i = 1, 10000 do redis.call('hset', 'a', owner(i), 1) end`)
+	next := listening(t, admin, "redisson_rwlock:{a}")
+	reader.Count = 0
+	held, err := store.Release(t.Context(), reader)
+	require.NoError(t, err)
+	require.True(t, held)
+	require.Equal(t, "0", next(), "a waiter asks, and so drops the rest")
+	for i := 0; ; i++ {
+		answer := asks(t, store, heldFor(lock.KindWrite, 2))
+		if answer.Verdict == lock.Granted {
+			break
+		}
+		require.Less(t, i, 110, "a hundred at a time")
+		require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
+		require.Positive(t, answer.TTL)
+	}
+}
+
+// Permits that have expired count as available, however many they are.
+func TestManyExpiredPermitsAreAvailable(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	const expired = `
+		redis.call('set', 'a', 0)
+		for i = 1, 10000 do redis.call('zadd', '{a}:timeout', i, string.format('%016d', i)) end`
+	count := func(op lock.CountOp, request string) int64 {
+		t.Helper()
+		counted, err := store.Count(t.Context(), &lock.Count{Kind: lock.KindPermit, Name: "a", Op: op, Request: request, Keep: time.Minute})
+		require.NoError(t, err)
+		return counted.Count
+	}
+	fill(t, admin, expired)
+	assert.EqualValues(t, 10_000, count(lock.CountRead, ""))
+	assert.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindPermit, 1)).Verdict)
+	assert.EqualValues(t, 9_999, count(lock.CountDrain, "r"))
+	for range 110 {
+		require.Zero(t, count(lock.CountRead, ""), "none appears again")
+	}
+	assert.Equal(t, lock.Refused, asks(t, store, heldFor(lock.KindPermit, 2)).Verdict)
+	assert.Equal(t, "0", admin.Get(t.Context(), "a").Val())
+	assert.EqualValues(t, 1, admin.ZCard(t.Context(), "{a}:timeout").Val())
+}
+
+// A place, and a timeout, that is further away than it can be is of before the server's
+// clock was set back: it ends as one that was made now.
+func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	const back = 15 * time.Second
+	dead := heldFor(lock.KindFair, 2)
+	require.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindFair, 1)).Verdict)
+	asks(t, store, dead)
+	for key, member := range map[string]string{aPlaces: dead.Owner, aTimeouts: dead.Owner} {
+		require.NoError(t, admin.ZIncrBy(t.Context(), key, float64(back.Milliseconds()), member).Err())
+	}
+	free := heldFor(lock.KindFair, 1)
+	free.Count = 0
+	_, err := store.Release(t.Context(), free)
+	require.NoError(t, err)
+
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		return asks(t, store, heldFor(lock.KindFair, 3)).Verdict == lock.Granted
+	}, 60*time.Second, 100*time.Millisecond)
+	assert.Less(t, time.Since(began), back-2*time.Second, "the dead one's place, not 15 s more")
+
+	// A waiter of Redisson's that will never take the lock.
+	free = heldFor(lock.KindFair, 3)
+	free.Count = 0
+	_, err = store.Release(t.Context(), free)
+	require.NoError(t, err)
+	forever := java + ":1"
+	require.NoError(t, admin.RPush(t.Context(), aList, forever).Err())
+	require.NoError(t, admin.ZAddArgs(t.Context(), aTimeouts, redis.ZAddArgs{Members: []redis.Z{{Score: 1e300, Member: forever}}}).Err())
+	asks(t, store, heldFor(lock.KindFair, 4))
+	left := time.Until(time.UnixMilli(int64(admin.ZScore(t.Context(), aTimeouts, forever).Val())))
+	assert.LessOrEqual(t, left, 11*time.Minute)
+	assert.Greater(t, left, 4*time.Minute)
+}
+
+// A hash that no lock is, is refused as such, and never touched.
+func TestForeignHashIsForeign(t *testing.T) {
+	t.Parallel()
+	const transaction = java + ":52:0123456789abcdef0123456789abcdef"
+	for _, c := range []struct {
+		name    string
+		fields  []any
+		foreign bool
+	}{
+		{"User", []any{"user", "ada"}, true},
+		{"Mode", []any{"mode", "read"}, true},
+		{"ModeAndMore", []any{"mode", "write", "user", "ada"}, true},
+		{"Digits", []any{"1:1", 1, "a:1", 1}, true},
+		{"Mutex", []any{java + ":52", 1}, false},
+		{"Transaction", []any{transaction, 1}, false},
+		{"Mixed", []any{java + ":52", 1, "user", "ada"}, false},
+		{"Damaged", []any{java + ":52", "one"}, false},
+		{"Read", []any{"mode", "read", java + ":52", 1}, false},
+		{"Write", []any{"mode", "write", java + ":52:write", 1}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			i := newInspectedIn(t)
+			require.NoError(t, i.admin.HSet(t.Context(), "a", c.fields...).Err())
+			require.NoError(t, i.admin.Set(t.Context(), "{a}:"+java+":52:rwlock_timeout:1", 1, time.Hour).Err())
+			before := i.dump()
+			_, hasMode := c.fields[0].(string)
+			hasMode = hasMode && c.fields[0] == "mode"
+			for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite} {
+				h := heldFor(kind, 1)
+				h.Wait = 0
+				if kind == lock.KindRead && c.name == "Read" {
+					continue // it joins
+				}
+				answer := asks(t, i.store, h)
+				require.Equal(t, lock.Refused, answer.Verdict, kind)
+				ofAnotherFamily := (kind == lock.KindFair) == hasMode
+				if c.foreign || !ofAnotherFamily {
+					assert.Equal(t, c.foreign, answer.Foreign, kind)
+				}
+			}
+			assert.Equal(t, c.foreign, i.inspect("a").Foreign == "hash")
+			assert.Equal(t, !c.foreign, new(i.inspect("a")).Held())
+			if c.foreign {
+				assert.Empty(t, i.names())
+				info, err := i.store.ForceRelease(t.Context(), "a")
+				require.NoError(t, err)
+				assert.Equal(t, "hash", info.Foreign)
+				assert.Equal(t, before, i.dump())
+			} else {
+				assert.Equal(t, []string{"a"}, i.names())
+				_, err := i.store.ForceRelease(t.Context(), "a")
+				require.NoError(t, err)
+				assert.Zero(t, i.admin.Exists(t.Context(), "a").Val())
+			}
+		})
+	}
+}
+
+// Whatever any key of a lock holds: a request succeeds or fails with an error of a known
+// class, soon, and grants nothing that somebody may have.
+func TestGarbageAtEveryKey(t *testing.T) {
+	t.Parallel()
+	keys := []string{
+		"a", "redisson_lock_token:{a}", aList, aTimeouts, aPlaces,
+		"{a}:" + golf + ":1:rwlock_timeout:1", "{a}:" + java + ":1:rwlock_timeout:1", "leasewheel_lock_claim:{a}",
+		"{a}:timeout", "leasewheel_request:{a}:" + golf + ":1", "leasewheel_request:{a}:r",
+	}
+	var garbage [][]any
+	for _, text := range []string{"", "x", "inf", "-inf", "nan", "1e300", "-1", "9223372036854775806", "0x10", " 7", "1.5", strings.Repeat("9", 5000)} {
+		garbage = append(garbage, []any{"SET", text})
+	}
+	for _, score := range []string{"-inf", "0", "1.5", "1e300", "inf"} {
+		garbage = append(garbage, []any{"ZADD", score, java + ":1"}, []any{"ZADD", score, strings.Repeat("x ", 1000)}, []any{"ZADD", score, ""})
+	}
+	for _, count := range []string{"inf", "0", "-1", "nan", "1e300", "9007199254740993", strings.Repeat("1", 100), ""} {
+		garbage = append(garbage, []any{"HSET", java + ":1", count}, []any{"HSET", "mode", "read", java + ":1", count},
+			[]any{"HSET", "mode", "read", "x", count}, []any{"HSET", "mode", "write", java + ":1:write", count})
+	}
+	garbage = append(garbage,
+		[]any{"HSET", "mode", "inf"}, []any{"RPUSH", java + ":1", "x", ""}, []any{"SADD", "x"}, []any{"XADD", "*", "a", "b"})
+
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	store := open(t, server.Client(t))
+	for _, key := range keys {
+		for _, g := range garbage {
+			require.NoError(t, admin.FlushDB(t.Context()).Err())
+			require.NoError(t, admin.Do(t.Context(), append([]any{g[0], key}, g[1:]...)...).Err())
+			for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
+				what := fmt.Sprintf("%v: %s %.60v", kind, key, g)
+				useInGarbage(t, store, admin, kind, key == "a", what)
+			}
+		}
+	}
+}
+
+// useInGarbage makes all requests of a kind.
+func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, kind lock.Kind, taken bool, what string) {
+	t.Helper()
+	classified := func(err error) {
+		t.Helper()
+		var refused *redisstore.ServerError
+		if err != nil && (!errors.As(err, &refused) || refused.Fault == nil && !strings.Contains(err.Error(), "DAMAGED")) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	first, second := heldFor(kind, 1), heldFor(kind, 2)
+	a, err := store.Acquire(ctx, first)
+	classified(err)
+	if err == nil && a.Verdict == lock.Granted && (kind == lock.KindFair || kind == lock.KindRead || kind == lock.KindWrite) {
+		if a.Token < 0 || a.Token > 1<<53 {
+			t.Errorf("%s: token %d", what, a.Token)
+		}
+		if taken && admin.Type(ctx, "a").Val() != "hash" {
+			t.Errorf("%s: granted", what)
+		}
+		if kind != lock.KindRead {
+			b, err := store.Acquire(ctx, second)
+			classified(err)
+			if b.Verdict == lock.Granted {
+				t.Errorf("%s: granted twice", what)
+			}
+		}
+	}
+	_, err = store.Acquire(ctx, second)
+	classified(err)
+	for _, h := range []*lock.Hold{first, second} {
+		h.Count = 0
+		_, err = store.Release(ctx, h)
+		classified(err)
+	}
+	for _, h := range leasesOf(kind) {
+		classified(renewItems(ctx, store, h)[0].Err)
+	}
+	for _, op := range []lock.CountOp{lock.CountRead, lock.CountAdd, lock.CountDrain, lock.CountCreate, lock.CountDelete} {
+		if kind < lock.KindSemaphore || kind == lock.KindLatch && op == lock.CountDrain {
+			continue
+		}
+		_, err = store.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
+		classified(err)
+	}
+	_, err = store.Inspect(ctx, "a", kind)
+	classified(err)
+	_, err = store.Fence(ctx, first, 5)
+	classified(err)
+	_, err = store.ForceRelease(ctx, "a")
+	classified(err)
+}
+
+// leasesOf returns what is renewed of a kind.
+func leasesOf(kind lock.Kind) []*lock.Hold {
+	if kind == lock.KindSemaphore || kind == lock.KindLatch {
+		return nil
+	}
+	return []*lock.Hold{heldFor(kind, 1)}
+}

@@ -1,0 +1,471 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// dead is a member of the wait queue whose client listens to nothing.
+func dead(n int) string {
+	return fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000 0 secret", n)
+}
+
+// addDead puts n dead waiters into the wait queue, before everybody else.
+func addDead(t *testing.T, admin *redis.Client, n int) {
+	t.Helper()
+	for i := 0; i < n; i += 1000 {
+		members := make([]redis.Z, 0, 1000)
+		for j := i; j < min(n, i+1000); j++ {
+			members = append(members, redis.Z{Score: float64(j), Member: dead(j)})
+		}
+		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, members...).Err())
+	}
+}
+
+// A run of a script passes over a hundred dead waiters at most, whoever runs it.
+func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin, store := server.Client(t), open(t, server.Client(t))
+	holder, next := mutexOf("a", 1), mutexOf("a", 2)
+	_, err := store.Acquire(t.Context(), holder)
+	require.NoError(t, err)
+	const many = 10_000
+	addDead(t, admin, many)
+	held, err := store.Release(t.Context(), released(holder))
+	require.NoError(t, err)
+	assert.True(t, held)
+	left := int64(many)
+	for runs := 1; ; runs++ {
+		now := admin.ZCard(t.Context(), mutexLine).Val()
+		require.LessOrEqual(t, left-now, int64(100), "in one run")
+		left = now
+		a, err := store.Acquire(t.Context(), next)
+		require.NoError(t, err)
+		if a.Verdict == lock.Granted {
+			require.LessOrEqual(t, runs, many/100+1)
+			break
+		}
+		require.Equal(t, time.Millisecond, a.TTL, "it is to ask again at once")
+	}
+	assert.Less(t, slowest(t, admin), 100*time.Millisecond)
+}
+
+// A living waiter behind ten thousand dead ones gets the lock soon, not by its poll.
+func TestLivingWaiterBehindManyDead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine := locker(t, server.Client(t), lock.Config{})
+	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	lease := mustLock(t, mine, "a")
+	got := waitInLine(t, theirs)
+	awaitLine(t, admin, 1)
+	addDead(t, admin, 10_000)
+	begin := time.Now()
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := <-got
+	t.Logf("granted after %v; the slowest run took %v", time.Since(begin), slowest(t, admin))
+	assert.Less(t, slowest(t, admin), 100*time.Millisecond)
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// Whatever a member of the wait queue is, it is dropped as soon as it is met, at no cost.
+func TestHostileMembersOfTheWaitQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin, store := server.Client(t), open(t, server.Client(t))
+	require.NoError(t, admin.ConfigSet(t.Context(), "slowlog-log-slower-than", "1000").Err())
+	client := owner(3)[:36]
+	hears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}:"+client)
+	defer func() { assert.NoError(t, hears.Close()) }()
+	_, err := hears.Receive(t.Context())
+	require.NoError(t, err)
+	for _, member := range []string{
+		strings.Repeat(":", 10_000), strings.Repeat("a:", 5000), strings.Repeat("1 ", 5000), strings.Repeat("x", 2<<20),
+		strings.Repeat(":", 2<<20), "", " ", ":", ": 1 1", "gap ", "x:1", "x:1 1", client + ":1 -1 0 s", client + ":1 0 0 s",
+		client + ":1 99999999999999999999 0 s", client + ":1 1e9 0 s", client + ":1 1000 99999999999999999999 s", client + ":1 inf 0 s",
+		client + ":1 1000 0 s more", client + ":1\x00 1000", "\xff\xfe:1 1000 0 s\n",
+	} {
+		for name, score := range map[string]float64{"oldest": 1, "newest": 1e17} {
+			require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: score, Member: member}).Err())
+			h := mutexOf("a", 1)
+			h.Wait = time.Minute
+			a, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err, "%s %.30q", name, member)
+			require.Equal(t, lock.Granted, a.Verdict, "%s %.30q", name, member)
+			other := mutexOf("a", 2)
+			other.Wait = time.Minute
+			a, err = store.Acquire(t.Context(), other)
+			require.NoError(t, err)
+			require.Equal(t, lock.Refused, a.Verdict)
+			_, err = store.Release(t.Context(), released(other))
+			require.NoError(t, err)
+			held, err := store.Release(t.Context(), released(h))
+			require.NoError(t, err)
+			require.True(t, held)
+			require.Zero(t, admin.Exists(t.Context(), "a", mutexLine).Val(), "%s %.30q", name, member)
+		}
+	}
+	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
+}
+
+// Whatever the keys of a lock hold, a request ends soon, with an error that has a class or
+// as if the key was sound; and once the key is gone all is well.
+func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
+	t.Parallel()
+	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
+	garbage := map[string]func(p redis.Pipeliner, ctx context.Context, key string){
+		"list": func(p redis.Pipeliner, ctx context.Context, key string) { p.RPush(ctx, key, "x", "y") },
+		"set":  func(p redis.Pipeliner, ctx context.Context, key string) { p.SAdd(ctx, key, "x", "y") },
+		"stream": func(p redis.Pipeliner, ctx context.Context, key string) {
+			p.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []any{"x", "y"}})
+		},
+		"zset": func(p redis.Pipeliner, ctx context.Context, key string) {
+			p.Do(ctx, "zadd", key, "inf", "gap", "-inf", "x", "5", strings.Repeat(":", 5000), "1e300", owner(3)+" 1000 0 s")
+		},
+		"hash": func(p redis.Pipeliner, ctx context.Context, key string) { p.HSet(ctx, key, "user", "ada") },
+	}
+	for i, n := range numbers {
+		garbage["string "+fmt.Sprint(i)] = func(p redis.Pipeliner, ctx context.Context, key string) { p.Set(ctx, key, n, 0) }
+		garbage["hash "+fmt.Sprint(i)] = func(p redis.Pipeliner, ctx context.Context, key string) {
+			p.HSet(ctx, key, owner(1), n, "mode", n, "until", n, "since", n, "peer", n)
+		}
+	}
+	for format, keys := range map[redisstore.Format][]string{
+		redisstore.FormatRedisson: {"a", mutexLine, counterOfA},
+		redisstore.FormatPlain:    {"a", "leasewheel_lock_turns:{a}", counterOfA},
+	} {
+		server := redistest.Start(t, redistest.Config{})
+		admin := server.Client(t)
+		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(lock.Notice) {})
+		require.NoError(t, err)
+		t.Cleanup(sub.Close)
+		sound := func(what string, err error) {
+			t.Helper()
+			var refusal *redisstore.ServerError
+			if err != nil && assert.ErrorAs(t, err, &refusal, what) {
+				assert.Error(t, refusal.Fault, "%s: unclassified: %v", what, err)
+			}
+		}
+		for _, key := range keys {
+			for kind, write := range garbage {
+				for _, heldBefore := range []bool{false, true} {
+					what := fmt.Sprintf("%v: %s in %s, held %v", format, kind, key, heldBefore)
+					require.NoError(t, admin.FlushAll(t.Context()).Err())
+					h := mutexOf("a", 1)
+					h.Wait = time.Minute
+					if heldBefore {
+						_, err := store.Acquire(t.Context(), h)
+						require.NoError(t, err)
+						require.NoError(t, admin.Del(t.Context(), key).Err())
+					}
+					_, err := admin.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+						write(p, t.Context(), key)
+						return nil
+					})
+					require.NoError(t, err)
+					for n := 1; n <= 2; n++ {
+						other, again := mutexOf("a", n), mutexOf("a", n)
+						other.Wait, again.Count = time.Minute, 2
+						_, err = store.Acquire(t.Context(), other)
+						sound(what+": acquire", err)
+						_, err = store.Acquire(t.Context(), again)
+						sound(what+": again", err)
+						items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: other.Owner, Ref: other, TTL: time.Minute})}}
+						store.Renew(t.Context(), items)
+						sound(what+": renew", items[0].Err)
+						again.Count = 1
+						_, err = store.Release(t.Context(), again)
+						sound(what+": release one", err)
+						other.Handed = n == 2
+						_, err = store.Release(t.Context(), released(other))
+						sound(what+": release", err)
+					}
+					require.NoError(t, admin.Del(t.Context(), keys...).Err())
+					last := mutexOf("a", 4)
+					a, err := store.Acquire(t.Context(), last)
+					require.NoError(t, err, what)
+					require.Equal(t, lock.Granted, a.Verdict, what)
+				}
+			}
+		}
+		assert.Less(t, slowest(t, admin), 200*time.Millisecond)
+	}
+}
+
+// A free lock is granted at once although stamps of before the server's clock was set
+// back say that it is left to others for a while yet.
+func TestClockSetBackHoldsNoLockUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	const turns = "leasewheel_lock_turns:{a}"
+	for format, leave := range map[redisstore.Format]func(ahead time.Duration){
+		redisstore.FormatRedisson: func(ahead time.Duration) {
+			score := float64(admin.Time(t.Context()).Val().Add(ahead).UnixMicro())
+			require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: score, Member: "gap"}).Err())
+		},
+		redisstore.FormatPlain: func(ahead time.Duration) {
+			at := admin.Time(t.Context()).Val().Add(ahead).UnixMicro()
+			require.NoError(t, admin.HSet(t.Context(), turns, "until", at, "since", at, "peer", at).Err())
+		},
+	} {
+		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		for i, ahead := range []time.Duration{time.Second, 15 * time.Second, 24 * time.Hour} {
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			leave(ahead)
+			for n := range 20 { // stamps of the future do not outlive it either
+				h := mutexOf("a", 100*i+n)
+				a, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				require.Equal(t, lock.Granted, a.Verdict, "%v, %v ahead", format, ahead)
+				_, err = store.Release(t.Context(), released(h))
+				require.NoError(t, err)
+			}
+		}
+		// The time that is left to others is kept, where it is not longer than it can be.
+		leave(map[redisstore.Format]time.Duration{redisstore.FormatRedisson: 9 * time.Millisecond, redisstore.FormatPlain: 200 * time.Millisecond}[format])
+		require.Eventually(t, func() bool {
+			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
+			require.NoError(t, err)
+			return a.Verdict == lock.Granted
+		}, 10*time.Second, time.Millisecond)
+	}
+}
+
+// What is held is kept and given back although the server is out of memory: by one hold
+// or by all of them; and a place in the wait queue is given up.
+func TestHeldLocksNeedNoMemory(t *testing.T) {
+	t.Parallel()
+	for format, life := range map[redisstore.Format][]time.Duration{
+		redisstore.FormatRedisson: {time.Hour, -1}, redisstore.FormatPlain: {time.Hour, -1},
+	} {
+		for _, life := range life {
+			t.Run(fmt.Sprint(format, life), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t, redistest.Config{})
+				admin := server.Client(t)
+				store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format, FenceTTL: life})
+				require.NoError(t, err)
+				defer func() { assert.NoError(t, store.Close()) }()
+				h, twice, waiter := mutexOf("a", 1), mutexOf("a", 1), mutexOf("a", 2)
+				twice.Count, waiter.Wait = 2, time.Minute
+				for _, h := range []*lock.Hold{h, twice, waiter} {
+					_, err := store.Acquire(t.Context(), h)
+					require.NoError(t, err)
+				}
+				require.NoError(t, admin.PExpire(t.Context(), "a", 10*time.Second).Err())
+				require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+
+				before := contents(t, admin)
+				_, err = store.Acquire(t.Context(), mutexOf("b", 3))
+				require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
+				require.ErrorIs(t, err, lock.ErrNotDone)
+				assert.Equal(t, before, contents(t, admin), "a refused grant changes nothing")
+
+				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: time.Minute})}}
+				store.Renew(t.Context(), items)
+				assert.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
+				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
+				_, err = store.Release(t.Context(), released(waiter))
+				require.NoError(t, err)
+				assert.Zero(t, admin.Exists(t.Context(), mutexLine).Val())
+				held, err := store.Release(t.Context(), h)
+				require.NoError(t, err, "the inner Unlock")
+				assert.True(t, held)
+				held, err = store.Release(t.Context(), released(h))
+				require.NoError(t, err)
+				assert.True(t, held)
+				assert.Zero(t, admin.Exists(t.Context(), "a").Val())
+			})
+		}
+	}
+}
+
+// Only a message that the server has sent for this waiter makes it the holder: one that
+// was made up, altered, cut or sent again makes it ask at most.
+func TestForgedGrantsAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	mine := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
+	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	channel := "leasewheel_lock__channel:{a}:" + theirs.ClientID()
+	hears := admin.Subscribe(t.Context(), channel)
+	defer func() { assert.NoError(t, hears.Close()) }()
+	_, err := hears.Receive(t.Context())
+	require.NoError(t, err)
+
+	// A true message, to send again.
+	lease := mustLock(t, mine, "a")
+	got := waitInLine(t, theirs)
+	awaitLine(t, admin, 1)
+	require.NoError(t, lease.Unlock(t.Context()))
+	handed := <-got
+	replayed, err := hears.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, handed.Unlock(t.Context()))
+
+	lease = mustLock(t, mine, "a")
+	got = waitInLine(t, theirs)
+	waiting := awaitLine(t, admin, 1)[0]
+	const now = "NOW" // of when it is published: what is older than the latest refusal is stale
+	words := strings.Split(replayed.Payload, " ")
+	altered := func(i int, word string) string {
+		changed := append([]string{}, words...)
+		changed[0], changed[2] = waiting, now
+		changed[i] = word
+		return strings.Join(changed, " ")
+	}
+	forged := []string{
+		replayed.Payload,
+		fmt.Sprintf("%s %s %s 3600000 0", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 ", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 0", waiting, now, now),
+		fmt.Sprintf("%s %s %s 3600000 0 secret", waiting, now, now),
+		altered(0, waiting), altered(3, "3600000"), altered(3, "9223372036854775807"), altered(1, "-5"),
+		waiting, waiting + " ", "", " ", "x", strings.Repeat(" ", 1<<20), strings.Repeat("x", 1<<20), waiting + strings.Repeat(" 9", 5000),
+	}
+	for _, payload := range forged {
+		asked := scripts(t, admin)
+		payload = strings.ReplaceAll(payload, now, fmt.Sprint(admin.Time(t.Context()).Val().UnixMicro()))
+		require.NoError(t, admin.Publish(t.Context(), channel, payload).Err())
+		if payload != replayed.Payload { // that one was another acquisition's
+			require.Eventually(t, func() bool { return scripts(t, admin) > asked }, 10*time.Second, time.Millisecond, "it asks after %.40q", payload)
+		}
+		select {
+		case l := <-got:
+			t.Fatalf("%.40q made %s a holder beside %s", payload, l.Owner(), lease.Owner())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.NoError(t, lease.Err())
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := <-got
+	assert.True(t, next.Valid())
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// One forbidden name never fails the requests for another, nor the renewal of its lease.
+func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw ~* &* +@all"}})
+	admin := server.Client(t)
+	options := server.Options()
+	options.Username, options.Password = "ada", "pw"
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	const ttl = 3 * time.Second
+	l := locker(t, client, lock.Config{TTL: ttl})
+	kept := make([]*lock.Lease, 50)
+	for i := range kept {
+		kept[i] = mustLock(t, l, fmt.Sprintf("orders:%d", i))
+	}
+	forbidden := mustLock(t, l, "forbidden")
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)
+	defer cancel()
+	failed := make(chan error, 100)
+	done := make(chan int)
+	for g := range 16 {
+		go func() {
+			n := 0
+			for ; ctx.Err() == nil; n++ {
+				lease, err := l.Mutex(fmt.Sprintf("orders:busy:%d", g)).Lock(context.WithoutCancel(ctx))
+				if err == nil {
+					err = lease.Unlock(context.WithoutCancel(ctx))
+				}
+				if err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+			}
+			done <- n
+		}()
+	}
+	for ctx.Err() == nil {
+		_, err := l.Mutex("another").TryLock(context.WithoutCancel(ctx))
+		if !errors.Is(err, redisstore.ErrNoPermission) {
+			assert.ErrorIs(t, err, redisstore.ErrNoPermission)
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for range 16 {
+		assert.Positive(t, <-done)
+	}
+	close(failed)
+	for err := range failed {
+		assert.NoError(t, err)
+	}
+	for _, lease := range kept {
+		assert.NoError(t, lease.Err(), lease.Name())
+		assert.NoError(t, lease.Unlock(t.Context()))
+	}
+	assert.ErrorIs(t, forbidden.Err(), lock.ErrLost)
+}
+
+// A renewal that is refused because of one lease is made for all others, in the same
+// request of the watchdog.
+func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}})
+	admin := server.Client(t)
+	options := server.Options()
+	options.Username, options.Password = "ada", "pw"
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	for format, kinds := range map[redisstore.Format][]lock.Kind{
+		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
+		redisstore.FormatPlain:    {lock.KindMutex},
+	} {
+		store, err := redisstore.New(client, redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		require.NoError(t, admin.FlushAll(t.Context()).Err())
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "~*").Err())
+		var items []renewal.Item
+		for _, kind := range kinds {
+			for _, name := range []string{"orders:1", "orders:2", "forbidden", "orders:3"} {
+				h := mutexOf(fmt.Sprint(name, " ", uint8(kind)), 1)
+				h.Kind = kind
+				a, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				require.Equal(t, lock.Granted, a.Verdict)
+				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
+			}
+		}
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())
+		store.Renew(t.Context(), items)
+		for _, item := range items {
+			if strings.HasPrefix(item.Lease.Key(), "orders") {
+				assert.Equal(t, renewal.Renewed, item.Outcome, "%v %s: %v", format, item.Lease.Key(), item.Err)
+			} else {
+				assert.Equal(t, renewal.Unknown, item.Outcome)
+				assert.ErrorIs(t, item.Err, redisstore.ErrNoPermission)
+			}
+		}
+	}
+}

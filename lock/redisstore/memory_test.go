@@ -1,0 +1,210 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// full has the server refuse whatever may need memory.
+func full(t *testing.T, admin *redis.Client, yes bool) {
+	t.Helper()
+	most := "0"
+	if yes {
+		most = "1"
+	}
+	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", most).Err())
+}
+
+// A server that is out of memory lets holds of every kind be renewed, lowered and given
+// back, and a latch be counted down: each by itself, since a run that does several things
+// may pass by the first of them.
+func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	for _, endless := range []bool{false, true} {
+		config := redisstore.Config{}
+		if endless { // the fencing counter needs no renewal, which would be a first write
+			config.FenceTTL = -1
+		}
+		store, err := redisstore.New(server.Client(t), config)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, store.Close()) }()
+		for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
+			full(t, admin, false)
+			require.NoError(t, admin.FlushDB(t.Context()).Err())
+			require.NoError(t, admin.Set(t.Context(), "a", 1, 0).Err())
+			if kind != lock.KindPermit {
+				require.NoError(t, admin.Del(t.Context(), "a").Err())
+			}
+			h := heldFor(kind, 1)
+			require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+			if kind != lock.KindPermit {
+				h.Count = 2
+				require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+			}
+			full(t, admin, true)
+			item := renewItems(t.Context(), store, h)[0]
+			require.NoError(t, item.Err, kind)
+			require.Equal(t, renewal.Renewed, item.Outcome, kind)
+			for range 2 { // the second time, nothing is left to be lowered
+				if kind == lock.KindPermit {
+					break
+				}
+				h.Count = 1
+				held, err := store.Release(t.Context(), h)
+				require.NoError(t, err, kind)
+				require.True(t, held, kind)
+			}
+			other := heldFor(kind, 2)
+			other.Wait = 0
+			if kind != lock.KindRead { // which may join
+				answer, err := store.Acquire(t.Context(), other)
+				if err == nil {
+					require.Equal(t, lock.Refused, answer.Verdict, kind)
+				}
+			}
+			h.Count = 0
+			held, err := store.Release(t.Context(), h)
+			require.NoError(t, err, kind)
+			require.True(t, held, kind)
+			_, err = store.Acquire(t.Context(), other)
+			require.ErrorIs(t, err, redisstore.ErrOutOfMemory, "%v: nothing new is granted", kind)
+		}
+
+		full(t, admin, false)
+		require.NoError(t, admin.FlushDB(t.Context()).Err())
+		require.NoError(t, admin.Set(t.Context(), "a", 2, 0).Err())
+		h := heldFor(lock.KindSemaphore, 1)
+		require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+		full(t, admin, true)
+		_, err = store.Acquire(t.Context(), heldFor(lock.KindSemaphore, 2))
+		require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
+		h.Count = 0
+		for _, owed := range []bool{false, true} {
+			h.Owed = owed
+			held, err := store.Release(t.Context(), h)
+			require.NoError(t, err)
+			require.True(t, held)
+		}
+		require.Equal(t, "2", admin.Get(t.Context(), "a").Val(), "given back once")
+		owed := heldFor(lock.KindSemaphore, 3)
+		owed.Count, owed.Owed = 0, true
+		_, err = store.Release(t.Context(), owed)
+		require.NoError(t, err)
+		require.Equal(t, "3", admin.Get(t.Context(), "a").Val())
+		for left := int64(2); left >= 0; left-- {
+			counted, err := store.Count(t.Context(), &lock.Count{
+				Kind: lock.KindLatch, Name: "a", Op: lock.CountAdd, N: -1, Request: string(rune('a' + left)), Keep: time.Minute,
+			})
+			require.NoError(t, err)
+			require.Equal(t, left, counted.Count)
+		}
+	}
+}
+
+// For longer than two leases without memory: holds of every kind are kept and given back, no permit
+// vanishes, and what a second client is granted beside them is nothing that they hold.
+func TestOutOfMemoryLosesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	config := lock.Config{TTL: 6 * time.Second} // so that a busy machine loses none
+	l, other := locker(t, server.Client(t), config), locker(t, server.Client(t), config)
+	ctx := t.Context()
+
+	_, err := l.Permits("permits").TrySetPermits(ctx, 3)
+	require.NoError(t, err)
+	_, err = l.Semaphore("semaphore").TrySetPermits(ctx, 3)
+	require.NoError(t, err)
+	mutexes := map[string]func(*lock.Locker) *lock.Mutex{
+		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("mutex") },
+		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("fair") },
+		"read":  func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("read").Read() },
+		"write": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("write").Write() },
+	}
+	var leases, inner []*lock.Lease
+	held := make(map[string]*lock.Lease) // by name
+	for _, of := range mutexes {
+		lease := mustTake(t, ctx, of(l))
+		held[lease.Name()] = lease
+		leases = append(leases, lease)
+		inner = append(inner, mustTake(t, lease.Context(), of(l)))
+	}
+	for range 3 {
+		lease, err := l.Permits("permits").TryAcquire(ctx)
+		require.NoError(t, err)
+		held[lease.Name()] = lease // all last as long
+		leases = append(leases, lease)
+	}
+	require.NoError(t, l.Semaphore("semaphore").TryAcquire(ctx, 3))
+
+	full(t, admin, true)
+	var falseGrants, tries atomic.Int64
+	stop, work := make(chan struct{}), sync.WaitGroup{}
+	mutexes["read"] = func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("read").Write() }
+	attempts := map[string]func() error{
+		"permits":   func() error { _, err := other.Permits("permits").TryAcquire(ctx); return err },
+		"semaphore": func() error { return other.Semaphore("semaphore").TryAcquire(ctx, 1) },
+	}
+	for name, of := range mutexes {
+		attempts[name] = func() error { _, err := of(other).TryLock(ctx); return err }
+	}
+	for name, attempt := range attempts {
+		for range 4 {
+			work.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					time.Sleep(20 * time.Millisecond)
+					tries.Add(1)
+					// A lease that was lost meanwhile, and is told so, is free.
+					if attempt() == nil && (held[name] == nil || held[name].Err() == nil) {
+						falseGrants.Add(1)
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(10 * time.Second)
+	for _, lease := range inner {
+		require.NoError(t, lease.Unlock(ctx), "an inner hold of %s", lease.Name())
+	}
+	time.Sleep(3 * time.Second)
+	close(stop)
+	work.Wait()
+	for _, lease := range leases {
+		assert.NoError(t, lease.Err(), "%s was kept", lease.Name())
+	}
+	assert.Zero(t, falseGrants.Load(), "of %d tries", tries.Load())
+	t.Logf("%d tries", tries.Load())
+	for _, lease := range leases {
+		assert.NoError(t, lease.Unlock(ctx), lease.Name())
+	}
+	for range 3 {
+		assert.NoError(t, l.Semaphore("semaphore").Release(ctx, 1))
+	}
+	for what, available := range map[string]func(context.Context) (int64, error){
+		"permits": l.Permits("permits").Available, "semaphore": l.Semaphore("semaphore").Available,
+	} {
+		n, err := available(ctx)
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, n, what)
+	}
+	full(t, admin, false)
+}

@@ -1,0 +1,602 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// caught finds the variable that takes what pcall has caught.
+var caught = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = (?:redis\.)?pcall\(`)
+
+// No script puts what pcall has caught into a table, where it would be an error inside a
+// value. As the whole reply it is an error like any other.
+func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	more, err := filepath.Glob("../delayqueue/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, more)
+	checked := 0
+	for _, file := range append(files, more...) {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, match := range caught.FindAllStringSubmatch(string(source), -1) {
+			checked++
+			name := match[1]
+			// Whole, not a field of it, and not passed to a function.
+			whole := `\b` + name + `\b(?:[^.\[\w(]|$)`
+			typed := regexp.MustCompile(`type\(` + name + `\)|` + name + `\.err`).Match(source)
+			for _, bad := range []struct {
+				pattern     string
+				unlessTyped bool // the script tells errors apart before
+			}{
+				{`\w\[[^\]]*\]\s*=\s*` + whole, false},               // t[i] = caught
+				{`\w\[[^\]]*\]\s*=.*\b(?:and|or)\s+` + whole, false}, // t[i] = … or caught
+				{`table\.insert\([^,]*,\s*` + whole, false},
+				{`return .*\b(?:and|or)\s+` + whole, false},      // of a function whose result is put into one
+				{`\{(?:[^{}]*,\s*)?` + whole + `[^{}]*\}`, true}, // {…, caught, …}
+			} {
+				for i, line := range strings.Split(string(source), "\n") {
+					code, _, _ := strings.Cut(line, "--")
+					if regexp.MustCompile(bad.pattern).MatchString(code) && !(bad.unlessTyped && typed) {
+						t.Errorf("%s:%d: %s is what pcall has caught, in a value: %s", file, i+1, name, strings.TrimSpace(line))
+					}
+				}
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, checked, 10, "the pattern finds them")
+}
+
+// nested is a connection that looks for errors inside of values in what it reads.
+type nested struct {
+	net.Conn
+	parser io.Writer
+}
+
+func (c *nested) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	_, _ = c.parser.Write(b[:n])
+	return n, err
+}
+
+func (c *nested) Close() error {
+	_ = c.parser.(io.Closer).Close()
+	return c.Conn.Close()
+}
+
+// watchReplies has the client's connections look for errors inside of values. It returns
+// a counter of those.
+func watchReplies(options *redis.Options) *atomic.Int64 {
+	found := new(atomic.Int64)
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		r, w := io.Pipe()
+		go func() {
+			defer func() { _, _ = io.Copy(io.Discard, r) }()
+			in := bufio.NewReader(r)
+			for {
+				if err := scan(in, 0, found); err != nil {
+					return
+				}
+			}
+		}()
+		return &nested{conn, w}, nil
+	}
+	return found
+}
+
+// scan reads one value of RESP, within so many others.
+func scan(in *bufio.Reader, depth int, found *atomic.Int64) error {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	size, _ := strconv.Atoi(line[1:])
+	switch line[0] {
+	case '-', '!':
+		if depth > 0 {
+			found.Add(1)
+		}
+		if line[0] == '-' {
+			return nil
+		}
+		fallthrough
+	case '$', '=':
+		if size >= 0 {
+			_, err = io.CopyN(io.Discard, in, int64(size)+2)
+		}
+		return err
+	case '%', '|':
+		size *= 2
+		fallthrough
+	case '*', '~', '>':
+		for range max(size, 0) {
+			if err := scan(in, depth+1, found); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// callers ask for locks of every kind, put messages, and run scripts of a user's own, all
+// through one client. Each checks that what it has got is its own reply.
+type callers struct {
+	t      *testing.T
+	client *redis.Client
+	plain  *redisstore.Store
+	store  *redisstore.Store
+	queue  *delayqueue.Queue
+	class  error // what may go wrong
+
+	mu   sync.Mutex
+	put  []string     // messages that were accepted
+	next atomic.Int64 // round
+
+	failed, answered atomic.Int64
+}
+
+// check fails the test unless err is of the class, or of one that says that the store
+// cannot be had.
+func (c *callers) check(what string, err error) (ok bool) {
+	if err == nil {
+		c.answered.Add(1)
+		return true
+	}
+	c.failed.Add(1)
+	if !errors.Is(err, c.class) && !errors.Is(err, lock.ErrUnavailable) && !errors.Is(err, delayqueue.ErrUnavailable) {
+		c.t.Errorf("%s: %v, want %v", what, err, c.class)
+	}
+	return false
+}
+
+// ask makes one round of requests as caller n. Names with "taken" are held by another
+// owner, and semaphores with "none" have no permits.
+func (c *callers) ask(ctx context.Context, n, round int) {
+	own := func(name string) string { return fmt.Sprintf("%s %d", name, n) }
+	of := func(kind lock.Kind, name string) *lock.Hold {
+		h := mutexOf(name, 1+n)
+		h.Kind = kind
+		switch kind {
+		case lock.KindPermit:
+			h.Owner = fmt.Sprintf("%032x", round)
+		case lock.KindSemaphore:
+			h.Owner, h.Permits = owner(round), 1
+		}
+		return h
+	}
+	switch n % 8 {
+	case 0: // a user's own scripts, among which is one that writes
+		pipe := c.client.Pipeline()
+		echoes := make([]*redis.Cmd, 4)
+		for i := range echoes {
+			echoes[i] = pipe.Eval(ctx, "return {KEYS[1], ARGV[1]}", []string{own("echo")}, fmt.Sprint(n, round, i))
+			if i == 1 {
+				pipe.Eval(ctx, "return redis.call('set', KEYS[1], ARGV[1])", []string{own("written")}, "x")
+			}
+		}
+		_, _ = pipe.Exec(ctx)
+		for i, echo := range echoes {
+			if echo.Err() == nil {
+				c.answered.Add(1)
+				assert.Equal(c.t, []any{own("echo"), fmt.Sprint(n, round, i)}, echo.Val())
+			}
+		}
+	case 1:
+		id, err := c.queue.Put(ctx, delayqueue.Message{ID: fmt.Sprintf("m %d %d", n, round), Payload: []byte("x"), Delay: time.Hour})
+		if c.check("put", err) {
+			c.mu.Lock()
+			c.put = append(c.put, id)
+			c.mu.Unlock()
+		}
+		_, err = c.queue.Stats(ctx)
+		c.check("stats", err)
+	case 2:
+		for _, kind := range []lock.Kind{lock.KindPermit, lock.KindSemaphore} {
+			a, err := c.store.Acquire(ctx, of(kind, "none "+kind.String()))
+			if c.check("permit", err) {
+				assert.Equal(c.t, lock.Refused, a.Verdict, "granted a %v that is not there", kind)
+			}
+		}
+	case 3:
+		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+			h := of(kind, "taken "+kind.String())
+			h.Wait = time.Duration(n%2) * time.Minute
+			a, err := c.store.Acquire(ctx, h)
+			if c.check("taken", err) {
+				assert.Equal(c.t, lock.Refused, a.Verdict, "granted a %v that is held", kind)
+			}
+		}
+		a, err := c.plain.Acquire(ctx, of(lock.KindMutex, "taken plain"))
+		if c.check("taken plain", err) {
+			assert.Equal(c.t, lock.Refused, a.Verdict)
+		}
+	case 4:
+		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+			h := of(kind, own(kind.String()))
+			a, err := c.store.Acquire(ctx, h)
+			if c.check("acquire", err) {
+				assert.Equal(c.t, lock.Granted, a.Verdict)
+				assert.Greater(c.t, a.Token, int64(1e15))
+				_, err = c.store.Release(ctx, released(h))
+				c.check("release", err)
+			}
+		}
+	case 5:
+		var items []renewal.Item
+		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
+			for i := range 3 {
+				h := of(kind, fmt.Sprintf("nobody's %v %d", kind, i))
+				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Minute})})
+			}
+		}
+		c.store.Renew(ctx, items)
+		for _, item := range items {
+			if c.check("renew", item.Err) {
+				assert.Equal(c.t, renewal.Gone, item.Outcome, item.Lease.Key())
+			}
+		}
+	case 6:
+		for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
+			counted, err := c.store.Count(ctx, &lock.Count{Kind: kind, Name: own("count"), Op: lock.CountRead})
+			if c.check("count", err) {
+				assert.Zero(c.t, counted.Count)
+			}
+			_, err = c.store.Count(ctx, &lock.Count{Kind: kind, Name: own(kind.String()), Op: lock.CountAdd, N: 1, Request: fmt.Sprint(n, round), Keep: time.Minute})
+			c.check("add", err)
+		}
+		_, err := c.store.Acquire(ctx, of(lock.KindLatch, "latch"))
+		c.check("latch", err)
+	case 7:
+		info, err := c.store.Inspect(ctx, "taken mutex", lock.KindMutex)
+		if c.check("inspect", err) {
+			assert.Len(c.t, info.Holders, 1)
+		}
+		_, err = c.store.Fence(ctx, of(lock.KindMutex, "taken mutex"), 5)
+		c.check("fence", err)
+		c.check("announce", c.store.Announce(ctx, lock.Client{ID: own("client")}, time.Minute))
+		_, err = c.store.ForceRelease(ctx, own("nothing"))
+		c.check("force", err)
+	}
+}
+
+// newCallers returns callers for a client, with what they ask for in place.
+func newCallers(t *testing.T, client *redis.Client, class error) *callers {
+	t.Helper()
+	c := &callers{t: t, client: client, class: class}
+	c.store = open(t, client)
+	var err error
+	c.plain, err = redisstore.New(client, redisstore.Config{Format: redisstore.FormatPlain})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.plain.Close()) })
+	c.queue, err = delayqueue.New(c.store, "mails", delayqueue.Config{RetryFor: -1})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.queue.Close(context.Background())) })
+	return c
+}
+
+// hold has an owner hold what is to be taken.
+func (c *callers) hold() {
+	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindWrite} {
+		h := mutexOf("taken "+kind.String(), 0)
+		h.Kind, h.TTL = kind, time.Hour
+		_, err := c.store.Acquire(c.t.Context(), h)
+		require.NoError(c.t, err)
+	}
+	writer := mutexOf("taken read lock", 0)
+	writer.Kind, writer.TTL = lock.KindWrite, time.Hour
+	_, err := c.store.Acquire(c.t.Context(), writer)
+	require.NoError(c.t, err)
+	plain := mutexOf("taken plain", 0)
+	plain.TTL = time.Hour
+	_, err = c.plain.Acquire(c.t.Context(), plain)
+	require.NoError(c.t, err)
+	for _, name := range []string{"none expiring permit", "none semaphore"} {
+		require.NoError(c.t, c.client.Set(c.t.Context(), name, 0, 0).Err())
+	}
+}
+
+// run has many callers ask at the same time, for a while.
+func (c *callers) run(d time.Duration) {
+	end := time.Now().Add(d)
+	var work sync.WaitGroup
+	for n := range 128 {
+		work.Go(func() {
+			for first := true; first || time.Now().Before(end) && !c.t.Failed(); first = false {
+				c.ask(c.t.Context(), n, int(c.next.Add(1)))
+			}
+		})
+	}
+	work.Wait()
+}
+
+// Whatever a server refuses, every reply goes to its own caller: kinds of locks mixed in
+// one pipeline, queues, and a user's own scripts on the same client. Nothing is granted
+// that is not there, and no accepted message is lost.
+func TestEachReplyGoesToItsCaller(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]struct {
+		class        error
+		strike, lift func(t *testing.T, s *redistest.Server, admin *redis.Client)
+	}{
+		"OOM": {
+			redisstore.ErrOutOfMemory,
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "config", "set", "maxmemory", "1") },
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "config", "set", "maxmemory", "0") },
+		},
+		"NOPERM commands": {
+			redisstore.ErrNoPermission,
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) {
+				do(t, s, "acl", "setuser", "ada", "-pexpire", "-hget", "-zscore", "-hexists", "-set", "-zadd", "-zrem")
+			},
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "acl", "setuser", "ada", "+@all") },
+		},
+		"NOPERM keys": {
+			redisstore.ErrNoPermission,
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) {
+				do(t, s, "acl", "setuser", "ada", "resetkeys", "~echo*", "~none*", "~mutex*", "~*{mutex*")
+			},
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "acl", "setuser", "ada", "~*") },
+		},
+		"READONLY": {
+			redisstore.ErrReadOnly,
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "replicaof", "127.0.0.1", "1") },
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "replicaof", "no", "one") },
+		},
+		"NOREPLICAS": {
+			redisstore.ErrNoReplicas,
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) {
+				do(t, s, "config", "set", "min-replicas-to-write", "1")
+			},
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) {
+				do(t, s, "config", "set", "min-replicas-to-write", "0")
+			},
+		},
+		"MISCONF": {
+			redisstore.ErrMisconfigured,
+			func(t *testing.T, s *redistest.Server, admin *redis.Client) {
+				file := filepath.Join(admin.ConfigGet(t.Context(), "dir").Val()["dir"], admin.ConfigGet(t.Context(), "dbfilename").Val()["dbfilename"])
+				require.NoError(t, os.MkdirAll(filepath.Join(file, "x"), 0o700)) // which a save cannot replace
+				do(t, s, "config", "set", "save", "3600 1000000")
+				do(t, s, "bgsave")
+				require.Eventually(t, func() bool {
+					return strings.Contains(admin.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+				}, 20*time.Second, 10*time.Millisecond)
+			},
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "config", "set", "save", "") },
+		},
+		"BUSY": {
+			redisstore.ErrBusy,
+			func(t *testing.T, s *redistest.Server, admin *redis.Client) {
+				do(t, s, "config", "set", "busy-reply-threshold", "1")
+				go func() { _ = admin.Eval(context.Background(), "while true do end", nil).Err() }()
+				require.Eventually(t, func() bool { return redis.HasErrorPrefix(s.Client(t).Ping(t.Context()).Err(), "BUSY") }, 10*time.Second, time.Millisecond)
+			},
+			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "script", "kill") },
+		},
+		"NOSCRIPT": {
+			lock.ErrUnavailable,
+			func(t *testing.T, s *redistest.Server, admin *redis.Client) {
+				go func() {
+					for end := time.Now().Add(time.Second); time.Now().Before(end); {
+						_ = admin.ScriptFlush(context.Background()).Err()
+					}
+				}()
+			},
+			func(*testing.T, *redistest.Server, *redis.Client) {},
+		},
+		"CLUSTERDOWN": {
+			redisstore.ErrCluster,
+			func(t *testing.T, s *redistest.Server, admin *redis.Client) {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				do(t, s, "cluster", "flushslots")
+			},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}}
+			if name == "CLUSTERDOWN" {
+				config.TCP, config.Directives = true, []string{"cluster-enabled yes"}
+			}
+			server := redistest.Start(t, config)
+			admin := server.Client(t)
+			if name == "CLUSTERDOWN" {
+				require.NoError(t, admin.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+				require.Eventually(t, func() bool {
+					return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+				}, 20*time.Second, 10*time.Millisecond)
+			}
+			options := server.Options()
+			options.Username, options.Password, options.PoolSize = "ada", "pw", 4
+			found := watchReplies(options)
+			client := redis.NewClient(options)
+			t.Cleanup(func() { _ = client.Close() })
+			c := newCallers(t, client, state.class)
+			c.hold()
+			c.run(0)
+			require.False(t, t.Failed())
+			require.Zero(t, c.failed.Load(), "before the fault")
+			state.strike(t, server, admin)
+			c.run(time.Second)
+			if name != "NOSCRIPT" { // which is made up for
+				assert.Positive(t, c.failed.Load(), "the fault was met")
+			}
+			assert.Zero(t, found.Load(), "errors inside of values")
+			if state.lift == nil {
+				return
+			}
+			state.lift(t, server, admin)
+			require.Eventually(t, func() bool { return client.Set(t.Context(), "written", 1, 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+			for _, id := range c.put {
+				_, err := c.queue.Get(t.Context(), id)
+				require.NoError(t, err, "message %q was accepted and is lost", id)
+			}
+			c.failed.Store(0)
+			c.run(0)
+			assert.Zero(t, c.failed.Load(), "after the fault")
+			assert.Zero(t, found.Load(), "errors inside of values")
+		})
+	}
+}
+
+// refusesBad starts a server that refuses every script whose first key begins with "bad", and
+// otherwise grants a mutex with the token in its name.
+func refusesBad(t *testing.T, refusal string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer func() { _ = conn.Close() }()
+				in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
+				for {
+					words, err := request(in)
+					if err != nil {
+						return
+					}
+					switch verb := strings.ToLower(words[0]); {
+					case verb != "evalsha" && verb != "eval":
+						_, _ = fmt.Fprintf(out, "-ERR unknown command '%s'\r\n", verb)
+					case words[2] != "0" && strings.HasPrefix(words[3], "bad"):
+						_, _ = fmt.Fprintf(out, "-%s\r\n", refusal)
+					case words[3] == "echo":
+						_, _ = fmt.Fprintf(out, "$%d\r\n%s\r\n", len(words[4]), words[4])
+					case words[2] == "1": // the clock
+						now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+						_, _ = fmt.Fprintf(out, "$%d\r\n%s\r\n", len(now), now)
+					default:
+						_, _ = fmt.Fprintf(out, "*3\r\n:1\r\n:%s\r\n:0\r\n", strings.TrimPrefix(words[3], "good "))
+					}
+					if in.Buffered() == 0 && out.Flush() != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(work.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
+
+// request reads one request.
+func request(in *bufio.Reader) ([]string, error) {
+	number := func() (int, error) {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(line[1:]))
+	}
+	size, err := number()
+	words := make([]string, size)
+	for i := 0; i < size && err == nil; i++ {
+		var length int
+		if length, err = number(); err == nil {
+			word := make([]byte, length+2)
+			_, err = io.ReadFull(in, word)
+			words[i] = string(word[:max(length, 0)])
+		}
+	}
+	return words, err
+}
+
+// The same for what only some keys of a server are refused for, as while slots of a
+// cluster move: neighbours in one pipeline have their own replies.
+func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
+	t.Parallel()
+	for text, class := range map[string]error{
+		"MOVED 3999 127.0.0.1:1":                                        redisstore.ErrCluster,
+		"ASK 3999 127.0.0.1:1":                                          redisstore.ErrCluster,
+		"TRYAGAIN Multiple keys request during rehashing of slot":       redisstore.ErrCluster,
+		"CLUSTERDOWN Hash slot not served":                              redisstore.ErrCluster,
+		"READONLY You can't write against a read only replica.":         redisstore.ErrReadOnly,
+		"OOM command not allowed when used memory > 'maxmemory'.":       redisstore.ErrOutOfMemory,
+		"NOPERM No permissions to access a key":                         redisstore.ErrNoPermission,
+		"MASTERDOWN Link with MASTER is down":                           redisstore.ErrCluster,
+		"LOADING Redis is loading the dataset in memory":                redisstore.ErrLoading,
+		"MISCONF Redis is configured to save RDB snapshots":             redisstore.ErrMisconfigured,
+		"WRONGTYPE Operation against a key holding the wrong kind":      redisstore.ErrWrongType,
+		"NOSCRIPT No matching script":                                   nil,
+		"ERR user_script:1: something of a kind that is not known, yet": nil,
+	} {
+		word, _, _ := strings.Cut(text, " ")
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			client := redis.NewClient(&redis.Options{Addr: refusesBad(t, text), PoolSize: 4, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+			store, err := redisstore.New(client, redisstore.Config{})
+			require.NoError(t, err)
+			var work sync.WaitGroup
+			for g := range 48 {
+				work.Go(func() {
+					for i := range 20 {
+						n := 1000*(g+1) + i
+						switch g % 3 {
+						case 0:
+							a, err := store.Acquire(t.Context(), mutexOf(fmt.Sprintf("good %d", n), n))
+							assert.NoError(t, err)
+							assert.EqualValues(t, n, a.Token)
+						case 1:
+							_, err := store.Acquire(t.Context(), mutexOf(fmt.Sprintf("bad %d", n), n))
+							if class != nil {
+								assert.ErrorIs(t, err, class)
+							} else {
+								assert.ErrorContains(t, err, text)
+							}
+						default:
+							pipe := client.Pipeline()
+							first := pipe.Eval(t.Context(), "…", []string{"echo"}, n)
+							bad := pipe.Eval(t.Context(), "…", []string{"bad"}, n)
+							last := pipe.Eval(t.Context(), "…", []string{"echo"}, -n)
+							_, _ = pipe.Exec(t.Context())
+							assert.EqualValues(t, fmt.Sprint(n), first.Val())
+							assert.EqualError(t, bad.Err(), text)
+							assert.EqualValues(t, fmt.Sprint(-n), last.Val())
+						}
+					}
+				})
+			}
+			work.Wait()
+			require.NoError(t, store.Close())
+			require.NoError(t, client.Close())
+		})
+	}
+}

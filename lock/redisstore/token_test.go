@@ -1,0 +1,192 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+const counterOfA = "redisson_lock_token:{a}"
+
+// Tokens grow whatever becomes of the server's data: deleted, lost with a restart, ended
+// by its TTL, or replaced by an older copy, as after a failover. Reserved tokens do not
+// change that, however many were asked for.
+func TestTokensGrowAcrossLossOfData(t *testing.T) {
+	t.Parallel()
+	for _, life := range []time.Duration{20 * time.Millisecond, time.Hour, -1} {
+		t.Run(fmt.Sprint(life), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: life})
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, store.Close()) }()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 1))
+			restarts, reserved := 0, int64(0)
+			var last int64
+			for i := range 600 {
+				switch dice := random.IntN(100); {
+				case dice < 20:
+					require.NoError(t, admin.FlushAll(t.Context()).Err())
+				case dice < 30:
+					require.NoError(t, admin.Del(t.Context(), counterOfA).Err())
+				case dice < 40:
+					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+				case dice < 45: // an older copy is in place 10 ms later at the earliest
+					older, err := admin.Get(t.Context(), counterOfA).Result()
+					if err == nil {
+						h := mutexOf("a", i+10_000)
+						h.Spare = random.Int64N(lock.MaxPasses)
+						a, err := store.Acquire(t.Context(), h)
+						require.NoError(t, err)
+						require.Greater(t, a.Token, last)
+						last = a.Token + a.Spare
+						_, err = store.Release(t.Context(), released(h))
+						require.NoError(t, err)
+						time.Sleep(12 * time.Millisecond)
+						require.NoError(t, admin.Set(t.Context(), counterOfA, older, time.Hour).Err())
+					}
+				case dice < 47 && restarts < 5:
+					restarts++
+					server.Restart(t)
+					require.Eventually(t, func() bool { return admin.Ping(t.Context()).Err() == nil }, 10*time.Second, time.Millisecond)
+				}
+				h := mutexOf("a", i)
+				h.Spare = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
+				var a lock.Answer
+				require.Eventually(t, func() bool {
+					a, err = store.Acquire(t.Context(), h)
+					return err == nil
+				}, 10*time.Second, time.Millisecond)
+				require.Equal(t, lock.Granted, a.Verdict)
+				require.Greater(t, a.Token, last, "grant %d", i)
+				require.LessOrEqual(t, a.Spare, h.Spare)
+				reserved += a.Spare
+				last = a.Token + a.Spare // the owner may give all of them out
+				require.LessOrEqual(t, last, admin.Time(t.Context()).Val().UnixMicro(), "ahead of the clock")
+				_, err := store.Release(t.Context(), released(h))
+				require.NoError(t, err)
+			}
+			assert.Positive(t, reserved, "and some are reserved")
+		})
+	}
+}
+
+// A damaged fencing counter refuses grants, with an error that names the key. It is left
+// as it was found, and never makes a wrong token.
+func TestDamagedCounterRefusesGrants(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	for format, kinds := range map[redisstore.Format][]lock.Kind{
+		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
+		redisstore.FormatPlain:    {lock.KindMutex},
+	} {
+		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		for _, kind := range kinds {
+			for _, damaged := range []string{
+				"9223372036854775807", "9223372036854775806", "9007199254740976", "9007199254740992", "9007199254740993", "inf", "-inf", "nan", "1e300",
+				"1e3", "0x10", "-1", "1.5", "", " 1", "1 ", "1\n", "text", "00000000000000000001", string(make([]byte, 1<<20)),
+			} {
+				for _, ttl := range []time.Duration{0, time.Hour} {
+					require.NoError(t, admin.FlushAll(t.Context()).Err())
+					require.NoError(t, admin.Set(t.Context(), counterOfA, damaged, ttl).Err())
+					h := mutexOf("a", 1)
+					h.Kind = kind
+					_, err := store.Acquire(t.Context(), h)
+					require.Error(t, err, "%v %v: %.20q", format, kind, damaged)
+					assert.Contains(t, err.Error(), counterOfA)
+					assert.NotErrorIs(t, err, lock.ErrUnavailable)
+					require.ErrorIs(t, err, lock.ErrNotDone)
+					assert.Equal(t, damaged, admin.Get(t.Context(), counterOfA).Val())
+					assert.Equal(t, ttl > 0, admin.PTTL(t.Context(), counterOfA).Val() > 50*time.Minute)
+					assert.Zero(t, admin.Exists(t.Context(), "a").Val(), "%v %v: %.20q", format, kind, damaged)
+				}
+			}
+			for sound, next := range map[string]int64{"0": 0, "17": 0, "4503599627370496": 1<<52 + 16, "9007199254740975": 1<<53 - 16} {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				require.NoError(t, admin.Set(t.Context(), counterOfA, sound, 0).Err())
+				h := mutexOf("a", 1)
+				h.Kind = kind
+				a, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				assert.Equal(t, fmt.Sprint(a.Token), admin.Get(t.Context(), counterOfA).Val())
+				if next > 0 { // ahead of the clock
+					assert.Equal(t, next, a.Token)
+				}
+			}
+		}
+	}
+}
+
+// A release of a lock whose counter is damaged succeeds all the same, and grants the lock
+// to nobody.
+func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin, store := server.Client(t), open(t, server.Client(t))
+	holder, waiter := mutexOf("a", 1), mutexOf("a", 2)
+	_, err := store.Acquire(t.Context(), holder)
+	require.NoError(t, err)
+	waiter.Wait = time.Minute
+	notices := make(chan lock.Notice, 10)
+	sub, err := store.Subscribe(t.Context(), waiter, func(n lock.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	_, err = store.Acquire(t.Context(), waiter)
+	require.NoError(t, err)
+	require.NoError(t, admin.Set(t.Context(), counterOfA, "inf", 0).Err())
+	held, err := store.Release(t.Context(), released(holder))
+	require.NoError(t, err)
+	assert.True(t, held)
+	assert.Zero(t, admin.Exists(t.Context(), "a").Val())
+	select {
+	case n := <-notices:
+		assert.Equal(t, lock.Notice{}, n, "it is to ask, and learns why")
+	case <-time.After(20 * time.Second):
+		t.Fatal("the waiter has no message")
+	}
+	_, err = store.Acquire(t.Context(), waiter)
+	require.ErrorContains(t, err, counterOfA)
+}
+
+// Reserved tokens are between the last token and now, and reach back by 10 ms at most.
+func TestReservedTokensAreLimited(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	for _, life := range []time.Duration{time.Minute, -1} {
+		store, err := redisstore.New(client, redisstore.Config{FenceTTL: life})
+		require.NoError(t, err)
+		acquire := func(n int) lock.Answer {
+			h := mutexOf(fmt.Sprint(life), n)
+			h.Spare = 5_000_000
+			a, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			_, err = store.Release(t.Context(), released(h))
+			require.NoError(t, err)
+			return a
+		}
+		first := acquire(1)
+		assert.Zero(t, first.Spare, "without a counter nobody knows what was given out")
+		second := acquire(2)
+		assert.GreaterOrEqual(t, second.Token, first.Token+1)
+		if second.Spare < 10_000 {
+			assert.Equal(t, first.Token+1, second.Token)
+		}
+		time.Sleep(20 * time.Millisecond)
+		assert.EqualValues(t, 10_000, acquire(3).Spare)
+		require.NoError(t, store.Close())
+	}
+}

@@ -1,0 +1,262 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// slowToRenew is a store that tells of renewals, and takes a while for them.
+type slowToRenew struct {
+	lock.Store
+	renewing chan<- struct{}
+	takes    time.Duration
+}
+
+func (s *slowToRenew) Renew(ctx context.Context, items []renewal.Item) {
+	s.renewing <- struct{}{}
+	time.Sleep(s.takes)
+	s.Store.Renew(ctx, items)
+}
+
+// shutDown shuts a locker down within a time, and returns what it says and how long it
+// takes.
+func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err error) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err = l.Shutdown(ctx)
+	return time.Since(begin), err
+}
+
+// Shutdown grants nothing more, keeps what is held alive, and returns with the last
+// Unlock; then nothing is left at the store.
+func TestShutdownWaitsForUnlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
+		other := server.Locker(t, lock.Config{})
+		theirs := mustLock(t, other.Mutex("theirs"))
+		lease := mustLock(t, l.Mutex("mine"))
+		again, err := l.Mutex("mine").Lock(lease.Context())
+		require.NoError(t, err)
+		var ran atomic.Bool
+		running, err := l.Mutex("deferred").Go(t.Context(), func(ctx context.Context) error {
+			time.Sleep(20 * time.Second)
+			ran.Store(ctx.Err() == nil)
+			return nil
+		})
+		require.NoError(t, err)
+		waiting, err := l.Mutex("mine").Go(t.Context(), never(t))
+		require.NoError(t, err)
+		blocked := make(chan error, 1)
+		go func() {
+			_, err := l.Mutex("theirs").Lock(t.Context())
+			blocked <- err
+		}()
+		synctest.Wait()
+		time.AfterFunc(30*time.Second, func() {
+			assert.True(t, lease.Valid(), "it is renewed meanwhile")
+			assert.NoError(t, again.Unlock(t.Context()))
+			assert.NoError(t, lease.Unlock(t.Context()))
+		})
+		time.AfterFunc(time.Second, func() {
+			assert.ErrorIs(t, <-blocked, lock.ErrClosed)
+			assert.ErrorIs(t, waiting.Err(), lock.ErrClosed)
+			_, err := l.Mutex("free").TryLock(t.Context())
+			assert.ErrorIs(t, err, lock.ErrClosed)
+			_, err = l.Mutex("free").Go(t.Context(), never(t))
+			assert.ErrorIs(t, err, lock.ErrClosed)
+			assert.ErrorIs(t, l.Semaphore("free").TryAcquire(t.Context(), 1), lock.ErrClosed)
+		})
+		took, err := shutDown(l, time.Hour)
+		require.NoError(t, err)
+		about(t, 30*time.Second, took)
+		require.NoError(t, running.Err())
+		require.True(t, ran.Load())
+		for _, name := range []string{"mine", "deferred", "free"} {
+			next, err := other.Mutex(name).TryLock(t.Context())
+			require.NoError(t, err, name)
+			require.NoError(t, next.Unlock(t.Context()))
+		}
+		require.NoError(t, theirs.Unlock(t.Context()))
+		took, err = shutDown(l, time.Hour)
+		require.NoError(t, err, "a second one")
+		require.Zero(t, took)
+	})
+}
+
+// What is held when the context ends is released all the same, of every kind, and the
+// holders learn it.
+func TestShutdownReleasesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: time.Hour})
+		other := server.Locker(t, lock.Config{})
+		_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		leases := []*lock.Lease{
+			mustLock(t, l.Fair("fair")), mustLock(t, l.ReadWrite("read").Read()), mustLock(t, l.ReadWrite("write").Write()),
+		}
+		permit, err := l.Permits("permits").Acquire(t.Context())
+		require.NoError(t, err)
+		leases = append(leases, permit)
+		const many = 500
+		for i := range many {
+			leases = append(leases, mustLock(t, l.Mutex(fmt.Sprint(i))))
+		}
+		ctx := leases[0].Context()
+		took, err := shutDown(l, 5*time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Regexp(t, "^lock: ", err.Error())
+		assert.GreaterOrEqual(t, took, 5*time.Second)
+		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout)
+		var lost *lock.LostError
+		require.ErrorAs(t, context.Cause(ctx), &lost)
+		require.Equal(t, renewal.Closed, lost.Cause)
+		for _, lease := range leases {
+			require.ErrorIs(t, lease.Err(), lock.ErrLost)
+			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		}
+		for _, m := range []*lock.Mutex{other.Fair("fair"), other.ReadWrite("read").Write(), other.ReadWrite("write").Write(), other.Mutex("0"), other.Mutex("499")} {
+			lease, err := m.TryLock(t.Context())
+			require.NoError(t, err, m.Name())
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		n, err := other.Permits("permits").Available(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+	})
+}
+
+// A store that does not answer costs Shutdown one RequestTimeout more, and it names
+// what it leaves.
+func TestShutdownWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		mustLock(t, l.Mutex("a"))
+		store.set(func() { store.release = mute })
+		took, err := shutDown(l, 5*time.Second)
+		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout+10*time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var left *renewal.UnreleasedError
+		require.ErrorAs(t, err, &left)
+		require.Equal(t, []string{"a"}, left.Keys)
+	})
+}
+
+// Shutdown returns no sooner than the release of an Unlock that is under way, and not
+// before what was given up is released.
+func TestShutdownWaitsForReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
+		store.set(func() { store.acquire = times(1, cut) })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := l.Mutex("b").LockWithin(ctx, 0)
+		require.Error(t, err)
+		store.set(func() { store.acquire = cut })
+		_, err = l.Mutex("c").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		store.set(func() {
+			store.acquire = nil
+			store.release = func(_ context.Context, do func() error) error {
+				time.Sleep(900 * time.Millisecond)
+				return do()
+			}
+		})
+		lease := mustLock(t, l.Mutex("a"))
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		took, err := shutDown(l, time.Minute)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, took, 900*time.Millisecond)
+		require.NoError(t, <-unlocked)
+		next := server.Locker(t, lock.Config{})
+		for _, name := range []string{"a", "b", "c"} {
+			lease, err := next.Mutex(name).TryLock(t.Context())
+			require.NoError(t, err, name)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
+// Close during a Shutdown ends it.
+func TestCloseCutsShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{})
+		mustLock(t, l.Mutex("a"))
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(context.Background()) }()
+		synctest.Wait()
+		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, <-done)
+	})
+}
+
+// An Unlock after Close frees the lock at once, and says in this package's name that
+// the lease was lost.
+func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: time.Hour})
+		lease := mustLock(t, l.Mutex("a"))
+		ctx := lease.Context()
+		require.NoError(t, l.Close(t.Context()))
+		other := server.Locker(t, lock.Config{})
+		_, err := other.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "its holder may still be at work")
+		for _, err := range []error{lease.Err(), context.Cause(ctx), lease.Unlock(t.Context())} {
+			require.ErrorIs(t, err, lock.ErrLost)
+			require.Regexp(t, "^lock: ", err.Error())
+		}
+		next, err := other.Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, next.Unlock(t.Context()))
+		require.Regexp(t, "^lock: ", next.Err().Error())
+		require.ErrorIs(t, next.Err(), lock.ErrReleased)
+	})
+}
+
+// Close ends the pause before a request is sent again: at once, and with no further
+// request.
+func TestCloseDuringTheRetrysPause(t *testing.T) {
+	for name, acquire := range map[string]func(l *lock.Locker) error{
+		"TryLock": func(l *lock.Locker) error { _, err := l.Mutex("a").TryLock(context.Background()); return err },
+		"Lock":    func(l *lock.Locker) error { _, err := l.Mutex("a").Lock(context.Background()); return err },
+		"Go": func(l *lock.Locker) error {
+			d, err := l.Mutex("a").Go(context.Background(), func(context.Context) error { return nil })
+			return errors.Join(err, d.Wait(context.Background()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+				store.set(func() { store.acquire = down })
+				ended := make(chan error, 1)
+				go func() { ended <- acquire(l) }()
+				time.Sleep(200 * time.Millisecond) // TryLock does not begin a pause that ends too late
+				synctest.Wait()
+				asked, begin := store.asked(), time.Now()
+				require.NoError(t, l.Close(t.Context()))
+				require.ErrorIs(t, <-ended, lock.ErrClosed)
+				require.Zero(t, time.Since(begin))
+				time.Sleep(time.Minute)
+				require.Equal(t, asked, store.asked())
+			})
+		})
+	}
+}

@@ -1,0 +1,316 @@
+package lock_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// roundTrip is the fault of a long way to the store.
+func roundTrip(d time.Duration) fault {
+	return func(ctx context.Context, do func() error) error {
+		select {
+		case <-time.After(d):
+			return do()
+		case <-ctx.Done():
+			return unavailable{}
+		}
+	}
+}
+
+// A head's TTL that is too short for the way to the store is its own trouble: the
+// waiters behind it get the lock.
+func TestShortTTLOfTheHeadFailsNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var work sync.WaitGroup
+		work.Go(func() {
+			hasty := l.Mutex("a").With(lock.Options{TTL: 60 * time.Millisecond})
+			_, err := hasty.LockWithin(t.Context(), 30*time.Second)
+			assert.ErrorIs(t, err, lock.ErrUnavailable)
+		})
+		synctest.Wait()
+		var got atomic.Int64
+		for range 3 {
+			work.Go(func() {
+				lease, err := l.Mutex("a").Lock(t.Context())
+				if assert.NoError(t, err) {
+					got.Add(1)
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+			})
+		}
+		synctest.Wait()
+		store.set(func() { store.acquire = roundTrip(30 * time.Millisecond) })
+		time.Sleep(15 * time.Second)
+		require.NoError(t, held.Unlock(t.Context()))
+		time.Sleep(2 * time.Second)
+		require.EqualValues(t, 3, got.Load(), "while the first still tries")
+		work.Wait()
+	})
+}
+
+// Whatever ends a head, the next waiter asks for itself.
+func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		first fault // of the head's requests once the lock is free
+		retry lock.Retry
+		is    error
+	}{
+		"an error that does not pass": {first: broken},
+		"a panic of the store":        {first: func(context.Context, func() error) error { panic("a hook's") }},
+		"no further try":              {retry: lock.Every(time.Second).Limited(1), is: lock.ErrRetriesExhausted},
+		"a panic of Retry":            {retry: func(int) (time.Duration, bool) { panic("mine") }, is: lock.ErrRetriesExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l, store := faultyLocker(t, server, lock.Config{Poll: 10 * time.Second})
+				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				ended := make(chan error, 1)
+				go func() {
+					var err error
+					defer func() {
+						if p := recover(); p != nil {
+							ended <- nil
+							return
+						}
+						ended <- err
+					}()
+					_, err = l.Mutex("a").With(lock.Options{Retry: test.retry}).Lock(t.Context())
+				}()
+				synctest.Wait()
+				var next []<-chan *lock.Lease
+				for range 3 {
+					next = append(next, await(t, l.Mutex("a")))
+				}
+				if test.first != nil {
+					store.set(func() { store.acquire = times(1, test.first) })
+				}
+				time.Sleep(11 * time.Second) // the head asks
+				if err := <-ended; test.is != nil {
+					require.ErrorIs(t, err, test.is)
+				}
+				require.NoError(t, held.Unlock(t.Context()))
+				for _, got := range next {
+					require.NoError(t, (<-got).Unlock(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// Two heads that give up in a row, as a wake arrives, leave the wake to the next one.
+func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
+	for range 50 { // the second head must go after the first
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.Start(t)
+			m := &messenger{Store: server.Store(t)}
+			l := locker(t, m, lock.Config{TTL: 2 * time.Hour, Poll: time.Hour})
+			mustLock(t, server.Locker(t, lock.Config{TTL: 2 * time.Hour}).Mutex("a"))
+			impatient, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var work sync.WaitGroup
+			for range 2 {
+				work.Go(func() {
+					if lease, err := l.Mutex("a").Lock(impatient); err == nil { // the wake came first
+						assert.NoError(t, lease.Unlock(t.Context()))
+					}
+				})
+				synctest.Wait()
+			}
+			got := await(t, l.Mutex("a"))
+			server.Delete("a")
+			m.say(lock.Notice{})
+			cancel()
+			begin := time.Now()
+			lease := <-got
+			assert.Less(t, time.Since(begin), time.Minute, "nothing but the wake tells it")
+			assert.NoError(t, lease.Unlock(t.Context()))
+			work.Wait()
+		})
+	}
+}
+
+// messenger is a store between whose messages and its waiters a test stands.
+type messenger struct {
+	lock.Store
+	forward func(tell func(lock.Notice), n lock.Notice)
+
+	mu    sync.Mutex
+	tell  func(lock.Notice) // guarded by mu, as the others are
+	owner string            // of the latest acquisition
+	at    time.Time         // and the store's clock, when it was refused
+	asked time.Time         // and when that was here
+	count int
+}
+
+func (m *messenger) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+	asked := time.Now()
+	a, err := m.Store.Acquire(ctx, h)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owner, m.count = h.Owner, m.count+1
+	if !a.At.IsZero() {
+		m.at, m.asked = a.At, asked
+	}
+	return a, err
+}
+
+// latest returns the owner of the latest acquisition, and the store's clock at the
+// latest refusal.
+func (m *messenger) latest() (owner string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owner, m.at
+}
+
+// asks returns how many acquisitions there were.
+func (m *messenger) asks() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count
+}
+
+// say sends the waiter a message.
+func (m *messenger) say(n lock.Notice) {
+	m.mu.Lock()
+	tell := m.tell
+	m.mu.Unlock()
+	tell(n)
+}
+
+func (m *messenger) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+	m.mu.Lock()
+	m.tell = tell
+	m.mu.Unlock()
+	return m.Store.Subscribe(ctx, h, func(n lock.Notice) {
+		if m.forward != nil && n.Owner != "" {
+			m.forward(tell, n)
+			return
+		}
+		tell(n)
+	})
+}
+
+// A hand-over is not relied on for longer than the store keeps it, though the store's
+// clock is fast and its messages are late.
+func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
+	for name, fast := range map[string]int64{"as fast as is allowed for": 9, "faster": 30} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				m := &messenger{Store: server.Store(t)}
+				var granted time.Time
+				m.forward = func(tell func(lock.Notice), n lock.Notice) {
+					granted = time.Now()
+					m.mu.Lock()
+					n.At = n.At.Add(n.At.Sub(m.at) * time.Duration(fast) / 1000)
+					m.mu.Unlock()
+					time.AfterFunc(150*time.Millisecond, func() { tell(n) })
+				}
+				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))
+				time.Sleep(19 * time.Second) // since the refusal
+				require.NoError(t, held.Unlock(t.Context()))
+				lease := <-got
+				first := granted.Add(lock.DefaultTTL / 4) // what was offered
+				if m.asks() > 2 {
+					first = first.Add(lock.DefaultTTL) // it has asked again
+				}
+				require.False(t, lease.Until().After(first), "%v too long", lease.Until().Sub(first))
+				require.NoError(t, lease.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// A message makes nobody a holder that says more than was offered.
+func TestForgedMessageIsNotBelieved(t *testing.T) {
+	for name, forge := range map[string]func(n *lock.Notice){
+		"a long TTL":             func(n *lock.Notice) { n.TTL = time.Hour },
+		"a TTL of its lock's":    func(n *lock.Notice) { n.TTL = lock.DefaultTTL },
+		"a TTL too short to use": func(n *lock.Notice) { n.TTL = time.Millisecond },
+		"a negative TTL":         func(n *lock.Notice) { n.TTL = -time.Hour },
+		"no token":               func(n *lock.Notice) { n.Token = 0 },
+		"a negative token":       func(n *lock.Notice) { n.Token = -1 },
+		"a token beyond numbers": func(n *lock.Notice) { n.Token = 1<<53 + 1 },
+		"tokens that overflow":   func(n *lock.Notice) { n.Token, n.Spare = 1<<62, 1<<62 },
+		"tokens nobody asked":    func(n *lock.Notice) { n.Spare = 1 },
+		"the time to come":       func(n *lock.Notice) { n.At = n.At.Add(time.Hour) },
+		"the time before":        func(n *lock.Notice) { n.At = n.At.Add(-2 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				m := &messenger{Store: server.Store(t)}
+				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))
+				time.Sleep(time.Second)
+				owner, at := m.latest()
+				n := lock.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: lock.DefaultTTL / 4}
+				forge(&n)
+				m.say(n)
+				synctest.Wait()
+				select {
+				case <-got:
+					t.Fatal("two hold the lock")
+				default:
+				}
+				require.NoError(t, held.Unlock(t.Context()))
+				require.NoError(t, (<-got).Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// A message of a grant that is older than the latest refusal is over: the lock was
+// another's since.
+func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		m := &messenger{Store: server.Store(t)}
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		got := await(t, locker(t, m, lock.Config{Poll: time.Second}).Mutex("a"))
+		_, first := m.latest()
+		time.Sleep(3500 * time.Millisecond)
+		owner, latest := m.latest()
+		require.True(t, latest.After(first.Add(2*time.Second)), "it was refused again")
+		m.say(lock.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
+		synctest.Wait()
+		require.Empty(t, got, "two hold the lock")
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, (<-got).Unlock(t.Context()))
+	})
+}
+
+// A hand-over reaches a head whose request has just failed.
+func TestHandOverToAHeadWhoseRequestFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		f := &faulty{Store: server.Store(t)}
+		m := &messenger{Store: f}
+		l := locker(t, m, lock.Config{Poll: 10 * time.Second})
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		first := await(t, l.Mutex("a"))
+		second := await(t, l.Mutex("a"))
+		f.set(func() { f.acquire = times(1, cut) }) // it stays in the store's queue
+		time.Sleep(10*time.Second + 5*time.Millisecond)
+		begin := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, (<-first).Unlock(t.Context()))
+		require.NoError(t, (<-second).Unlock(t.Context()))
+		require.Less(t, time.Since(begin), 2*time.Second, "less than what was offered")
+	})
+}

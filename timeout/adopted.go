@@ -1,0 +1,235 @@
+package timeout
+
+// An adopted entry is part of a record of the user's and is armed again and
+// again. It has one life only. Its word uses the bits of the life for flags, so
+// that arming, cancelling, running and letting go are each one compare-and-swap,
+// and a cancel writes to no memory but the entry's own:
+//
+//	held       the engine has the entry: in an inbox, in a list, or about to run it
+//	queued     an inbox names it; the worker reads the word again when it takes it
+//	busy       it was handed out for a run; whoever ends the run reads the word again
+//	running    that run has begun
+//	withdrawn  its engine has stopped and returned it
+//
+// A pending entry is always held. A queued or busy one need not be reported to
+// the engine again.
+const (
+	held word = 1 << (phaseBits + iota)
+	queued
+	busy
+	running
+	withdrawn
+)
+
+func (w word) has(flags word) bool { return w&flags != 0 }
+
+// Armed is what [Entry.Arm] has done.
+type Armed struct {
+	// Held is false if the engine does not hold the entry. Nothing was done
+	// then: the entry has to be admitted, see [Entry.Admit].
+	Held bool
+	// Pending is what the entry was before.
+	Pending bool
+	// Queue asks the caller to put the entry into an inbox.
+	Queue bool
+	// Earlier tells that the engine has to look by the new tick.
+	Earlier bool
+}
+
+// Admit arms an adopted entry that the engine does not hold, and marks it as
+// queued. It returns false if another goroutine was faster.
+func (e *Entry) Admit(tick Tick) bool {
+	w := word(e.word.Load())
+	return !w.has(held) && e.swap(w, pack(tick, 0, pending)|held|queued)
+}
+
+// Arm sets an adopted entry that the engine holds to a tick, whatever its state.
+func (e *Entry) Arm(tick Tick) Armed { return e.arm(tick, false) }
+
+// ArmPending does so only if the entry is pending; otherwise it does nothing,
+// and says that it is not held.
+func (e *Entry) ArmPending(tick Tick) Armed { return e.arm(tick, true) }
+
+func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
+	for {
+		w := word(e.word.Load())
+		a := Armed{Held: true, Pending: w.phase() == pending}
+		if !w.has(held) || onlyPending && !a.Pending {
+			return Armed{}
+		}
+		next := w.withTick(tick).withPhase(pending) &^ withdrawn
+		if !w.has(busy) {
+			a.Earlier = tick < w.tick()
+			// The worker may have passed by while the entry was not
+			// pending, without regard to its deadline.
+			if !w.has(queued) && (a.Earlier || !a.Pending) {
+				a.Queue = true
+				next |= queued
+			}
+		}
+		if e.swap(w, next) {
+			return a
+		}
+	}
+}
+
+// Disarm is the exit by hand for an adopted entry. It reports whether the caller
+// has won, and whether a run was under way by then.
+func (e *Entry) Disarm() (won, begun bool) { return e.disarm(0) }
+
+// TakeOut is Disarm for an engine that has stopped: see [Entry.TakenOut].
+func (e *Entry) TakeOut() (won bool) {
+	won, _ = e.disarm(withdrawn)
+	return won
+}
+
+func (e *Entry) disarm(mark word) (won, begun bool) {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending {
+			return false, false
+		}
+		if e.swap(w, w.withPhase(cancelled)|mark) {
+			return true, w.has(running)
+		}
+	}
+}
+
+// TakenOut reports whether a stopped engine has taken the entry out.
+func (e *Entry) TakenOut() bool { return word(e.word.Load()).has(withdrawn) }
+
+// Queue marks a disarmed entry as queued if nothing else will have the worker
+// read its word. The caller puts it into an inbox if the result is true.
+func (e *Entry) Queue() bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() == pending || !w.has(held) || w.has(queued|busy) {
+			return false
+		}
+		if e.swap(w, w|queued) {
+			return true
+		}
+	}
+}
+
+// Fetch takes the mark of an inbox off an entry that the worker has taken.
+func (e *Entry) Fetch() { e.word.And(^uint64(queued)) }
+
+// Busy reports whether the entry is handed out for a run.
+func (e *Entry) Busy() bool { return word(e.word.Load()).has(busy) }
+
+// Release lets go of an entry that is in no list. It returns false for a pending
+// one, which the engine keeps. A queued or busy one stays held, and will be seen
+// again.
+func (e *Entry) Release() bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() == pending {
+			return false
+		}
+		if w.has(queued|busy) || e.swap(w, w&^held) {
+			return true
+		}
+	}
+}
+
+// Claim is the exit by time for an adopted entry that runs once: it reports
+// whether the caller has won the task. The entry is no longer held then, and can
+// be armed again from inside the task.
+func (e *Entry) Claim(now Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || w.tick() > now {
+			return false
+		}
+		next := w.withPhase(expired)
+		if !w.has(queued) {
+			next &^= held
+		}
+		if e.swap(w, next) {
+			return true
+		}
+	}
+}
+
+// The life of a periodic entry's run: Hand, Run, Ran. The entry stays pending all
+// the while, so it can be moved and disarmed at any time.
+
+// Hand hands a due entry out for a run, unless one is under way.
+func (e *Entry) Hand(now Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || w.tick() > now || w.has(busy) {
+			return false
+		}
+		if e.swap(w, w|busy) {
+			return true
+		}
+	}
+}
+
+// Handed returns the tick for which the entry is handed out; ok is false if it is
+// not, if its run has begun, if it was disarmed, or if it was moved beyond now.
+func (e *Entry) Handed(now Tick) (due Tick, ok bool) {
+	w := word(e.word.Load())
+	return w.tick(), w.phase() == pending && w.has(busy) && !w.has(running) && w.tick() <= now
+}
+
+// Run begins the run of an entry that is handed out for the tick due, and sets
+// the tick of the next one. It fails if the entry was disarmed or moved.
+func (e *Entry) Run(due, next Tick) bool {
+	w := word(e.word.Load())
+	return w.phase() == pending && w.has(busy) && !w.has(running) && w.tick() == due &&
+		e.swap(w, w.withTick(next)|running)
+}
+
+// RunExtra begins a run that no tick has called for, with the next one no earlier
+// than least. It fails if the entry is disarmed or handed out.
+func (e *Entry) RunExtra(least Tick) bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() != pending || w.has(busy) {
+			return false
+		}
+		if e.swap(w, w.withTick(max(w.tick(), least))|busy|running) {
+			return true
+		}
+	}
+}
+
+// Ran ends a run. With queue it marks the entry as queued, and reports whether the
+// caller has to put it into an inbox.
+func (e *Entry) Ran(queue bool) (name bool) {
+	for {
+		w := word(e.word.Load())
+		next := w &^ (busy | running)
+		if queue {
+			next |= queued
+		}
+		if e.swap(w, next) {
+			return next&^w&queued != 0
+		}
+	}
+}
+
+// TakeBack ends what [Entry.Hand] began, and reports whether it did: not if the
+// run has begun. A pending entry is set to next unless it was moved from the tick
+// due. Queue and name are as with [Entry.Ran].
+func (e *Entry) TakeBack(due, next Tick, queue bool) (back, name bool) {
+	for {
+		w := word(e.word.Load())
+		if !w.has(busy) || w.has(running) {
+			return false, false
+		}
+		new := w &^ busy
+		if w.phase() == pending && w.tick() == due {
+			new = new.withTick(next)
+		}
+		if queue {
+			new |= queued
+		}
+		if e.swap(w, new) {
+			return true, new&^w&queued != 0
+		}
+	}
+}

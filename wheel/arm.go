@@ -1,0 +1,135 @@
+package wheel
+
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/bucket"
+	"github.com/leasewheel/leasewheel/timeout"
+)
+
+// Arming and cancelling timers. A timer is bound to no shard: what has to pass
+// through an inbox passes through that of the calling goroutine. Most often
+// nothing does: while the worker still has a cancelled timer, which is for a tick,
+// arming and cancelling it writes to the timer alone.
+
+// adopter is the engine of timers.
+type adopter struct{ wheel *Wheel }
+
+// After implements [timeout.Engine].
+func (a adopter) After(d time.Duration) timeout.Tick { return a.wheel.ticks.after(d) }
+
+// At implements [timeout.Engine].
+func (a adopter) At(t time.Time) timeout.Tick { return a.wheel.tickAt(t) }
+
+// Time implements [timeout.Engine].
+func (a adopter) Time(k timeout.Tick) time.Time { return a.wheel.ticks.time(k) }
+
+// Cancelled implements [timeout.Engine].
+func (a adopter) Cancelled(e *timeout.Entry, _ uint64) { a.wheel.disarmed(bucket.Of(e)) }
+
+// Rearm implements [timeout.Engine].
+func (a adopter) Rearm(e *timeout.Entry, _ uint64, tick timeout.Tick) bool {
+	_, err := a.wheel.arm(bucket.Of(e), tick)
+	return err == nil
+}
+
+// disarmed follows up on a timer that the caller has just disarmed.
+func (w *Wheel) disarmed(n *bucket.Node) {
+	s := w.shard()
+	s.inbox.Disarmed()
+	w.unreserve()
+	if n.Queue() {
+		s.inbox.Name(n, bucket.Never)
+	}
+	w.reclaimSoon()
+}
+
+// arm sets a timer, whatever its state.
+func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
+	s := w.shard()
+	if w.limit == 0 {
+		return s.arm(n, tick)
+	}
+	// A timer that is pending has its place already.
+	if a := n.ArmPending(tick); a.Held {
+		return true, s.armed(n, tick, a)
+	}
+	if !w.reserve() {
+		if w.stopping.Load() {
+			return false, ErrStopped
+		}
+		return false, ErrFull
+	}
+	wasPending, err = s.arm(n, tick)
+	if wasPending || err != nil {
+		w.unreserve()
+	}
+	return wasPending, err
+}
+
+func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
+	for {
+		if a := n.Arm(tick); a.Held {
+			err := s.armed(n, tick, a)
+			return a.Pending, err
+		}
+		by, entered, ok := s.inbox.Enter(n, tick)
+		if !ok {
+			return false, ErrStopped
+		}
+		if entered {
+			s.wheel.needBy(by)
+			return false, nil
+		}
+	}
+}
+
+// armed follows up on a timer that was armed while it was held.
+func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) error {
+	w := s.wheel
+	if w.stopping.Load() && !w.keeps(n) {
+		return ErrStopped
+	}
+	if !a.Pending {
+		s.inbox.Rearmed()
+	}
+	switch {
+	case a.Queue:
+		s.inbox.Name(n, tick)
+		w.needBy(tick)
+	case a.Earlier:
+		s.inbox.Need(tick)
+		w.needBy(tick)
+	}
+	return nil
+}
+
+// keeps reports whether Stop, which goes on while a timer is armed, has returned
+// that timer. Otherwise it is taken back.
+func (w *Wheel) keeps(n *bucket.Node) bool {
+	<-w.withdrawn
+	won, _ := n.Disarm()
+	return !won && n.TakenOut()
+}
+
+// place puts a timer that is in no list where it belongs, or lets go of it. It is
+// called by the worker, with mu held.
+func (w *Wheel) place(n *bucket.Node) {
+	switch {
+	case n.Busy():
+		w.ring.busy.Add(n, bucket.Never)
+	case !n.Release():
+		w.ring.link(n)
+	}
+}
+
+// replace does so for a timer that may be in a list.
+func (w *Wheel) replace(n *bucket.Node) {
+	if n.List() != 0 {
+		if w.ring.finds(n) && !n.Busy() {
+			return
+		}
+		w.ring.unlink(n)
+	}
+	w.place(n)
+}
