@@ -13,7 +13,7 @@ local told = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
 if told[1] ~= 'lock' then return told end
 redis.call('unlink', KEYS[1]) -- it may be huge
 if told[3] == 'read' or told[3] == 'write' then
-  send(ARGV[2], KEYS[8], '1') -- it wakes all: readers may go together
+  sendAll(ARGV[2], KEYS[8])
 else
   send(ARGV[2], KEYS[7], '0')
 end

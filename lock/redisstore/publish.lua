@@ -20,3 +20,12 @@ local function send(publish, channel, message)
   end
   return received
 end
+
+-- sendAll publishes the release of a read-write lock that wakes all who wait: readers may
+-- go together. Redisson takes '1' as one for the threads that are blocked just then, so one
+-- that has asked in vain and is about to block misses it. A '0' waits for such a thread.
+-- It is written '00', which is 0 to Redisson, and which our own waiters leave alone.
+local function sendAll(publish, channel)
+  send(publish, channel, '1')
+  send(publish, channel, '00')
+end

@@ -29,9 +29,7 @@ func TestNamesOfEveryScript(t *testing.T) {
 				for _, d := range directions(java.of(t), wheel.of(t)) {
 					for _, kind := range []string{"mutex", "fair", "write"} {
 						h, w, of := d.holder.of(t), d.waiter.of(t), fresh(kind)+suffix
-						// Redisson may miss the "1" of a write lock, see docs/interop.md: then it
-						// asks at the end of the lease.
-						require.NotEqual(t, "0", h.do("a", "lock", kind, of, never, 5000))
+						require.NotEqual(t, "0", h.do("a", "lock", kind, of, never, renewed))
 						granted := w.begin("b", "lock", kind, of, 20_000, renewed)
 						eventuallyListens(t, s, 1, of)
 						h.do("a", "unlock", kind, of)

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,6 +56,40 @@ func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
 		wheel.do("a", "unlock", "read", name)
 		require.NotEqual(t, "0", other.do("b", "lock", "write", name, 20_000, renewed))
 		other.do("b", "unlock", "write", name)
+	})
+}
+
+// TestNoWakeUpIsMissedByAThreadAboutToBlock gives read-write locks back while Java's thread
+// has asked in vain, and listens, but may not wait yet. It would wait for the 30 s of the
+// lease.
+func TestNoWakeUpIsMissedByAThreadAboutToBlock(t *testing.T) {
+	const times = 60
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
+		for _, k := range locks[2:5] {
+			t.Run(k.kind, func(t *testing.T) {
+				j, w := java.of(t), wheel.of(t)
+				var slowest time.Duration
+				record(t, fmt.Sprintf("6 read-write: %d wake-ups at the worst instant", times), java.name, k.kind, ours, func() string {
+					return fmt.Sprintf("slowest %v", slowest.Round(time.Millisecond))
+				})
+				for i := range times {
+					name := fresh("instant")
+					require.NotEqual(t, "0", w.do("a", "lock", k.holder, name, never, renewed))
+					granted := j.begin("b", "lock", k.waiter, name, forever, renewed)
+					s.awaitListeners(t, name, 1)
+					time.Sleep(time.Duration(i%12) * 250 * time.Microsecond)
+					released := time.Now()
+					w.do("a", "unlock", k.holder, name)
+					r := await(t, granted)
+					require.NoError(t, r.err)
+					slowest = max(slowest, r.at.Sub(released))
+					j.do("b", "unlock", k.waiter, name)
+				}
+				assert.Less(t, slowest, 10*time.Second, "Java's thread was not woken")
+			})
+		}
 	})
 }
 
