@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 )
 
@@ -203,10 +202,7 @@ func (m *Mutex) request(a *acquisition) error {
 			return err
 		}
 	case KindPermit:
-		a.hold.Owner = newPermitID()
-		if m.several > 1 {
-			a.hold.Owner += "*" + strconv.FormatInt(m.several, 10)
-		}
+		a.hold.Owner = newPermitOwner(m.several)
 	}
 	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL

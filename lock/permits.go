@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -122,9 +124,21 @@ func (p *Permits) Go(ctx context.Context, f func(ctx context.Context) error) (*D
 	return p.one.Go(ctx, f)
 }
 
-// newPermitID returns the id of a permit.
-func newPermitID() string {
+// newPermitOwner returns the owner of n permits that are one lease: the id of the first,
+// and "*n" for several.
+func newPermitOwner(n int64) string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	owner := hex.EncodeToString(b[:])
+	if n > 1 {
+		owner += "*" + strconv.FormatInt(n, 10)
+	}
+	return owner
+}
+
+// permitsOf returns of how many permits an owner is.
+func permitsOf(owner string) int64 {
+	_, number, _ := strings.Cut(owner, "*")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return max(n, 1)
 }

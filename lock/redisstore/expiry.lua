@@ -10,12 +10,12 @@ local function isPermits(key)
   return kind == 'zset' or kind == 'none'
 end
 
--- idsOf returns the ids of so many permits that are one lease: the first, and those that
--- have a number in its last four bytes.
+-- idsOf returns the ids of so many permits, at most a hundred, that are one lease: the
+-- first, and those that have a number in its last four bytes.
 local function idsOf(first, several)
   local ids = {first}
   for i = 1, several - 1 do
-    ids[i + 1] = string.sub(first, 1, 12) .. struct.pack('>I4', i)
+    ids[i + 1] = string.sub(first, 1, 12) .. string.char(0, 0, 0, i)
   end
   return ids
 end
