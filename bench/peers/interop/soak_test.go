@@ -56,6 +56,32 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// TestRedissonsReadersAndWritersAlone gives the load of the soak's read-write lock to four
+// clients of Redisson: what is seen there of writers is measured by it.
+func TestRedissonsReadersAndWritersAlone(t *testing.T) {
+	if !long() {
+		t.Skip("a comparison, which -versions all makes")
+	}
+	t.Parallel()
+	s := single(t)
+	version := chosen()[0]
+	w := newCrew(t, s, 1<<30)
+	d := min(*soakFor, time.Minute)
+	record(t, "2 soak: Redisson alone, "+d.String(), "Redisson "+version, "read-write", gapDash, func() string {
+		return fmt.Sprintf("overlaps 0, grants %v", w.had)
+	})
+	for range 2 {
+		jvm := ownRedisson(t, version)
+		for range 2 {
+			c := open(t, jvm, s.address)
+			w.work(c, 2, "read", "listen", 2, 1, "reads")
+			w.work(c, 1, "write", "listen", 2, 4, "writes")
+		}
+	}
+	time.Sleep(d)
+	t.Logf("Redisson alone for %v: grants %v", d, w.stop())
+}
+
 // TestOnePlainKey has workers of every library that keeps plain locks at work on one key.
 func TestOnePlainKey(t *testing.T) {
 	s := single(t)
