@@ -59,6 +59,9 @@ func TestNameMapper(t *testing.T) {
 		bare := open(t, golang(t), s.address)
 		for _, d := range directions(java, wheel) {
 			for _, k := range locks {
+				if k.kind == "fair" && !atLeast(version, "3.52.0") {
+					continue // its queue has the name without the prefix, see docs/interop.md
+				}
 				t.Run(d.name+" "+k.kind, func(t *testing.T) {
 					t.Parallel()
 					var text string
