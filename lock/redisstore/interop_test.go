@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,6 +245,45 @@ func TestPermitsForAWhile(t *testing.T) {
 		_, err = set(t.Context(), 3, 0)
 		require.Error(t, err)
 	}
+}
+
+// A client that polls, and that nothing on the server tells of, gets its turns among
+// clients of ours that hand the lock over to each other: the first within 10 s or two,
+// then some every second.
+func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	var ours atomic.Int64
+	for range 3 {
+		l := locker(t, server.Client(t), lock.Config{})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Mutex("a").Lock(ctx)
+				if err == nil {
+					ours.Add(1)
+					assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return ours.Load() > 300 }, 20*time.Second, time.Millisecond)
+	theirs := newRedisson(t, server)
+	turns, first, end := 0, time.Duration(0), time.Now().Add(time.Minute)
+	for begin := time.Now(); turns < 30 && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if theirs.tryLock("a", 30*time.Second) != nil {
+			continue
+		}
+		if turns++; turns == 1 {
+			first = time.Since(begin)
+		}
+		require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+	}
+	t.Logf("the first turn came after %v", first)
+	assert.Equal(t, 30, turns, "a client that polls is starved")
+	cancel()
+	work.Wait()
 }
 
 // A killed waiter of ours at the head of a fair queue holds up none of Redisson's: the
