@@ -232,6 +232,30 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	<-renewed.Lost() // a lease of two permits is none of one
 }
 
+// A number of permits is set whatever has expired: one run takes back a hundred at most.
+func TestSetPermitsWithManyExpired(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+	for name, count := range map[string]any{"a count": 50, "no count": nil} {
+		require.NoError(t, client.Del(t.Context(), "seats", "{seats}:timeout").Err())
+		if count != nil {
+			require.NoError(t, client.Set(t.Context(), "seats", count, 0).Err())
+		}
+		for i := range 250 {
+			require.NoError(t, client.ZAdd(t.Context(), "{seats}:timeout", redis.Z{Score: 1, Member: fmt.Sprintf("%016d", i)}).Err())
+		}
+		live := redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: strings.Repeat("x", 16)}
+		require.NoError(t, client.ZAdd(t.Context(), "{seats}:timeout", live).Err())
+		require.NoError(t, p.SetPermits(t.Context(), 10))
+		for range 4 {
+			available, err := p.Available(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 9, available, name)
+		}
+	}
+}
+
 // A number of permits that was set for a while is gone afterwards.
 func TestPermitsForAWhile(t *testing.T) {
 	t.Parallel()

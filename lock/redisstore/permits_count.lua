@@ -16,9 +16,9 @@
 local op, n, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local count = countOf(KEYS[1])
 if count == false then return {2, 0} end
+local expired = 0
 if KEYS[4] then
   if not isPermits(KEYS[4]) then return {2, 0} end
-  local expired
   count, expired = reclaim(KEYS[1], count, KEYS[4], milliseconds(), ARGV[4], KEYS[2])
   count = count and count + expired -- the next runs take those back
 end
@@ -39,7 +39,7 @@ if op == 'create' then
   offer(ARGV[4], KEYS[2], n)
   return {1, n}
 elseif op == 'set' then
-  local more = n - (count or 0) - redis.call('zcard', KEYS[4])
+  local more = n - (count and count - expired or 0) - redis.call('zcard', KEYS[4])
   done(n)
   local available = redis.call('incrby', KEYS[1], decimal(more))
   if more > 0 then offer(ARGV[4], KEYS[2], available) end
