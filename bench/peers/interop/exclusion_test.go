@@ -151,7 +151,11 @@ func TestForcedRelease(t *testing.T) {
 					h, w := d.holder.of(t), d.waiter.of(t)
 					record(t, "1 forced release", java.name, k.kind, d.name, nil)
 					name := fresh("force")
-					require.NotEqual(t, "0", h.do("a", "lock", k.holder, name, never, renewed))
+					lease := renewed
+					if w.name != "leasewheel" {
+						lease = 5000 // Redisson's own message may miss its own thread, see docs/interop.md
+					}
+					require.NotEqual(t, "0", h.do("a", "lock", k.holder, name, never, lease))
 					granted := w.begin("b", "lock", k.waiter, name, 20_000, renewed)
 					s.awaitListeners(t, name, 1)
 					assert.Equal(t, "1", w.do("c", "force", k.holder, name), "nobody held it")

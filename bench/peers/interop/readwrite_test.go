@@ -25,8 +25,9 @@ func TestReadersOfBothSides(t *testing.T) {
 				j := java.of(t)
 				require.NotEqual(t, "0", w.do("a", "lock", "read", name, never, renewed))
 				require.NotEqual(t, "0", j.do("a", "lock", "read", name, never, renewed))
-				// Java's watchdog has run, and its reader is gone, when a writer comes.
-				time.Sleep(3 * time.Second)
+				// Java's watchdog has run, ours has seen it, and Java's reader is gone, when a
+				// writer comes.
+				time.Sleep(6 * time.Second)
 				j.do("a", "unlock", "read", name)
 				left := s.keys.PTTL(t.Context(), name).Val()
 				assert.Equal(t, "0", j.do("b", "lock", "write", name, 4000, renewed), "a writer beside a reader of ours, whose hash had %v left", left)
