@@ -247,11 +247,13 @@ func TestReadWriteWireFormat(t *testing.T) {
 			require.NoError(t, writer.Unlock(t.Context()))
 			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
 			assert.Equal(t, "1", message(), "a message for the readers that wait")
+			assert.Equal(t, "00", message(), "and one for a thread of Redisson that is about to wait")
 			require.NoError(t, reader.Unlock(t.Context()))
 			assert.Equal(t, "0", message())
 			writer = mustTake(t, t.Context(), rw.Write())
 			require.NoError(t, writer.Unlock(t.Context()))
 			assert.Equal(t, "1", message())
+			assert.Equal(t, "00", message())
 
 			record := awaitAnnounced(t, admin, l)
 			assert.ElementsMatch(t, []string{record, "redisson_lock_token:" + r.tag}, admin.Keys(t.Context(), "*").Val())
