@@ -493,7 +493,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	var items []renewal.Item
 	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
 		for i := range 50 {
-			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: time.Minute}
+			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: 40 * time.Minute}
 			for h.Count = 1; h.Count <= 3; h.Count++ {
 				answer, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
