@@ -99,7 +99,7 @@ func (l *Locker) obtain(a *acquisition) (grant, error) {
 func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
 		if !a.doubt.IsZero() || a.placed {
-			l.cleanup.add(a.hold, a.doubt)
+			_ = l.cleanup.add(a.hold, a.doubt)
 		}
 		return grant{}, err
 	}
@@ -108,7 +108,7 @@ func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 			l.unwanted(g.lease)
 		} else {
 			l.finish(g.relay)
-			l.cleanup.add(a.hold, a.doubt)
+			_ = l.cleanup.add(a.hold, a.doubt)
 		}
 		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
 	}
@@ -123,7 +123,7 @@ func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
 	lease, err := l.watch(a, g)
 	if err != nil {
 		l.finish(g.relay)
-		l.cleanup.add(a.hold, a.doubt)
+		_ = l.cleanup.add(a.hold, a.doubt)
 		return nil, err
 	}
 	l.announcer.begin()
@@ -214,12 +214,17 @@ func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
 	g.Answer, err = l.store.Acquire(ctx, h)
 	if err == nil && g.Verdict == Granted {
 		g.TTL = min(g.TTL, h.TTL)
-		if !time.Now().Before(renewal.Until(g.asked, h.TTL)) {
+		if !time.Now().Before(l.until(g.asked, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
 				ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
 		}
 	}
 	return g, err
+}
+
+// until returns until when the watchdog trusts a lease that was asked for at t0.
+func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
+	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
 }
 
 // bound returns the context of one request: it keeps ctx's values and deadline,

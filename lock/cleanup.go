@@ -3,6 +3,11 @@ package lock
 import (
 	"container/list"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -11,6 +16,9 @@ const (
 	// maxCleanups bounds the memory of an outage: 3 MB. Beyond it, further holds are
 	// left to their TTL, and those that have ended by their TTL are not tried again.
 	maxCleanups = 10_000
+	// maxLasting is the bound where there is no TTL: 30 MB. Beyond it, the caller
+	// learns that it is not tried again.
+	maxLasting = 100_000
 	// maxCleaners is how many goroutines release at once. One of them releases only
 	// what was not tried yet, so that a part of the store that is down does not
 	// delay the others.
@@ -18,6 +26,8 @@ const (
 	// lateBy is how long after its context's deadline a request may still be carried
 	// out; see [Store].
 	lateBy = time.Second
+	// maxNamed is how many semaphores an error names.
+	maxNamed = 10
 	// maxCleanupPause is the longest pause before a release is sent again.
 	maxCleanupPause = 10 * time.Second
 )
@@ -47,32 +57,41 @@ type cleanup struct {
 	pending activity
 
 	mu       sync.Mutex
-	fresh    list.List // of *leftover, not tried yet; guarded by mu
-	failed   list.List // of *leftover, to be tried again; guarded by mu
-	cleaners int       // guarded by mu; at most maxCleaners
-	retrying int       // guarded by mu; those of them that try again
-	full     bool      // guarded by mu; some were not taken since there are too many
-	stopped  bool      // guarded by mu; nothing is added any more
+	lasting  map[*leftover]struct{} // those without a TTL; guarded by mu
+	fresh    list.List              // of *leftover, not tried yet; guarded by mu
+	failed   list.List              // of *leftover, to be tried again; guarded by mu
+	cleaners int                    // guarded by mu; at most maxCleaners
+	retrying int                    // guarded by mu; those of them that try again
+	full     bool                   // guarded by mu; some were not taken since there are too many
+	stopped  bool                   // guarded by mu; nothing is added any more
+	// settled is nil until stop waits for the lasting ones, and closed when there are
+	// none. Guarded by mu.
+	settled chan struct{}
 }
 
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
+	c.lasting = make(map[*leftover]struct{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 }
 
 // add has the hold released in the background. doubt is the latest deadline among the
-// requests for it whose outcome is unknown; zero if there are none. It returns false
-// once the locker is closed.
-func (c *cleanup) add(h *Hold, doubt time.Time) bool {
+// requests for it whose outcome is unknown; zero if there are none. Its error says why it
+// is not released; a hold that is left to its TTL is none.
+func (c *cleanup) add(h *Hold, doubt time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return false
+		return fmt.Errorf("%w, since the locker is closed", ErrNotRepeated)
 	}
-	if left := newLeftover(h, doubt); c.accept(left) {
+	left := newLeftover(h, doubt)
+	switch {
+	case c.accept(left):
 		c.enqueue(left)
+	case left.lasts():
+		return fmt.Errorf("%w, since %d others are waiting for that; do so yourself once the store answers", ErrNotRepeated, maxLasting)
 	}
-	return true
+	return nil
 }
 
 // confirm has a hold released once more that was just released, if a request for it may
@@ -102,6 +121,9 @@ func newLeftover(h *Hold, doubt time.Time) *leftover {
 	return left
 }
 
+// lasts reports whether the store never drops the hold by itself.
+func (l *leftover) lasts() bool { return l.hold.Kind == KindSemaphore }
+
 // lifetime is how long the store keeps what it was asked for.
 func (h *Hold) lifetime() time.Duration {
 	if h.Kind == KindSemaphore {
@@ -113,17 +135,38 @@ func (h *Hold) lifetime() time.Duration {
 // accept counts a leftover in, and returns false if there are too many. The caller holds
 // mu.
 func (c *cleanup) accept(left *leftover) bool {
-	n := c.pending.number()
-	if n >= maxCleanups {
+	n, most := c.pending.number(), maxCleanups
+	if left.lasts() {
+		most = maxLasting
+	}
+	if n >= most {
 		if !c.full { // once, not for each of thousands
-			c.warn(left, "too many holds wait to be released; further ones are left to their TTL", nil)
+			c.warn(left, "too many holds wait to be released; further ones are not, and left to their TTL if they have one", nil)
 		}
 		c.full = true
 		return false
 	}
 	c.full = c.full && n > maxCleanups/2
 	c.pending.begin()
+	if left.lasts() {
+		c.lasting[left] = struct{}{}
+	}
 	return true
+}
+
+// end counts a leftover out. The caller holds mu.
+func (c *cleanup) end(left *leftover) {
+	c.pending.end()
+	delete(c.lasting, left)
+	if len(c.lasting) == 0 && c.settled != nil {
+		close(c.settled)
+		c.settled = nil
+	}
+}
+
+// goesOn reports whether the leftover is tried again. The caller holds mu.
+func (c *cleanup) goesOn(left *leftover) bool {
+	return !c.stopped || left.lasts() && c.ctx.Err() == nil
 }
 
 // enqueue has a cleaner release the leftover. The caller holds mu.
@@ -151,8 +194,8 @@ func (c *cleanup) run() {
 		if again {
 			c.retrying--
 		}
-		if done || c.stopped {
-			c.pending.end()
+		if done || !c.goesOn(left) {
+			c.end(left)
 		} else {
 			c.postpone(left, pause)
 		}
@@ -209,12 +252,14 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	_, err := c.locker.wheel.Schedule(pause, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.stopped {
+		if c.goesOn(left) {
 			c.enqueue(left)
+		} else {
+			c.end(left)
 		}
 	})
 	if err != nil {
-		c.pending.end()
+		c.end(left)
 		c.warn(left, "a hold is left to its TTL, since the wheel takes no task", err)
 	}
 }
@@ -223,15 +268,23 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 	c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
 }
 
-// stop ends the cleanup. It waits for the releases that can be sent now, as long as ctx
-// allows. What waits for a later one is left to its TTL.
+// stop ends the cleanup. It waits for the releases that can be sent now, and for those of
+// what has no TTL, as long as ctx allows. Whatever else waits for a later release is left
+// to its TTL. The error names what may be lost.
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
+	settled := make(chan struct{})
+	if len(c.lasting) == 0 {
+		close(settled)
+	} else {
+		c.settled = settled
+	}
 	c.mu.Unlock()
 	defer c.cancel()
 	done := make(chan struct{})
 	go func() {
+		<-settled
 		c.work.Wait()
 		close(done)
 	}()
@@ -239,8 +292,35 @@ func (c *cleanup) stop(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		c.cancel()
-		<-done
-		return context.Cause(ctx)
 	}
+	c.cancel()
+	lost := c.abandon()
+	<-done
+	return errors.Join(context.Cause(ctx), lost)
+}
+
+// abandon ends what stop waits for, and returns an error that names it.
+func (c *cleanup) abandon() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settled != nil {
+		close(c.settled)
+		c.settled = nil
+	}
+	if len(c.lasting) == 0 {
+		return nil
+	}
+	permits := make(map[string]int64)
+	for left := range c.lasting {
+		permits[left.hold.Name] += left.hold.Permits
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(permits)) {
+		if len(names) == maxNamed {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, fmt.Sprintf("%d of %q", permits[name], name))
+	}
+	return fmt.Errorf("permits that may not have been given back: %s: %w, since the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
 }

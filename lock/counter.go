@@ -166,7 +166,7 @@ func (l *Locker) take(ctx context.Context, h *Hold, wait time.Duration) error {
 	defer l.asking.Done()
 	_, err := l.obtain(&a)
 	if err == nil && a.doubt.IsZero() {
-		l.confirmed.add(h)
+		l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
 	}
 	return err
 }

@@ -39,6 +39,10 @@ var (
 	// ErrClosed is returned once the [Locker] was closed.
 	ErrClosed = errors.New("lock: the locker is closed")
 
+	// ErrNotRepeated says that what a failed request was to give back is not given back
+	// in the background either. Without it, it is, until the store has confirmed it.
+	ErrNotRepeated = errors.New("lock: it is not tried again")
+
 	// ErrUnsupported says that a store cannot keep a lock of the kind asked for.
 	ErrUnsupported = errors.New("lock: the store does not keep locks of this kind")
 

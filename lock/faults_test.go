@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // An acquisition whose reply was lost is asked for again and recognized: not
@@ -525,5 +526,52 @@ func (s *slowToHear) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock
 			<-s.heard
 			tell(n)
 		}()
+	})
+}
+
+// A further hold is not granted of a lock that is unlocked while it is asked for.
+func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		lease := mustLock(t, l.Mutex("a"))
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				err := do()
+				time.Sleep(300 * time.Millisecond)
+				return err
+			}
+		})
+		further := make(chan error, 1)
+		go func() {
+			_, err := l.Mutex("a").TryLock(lease.Context())
+			further <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+		require.ErrorIs(t, <-further, lock.ErrReleased)
+	})
+}
+
+// A grant that comes when its lease is as good as over is asked for again.
+func TestGrantInTheLastTickIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 300 * time.Millisecond
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: ttl})
+		asked := 0
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				begin, err := time.Now(), do()
+				if asked++; asked == 1 { // the process is stopped
+					time.Sleep(time.Until(renewal.Until(begin, ttl).Add(-5 * time.Millisecond)))
+				}
+				return err
+			}
+		})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.Equal(t, 2, asked)
 	})
 }

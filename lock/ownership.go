@@ -124,8 +124,23 @@ func (o *ownership) further(a acquisition) (*Lease, error) {
 	case g.Verdict != Granted:
 		return nil, o.lost()
 	}
-	o.count.Add(1)
+	if !o.add() { // an Unlock did not wait for this request
+		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.hold.Name)
+	}
 	return &Lease{own: o}, nil
+}
+
+// add counts a hold, unless there is none any more.
+func (o *ownership) add() bool {
+	for {
+		n := o.count.Load()
+		if n == 0 {
+			return false
+		}
+		if o.count.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // contextMutex is a mutex that can be waited for with a context.
@@ -194,7 +209,7 @@ func (o *ownership) drop(ctx context.Context) error {
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
 	if lost := o.stop(ctx); lost != nil {
-		if !l.cleanup.add(&h, o.doubt) { // the locker is closed
+		if l.cleanup.add(&h, o.doubt) != nil { // the locker is closed
 			_, _ = l.release(ctx, &h, time.Time{})
 		}
 		return lost
@@ -209,6 +224,8 @@ func (o *ownership) dropLater() error {
 		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, o.hold.Name)
 	}
 	h := o.hold
+	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
+	defer o.locker.unlocks.end()
 	if o.relay != nil {
 		o.locker.finish(o.relay)
 	}
@@ -217,7 +234,9 @@ func (o *ownership) dropLater() error {
 	if lost := o.stop(ended); lost != nil {
 		err = lost
 	}
-	o.locker.cleanup.add(&h, time.Now().Add(o.locker.config.RequestTimeout))
+	if abandoned := o.locker.cleanup.add(&h, time.Now().Add(o.locker.config.RequestTimeout)); abandoned != nil {
+		err = fmt.Errorf("%w (%w)", err, abandoned)
+	}
 	return err
 }
 

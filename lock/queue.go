@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -213,7 +212,7 @@ func (q *queue) yield(w *waiter, b baton) bool {
 // caller holds mu.
 func (l *Locker) startOver(a *acquisition) {
 	if !a.doubt.IsZero() || a.placed {
-		l.cleanup.add(a.hold, a.doubt)
+		_ = l.cleanup.add(a.hold, a.doubt)
 	}
 	h := *a.hold
 	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
@@ -300,7 +299,7 @@ func (q *queue) heard(a *acquisition) (g grant, ask bool) {
 	if ask || n == nil || n.Owner != a.hold.Owner {
 		return grant{}, ask // if both, the store grants once more what it has granted
 	}
-	g = a.handed(n, minTTL(q.locker.wheel.Tick()))
+	g = q.locker.handed(a, n)
 	return g, g.Verdict != Granted
 }
 
@@ -313,11 +312,11 @@ const maxToken = 1 << 53
 // the latest refusal the grant was made. That clock may be fast by 1 %; if it says more,
 // so that the grant would lie in the future, it is not believed either. After a message
 // that is not believed, the store is asked.
-func (a *acquisition) handed(n *Notice, least time.Duration) grant {
+func (l *Locker) handed(a *acquisition, n *Notice) grant {
 	offered := cmp.Or(a.hold.Offer, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
-	case ttl < least || ttl > offered:
+	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
 		return grant{}
 	case n.Token < 1 || n.Spare < 0 || n.Spare > a.hold.Spare || n.Token > maxToken-n.Spare:
 		return grant{}
@@ -326,7 +325,7 @@ func (a *acquisition) handed(n *Notice, least time.Duration) grant {
 	}
 	after := n.At.Sub(a.lined.At)
 	now, asked := time.Now(), a.lined.asked.Add(after-after/100)
-	if asked.After(now) || !now.Before(renewal.Until(asked, ttl)) {
+	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
 		return grant{}
 	}
 	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, handed: true}

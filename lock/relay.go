@@ -109,7 +109,7 @@ func (o *ownership) passTo(a *acquisition) *Lease {
 // acquisition has asked for before may still arrive at the store.
 func (l *Locker) received(a *acquisition, lease *Lease) grant {
 	if !a.doubt.IsZero() {
-		l.cleanup.add(a.hold, a.doubt)
+		_ = l.cleanup.add(a.hold, a.doubt)
 	}
 	return grant{Answer: Answer{Verdict: Granted, Token: lease.own.token}, lease: lease}
 }

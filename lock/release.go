@@ -37,14 +37,16 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 				l.cleanup.confirm(h, doubt)
 			}
 			if !maybe {
-				l.confirmed.add(h)
+				l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
 			}
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
 		if !errors.Is(err, ErrUnavailable) || !rest(ctx, backoff(try)) {
-			if h.Count == 0 && !l.cleanup.add(h, doubt) {
-				err = fmt.Errorf("%w (the locker is closed, so it is not tried again)", err)
+			if h.Count == 0 {
+				if abandoned := l.cleanup.add(h, doubt); abandoned != nil {
+					err = fmt.Errorf("%w (%w)", err, abandoned)
+				}
 			}
 			return false, err
 		}

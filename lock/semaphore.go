@@ -127,7 +127,9 @@ const requestMemory = time.Hour
 //
 // After an error of the store, such as one that matches [ErrUnavailable], it is tried
 // again in the background until the store answers, for an hour, so do not release
-// the permits again. After one that matches [ErrForeign] or [ErrOverflow] it does not.
+// the permits again. Not so after one that matches [ErrForeign], [ErrOverflow] or
+// [ErrNotRepeated]: 100,000 releases wait already, or the locker is closed. Locker.Close
+// waits for those releases as long as its context allows.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {
 		return err

@@ -42,7 +42,10 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 // as the cause. It does not release the locks, since their holders may still be at
 // work: each stays with the store until its Unlock, which still reaches the store, or
 // until its TTL is over. [Locker.Shutdown] waits for the Unlocks. Close waits, as long
-// as ctx allows, until nothing of this locker runs any more. The store stays open.
+// as ctx allows, until nothing of this locker runs any more, and until the permits of
+// semaphores are given back of which no store has confirmed that yet: those have no TTL.
+// Its error names what is left of them, and matches [ErrNotRepeated] then. The store
+// stays open.
 func (l *Locker) Close(ctx context.Context) error {
 	l.refuse()
 	return l.end(ctx, l.watchdog.Orphan)

@@ -86,7 +86,7 @@ func (w *waiter) step() (over bool) {
 	returned := false
 	defer func() {
 		if !returned { // a panic of the store, say, is this waiter's end and not the queue's
-			q.locker.cleanup.add(w.hold, w.doubt)
+			_ = q.locker.cleanup.add(w.hold, w.doubt)
 			q.leave(w, baton{ask: true})
 		}
 	}()

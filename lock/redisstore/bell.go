@@ -112,16 +112,19 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 // subscribe returns once the server has confirmed every channel.
 func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)) (lock.Subscription, error) {
 	sub := &subscription{bell: b}
+	var fresh []*channel
 	for _, e := range ears {
 		ids, err := b.store.channels(ctx, e.channel)
 		for i := 0; i < len(ids) && err == nil; i++ {
-			err = sub.listen(ctx, ids[i], e, tell)
+			fresh, err = sub.listen(ids[i], e, tell, fresh)
 		}
 		if err != nil {
+			b.attachAll(fresh) // others may listen to them by now
 			sub.Close()
 			return nil, err
 		}
 	}
+	b.attachAll(fresh)
 	for _, l := range sub.listeners {
 		if err := sub.confirmed(ctx, l.channel); err != nil {
 			sub.Close()
@@ -131,21 +134,44 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 	return sub, nil
 }
 
-// listen adds a channel to the subscription. The server's confirmation is still to
-// come.
-func (sub *subscription) listen(ctx context.Context, id channelID, e ear, tell func(lock.Notice)) error {
-	b := sub.bell
-	l, fresh, err := b.enlist(id, e, tell)
+// listen adds a channel to the subscription, and to fresh if the server has yet to be
+// asked for it.
+func (sub *subscription) listen(id channelID, e ear, tell func(lock.Notice), fresh []*channel) ([]*channel, error) {
+	l, first, err := sub.bell.enlist(id, e, tell)
 	if err != nil {
-		return err
+		return fresh, err
 	}
 	sub.listeners = append(sub.listeners, l)
-	if fresh {
-		if err := b.attach(ctx, l.channel); err != nil {
-			b.fail(l.channel, err)
-		}
+	if first {
+		fresh = append(fresh, l.channel)
 	}
-	return nil
+	return fresh, nil
+}
+
+// attachAll asks the servers for channels, one after the other, in the background: a
+// connection, and the channels of other callers on it, must not depend on the context of
+// the caller that happens to be the first.
+func (b *bell) attachAll(fresh []*channel) {
+	if len(fresh) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		for _, c := range fresh {
+			b.failed(c, errClosed)
+		}
+		return
+	}
+	b.work.Go(func() {
+		for _, c := range fresh {
+			ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
+			if err := b.attach(ctx, c); err != nil {
+				b.fail(c, err)
+			}
+			cancel()
+		}
+	})
 }
 
 // confirmed waits for the server's confirmation.
@@ -241,6 +267,11 @@ func (b *bell) line(n node) (*line, error) {
 func (b *bell) fail(c *channel, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.failed(c, err)
+}
+
+// failed is fail, for a caller that holds mu.
+func (b *bell) failed(c *channel, err error) {
 	if c.confirmed || c.err != nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -207,4 +208,50 @@ func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	assert.Equal(t, before, connection())
 	assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
+}
+
+func pubsubID(t *testing.T, admin *redis.Client) string {
+	t.Helper()
+	for line := range strings.Lines(admin.Do(t.Context(), "client", "list", "type", "pubsub").Val().(string)) {
+		id, _, _ := strings.Cut(line, " ")
+		return id
+	}
+	return ""
+}
+
+// A caller whose context has ended breaks neither the connection of all subscriptions
+// nor a subscription that others are making.
+func TestEndedContextBreaksNoSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	admin := server.Client(t)
+	store := open(t, wire.Client(t))
+	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "mine"}, func(lock.Notice) {})
+	require.NoError(t, err)
+	defer sub.Close()
+	id := pubsubID(t, admin)
+
+	// A neighbour's is under way.
+	wire.Set(redistest.Fault{Delay: 100 * time.Millisecond})
+	neighbour := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		sub, err := store.Subscribe(ctx, &lock.Hold{Name: "neighbour's"}, func(lock.Notice) {})
+		if err == nil {
+			defer sub.Close()
+		}
+		neighbour <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
+	defer cancel()
+	_, err = store.Subscribe(over, &lock.Hold{Name: "late one's"}, func(lock.Notice) {})
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
+	wire.Heal()
+	time.Sleep(300 * time.Millisecond)
+	assert.Equal(t, id, pubsubID(t, admin), "the connection of all subscriptions")
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -336,4 +337,29 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A lock is granted over a network whose round trip is well within RequestTimeout, but
+// too long for two.
+func TestSlowRoundTripGetsTheLock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	client := wire.Client(t)
+	var work sync.WaitGroup
+	wire.Set(redistest.Fault{Delay: 20 * time.Millisecond})
+	for range 6 { // there are connections: to make one takes a round trip more
+		work.Go(func() { assert.NoError(t, client.Ping(t.Context()).Err()) })
+	}
+	work.Wait()
+	l, err := lock.New(open(t, client), lock.Config{})
+	require.NoError(t, err)
+	defer l.Close(context.Background())
+	wire.Set(redistest.Fault{Delay: 300 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	lease, err := l.Mutex("a").Lock(ctx)
+	require.NoError(t, err)
+	wire.Heal()
+	require.NoError(t, lease.Unlock(t.Context()))
 }

@@ -52,9 +52,12 @@ var (
 type fault struct {
 	err     error
 	passing bool // may pass by itself
-	midway  bool // a script may have done a part of its work before
-	ofKey   bool // one key of a run may be the reason
-	advice  string
+	// midway: the request may have been carried out, at least in part. A redirect is
+	// among them: go-redis follows it, and leaves it as the error of a command whose
+	// second sending gets no answer.
+	midway bool
+	ofKey  bool // one key of a run may be the reason
+	advice string
 }
 
 // faults by the first word of the refusal.
@@ -66,8 +69,8 @@ var faults = map[string]fault{
 	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
 	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
 	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is on the move"},
-	"MOVED":       {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
-	"ASK":         {err: ErrCluster, passing: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"MOVED":       {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"ASK":         {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
 	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
 	"MISCONF":     {err: ErrMisconfigured, advice: "see in its log why saving failed; often the disk is full"},
 	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},

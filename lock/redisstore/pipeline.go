@@ -37,8 +37,8 @@ func (e notSentError) Is(target error) bool { return target == lock.ErrNotDone }
 // attempt is one sending of a call.
 type attempt struct {
 	call     *call
-	deadline string // by the clock of the call's node; "" if the call has none
-	cmd      once   // set when it has run
+	deadline deadline // by the clock of the call's node; zero if the call has none
+	cmd      once     // set when it has run
 
 	clock   *serverClock  // nil if the call has no deadline
 	reading *clockReading // what the deadline was made from
@@ -180,7 +180,7 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 			_ = pipe.Process(ctx, a.cmd)
 		}
 		if old >= 0 {
-			clock = newClockCall(attempts[old].call.key()).command(ctx, "", true)
+			clock = newClockCall(attempts[old].call.key()).command(ctx, deadline{}, true)
 			_ = pipe.Process(ctx, clock)
 		}
 	})

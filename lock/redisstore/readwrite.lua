@@ -51,7 +51,7 @@ end
 local function shortened(lock, lease, kept)
   local left = redis.call('pttl', lock)
   if left < 0 or left + 100 >= kept and left >= lease / 2 then return nil end
-  left = math.max(left, 500)
+  left = math.min(math.max(left, 500), lease)
   redis.call('pexpire', lock, math.min(2 * left, lease))
   return left
 end

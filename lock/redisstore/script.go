@@ -14,7 +14,7 @@ import (
 type script struct {
 	source, sha string
 	// timely says that the script takes the deadline of its request as its last
-	// argument, see deadline.lua.
+	// arguments, see deadline.lua.
 	timely bool
 }
 
@@ -112,8 +112,8 @@ func (c *call) key() string {
 
 // command returns a call as a command: by the script's name, or with its source for a
 // server that does not know the name.
-func (c *call) command(ctx context.Context, deadline string, bySource bool) once {
-	argv := make([]any, 0, 4+len(c.keys)+len(c.args))
+func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
+	argv := make([]any, 0, 5+len(c.keys)+len(c.args))
 	if bySource {
 		argv = append(argv, "eval", &c.script.source)
 	} else {
@@ -123,7 +123,7 @@ func (c *call) command(ctx context.Context, deadline string, bySource bool) once
 	argv = append(argv, c.keys...)
 	argv = append(argv, c.args...)
 	if c.script.timely {
-		argv = append(argv, deadline)
+		argv = append(argv, d.by, d.most)
 	}
 	cmd := redis.NewCmd(ctx, argv...)
 	cmd.SetFirstKeyPos(3)

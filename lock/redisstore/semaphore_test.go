@@ -638,3 +638,26 @@ func TestSemaphoreCommands(t *testing.T) {
 	cancel()
 	work.Wait()
 }
+
+// A release that the network delivers twice gives its permits back once, also if the
+// semaphore was used in between.
+func TestReleaseThatArrivesTwice(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	wire := redistest.StartProxy(t, server)
+	l, err := lock.New(open(t, wire.Client(t)), lock.Config{})
+	require.NoError(t, err)
+	defer l.Close(context.Background())
+	s := l.Semaphore("s")
+	_, err = s.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, s.TryAcquire(t.Context(), 1))
+	wire.Set(redistest.Fault{Duplicate: 300 * time.Millisecond})
+	require.NoError(t, s.Release(t.Context(), 1))
+	require.NoError(t, s.TryAcquire(t.Context(), 1)) // forgets what is known of the release
+	wire.Heal()
+	time.Sleep(600 * time.Millisecond)
+	n, err := s.Available(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n, "one permit in all, which is taken")
+}

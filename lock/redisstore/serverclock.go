@@ -2,11 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
 )
 
 // serverClock estimates the clock of one node, so that a request can carry its
@@ -33,7 +36,7 @@ type clockQuery struct {
 type clockReading struct {
 	asked  time.Time
 	micros int64 // since 1970
-	life   time.Duration
+	took   time.Duration
 }
 
 const (
@@ -43,8 +46,13 @@ const (
 	// readingLife is how long a reading is used at all: a clock that is slewed by
 	// 500 ppm is off by 0.45 s then.
 	readingLife = 15 * time.Minute
-	// slowReading is the round trip from which on a reading is used only once.
+	// slowReading is the longest round trip of a reading that is used as it is. After a
+	// longer one the node's clock is taken to be behind by the rest. A request that is
+	// then found late by mistake has the clock read again.
 	slowReading = 500 * time.Millisecond
+	// readingError is by how much a node's clock may be ahead of its estimate: a
+	// slowReading, and what the clock has gone wrong by within readingLife.
+	readingError = time.Second
 	// unboundedRequest is the deadline of a request whose context has none.
 	unboundedRequest = 10 * time.Second
 	// maxNumber is the largest number that is believed: up to it, Lua is exact.
@@ -67,7 +75,7 @@ func (s *Store) clock(key string) *serverClock {
 // short of time, on a connection that has yet to be made, would otherwise fail each
 // time, and take the connection with it.
 func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
-	if r := c.reading.Load(); r != nil && time.Since(r.asked) < r.life {
+	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
 		return r, nil
 	}
 	for {
@@ -79,6 +87,10 @@ func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockRea
 		}
 		switch {
 		case q.err == nil:
+			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.reading.took && q.reading.took > slowReading {
+				return nil, notSentError{fmt.Errorf("%w: the request would not be answered in time: a round trip took %v",
+					lock.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
+			}
 			return q.reading, nil
 		case own || silent(q.err):
 			return nil, notSentError{q.err}
@@ -117,9 +129,13 @@ func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQu
 // answer asks the node, and sets the question's answer.
 func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clockQuery) {
 	asked := time.Now()
-	reply, err := s.runOne(ctx, newClockCall(key))
+	cmd := newClockCall(key).command(ctx, deadline{}, true)
+	err := s.client.Process(ctx, cmd)
 	if err == nil {
-		q.reading, err = newReading(asked, reply)
+		q.reading, err = newReading(asked, cmd.Val())
+	} else {
+		err = classify(err)
+		s.doubtTopology(err)
 	}
 	if q.err = err; err == nil {
 		c.reading.Store(q.reading)
@@ -140,9 +156,9 @@ func newReading(asked time.Time, reply any) (*clockReading, error) {
 	if err != nil || micros <= 0 || micros > maxNumber {
 		return nil, unexpected(reply)
 	}
-	r := &clockReading{asked: asked, micros: micros, life: readingLife}
-	if time.Since(asked) > slowReading {
-		r.life = 0
+	r := &clockReading{asked: asked, micros: micros, took: time.Since(asked)}
+	if excess := r.took - slowReading; excess > 0 {
+		r.micros -= excess.Microseconds()
 	}
 	return r, nil
 }
@@ -161,12 +177,25 @@ func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
 // forget has the node asked anew. The reading has made a request late.
 func (c *serverClock) forget(r *clockReading) { c.reading.CompareAndSwap(r, nil) }
 
-// deadline returns ctx's deadline by the node's clock, in decimal.
-func (r *clockReading) deadline(ctx context.Context) string {
+// deadline is that of a request, as deadline.lua takes it: in decimal.
+type deadline struct {
+	by   string // µs since 1970 by the node's clock
+	most string // for how many µs from when it leaves it may be, by any clock
+}
+
+// deadline returns that of ctx by the node's clock.
+func (r *clockReading) deadline(ctx context.Context) deadline {
+	now := time.Now()
 	by, bounded := ctx.Deadline()
 	if !bounded {
-		by = time.Now().Add(unboundedRequest)
+		by = now.Add(unboundedRequest)
 	}
-	left := math.Ceil(float64(by.Sub(r.asked)) / float64(time.Microsecond))
-	return strconv.FormatInt(min(r.micros+int64(left), maxNumber), 10)
+	return deadline{
+		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), maxNumber), 10),
+		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), maxNumber), 10),
+	}
+}
+
+func ceilMicros(d time.Duration) int64 {
+	return int64(math.Ceil(float64(d) / float64(time.Microsecond)))
 }
