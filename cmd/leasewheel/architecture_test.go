@@ -1,0 +1,100 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Files, planted bugs, functions and fields in docs/architecture.md exist. A name in
+// backquotes is looked up in the last file named before it in the same row or paragraph.
+func TestArchitectureNamesExist(t *testing.T) {
+	root := moduleDir(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text), "")
+	units := regexp.MustCompile(`\n\n|\n\| |\n\d+\. `).Split(prose, -1)
+	quoted := regexp.MustCompile("`([^`\\s]+)`")
+	planted := regexp.MustCompile(`^\d\d-`)
+	member := regexp.MustCompile(`^\w+\.\w+$`)
+	files := 0
+	for _, unit := range units {
+		var file string
+		var declared map[string]bool
+		for _, match := range quoted.FindAllStringSubmatch(unit, -1) {
+			name, call := strings.CutSuffix(match[1], "()")
+			switch {
+			case planted.MatchString(name):
+				assert.FileExists(t, filepath.Join(root, "lock", "testdata", "planted", name+".patch"))
+			case strings.Contains(name, "/"):
+				file, declared, files = name, nil, files+1
+				_, err := os.Stat(filepath.Join(root, filepath.FromSlash(file)))
+				assert.NoError(t, err)
+			case call || file != "" && member.MatchString(name):
+				if declared == nil {
+					declared = declarations(t, filepath.Join(root, filepath.FromSlash(file)))
+				}
+				assert.True(t, declared[name], "%q does not declare %s", file, name)
+			}
+		}
+	}
+	assert.Greater(t, files, 100, "the page is not read as it should be")
+}
+
+// declarations returns the functions of a Go or Lua file, and for Go the methods and
+// fields as "Type.name".
+func declarations(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	declared := make(map[string]bool)
+	source, err := os.ReadFile(path)
+	if !assert.NoError(t, err) {
+		return declared
+	}
+	if filepath.Ext(path) == ".lua" {
+		for _, match := range regexp.MustCompile(`function (\w+)\(`).FindAllSubmatch(source, -1) {
+			declared[string(match[1])] = true
+		}
+		return declared
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.FuncDecl:
+			declared[receiver(n)+n.Name.Name] = true
+		case *ast.TypeSpec:
+			if s, ok := n.Type.(*ast.StructType); ok {
+				for _, field := range s.Fields.List {
+					for _, name := range field.Names {
+						declared[n.Name.Name+"."+name.Name] = true
+					}
+				}
+			}
+		}
+		return true
+	})
+	return declared
+}
+
+// receiver returns the type of a method, with a dot behind it; "" for a function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
+}
