@@ -36,6 +36,11 @@ type Paired struct {
 // PerSecond is the rate of pairs.
 func (p *Paired) PerSecond() float64 { return float64(p.Count) / p.Elapsed.Seconds() }
 
+// Name returns the n-th name of a goroutine.
+func (p Pairs) Name(goroutine, n int) string {
+	return p.Prefix + strconv.Itoa(goroutine) + "-" + strconv.Itoa(n)
+}
+
 // Measure measures in this process. edge is called when the window begins and
 // when it ends.
 func (p Pairs) Measure(ctx context.Context, locks Locks, edge func() error) (*Paired, error) {
@@ -46,13 +51,12 @@ func (p Pairs) Measure(ctx context.Context, locks Locks, edge func() error) (*Pa
 	latencies := make([]*Latencies, p.Goroutines)
 	for i := range latencies {
 		latencies[i] = NewLatencies()
-		prefix := p.Prefix + strconv.Itoa(i) + "-"
 		group.Go(func() error {
 			for n := 0; phase.Load() != over && running.Err() == nil; n++ {
 				if n == p.Names && p.Names > 0 {
 					n = 0
 				}
-				name := prefix + strconv.Itoa(n)
+				name := p.Name(i, n)
 				began := time.Now()
 				if err := pair(running, locks, name); err != nil {
 					return unlessOver(running, err)

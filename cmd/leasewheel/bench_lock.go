@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -178,18 +177,19 @@ const benchWarmUp = 300 * time.Millisecond
 
 func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigures, err error) {
 	defer l.begin(fmt.Sprintf("%d goroutines", goroutines))()
+	pairs := contention.Pairs{
+		Prefix: l.prefix, Goroutines: goroutines, Names: 1, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+	}
 	names := make([]string, goroutines)
 	for i := range names {
-		names[i] = l.prefix + strconv.Itoa(i)
+		names[i] = pairs.Name(i, 0)
 	}
 	defer func() { err = errors.Join(err, l.sweep(ctx, names)) }()
 	locks, err := l.contenderSpec(l.flags.fair).open()
 	if err != nil {
 		return figures, err
 	}
-	paired, err := contention.Pairs{
-		Prefix: l.prefix, Goroutines: goroutines, Names: 1, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
-	}.Measure(ctx, locks, l.edge(ctx))
+	paired, err := pairs.Measure(ctx, locks, l.edge(ctx))
 	if err = errors.Join(err, locks.Close()); err != nil {
 		return figures, err
 	}
