@@ -165,7 +165,7 @@ func (b *bell) attachAll(fresh []*channel) {
 	}
 	b.work.Go(func() {
 		for _, c := range fresh {
-			ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
+			ctx, cancel := context.WithTimeout(b.ctx, attachWithin)
 			if err := b.attach(ctx, c); err != nil {
 				b.fail(c, err)
 			}
