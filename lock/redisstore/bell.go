@@ -119,12 +119,12 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 			fresh, err = sub.listen(ids[i], e, tell, fresh)
 		}
 		if err != nil {
-			b.attachAll(fresh) // others may listen to them by now
+			b.attachAll(ctx, fresh) // others may listen to them by now
 			sub.Close()
 			return nil, err
 		}
 	}
-	b.attachAll(fresh)
+	b.attachAll(ctx, fresh)
 	for _, l := range sub.listeners {
 		if err := sub.confirmed(ctx, l.channel); err != nil {
 			sub.Close()
@@ -149,11 +149,15 @@ func (sub *subscription) listen(id channelID, e ear, tell func(lock.Notice), fre
 }
 
 // attachAll asks the servers for channels, one after the other, in the background: a
-// connection, and the channels of other callers on it, must not depend on the context of
-// the caller that happens to be the first.
-func (b *bell) attachAll(fresh []*channel) {
+// connection, and the channels of other callers on it, must not end with the context of
+// the caller that happens to be the first. A patient caller's deadline is kept to.
+func (b *bell) attachAll(ctx context.Context, fresh []*channel) {
 	if len(fresh) == 0 {
 		return
+	}
+	by := time.Now().Add(attachWithin)
+	if deadline, ok := ctx.Deadline(); ok && deadline.After(by) {
+		by = deadline
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +169,7 @@ func (b *bell) attachAll(fresh []*channel) {
 	}
 	b.work.Go(func() {
 		for _, c := range fresh {
-			ctx, cancel := context.WithTimeout(b.ctx, attachWithin)
+			ctx, cancel := context.WithDeadline(b.ctx, by)
 			if err := b.attach(ctx, c); err != nil {
 				b.fail(c, err)
 			}

@@ -14,9 +14,9 @@ import (
 // is given up after the second check.
 const checkEvery = 3 * time.Second
 
-// attachWithin bounds the asking for a channel, and with the first one the making of the
-// connection. A new line is made, or broken, before it is checked.
-const attachWithin = checkEvery * 2 / 3
+// attachWithin is for how long a channel is asked for at least, and a connection made with
+// the first one, however impatient the caller is.
+const attachWithin = 2 * time.Second
 
 // errMute breaks a line on which a ping goes unanswered.
 var errMute = errors.New("redisstore: the subscription connection is mute")
