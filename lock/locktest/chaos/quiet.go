@@ -60,6 +60,9 @@ func (r *round) probe(ctx context.Context) {
 // release takes away what keeps waiters waiting by right: closed latches whose setters
 // are dead.
 func (r *round) release(ctx context.Context) {
+	if r.opened == 0 {
+		r.opened = now()
+	}
 	for _, n := range r.plan.Names {
 		if n.Kind == latchKind {
 			_, _ = r.locker.Latch(n.Name).Delete(ctx)
