@@ -64,9 +64,8 @@ type cleanup struct {
 	retrying int                    // guarded by mu; those of them that try again
 	full     bool                   // guarded by mu; some were not taken since there are too many
 	stopped  bool                   // guarded by mu; nothing is added any more
-	// settled is nil until stop waits for the lasting ones, and closed when there are
-	// none. Guarded by mu.
-	settled chan struct{}
+	// unsettled counts the lasting ones, for stop to wait for.
+	unsettled activity
 }
 
 func (c *cleanup) init(l *Locker) {
@@ -150,18 +149,21 @@ func (c *cleanup) accept(left *leftover) bool {
 	c.pending.begin()
 	if left.lasts() {
 		c.lasting[left] = struct{}{}
+		c.unsettled.begin()
 	}
 	return true
 }
 
-// end counts a leftover out. The caller holds mu.
+// end counts a leftover out, once: abandon may have done so before. The caller holds mu.
 func (c *cleanup) end(left *leftover) {
-	c.pending.end()
-	delete(c.lasting, left)
-	if len(c.lasting) == 0 && c.settled != nil {
-		close(c.settled)
-		c.settled = nil
+	if left.lasts() {
+		if _, counted := c.lasting[left]; !counted {
+			return
+		}
+		delete(c.lasting, left)
+		c.unsettled.end()
 	}
+	c.pending.end()
 }
 
 // goesOn reports whether the leftover is tried again. The caller holds mu.
@@ -274,17 +276,11 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
-	settled := make(chan struct{})
-	if len(c.lasting) == 0 {
-		close(settled)
-	} else {
-		c.settled = settled
-	}
 	c.mu.Unlock()
 	defer c.cancel()
 	done := make(chan struct{})
 	go func() {
-		<-settled
+		c.unsettled.wait(context.Background())
 		c.work.Wait()
 		close(done)
 	}()
@@ -299,20 +295,17 @@ func (c *cleanup) stop(ctx context.Context) error {
 	return errors.Join(context.Cause(ctx), lost)
 }
 
-// abandon ends what stop waits for, and returns an error that names it.
+// abandon counts out what stop waits for, and returns an error that names it.
 func (c *cleanup) abandon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.settled != nil {
-		close(c.settled)
-		c.settled = nil
-	}
 	if len(c.lasting) == 0 {
 		return nil
 	}
 	permits := make(map[string]int64)
 	for left := range c.lasting {
 		permits[left.hold.Name] += left.hold.Permits
+		c.end(left)
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(permits)) {

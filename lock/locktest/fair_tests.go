@@ -301,7 +301,7 @@ func outlastsADeadWaiter(b *bench) {
 	b.refused(s, dead)
 	served := make(chan *lock.Lease)
 	for range 2 {
-		go func() { served <- b.lock(l, "a") }()
+		go send(served, func() *lock.Lease { return b.lock(l, "a") })
 	}
 	b.queueBecomes(l, "a", 3)
 	begin := time.Now()
@@ -362,7 +362,7 @@ func givesUpPlacesInTime(b *bench) {
 	}
 	got := make(chan *lock.Lease)
 	time.Sleep(50 * time.Millisecond)
-	go func() { got <- b.lock(theirs, "a") }()
+	go send(got, func() *lock.Lease { return b.lock(theirs, "a") })
 	work.Wait()
 	b.unlock(lease)
 	begin := time.Now()

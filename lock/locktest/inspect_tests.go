@@ -245,7 +245,7 @@ func forcesALockOpen(b *bench) {
 		b.Fatal(err)
 	}
 	got := make(chan *lock.Lease)
-	go func() { got <- b.lock(waiting, "a") }()
+	go send(got, func() *lock.Lease { return b.lock(waiting, "a") })
 	time.Sleep(ttl / 2) // it has subscribed, or this is a harder test
 	begin := time.Now()
 	info, err := rescuer.ForceRelease(b.Context(), b.name("a"))

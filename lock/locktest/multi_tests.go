@@ -206,7 +206,7 @@ func waitsWhileItHoldsTheRest(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(theirs, "b")
 	got := make(chan *lock.MultiLease)
-	go func() { got <- b.lockAll(mine, "b", "a") }()
+	go send(got, func() *lock.MultiLease { return b.lockAll(mine, "b", "a") })
 	b.becomesTaken(theirs, "a")
 	time.Sleep(2 * ttl)
 	b.isTaken(theirs, "a")

@@ -427,7 +427,7 @@ func readsTogether(b *bench) {
 	b.mayWrite(mine, "a", false)
 	b.mayWrite(theirs, "a", false)
 	got := make(chan *lock.Lease)
-	go func() { got <- b.write(b.Context(), theirs, "a") }()
+	go send(got, func() *lock.Lease { return b.write(b.Context(), theirs, "a") })
 	for _, reader := range readers {
 		select {
 		case <-got:
@@ -458,7 +458,7 @@ func letsAllWaitingReadersIn(b *bench) {
 	got := make(chan *lock.Lease, len(lockers)*each)
 	for _, l := range lockers {
 		for range each {
-			go func() { got <- b.read(b.Context(), l, "a") }()
+			go send(got, func() *lock.Lease { return b.read(b.Context(), l, "a") })
 		}
 	}
 	time.Sleep(100 * time.Millisecond)
@@ -516,11 +516,11 @@ func downgrades(b *bench) {
 	b.mayRead(theirs, "a", false)
 
 	reads, writes := make(chan *lock.Lease), make(chan *lock.Lease)
-	go func() { reads <- b.read(b.Context(), theirs, "a") }()
+	go send(reads, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(writer)
 	beside := <-reads // told at once, though its poll is far
-	go func() { writes <- b.write(b.Context(), theirs, "a") }()
+	go send(writes, func() *lock.Lease { return b.write(b.Context(), theirs, "a") })
 	b.unlock(beside)
 	time.Sleep(2 * ttl)
 	if err := reader.Err(); err != nil {
@@ -541,7 +541,7 @@ func downgradesPastWaitingReaders(b *bench) {
 	l := b.locker(lock.Config{TTL: hour, Poll: hour})
 	writer := b.write(b.Context(), l, "a")
 	got := make(chan *lock.Lease)
-	go func() { got <- b.read(b.Context(), l, "a") }()
+	go send(got, func() *lock.Lease { return b.read(b.Context(), l, "a") })
 	time.Sleep(50 * time.Millisecond)
 	reader := b.read(writer.Context(), l, "a")
 	b.unlock(writer)
@@ -639,7 +639,7 @@ func letsAFixedWriterEnd(b *bench) {
 	begin := time.Now()
 	got := make(chan *lock.Lease)
 	for range 2 {
-		go func() { got <- b.read(b.Context(), theirs, "a") }()
+		go send(got, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	}
 	first, second := <-got, <-got
 	if waited := time.Since(begin); waited > ttl+time.Second+b.late() {
@@ -659,7 +659,7 @@ func outlivesDeadReaders(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: 3 * ttl}), b.locker(lock.Config{Poll: hour})
 	reader := b.read(b.Context(), mine, "a")
 	got := make(chan *lock.Lease)
-	go func() { got <- b.write(b.Context(), theirs, "a") }()
+	go send(got, func() *lock.Lease { return b.write(b.Context(), theirs, "a") })
 	time.Sleep(2 * ttl)
 	select {
 	case <-got:
@@ -686,7 +686,7 @@ func tellsReadersOfDeletion(b *bench) {
 	first, second := b.read(b.Context(), l, "a"), b.read(b.Context(), l, "a")
 	b.delete("a")
 	for _, reader := range []*lock.Lease{first, second} {
-		if loss := b.lost(reader, interval); loss.Cause != renewal.Deleted {
+		if loss := b.lost(reader, interval+b.late()); loss.Cause != renewal.Deleted {
 			b.Errorf("lost by %v", loss.Cause)
 		}
 		if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
@@ -804,7 +804,7 @@ func putsWritersFirst(b *bench) {
 	b.mayRead(mine, "a", false)
 	b.unlock(b.read(reader.Context(), mine, "a"))
 	got := make(chan *lock.Lease)
-	go func() { got <- b.read(b.Context(), theirs, "a") }()
+	go send(got, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	time.Sleep(50 * time.Millisecond)
 	cancel()
 	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
@@ -813,9 +813,9 @@ func putsWritersFirst(b *bench) {
 	b.unlock(<-got) // the writer that gives up wakes those that it kept out
 
 	writes := make(chan *lock.Lease)
-	go func() { writes <- b.take(b.Context(), rw.Write()) }()
+	go send(writes, func() *lock.Lease { return b.take(b.Context(), rw.Write()) })
 	time.Sleep(100 * time.Millisecond)
-	go func() { got <- b.read(b.Context(), mine, "a") }()
+	go send(got, func() *lock.Lease { return b.read(b.Context(), mine, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(reader)
 	writer := <-writes

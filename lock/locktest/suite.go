@@ -93,13 +93,19 @@ type test struct {
 func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
 	if !s.Bubble {
 		t.Parallel()
-		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind})
+		ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+		defer cancel()
+		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind, ctx: ctx})
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind})
+		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind, ctx: t.Context()})
 	})
 }
+
+// tooLong is how long a test may take where time is real: it fails then, by name, rather
+// than hang with all others.
+const tooLong = 3 * time.Minute
 
 // bench is what a test works with.
 type bench struct {
@@ -107,7 +113,11 @@ type bench struct {
 	Backend
 	suite Suite
 	kind  lock.Kind // of the locks that are tested
+	ctx   context.Context
 }
+
+// Context returns a context that ends with the test, or after tooLong.
+func (b *bench) Context() context.Context { return b.ctx }
 
 // name returns the full name of a lock.
 func (b *bench) name(short string) string { return b.Prefix + short }
@@ -140,15 +150,22 @@ func (b *bench) store() lock.Store {
 // as a busy machine may take.
 func (b *bench) locker(c lock.Config) *lock.Locker {
 	b.Helper()
+	return b.lockerOn(b.store(), c)
+}
+
+func (b *bench) lockerOn(store lock.Store, c lock.Config) *lock.Locker {
+	b.Helper()
 	if c.RequestTimeout == 0 && !b.suite.Bubble {
 		c.RequestTimeout = soon
 	}
-	l, err := lock.New(b.store(), c)
+	l, err := lock.New(store, c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
 			b.Errorf("closing a locker: %v", err)
 		}
 	})

@@ -219,11 +219,15 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 // giveBack has the nodes end what an attempt was granted, or may have been: those
 // that have answered at once, the others when they do.
 func (s *Store) giveBack(a *attempt) {
-	hold, by := a.hold, a.by
+	hold, by, asked := a.hold, a.by, a.asked
 	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
-		if b.said == Done || b.doubtful() {
-			s.listeners.expect(hold.Name, n)
-			n.sweeper.end(hold.none(n), finalFor(b.err, by))
+		switch {
+		case b.said == Done || b.doubtful():
+			given := hold.none(n)
+			s.listeners.expect(hold.Name, hold.Owner, given.Owner, n, asked)
+			n.sweeper.end(given, finalFor(b.err, by))
+		case b.said == Refused:
+			s.listeners.refused(hold.Name, hold.Owner, n, asked)
 		}
 	})
 }

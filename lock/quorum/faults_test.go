@@ -49,7 +49,7 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 	for illness := range illnesses {
 		t.Run(illness, func(t *testing.T) {
 			t.Parallel()
-			const nodeTimeout = 300 * time.Millisecond
+			const nodeTimeout = time.Second
 			f := start(t)
 			l := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
 			require.Eventually(t, func() bool { // the nodes have their connections, clocks and scripts
@@ -71,17 +71,25 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 
 			begin := time.Now()
 			f.strike(illness, 4)
-			none := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{RetryFor: -1})
+			const soon = 300 * time.Millisecond
+			none := locker(t, f.open(t, quorum.Config{NodeTimeout: soon}), lock.Config{RetryFor: -1})
 			_, err := none.Mutex("b").TryLock(t.Context())
 			var said *quorum.Error
 			require.ErrorAs(t, err, &said)
 			require.ErrorIs(t, err, lock.ErrUnavailable)
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-			assert.Less(t, time.Since(begin), nodeTimeout+slack)
+			assert.Less(t, time.Since(begin), soon+slack)
+			failed := 0
 			for _, node := range []int{0, 2, 4} {
-				assert.Equal(t, quorum.Failed, said.Votes[node].Said)
-				assert.Error(t, said.Votes[node].Err)
+				vote := said.Votes[node]
+				if vote.Said == quorum.Failed {
+					failed++
+					require.Error(t, vote.Err)
+					continue
+				}
+				assert.Equal(t, quorum.Silent, vote.Said, "another node that failed on a busy machine was enough")
 			}
+			assert.NotZero(t, failed)
 			f.awaitKeys(t, "b", 0, 5*time.Second)
 		})
 	}

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -528,4 +529,84 @@ func TestWaiterIsNotWokenByItself(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, l.Close(context.Background()))
 	})
+}
+
+// A waiter that is refused while another one of its process, which has given up, is
+// still giving the lock back is told when the lock is free, in whatever order the
+// refusal and the message of that come.
+func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
+	for name, order := range map[string]struct{ grant, refusal time.Duration }{
+		"the grant, the refusal, the message": {10 * time.Millisecond, 0},
+		"the refusal, the grant, the message": {20 * time.Millisecond, time.Millisecond},
+		"the grant, the message, the refusal": {10 * time.Millisecond, 30 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				wakes := 0
+				sub, err := store.Subscribe(t.Context(), hold("second:1"), func(lock.Notice) { wakes++ })
+				require.NoError(t, err)
+				defer sub.Close()
+				for _, b := range all {
+					b.set(func(request string, h *lock.Hold) mishap {
+						switch {
+						case request == "release":
+							return mishap{there: 20 * time.Millisecond}
+						case strings.HasPrefix(h.Owner, "second"):
+							return mishap{back: order.refusal}
+						default:
+							return mishap{back: order.grant}
+						}
+					})
+				}
+				ctx, giveUp := context.WithCancel(t.Context())
+				time.AfterFunc(5*time.Millisecond, giveUp)
+				_, err = store.Acquire(ctx, hold("first:1"))
+				require.ErrorIs(t, err, context.Canceled)
+				pass(7 * time.Millisecond) // the nodes have granted it meanwhile
+				answer, err := store.Acquire(t.Context(), hold("second:1"))
+				require.NoError(t, err)
+				require.Equal(t, lock.Refused, answer.Verdict)
+				pass(100 * time.Millisecond)
+				require.Zero(t, holders(all, "a"))
+				require.Equal(t, 1, wakes)
+			})
+		})
+	}
+}
+
+// A waiter whose requests were lost, and who gives back what it may have been granted by
+// them, hears the release of whoever has the lock, although that comes when the message
+// of its own would.
+func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
+	for name, at := range map[string]time.Duration{"before the node says that it has nothing": 10 * time.Millisecond, "afterwards": 30 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				wakes := 0
+				sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) { wakes++ })
+				require.NoError(t, err)
+				defer sub.Close()
+				for _, b := range all {
+					b.give("a", "other:1", time.Hour)
+					b.set(func(request string, h *lock.Hold) mishap {
+						return mishap{lost: request == "acquire", back: 20 * time.Millisecond}
+					})
+				}
+				_, err = store.Acquire(t.Context(), hold("me:1"))
+				require.ErrorIs(t, err, lock.ErrUnavailable)
+				pass(at)
+				for _, b := range all {
+					b.mu.Lock()
+					b.ring("a")
+					b.mu.Unlock()
+				}
+				pass(100 * time.Millisecond)
+				assert.Equal(t, 1, wakes)
+				pass(2 * time.Second) // what is given back is confirmed
+			})
+		})
+	}
 }

@@ -74,7 +74,10 @@ func (w *sweeper) ask(o *orphan) (confirmed bool, err error) {
 	sent := time.Now()
 	ctx, cancel := w.store.bound(context.Background(), w.node, sent.Add(w.store.limit(o.hold.TTL)))
 	defer cancel()
-	_, err = w.node.Release(ctx, &o.hold)
+	held, err := w.node.Release(ctx, &o.hold)
+	if err == nil && !held {
+		w.store.listeners.silent(o.hold.Name, o.hold.Owner, w.node)
+	}
 	switch {
 	case err != nil:
 		o.due = time.Now().Add(sweepPause(o.try))

@@ -57,7 +57,7 @@ func TestClusterKeysAreInOneSlot(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 2, found, "%q and its counter are in slot %d", name, slot)
 		waiting := make(chan *lock.Lease)
-		go func() { waiting <- mustLock(t, l, name) }()
+		go send(waiting, func() *lock.Lease { return mustLock(t, l, name) })
 		time.Sleep(10 * time.Millisecond)
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, (<-waiting).Unlock(t.Context()))
@@ -89,7 +89,7 @@ func TestClusterPublishesAsRedissonDoes(t *testing.T) {
 
 	require.NoError(t, client.HSet(t.Context(), name, "285475da-9152-4c83-822a-67ee2f116a79:52", 1).Err())
 	got := make(chan *lock.Lease)
-	go func() { got <- mustLock(t, l, name) }()
+	go send(got, func() *lock.Lease { return mustLock(t, l, name) })
 	require.Eventually(t, func() bool {
 		return client.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 1
 	}, 10*time.Second, 5*time.Millisecond)
@@ -108,7 +108,7 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 	for i := range leases {
 		name := fmt.Sprintf("lock %d", i)
 		leases[i] = mustLock(t, mine, name)
-		go func() { got <- mustLock(t, theirs, name) }()
+		go send(got, func() *lock.Lease { return mustLock(t, theirs, name) })
 	}
 	shardChannels := func() (all int) {
 		for _, node := range cluster.Nodes {

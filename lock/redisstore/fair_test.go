@@ -201,7 +201,7 @@ func TestFairWireFormat(t *testing.T) {
 	got := make(chan *lock.Lease)
 	var waiters []string
 	for i := range 2 {
-		go func() { got <- mustLockFair(t, l) }()
+		go send(got, func() *lock.Lease { return mustLockFair(t, l) })
 		waiters = awaitQueue(t, admin, i+1)
 	}
 	assert.Equal(t, []string{fmt.Sprintf("%s:2", l.ClientID()), fmt.Sprintf("%s:3", l.ClientID())}, waiters)
@@ -240,7 +240,7 @@ func TestFairLockAndMutexAreOneLock(t *testing.T) {
 	_, err = l.Fair("orders").TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	got := make(chan *lock.Lease)
-	go func() { got <- mustLockFair(t, l) }()
+	go send(got, func() *lock.Lease { return mustLockFair(t, l) })
 	awaitQueue(t, server.Client(t), 1)
 	require.NoError(t, next.Unlock(t.Context())) // which tells the mutex's waiters alone
 	require.NoError(t, (<-got).Unlock(t.Context()))
@@ -257,7 +257,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	require.True(t, first.lock(redissonWait))
 	got := make(chan *lock.Lease, 3)
 	waits := func(n int) {
-		go func() { got <- mustLockFair(t, l) }()
+		go send(got, func() *lock.Lease { return mustLockFair(t, l) })
 		awaitQueue(t, admin, n)
 	}
 	waits(1)
@@ -434,7 +434,7 @@ func TestClusterFairChannels(t *testing.T) {
 	const waiters = 30
 	got := make(chan *lock.Lease, waiters)
 	for i := range waiters {
-		go func() { got <- mustLockFair(t, []*lock.Locker{mine, theirs}[i%2]) }()
+		go send(got, func() *lock.Lease { return mustLockFair(t, []*lock.Locker{mine, theirs}[i%2]) })
 	}
 	require.Eventually(t, func() bool { return channels(owner) == waiters }, 10*time.Second, 5*time.Millisecond)
 	list, err := owner.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()

@@ -41,6 +41,14 @@ func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
+// send sends what take returns, or nothing's value if take has failed the test: whoever
+// receives would wait for ever.
+func send[T any](to chan<- T, take func() T) {
+	var taken T
+	defer func() { to <- taken }()
+	taken = take()
+}
+
 // witness notes when a lease is lost.
 type witness struct {
 	lease *lock.Lease

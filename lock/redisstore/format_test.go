@@ -148,7 +148,7 @@ func TestSharesLocksWithRedisson(t *testing.T) {
 			require.ErrorAs(t, err, &refused)
 			assert.False(t, refused.Foreign)
 			got := make(chan *lock.Lease)
-			go func() { got <- mustLock(t, l, name) }()
+			go send(got, func() *lock.Lease { return mustLock(t, l, name) })
 			awaitSubscribers(t, server.Client(t), channel, 1)
 			assert.False(t, r.unlock(name, channel), "it was held twice")
 			assert.True(t, r.unlock(name, channel))
@@ -158,7 +158,7 @@ func TestSharesLocksWithRedisson(t *testing.T) {
 			victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
 			require.NoError(t, lease.Unlock(t.Context()))
 			lease = mustLock(t, victim, name)
-			go func() { got <- mustLock(t, l, name) }()
+			go send(got, func() *lock.Lease { return mustLock(t, l, name) })
 			awaitSubscribers(t, server.Client(t), channel, 1)
 			require.NoError(t, r.client.Del(t.Context(), name).Err())
 			require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
@@ -341,7 +341,7 @@ func TestOneSubscriptionConnection(t *testing.T) {
 	for i := range leases {
 		name := fmt.Sprintf("lock %d", i)
 		leases[i] = mustLock(t, mine, name)
-		go func() { got <- mustLock(t, theirs, name) }()
+		go send(got, func() *lock.Lease { return mustLock(t, theirs, name) })
 	}
 	awaitChannels(t, admin, 3*locks) // Redisson's, that of all clients of ours, and this client's
 	list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()

@@ -39,7 +39,7 @@ func awaitLine(t testing.TB, admin *redis.Client, n int) (owners []string) {
 // waitInLine has the locker wait for the lock called a.
 func waitInLine(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
 	got := make(chan *lock.Lease, 1)
-	go func() { got <- mustLock(t, l, "a") }()
+	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
 	return got
 }
 

@@ -488,7 +488,7 @@ func TestForceReleaseInCluster(t *testing.T) {
 	for _, name := range []string{"a", "{b}:c", "d"} {
 		lease := mustLock(t, victim, name)
 		got := make(chan *lock.Lease, 1)
-		go func() { got <- mustLock(t, next, name) }()
+		go send(got, func() *lock.Lease { return mustLock(t, next, name) })
 		require.Eventually(t, func() bool {
 			channel := "redisson_lock__channel:{" + name + "}"
 			if strings.Contains(name, "{") {
@@ -538,7 +538,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 	for n := range 2 {
 		l := locker(t, client(), lock.Config{})
 		waiting = append(waiting, l)
-		go func() { granted <- mustLock(t, l, name) }()
+		go send(granted, func() *lock.Lease { return mustLock(t, l, name) })
 		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, 10*time.Second, time.Millisecond)
 	}
 	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000 0"}

@@ -277,7 +277,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 				var refused *lock.NotAcquiredError
 				require.ErrorAs(t, err, &refused)
 				assert.False(t, refused.Foreign)
-				go func() { got <- mustTake(t, t.Context(), side) }()
+				go send(got, func() *lock.Lease { return mustTake(t, t.Context(), side) })
 				awaitSubscribers(t, admin, first.channel(), 1)
 			}
 
@@ -377,7 +377,7 @@ func TestClaimsBesideRedisson(t *testing.T) {
 	rw := l.ReadWrite("orders").WritersFirst()
 	require.True(t, r.tryRead(time.Hour))
 	got := make(chan *lock.Lease)
-	go func() { got <- mustTake(t, t.Context(), rw.Write()) }()
+	go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
 	require.Eventually(t, func() bool {
 		return r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val() == 1
 	}, 10*time.Second, 5*time.Millisecond)
@@ -401,7 +401,7 @@ func TestKeepsUpAClaim(t *testing.T) {
 	rw := l.ReadWrite("orders").WritersFirst()
 	reader := mustTake(t, t.Context(), rw.Read())
 	got := make(chan *lock.Lease)
-	go func() { got <- mustTake(t, t.Context(), rw.Write()) }()
+	go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
 	require.Eventually(t, func() bool {
 		lease, err := rw.Read().TryLock(t.Context())
 		if err == nil {

@@ -327,7 +327,7 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 			p := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour}).Permits(name)
 			got := make(chan *lock.Lease)
 			waits := func(besides int64) {
-				go func() { got <- mustHave(t, p) }()
+				go send(got, func() *lock.Lease { return mustHave(t, p) })
 				awaitSubscribers(t, admin, r.channel(), 1+besides)
 			}
 			require.True(t, r.trySet(2))

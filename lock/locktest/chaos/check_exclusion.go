@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// voidsExclusion returns the faults that, by the README, void exclusion between a lease
-// called for at from and one granted at to: the server has lost its data, a replica was
+// voidsExclusion returns the faults that, by the README, void exclusion between leases
+// asked for at from or later and granted up to to: the server has lost its data, a replica was
 // promoted, the server's clock was set forward.
 func (r *round) voidsExclusion(from, to instant) []*window {
 	return r.journal.between(from, to, func(w *window) bool {
@@ -52,7 +52,7 @@ func (r *round) apart(promise string, uses []*use, exclude func(a, b *use) bool)
 			if b.valid <= b.back || !exclude(a, b) {
 				continue
 			}
-			if len(r.voidsExclusion(a.call, b.back)) > 0 {
+			if len(r.voidsExclusion(min(a.asked(), b.asked()), b.back)) > 0 {
 				r.tally.excuse(promise)
 				continue
 			}

@@ -81,7 +81,7 @@ func (r *round) checkLatches(h *history) {
 				if !wait.granted || wait.back > closed.releasing {
 					continue
 				}
-				if r.opened > 0 && wait.back >= r.opened || len(r.voidsExclusion(closed.call, wait.back)) > 0 || len(r.journal.between(r.begun, wait.back, ofKind(duplicates))) > 0 || anyBefore(doubtful, wait.back) {
+				if len(r.voidsExclusion(closed.call, wait.back)) > 0 || len(r.journal.between(r.begun, wait.back, ofKind(duplicates))) > 0 || anyBefore(doubtful, wait.back) {
 					r.tally.excuse(latchCloses)
 					continue
 				}

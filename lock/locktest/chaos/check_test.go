@@ -71,10 +71,26 @@ func TestLostDataExcuseTheLeasesAroundThem(t *testing.T) {
 	require.Zero(t, around.tally.total())
 	require.Equal(t, 1, around.tally.unjudged[oneHolder])
 
+	late := newStory(t, hold(mutexKind, 22, 25, 30, 1), hold(mutexKind, 5, 29, 40, 2))
+	late.during(dataLost, 20, 21)
+	late.checkExclusion(&late.history)
+	require.Zero(t, late.tally.total(), "the second to learn of its lease was granted it first, and lost it")
+
 	after := newStory(t, hold(mutexKind, 22, 25, 30, 1), hold(mutexKind, 22, 29, 40, 2))
 	after.during(dataLost, 20, 21)
 	after.checkExclusion(&after.history)
 	require.Equal(t, 1, after.tally.broken[oneHolder], "both leases were granted after the loss")
+
+	waited := newStory(t, hold(mutexKind, 5, 12_000, 12_500, 1), hold(mutexKind, 6, 12_400, 13_000, 2))
+	waited.during(dataLost, 20, 21)
+	waited.checkExclusion(&waited.history)
+	require.Equal(t, 1, waited.tally.broken[oneHolder], "both were called for before the loss, and granted more than a TTL after it")
+
+	claimed := newStory(t)
+	claimed.messages["a"] = &message{id: "a", runs: []*use{hold(queueKind, 11_022, 11_022, 11_040, 1), hold(queueKind, 11_030, 11_030, 11_040, 2)}}
+	claimed.during(dataLost, 11_000, 11_001)
+	claimed.checkExclusion(&claimed.history)
+	require.Zero(t, claimed.tally.total(), "the second to begin may have claimed the message before the loss")
 }
 
 func TestAWriterBesideAReaderIsFound(t *testing.T) {

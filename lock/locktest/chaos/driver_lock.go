@@ -193,17 +193,18 @@ func (w *worker) inner(op int64, err error) {
 // hold reports the lease's grant, instants at which it is valid, and its end.
 //
 // A lease that is valid at a look was valid from its grant to the instant read just
-// before that look: validity never comes back.
+// before that look: validity never comes back. One that is not valid at the first look is
+// not known to have been valid at all.
 func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
-	at := now()
-	w.report(event{What: evGot, Op: op, Token: lease.Token(), Owner: lease.Owner()})
-	end := at.add(wish.hold)
+	got := now()
+	w.report(event{What: evGot, Op: op, At: got, Token: lease.Token(), Owner: lease.Owner()})
+	end := got.add(wish.hold)
 	if wish.inner && h.mutex != nil && wish.verb != verbGo {
 		if inner, err := wish.further(lease.Context(), h); err == nil {
 			defer func() { w.inner(op, inner.Unlock(context.Background())) }()
 		}
 	}
-	var last, told instant
+	last, told := got, instant(0)
 	for {
 		at := now()
 		if !lease.Valid() {

@@ -60,13 +60,14 @@ func (w *worker) handleMessages() {
 func (w *worker) handleMessage(ctx context.Context, m *delayqueue.Delivery) error {
 	op := w.ops.Add(1)
 	d := newDice(w.plan.Seed, uint64(m.Token))
-	w.report(event{What: evBegin, Op: op, Kind: queueKind, Name: m.ID, Token: m.Token, TTL: w.plan.Queue.TTL})
+	begin := now()
+	w.report(event{What: evBegin, Op: op, At: begin, Kind: queueKind, Name: m.ID, Token: m.Token, TTL: w.plan.Queue.TTL})
 	work := d.span(time.Millisecond, 10*time.Millisecond)
 	if d.chance(3) {
 		work = d.between(w.plan.Queue.TTL/2, 2*w.plan.Queue.TTL)
 	}
-	end := now().add(work)
-	var last, open, told instant
+	end := begin.add(work)
+	last, open, told := begin, begin, instant(0)
 	for {
 		at := now()
 		valid, live := m.Valid(), ctx.Err() == nil

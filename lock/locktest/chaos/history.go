@@ -55,6 +55,18 @@ type failure struct {
 
 func (f failure) is(class string) bool { return slices.Contains(f.errors, class) }
 
+// asked is the first instant at which the request that was granted can have left: not
+// before the call, and not a TTL before the lease was seen to be valid. Whoever waits is
+// granted the lock long after the one, and whoever learns of it late long before the
+// other.
+func (u *use) asked() instant {
+	valid := u.back - instant(u.ttl)
+	if u.kind == queueKind {
+		return valid // what claims a message is not reported
+	}
+	return max(u.call, valid)
+}
+
 // in describes a use, with instants as seconds of the round that began then.
 func (u *use) in(begun instant) string {
 	var b strings.Builder

@@ -40,7 +40,6 @@ func (r *round) quiet(ctx context.Context) {
 
 // finish waits until every driver has got what it waits for, and given it back.
 func (r *round) finish(ctx context.Context) {
-	r.release(ctx)
 	for _, p := range r.living() {
 		p.say(sayGiveUp)
 		p.say(sayFinish)
@@ -60,9 +59,6 @@ func (r *round) probe(ctx context.Context) {
 // release takes away what keeps waiters waiting by right: closed latches whose setters
 // are dead.
 func (r *round) release(ctx context.Context) {
-	if r.opened == 0 {
-		r.opened = now()
-	}
 	for _, n := range r.plan.Names {
 		if n.Kind == latchKind {
 			_, _ = r.locker.Latch(n.Name).Delete(ctx)

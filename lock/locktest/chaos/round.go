@@ -28,7 +28,6 @@ type round struct {
 	journal journal
 	begun   instant
 	healed  instant // when the last fault had ended
-	opened  instant // from when on the bench itself opens latches; 0: not yet
 	drained bool
 	strict  bool     // check also what a busy machine's timers may break
 	phases  []string // what the quiet period has waited for

@@ -1,0 +1,38 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// A lease that is over before the driver first looks at it is not reported to have been
+// valid after its grant: a machine under load makes such leases, and they would be taken
+// for a second holder.
+func TestLeaseThatWasNeverSeenValidIsReportedSo(t *testing.T) {
+	l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	lease, err := l.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+
+	var out bytes.Buffer
+	w := &worker{reporter: reporter{out: &out}}
+	w.hold(1, handle{}, lease, wish{hold: time.Second})
+	var got, end event
+	lines := json.NewDecoder(&out)
+	require.NoError(t, lines.Decode(&got))
+	require.NoError(t, lines.Decode(&end))
+	require.Equal(t, []string{evGot, evEnd}, []string{got.What, end.What})
+	require.Equal(t, got.At, end.At)
+}
