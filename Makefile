@@ -89,6 +89,13 @@ bench: ## Compare timers and locks with others' into docs/benchmarks.md, more th
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go run ./report -count $(BENCHCOUNT) \
 		$(if $(filter .,$(BENCH)),-raw ../../docs/benchmarks.txt -out ../../docs/benchmarks.md,-only '$(BENCH)')
 
+SOAK ?= 5m
+
+.PHONY: interop
+interop: ## Run every version of the other clients against ours, and write what was seen into docs/interop.md
+	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -count=1 -timeout 20m ./interop \
+		-versions all -soak $(SOAK) -record $(CURDIR)/docs/interop.md
+
 .PHONY: vuln
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
 	$(BIN)/govulncheck ./...

@@ -38,6 +38,8 @@ const (
 	CountDrain
 	// CountDelete removes the count.
 	CountDelete
+	// CountSet sets the count of [KindPermit] to N less the permits in use.
+	CountSet
 )
 
 // Count is one request to a [Counter]. A store reads it and never changes it.
@@ -48,6 +50,8 @@ type Count struct {
 	Name string
 	Op   CountOp
 	N    int64
+	// TTL is, with CountCreate, how long the count lasts. Zero: it has no end.
+	TTL time.Duration
 	// Request identifies the request among all clients, in every attempt.
 	Request string
 	// Keep is how long the store remembers what it has replied to the request.
@@ -77,6 +81,14 @@ func (e *CountError) Error() string {
 	return fmt.Sprintf("lock: count %d is out of range: accepted are %d to %d", e.Count, e.Min, e.Max)
 }
 
+// validateLife returns an error if a count cannot last for so long.
+func validateLife(ttl time.Duration) error {
+	if ttl < time.Millisecond || ttl > MaxTTL {
+		return fmt.Errorf("lock: a life of %v is out of range: accepted are 1ms to %v", ttl, MaxTTL)
+	}
+	return nil
+}
+
 func validateCount(n, least int64) error {
 	if n < least || n > MaxCount {
 		return &CountError{Count: n, Min: least, Max: MaxCount}
@@ -95,7 +107,13 @@ func (l *Locker) remembered() time.Duration {
 }
 
 // count asks the store, again while that is worth it.
-func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (counted Counted, err error) {
+func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (Counted, error) {
+	return l.countFrom(ctx, Count{Kind: kind, Name: name, Op: op, N: n})
+}
+
+// countFrom asks the store for c, to which it adds what tells the request from others.
+func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err error) {
+	kind, name, op := c.Kind, c.Name, c.Op
 	if err := l.ready(ctx, name); err != nil {
 		return Counted{}, err
 	}
@@ -103,14 +121,14 @@ func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, 
 	if !ok {
 		return Counted{}, fmt.Errorf("%w: %v", ErrUnsupported, kind)
 	}
-	c := &Count{Kind: kind, Name: name, Op: op, N: n, Keep: 2 * l.remembered()}
+	c.Keep = 2 * l.remembered()
 	if op != CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
 	err = l.persist(ctx, l.countFor(op), passes, func() (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)
 		defer cancel()
-		counted, err = counter.Count(bounded, c)
+		counted, err = counter.Count(bounded, &c)
 		return err
 	})
 	switch {

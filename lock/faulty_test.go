@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,8 +60,9 @@ func broken(context.Context, func() error) error { return fmt.Errorf("no such us
 
 // times is a fault that ends after n requests.
 func times(n int, f fault) fault {
+	var begun atomic.Int64
 	return func(ctx context.Context, do func() error) error {
-		if n--; n >= 0 {
+		if begun.Add(1) <= int64(n) {
 			return f(ctx, do)
 		}
 		return do()

@@ -236,11 +236,12 @@ func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
 	}
 }
 
-// newUUID returns a random (version 4) UUID.
+// newUUID returns a random UUID of version 8: those of Redisson's clients are of version
+// 4, so that a store can tell them apart.
 func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 0x40
+	b[6] = b[6]&0x0f | 0x80
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

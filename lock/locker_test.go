@@ -151,7 +151,7 @@ func TestOwnersAreFresh(t *testing.T) {
 	for range 10 {
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+$`, lease.Owner())
+		require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+$`, lease.Owner())
 		require.True(t, strings.HasPrefix(lease.Owner(), l.ClientID()+":"))
 		require.False(t, seen[lease.Owner()])
 		seen[lease.Owner()] = true

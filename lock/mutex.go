@@ -84,7 +84,8 @@ type Mutex struct {
 	kind    Kind
 	name    string
 	options Options
-	claims  bool // see [ReadWrite.WritersFirst]
+	claims  bool  // see [ReadWrite.WritersFirst]
+	several int64 // permits of each lease, if not one; see [Permits.Several]
 }
 
 // Mutex returns a handle on the lock called name. A name that [ValidateName]
@@ -172,6 +173,9 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
 		return err
 	}
+	if m.several < 0 || m.several > MaxSeveral {
+		return &CountError{Count: m.several, Min: 1, Max: MaxSeveral}
+	}
 	return m.locker.ready(ctx, m.name)
 }
 
@@ -198,7 +202,7 @@ func (m *Mutex) request(a *acquisition) error {
 			return err
 		}
 	case KindPermit:
-		a.hold.Owner = newPermitID()
+		a.hold.Owner = newPermitOwner(m.several)
 	}
 	if a.wait && (m.kind == KindFair || m.claims) {
 		a.hold.Wait = placeTTL

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -34,13 +36,49 @@ func (l *Locker) Permits(name string) *Permits {
 // instead. With [Options.Fixed], a permit comes back after its TTL, whoever lives.
 func (p *Permits) With(o Options) *Permits { return &Permits{one: *p.one.With(o)} }
 
+// MaxSeveral is the largest number of permits of one lease; see [Permits.Several].
+const MaxSeveral = 100
+
+// Several returns a handle on the same semaphore whose leases are of n permits each, 1 to
+// [MaxSeveral]: they are taken together, all or none, kept alive together, and given back
+// together. [Lease.Owner] ends with "*n" then; on the server each permit has an id of its
+// own.
+func (p *Permits) Several(n int64) *Permits {
+	several := *p
+	several.one.several = n
+	if n < 1 {
+		several.one.several = -1 // reported by the methods that acquire
+	}
+	return &several
+}
+
 // Name returns the semaphore's name.
 func (p *Permits) Name() string { return p.one.name }
 
 // TrySetPermits gives a semaphore that is not in use yet n permits, 0 to [MaxCount],
 // and reports whether it was the one to do so.
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return p.one.locker.setPermits(ctx, KindPermit, p.one.name, n)
+	return p.one.locker.setPermits(ctx, KindPermit, p.one.name, n, 0)
+}
+
+// TrySetPermitsFor is TrySetPermits for a semaphore that is gone after ttl, with whatever
+// permits are in use then.
+func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
+	if err := validateLife(ttl); err != nil {
+		return false, err
+	}
+	return p.one.locker.setPermits(ctx, KindPermit, p.one.name, n, ttl)
+}
+
+// SetPermits sets the number of permits, 0 to [MaxCount], those in use included. If it
+// is smaller than before, permits that are in use are not available again when they are
+// given back.
+func (p *Permits) SetPermits(ctx context.Context, n int64) error {
+	if err := validateCount(n, 0); err != nil {
+		return err
+	}
+	_, err := p.one.locker.count(ctx, KindPermit, p.one.name, CountSet, n)
+	return err
 }
 
 // AddPermits changes the number of permits by n, as [Semaphore.AddPermits] does.
@@ -86,9 +124,21 @@ func (p *Permits) Go(ctx context.Context, f func(ctx context.Context) error) (*D
 	return p.one.Go(ctx, f)
 }
 
-// newPermitID returns the id of a permit.
-func newPermitID() string {
+// newPermitOwner returns the owner of n permits that are one lease: the id of the first,
+// and "*n" for several.
+func newPermitOwner(n int64) string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	owner := hex.EncodeToString(b[:])
+	if n > 1 {
+		owner += "*" + strconv.FormatInt(n, 10)
+	}
+	return owner
+}
+
+// permitsOf returns of how many permits an owner is.
+func permitsOf(owner string) int64 {
+	_, number, _ := strings.Cut(owner, "*")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return max(n, 1)
 }

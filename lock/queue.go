@@ -217,7 +217,7 @@ func (l *Locker) startOver(a *acquisition) {
 	h := *a.hold
 	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
 	if h.Kind == KindPermit {
-		h.Owner = newPermitID()
+		h.Owner = newPermitOwner(permitsOf(a.hold.Owner))
 	}
 	a.hold, a.doubt, a.placed, a.lined = &h, time.Time{}, false, grant{}
 }

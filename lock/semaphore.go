@@ -35,7 +35,16 @@ func (s *Semaphore) Name() string { return s.name }
 // TrySetPermits gives a semaphore that is not in use yet n permits, 0 to [MaxCount],
 // and reports whether it was the one to do so.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return s.locker.setPermits(ctx, KindSemaphore, s.name, n)
+	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, 0)
+}
+
+// TrySetPermitsFor is TrySetPermits for a semaphore that is gone after ttl, as if it had
+// never been set.
+func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
+	if err := validateLife(ttl); err != nil {
+		return false, err
+	}
+	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, ttl)
 }
 
 // AddPermits changes the number of permits by n, at most [MaxCount] up or down. If
@@ -145,11 +154,11 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 }
 
 // setPermits sets a number of permits that nobody has set yet.
-func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64) (bool, error) {
+func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64, ttl time.Duration) (bool, error) {
 	if err := validateCount(n, 0); err != nil {
 		return false, err
 	}
-	counted, err := l.count(ctx, kind, name, CountCreate, n)
+	counted, err := l.countFrom(ctx, Count{Kind: kind, Name: name, Op: CountCreate, N: n, TTL: ttl})
 	return counted.Done, err
 }
 

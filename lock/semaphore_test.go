@@ -201,3 +201,35 @@ func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context()))
 	})
 }
+
+// Waiters for several permits get as many, also those that have begun anew since others
+// of their process were let by.
+func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		f := &faulty{Store: server.Store(t)}
+		l := locker(t, f, lock.Config{TTL: 5 * time.Second})
+		set := server.Locker(t, lock.Config{}).Permits("exports")
+		_, err := set.TrySetPermits(t.Context(), 4)
+		require.NoError(t, err)
+		f.set(func() { f.acquire = times(6, cut) })
+		leases := make(chan *lock.Lease, 2)
+		for range 2 {
+			go func() {
+				lease, err := l.Permits("exports").Several(2).Acquire(t.Context())
+				assert.NoError(t, err)
+				leases <- lease
+			}()
+		}
+		for range 2 {
+			lease := <-leases
+			require.NotNil(t, lease)
+			assert.True(t, strings.HasSuffix(lease.Owner(), "*2"), lease.Owner())
+			defer func() { assert.NoError(t, lease.Unlock(t.Context())) }()
+		}
+		time.Sleep(20 * time.Second) // the cleanup of what replies were lost of
+		n, err := set.Available(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, n)
+	})
+}

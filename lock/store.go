@@ -59,8 +59,8 @@ type Hold struct {
 	// Name is the lock's name as the user gave it; it has passed [ValidateName].
 	Name string
 	// Owner identifies the ownership among all clients: "<uuid>:<int64>", or 32
-	// hexadecimal digits with [KindPermit]. It is fresh for every acquisition and
-	// the same in every attempt of one.
+	// hexadecimal digits with [KindPermit], followed by "*n" for n permits at once. It
+	// is fresh for every acquisition and the same in every attempt of one.
 	Owner string
 	// Count is the number of holds that the owner has once the request is done.
 	// It is absolute, so that a request whose reply was lost may be sent again.

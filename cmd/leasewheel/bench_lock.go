@@ -235,7 +235,7 @@ func (l *lockRun) edge(ctx context.Context) func() error {
 // calls is what the server has run within the window.
 func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0]) }
 
-// sweep deletes what outlives a lock that nobody holds: its fencing counter. All of
+// sweep deletes what outlives a lock that nobody holds: its fencing counter and its turns. All of
 // them would end by themselves, somewhat later.
 func (l *lockRun) sweep(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
@@ -243,6 +243,7 @@ func (l *lockRun) sweep(ctx context.Context, names []string) error {
 	_, err := l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, name := range names {
 			pipe.Unlink(ctx, "redisson_lock_token:{"+name+"}")
+			pipe.Unlink(ctx, "leasewheel_lock_turns:{"+name+"}")
 		}
 		return nil
 	})

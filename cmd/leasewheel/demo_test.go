@@ -72,7 +72,8 @@ func TestDemoOnARealServer(t *testing.T) {
 		left, err := client.PTTL(ctx, key).Result()
 		require.NoError(t, err)
 		assert.Positive(t, left, key)
-		known := strings.HasPrefix(key, "redisson_lock_token:{leasewheel:demo:") || strings.HasPrefix(key, "leasewheel:client:")
+		known := strings.HasPrefix(key, "redisson_lock_token:{leasewheel:demo:") ||
+			strings.HasPrefix(key, "leasewheel_lock_turns:{leasewheel:demo:") || strings.HasPrefix(key, "leasewheel:client:")
 		assert.True(t, known, key)
 	}
 }

@@ -251,7 +251,7 @@ func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, fields, 1)
 		for owner, count := range fields {
-			assert.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`, owner)
+			assert.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`, owner)
 			assert.Equal(t, "1", count)
 		}
 		left, err := client.PTTL(ctx, "job").Result()

@@ -4,6 +4,7 @@
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its wait queue
 --       3 its fencing counter
+--       4 its turns
 -- ARGV  1 the command to publish with
 --       2 the life of the fencing counter in ms, 0 for no end
 --       3 the lease in ms
@@ -17,7 +18,7 @@
 --                          (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
 --          {3, 0, 0}       the owner wants a further hold but has none
-local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
+local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, life, ttl, owner, count, waiter, spare = unpack(ARGV)
 
 -- A token comes first: without memory it is refused, before anything was changed.

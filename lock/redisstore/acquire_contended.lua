@@ -21,6 +21,7 @@ if left ~= -2 then
     return {2, left, 0}
   end
   redis.call('zrem', line, gap) -- the client that it was left to has had its turn
+  if not isOurs(redis.call('hrandfield', lock)) then pcall(seePeer, turns) end
   return refused(left)
 elseif count ~= '1' then
   return {3, 0, 0}
@@ -34,6 +35,8 @@ if closes then
   if open > 0 and open <= 1000 * yields then return refused(math.ceil(open / 1000)) end
   redis.call('zrem', line, gap)
 end
+local sound, open = pcall(openTurn, turns)
+if sound and open > 0 then return refused(math.ceil(open / 1000)) end
 local others = serve(lock, line, counter, publish, life, waiter)
 if others then return refused(others) end
 if waiter ~= '' then redis.call('zrem', line, waiter) end

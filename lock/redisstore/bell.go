@@ -32,15 +32,15 @@ type bell struct {
 	work   sync.WaitGroup // readers, health checks and movers; added to under mu
 
 	mu       sync.Mutex
-	lines    map[string]*line    // the unbroken ones, by node
-	channels map[string]*channel // those that somebody listens to, by name
+	lines    map[string]*line       // the unbroken ones, by node
+	channels map[channelID]*channel // those that somebody listens to
 }
 
 // errClosed is returned by a subscription to a closed store.
 var errClosed = errors.New("redisstore: the store is closed")
 
 func newBell(s *Store) *bell {
-	b := &bell{store: s, lines: make(map[string]*line), channels: make(map[string]*channel)}
+	b := &bell{store: s, lines: make(map[string]*line), channels: make(map[channelID]*channel)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -57,7 +57,7 @@ func askAgain(*Store, string) (lock.Notice, bool) { return lock.Notice{}, true }
 
 // channel is one channel that somebody listens to.
 type channel struct {
-	name      string
+	channelID
 	listeners map[*listener]struct{}
 	line      *line // carries the channel; nil while it moves
 
@@ -103,6 +103,9 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 	if err != nil {
 		return nil, err
 	}
+	if h, err = s.names.hold(h); err != nil {
+		return nil, err
+	}
 	return s.bell.subscribe(ctx, k.ears(h), tell)
 }
 
@@ -111,8 +114,11 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 	sub := &subscription{bell: b}
 	var fresh []*channel
 	for _, e := range ears {
-		var err error
-		if fresh, err = sub.listen(e, tell, fresh); err != nil {
+		ids, err := b.store.channels(ctx, e.channel)
+		for i := 0; i < len(ids) && err == nil; i++ {
+			fresh, err = sub.listen(ids[i], e, tell, fresh)
+		}
+		if err != nil {
 			b.attachAll(ctx, fresh) // others may listen to them by now
 			sub.Close()
 			return nil, err
@@ -130,8 +136,8 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 
 // listen adds a channel to the subscription, and to fresh if the server has yet to be
 // asked for it.
-func (sub *subscription) listen(e ear, tell func(lock.Notice), fresh []*channel) ([]*channel, error) {
-	l, first, err := sub.bell.enlist(e, tell)
+func (sub *subscription) listen(id channelID, e ear, tell func(lock.Notice), fresh []*channel) ([]*channel, error) {
+	l, first, err := sub.bell.enlist(id, e, tell)
 	if err != nil {
 		return fresh, err
 	}
@@ -186,17 +192,17 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 
 // enlist adds a listener. fresh says that it is the channel's first, whose part it
 // is to ask the server for the channel.
-func (b *bell) enlist(e ear, tell func(lock.Notice)) (l *listener, fresh bool, err error) {
+func (b *bell) enlist(id channelID, e ear, tell func(lock.Notice)) (l *listener, fresh bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ctx.Err() != nil {
 		return nil, false, errClosed
 	}
-	c := b.channels[e.channel]
+	c := b.channels[id]
 	if c == nil {
 		fresh = true
-		c = &channel{name: e.channel, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
-		b.channels[e.channel] = c
+		c = &channel{channelID: id, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+		b.channels[id] = c
 	}
 	l = &listener{channel: c, ear: e, tell: tell}
 	c.listeners[l] = struct{}{}
@@ -216,8 +222,8 @@ func (b *bell) dismiss(l *listener) {
 	b.mu.Lock()
 	delete(c.listeners, l)
 	var carrier *line
-	if len(c.listeners) == 0 && b.channels[c.name] == c {
-		delete(b.channels, c.name)
+	if len(c.listeners) == 0 && b.channels[c.channelID] == c {
+		delete(b.channels, c.channelID)
 		carrier = c.line
 	}
 	b.mu.Unlock()
@@ -228,7 +234,7 @@ func (b *bell) dismiss(l *listener) {
 
 // attach asks the server for a channel, on the line to the channel's node.
 func (b *bell) attach(ctx context.Context, c *channel) error {
-	n, err := b.store.node(ctx, c.name)
+	n, err := b.store.node(ctx, c.channelID)
 	if err != nil {
 		return err
 	}
@@ -275,8 +281,8 @@ func (b *bell) failed(c *channel, err error) {
 	}
 	c.err = err
 	close(c.ready)
-	if b.channels[c.name] == c {
-		delete(b.channels, c.name)
+	if b.channels[c.channelID] == c {
+		delete(b.channels, c.channelID)
 	}
 }
 
@@ -301,7 +307,7 @@ func (b *bell) moveOnce(channels []*channel) (left []*channel) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
-		n, err := b.store.node(ctx, c.name)
+		n, err := b.store.node(ctx, c.channelID)
 		if err == nil && !failed[n.id] {
 			err = b.attachTo(ctx, n, c)
 			failed[n.id] = err != nil
@@ -323,7 +329,7 @@ func (b *bell) unwanted(c *channel) bool {
 
 // wants reports whether somebody listens to c and no line carries it. The caller holds
 // bell.mu.
-func (b *bell) wants(c *channel) bool { return b.channels[c.name] == c && c.line == nil }
+func (b *bell) wants(c *channel) bool { return b.channels[c.channelID] == c && c.line == nil }
 
 // moveBackoff is the pause before channels move, drawn at random so that the
 // clients of a server that restarts do not come all at once.

@@ -27,6 +27,7 @@ var ops = map[lock.CountOp]string{
 	lock.CountAdd:    "add",
 	lock.CountDrain:  "drain",
 	lock.CountDelete: "delete",
+	lock.CountSet:    "set",
 }
 
 // requestKey is where it is remembered what was done for a request.
@@ -42,15 +43,19 @@ func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) 
 	}
 	counter, ok := k.(counted)
 	op, known := ops[c.Op]
-	if !ok || !known {
+	if !ok || !known || c.Op == lock.CountSet && c.Kind != lock.KindPermit {
 		return lock.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", lock.ErrUnsupported, c.Op, c.Kind)
 	}
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return lock.Counted{}, err
 	}
-	sc, keys := counter.counting(s, c.Name, c.Request)
-	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount)
+	name, err := s.names.key(c.Name)
+	if err != nil {
+		return lock.Counted{}, err
+	}
+	sc, keys := counter.counting(s, name, c.Request)
+	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount, c.TTL.Milliseconds())
 	if err != nil {
 		return lock.Counted{}, err
 	}

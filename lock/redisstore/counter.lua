@@ -10,5 +10,5 @@ end
 -- offer tells waiters how many permits there are, if there are any. A client of
 -- Redisson wakes that many of its waiters.
 local function offer(publish, channel, count)
-  if count > 0 then redis.call(publish, channel, decimal(count)) end
+  if count > 0 then send(publish, channel, decimal(count)) end
 end

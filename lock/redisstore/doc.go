@@ -15,6 +15,7 @@
 //	leasewheel_lock_line:{orders:42}         zset of "<owner> <ms> <tokens>", one for each client, by arrival in µs (Unix time)
 //	leasewheel_lock__channel:{orders:42}     channel that all of them listen to; nothing is said there
 //	leasewheel_lock__channel:{orders:42}:…   channel of each, by its uuid; a release says to whom it has granted the lock
+//	leasewheel_lock_turns:{orders:42}        hash: when the lock is left to clients that poll
 //
 // A fair lock of that name is the same hash, and has besides, while somebody waits,
 //
@@ -29,7 +30,7 @@
 //	redisson_sc:{orders:42}                  channel; more permits publish how many there are, or by how many more
 //	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
 //	redisson_countdownlatch__channel__{orders:42}
-//	                                         channel; the count zero publishes "0", a new count and a deletion "1"
+//	                                         channel; the count zero publishes "0", as a deletion does, a new count "1"
 //	leasewheel_request:{orders:42}:…         string, what was done for a request that nobody owns; for 16 s, see [lock.Count], or an hour, see [lock.Hold]
 //
 // Expiring permits have a fencing counter, too. Permits expire by the server's clock;

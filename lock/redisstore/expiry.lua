@@ -10,6 +10,25 @@ local function isPermits(key)
   return kind == 'zset' or kind == 'none'
 end
 
+-- idsOf returns the ids of so many permits, at most a hundred, that are one lease: the
+-- first, and those that have a number in its last four bytes.
+local function idsOf(first, several)
+  local ids = {first}
+  for i = 1, several - 1 do
+    ids[i + 1] = string.sub(first, 1, 12) .. string.char(0, 0, 0, i)
+  end
+  return ids
+end
+
+-- put has permits in use until then.
+local function put(permits, ids, expires)
+  local pairs = {}
+  for i, id in ipairs(ids) do
+    pairs[2 * i - 1], pairs[2 * i] = expires, id
+  end
+  redis.call('zadd', permits, unpack(pairs))
+end
+
 -- leftOf returns for how many ms a permit lasts that expires then: -1 if it has no end,
 -- or one in more than two hundred years.
 local function leftOf(expires, now)

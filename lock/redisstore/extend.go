@@ -38,7 +38,13 @@ func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subs
 // PublishCommand returns the command with which scripts have to publish what
 // [Store.Listen] hears: "publish", or in most clusters "spublish". In a cluster it
 // asks a server, once.
-func (s *Store) PublishCommand(ctx context.Context) (string, error) { return s.publishing(ctx) }
+func (s *Store) PublishCommand(ctx context.Context) (string, error) {
+	publish, err := s.publishing(ctx)
+	if err == nil && publish != plain {
+		publish = sharded
+	}
+	return publish, err
+}
 
 // Database returns the number of the database that the store uses. Package quorum
 // refuses nodes whose numbers differ.

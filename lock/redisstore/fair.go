@@ -17,8 +17,8 @@ var (
 	//go:embed fair_release.lua
 	fairReleaseSource string
 
-	fairAcquire = newTimelyScript(tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
-	fairRelease = newScript(ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
+	fairAcquire = newTimelyScript(publishSource, listenersSource, tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
+	fairRelease = newScript(publishSource, listenersSource, ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
 )
 
 // fair keeps [lock.KindFair]: Redisson's RFairLock, a mutex with a queue.

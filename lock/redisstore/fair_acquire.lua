@@ -54,7 +54,9 @@ if place and place <= now then
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-if queued then redis.call('zadd', places, decimal(now + wait), owner) end
+local listens = wait > 0 and oursListening(ARGV[6], KEYS[6] .. ':' .. owner) > 0
+local keptUntil = decimal(now + wait) .. (listens and '.5' or '')
+if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
 end
@@ -72,19 +74,20 @@ end
 if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
 if wait == 0 then return {0, more and 1 or left} end
 
--- Redisson lowers the timeouts of all the others by its own wait, 5 minutes by
--- default, when it is served, and those behind it when it gives up. It drops nobody
--- before the end of the present lease, as long as all of ours are that much later: by
--- its wait for each waiter of Redisson's that is before ours.
+-- Redisson lowers the timeouts of those behind it by its own wait, 5 minutes by default,
+-- when it is served and when it gives up. It drops nobody before the end of the present
+-- lease, as long as ours are later by that for each of Redisson's that is before them.
+-- What is added for clocks that are ahead of the server's is how long Redisson waits for
+-- a dead head.
+local ahead = 10000
 if not queued then
   redis.call('rpush', list, owner)
   head = head or owner
 end
-redis.call('zadd', places, decimal(now + wait), owner)
-local others = redis.call('llen', list) - redis.call('zcard', places)
+redis.call('zadd', places, keptUntil, owner)
+local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
 local before = others > 0 and redis.call('lpos', list, owner, 'maxlen', 100) or others
-local margin = math.max(math.min(others, before), 0) * 300000
-redis.call('zadd', timeouts, decimal(now + wait + math.max(left, 0) + margin), owner)
+redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + math.min(others, before) * 300000), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.

@@ -2,7 +2,8 @@
 --
 --   list      Redisson's: the waiters, in their order of arrival
 --   timeouts  Redisson's: waiter to the ms after which Redisson drops it
---   places    ours: waiter of ours to the ms after which we drop it
+--   places    ours: waiter of ours to the ms after which we drop it, and half a ms more
+--             if it listened on its channel when it asked last
 --
 -- A waiter of ours asks again well before, so that soon after its end it is known
 -- to be dead. A waiter of Redisson asks when it likes; it is given its timeout.
@@ -23,9 +24,12 @@ end
 -- longest  for how many ms places are kept at most, and timeouts by Redisson: what is
 --          kept for longer, since the server's clock was set back, is kept for so long
 --          from now on; nil for no such limit
+-- deaf     reports whether a waiter of ours that is kept until then does not listen any
+--          more; nil to ask none. It keeps its place: who has only lost its connection is
+--          the head again with the next request
 -- returns  the first living waiter, or false; whether it has dropped any; whether there
 --          may be a living one behind those that it has looked at
-local function first(list, timeouts, places, now, longest)
+local function first(list, timeouts, places, now, longest, deaf)
   local dropped, room = false, 100
   while room > 0 do
     local waiter = redis.call('lindex', list, 0)
@@ -38,14 +42,16 @@ local function first(list, timeouts, places, now, longest)
     end
     local by, kept
     if isOwner(waiter) then by, kept = endOf(waiter, timeouts, places) end
-    if by and by > now then
+    local living = by and by > now
+    local silent = living and deaf and kept == places and deaf(waiter, by)
+    if living and not silent then
       local limit = longest and longest[kept]
       if limit and by > now + limit then redis.call('zadd', kept, decimal(now + limit), waiter) end
       return waiter, dropped, false
     end
     redis.call('lpop', list)
     redis.call('zrem', timeouts, waiter)
-    redis.call('zrem', places, waiter)
+    if not silent then redis.call('zrem', places, waiter) end
     dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
   return false, true, true
@@ -71,5 +77,5 @@ end
 -- ones until it is.
 local function wake(publish, channel, places, head, more)
   if more then head = redis.call('zrange', places, -1, -1)[1] end
-  if head then redis.call(publish, channel .. ':' .. head, '0') end
+  if head then send(publish, channel .. ':' .. head, '0') end
 end

@@ -29,7 +29,9 @@ redis.call('zrem', places, owner)
 leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
-  local head, _, more = first(list, timeouts, places, milliseconds())
+  -- Who listened when it asked last, and does not any more, has ended.
+  local function deaf(waiter, by) return by % 1 > 0 and oursListening(ARGV[4], KEYS[5] .. ':' .. waiter) == 0 end
+  local head, _, more = first(list, timeouts, places, milliseconds(), nil, deaf)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
 return holds and 1 or -1

@@ -19,6 +19,10 @@ var (
 // grow together: package quorum uses it. held is false, and nothing is done, if the
 // owner does not hold it.
 func (s *Store) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
+	h, err = s.names.hold(h)
+	if err != nil {
+		return false, err
+	}
 	reply, err := s.run(ctx, fence, []string{h.Name, tokenKey(h.Name)}, h.Owner, token, s.fenceMillis())
 	if err != nil {
 		return false, err

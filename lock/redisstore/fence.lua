@@ -21,9 +21,10 @@ if last and (not token or token < 0) then
   error('DAMAGED ' .. KEYS[2] .. ' holds no whole number below 2^53', 0)
 end
 if token and token >= tonumber(ARGV[2]) then return 1 end
+local raised = decimal(math.ceil(tonumber(ARGV[2]) / 16) * 16) -- see token.lua
 if ARGV[3] == '0' or token and redis.call('pttl', KEYS[2]) == -1 then
-  redis.call('set', KEYS[2], ARGV[2])
+  redis.call('set', KEYS[2], raised)
 else
-  redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[3])
+  redis.call('set', KEYS[2], raised, 'px', ARGV[3])
 end
 return 1

@@ -13,9 +13,9 @@ local told = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
 if told[1] ~= 'lock' then return told end
 redis.call('unlink', KEYS[1]) -- it may be huge
 if told[3] == 'read' or told[3] == 'write' then
-  redis.call(ARGV[2], KEYS[8], '1') -- it wakes all: readers may go together
+  sendAll(ARGV[2], KEYS[8])
 else
-  redis.call(ARGV[2], KEYS[7], '0')
+  send(ARGV[2], KEYS[7], '0')
 end
 -- The next one in a fair lock's queue is told on its own channel. Broken queues are
 -- no reason to leave the lock held.

@@ -27,8 +27,8 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
@@ -43,9 +43,13 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	if err != nil {
 		return lock.Info{}, err
 	}
-	c := s.inspectCall(name, as, publish)
+	key, err := s.names.key(name)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	c := s.inspectCall(key, as, publish)
 	if s.config.Format == FormatPlain {
-		c = plainCall(name, "", false)
+		c = plainCall(key, "", false)
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
@@ -61,11 +65,15 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if err != nil {
 		return lock.Info{}, err
 	}
+	key, err := s.names.key(name)
+	if err != nil {
+		return lock.Info{}, err
+	}
 	c := newCall(forceLock,
-		append(lockKeys(name), channelKey(name), derive("redisson_rwlock", name)),
-		lock.MaxTold, publish, lineChannel(name))
+		append(lockKeys(key), channelKey(key), derive("redisson_rwlock", key)),
+		lock.MaxTold, publish, lineChannel(key))
 	if s.config.Format == FormatPlain {
-		c = plainCall(name, publish, false)
+		c = plainCall(key, publish, false)
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {

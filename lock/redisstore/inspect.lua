@@ -17,7 +17,7 @@ local kind = told[1]
 if as ~= '' and kind == 'lock' then -- it is known to be something else
   return {'hash', told[2], '', 0, {}, 0, {}, told[8], ''}
 elseif as ~= '' and kind == 'none' then
-  return {kind, told[2], as, 0, {}, listeners(publish, ARGV[5]), {}, told[8], ''}
+  return {kind, told[2], as, 0, {}, listening(publish, ARGV[5]), {}, told[8], ''}
 elseif kind ~= 'string' then
   return told
 end
@@ -27,6 +27,6 @@ if not mode then return told end
 told[9] = decimal(count)
 if mode ~= '' then
   told[1], told[2], told[3], told[4], told[5] = 'lock', left or told[2], mode, used, permits
-  told[6], told[7] = listeners(publish, ARGV[5]), {}
+  told[6], told[7] = listening(publish, ARGV[5]), {}
 end
 return told

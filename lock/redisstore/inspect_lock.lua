@@ -75,7 +75,7 @@ local function inLine(line, publish, channel, most, told)
     local owner, client = waiterOf(members[i])
     if owner and isOwner(owner) and #told < 3 * most then
       table.insert(told, owner)
-      table.insert(told, listeners(publish, channel .. ':' .. client) > 0 and kept or '0')
+      table.insert(told, oursListening(publish, channel .. ':' .. client) > 0 and kept or '0')
       table.insert(told, members[i + 1])
     end
   end

@@ -11,7 +11,7 @@ var (
 	//go:embed inspect_plain.lua
 	inspectPlainSource string
 
-	inspectPlain = newTimelyScript(inspectPlainSource)
+	inspectPlain = newTimelyScript(publishSource, inspectPlainSource)
 )
 
 // plainCall returns the call that tells about a plain lock, and frees it unless

@@ -25,6 +25,6 @@ if ARGV[2] == '1' then
 end
 if ARGV[1] ~= '' then
   redis.call('del', lock)
-  redis.call(ARGV[1], KEYS[3], '0')
+  send(ARGV[1], KEYS[3], '0')
 end
 return {'lock', left, '', 1, {owner, '1', decimal(left)}, 0, {}, token, ''}

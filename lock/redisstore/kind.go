@@ -60,6 +60,9 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 	if err != nil {
 		return lock.Answer{}, err
 	}
+	if h, err = s.names.hold(h); err != nil {
+		return lock.Answer{}, err
+	}
 	return k.acquire(ctx, s, h)
 }
 
@@ -67,6 +70,9 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
+		return false, err
+	}
+	if h, err = s.names.hold(h); err != nil {
 		return false, err
 	}
 	return k.release(ctx, s, h)

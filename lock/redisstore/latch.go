@@ -15,7 +15,7 @@ var (
 	latchCountSource string
 
 	latchWait  = newScript(counterSource, latchWaitSource)
-	latchCount = newTimelyScript(counterSource, latchCountSource)
+	latchCount = newTimelyScript(publishSource, counterSource, latchCountSource)
 )
 
 // latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.

@@ -28,7 +28,7 @@ if op == 'create' then
   if count > 0 then return {0, count} end
   done(n)
   redis.call('set', KEYS[1], ARGV[2])
-  redis.call(ARGV[4], KEYS[2], '1')
+  send(ARGV[4], KEYS[2], '1')
   return {1, n}
 elseif op == 'add' then
   local left = math.max(count + n, 0)
@@ -41,12 +41,12 @@ elseif op == 'add' then
     redis.call('incrby', KEYS[1], ARGV[2])
   else
     redis.call('del', KEYS[1])
-    redis.call(ARGV[4], KEYS[2], '0')
+    send(ARGV[4], KEYS[2], '0')
   end
   return {1, left}
 elseif op == 'delete' then
   if count == 0 then return {0, 0} end
   redis.call('del', KEYS[1])
-  redis.call(ARGV[4], KEYS[2], '0') -- it wakes those of Redisson's clients that wait
+  send(ARGV[4], KEYS[2], '0') -- it wakes those of Redisson's clients that wait
   return done(0)
 end

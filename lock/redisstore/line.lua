@@ -27,12 +27,6 @@ local function waiterOf(member)
   return owner, client, offer, spare, secret
 end
 
--- listeners returns how many connections to this server listen to a channel.
-local function listeners(publish, channel)
-  local count = publish == 'publish' and 'numsub' or 'shardnumsub'
-  return tonumber(redis.call('pubsub', count, channel)[2])
-end
-
 -- ourChannel returns what leasewheel's clients listen to, and with ":<client>" one of
 -- them. It is what the client calls it, see derive there.
 local function ourChannel(lock)
@@ -53,13 +47,13 @@ local function serve(lock, line, counter, publish, life, mine, popped)
     if not popped or popped == mine then return end
     local owner, client, offer, spare, secret = waiterOf(popped)
     local channel = owner and ourChannel(lock) .. ':' .. client
-    if owner and listeners(publish, channel) > 0 then
+    if owner and oursListening(publish, channel) > 0 then
       local made, token, reserved = pcall(nextToken, counter, false, life, spare)
       if not made then return end -- those who ask learn why
       redis.call('hset', lock, owner, 1)
       redis.call('pexpire', lock, offer)
       local now, digits = micros()
-      redis.call(publish, channel, table.concat({owner, decimal(token), digits, offer, decimal(reserved), secret}, ' '))
+      sendOurs(publish, channel, table.concat({owner, decimal(token), digits, offer, decimal(reserved), secret}, ' '))
       return tonumber(offer), true
     end
     popped = nil

@@ -114,7 +114,7 @@ type lister struct {
 
 // server lists one server's locks that leave a trace. It reports whether to go on.
 func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
-	pattern := t.pattern(l.prefix)
+	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
 		keys, next, err := server.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
@@ -133,16 +133,17 @@ func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 	}
 }
 
-// choose returns the names of those who may have left keys and who are wanted.
-func (l *lister) choose(keys []string, t trace) (names []string) {
-	for _, key := range keys {
-		for _, name := range t.names(key) {
-			if strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
-				names = append(names, name)
+// choose returns the keys of those who may have left a trace and who are wanted.
+func (l *lister) choose(traces []string, t trace) (keys []string) {
+	for _, trace := range traces {
+		for _, key := range t.names(trace) {
+			name, ok := l.store.names.name(key)
+			if ok && strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
+				keys = append(keys, key)
 			}
 		}
 	}
-	return names
+	return keys
 }
 
 // first reports whether name was not told of before.
@@ -191,6 +192,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 		var info lock.Info
 		if !failed {
 			info, err = describe(names[i], reply)
+			info.Name, _ = s.names.name(names[i])
 		}
 		switch {
 		case keyRefused(err):

@@ -95,7 +95,7 @@ func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...
 		return call{}, err
 	}
 	args = append([]any{publish, s.fenceMillis()}, args...)
-	return newCall(sc, []string{name, lineKey(name), tokenKey(name)}, args...), nil
+	return newCall(sc, []string{name, lineKey(name), tokenKey(name), turnsKey(name)}, args...), nil
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {

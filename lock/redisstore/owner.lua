@@ -19,3 +19,7 @@ local function foreign(lock)
   end
   return true
 end
+
+-- isOurs reports whether an owner belongs to a client of leasewheel's: the id of such a
+-- client is a UUID of version 8, of Redisson's one of version 4.
+local function isOurs(owner) return string.sub(owner, 15, 15) == '8' end

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -18,9 +19,9 @@ var (
 	//go:embed permit_renew.lua
 	permitRenewSource string
 
-	permitAcquire = newTimelyScript(tokenSource, counterSource, overdueSource, expirySource, permitAcquireSource)
-	permitRelease = newScript(counterSource, overdueSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(permitRenewSource)
+	permitAcquire = newTimelyScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
+	permitRelease = newScript(publishSource, counterSource, overdueSource, expirySource, permitReleaseSource)
+	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
 )
 
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.
@@ -45,13 +46,19 @@ func permitsNames(key string) []string {
 	return names
 }
 
-// permitID returns the bytes that stand for an owner on the server.
-func permitID(owner string) (string, error) {
-	id, err := hex.DecodeString(owner)
-	if err != nil || len(id) != 16 {
-		return "", fmt.Errorf("redisstore: a permit's owner %q is not of 32 hexadecimal digits", owner)
+// permitID returns the bytes that stand for an owner on the server, those of the first
+// of its permits, and how many there are.
+func permitID(owner string) (id string, several int, err error) {
+	digits, number, many := strings.Cut(owner, "*")
+	several = 1
+	if many {
+		several, err = strconv.Atoi(number)
 	}
-	return string(id), nil
+	raw, malformed := hex.DecodeString(digits)
+	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > lock.MaxSeveral {
+		return "", 0, fmt.Errorf("redisstore: a permit's owner %q is not of 32 hexadecimal digits, and perhaps *n for n permits", owner)
+	}
+	return string(raw), several, nil
 }
 
 func (permit) ears(h *lock.Hold) []ear { return semaphore{}.ears(h) }
@@ -60,7 +67,7 @@ func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer,
 	if h.Count > 1 {
 		return lock.Answer{}, fmt.Errorf("%w: several holds of one permit", lock.ErrUnsupported)
 	}
-	id, err := permitID(h.Owner)
+	id, several, err := permitID(h.Owner)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -70,7 +77,7 @@ func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer,
 	}
 	reply, err := s.run(ctx, permitAcquire,
 		[]string{h.Name, permitsKey(h.Name), tokenKey(h.Name), semaphoreChannel(h.Name)},
-		h.TTL.Milliseconds(), id, s.fenceMillis(), publish)
+		h.TTL.Milliseconds(), id, s.fenceMillis(), publish, several)
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -85,7 +92,7 @@ func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer,
 }
 
 func (permit) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
-	id, err := permitID(h.Owner)
+	id, several, err := permitID(h.Owner)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +101,7 @@ func (permit) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, e
 		return false, err
 	}
 	reply, err := s.run(ctx, permitRelease,
-		[]string{h.Name, permitsKey(h.Name), semaphoreChannel(h.Name)}, id, publish)
+		[]string{h.Name, permitsKey(h.Name), semaphoreChannel(h.Name)}, id, publish, several)
 	if err != nil {
 		return false, err
 	}
@@ -104,9 +111,9 @@ func (permit) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, e
 func (permit) renewal() *script { return permitRenew }
 
 func (permit) prolong(c *call, name, owner string, ms int64) {
-	id, _ := permitID(owner) // what is no id is no permit in use
+	id, several, _ := permitID(owner) // what is no id is no permit in use
 	c.keys = append(c.keys, permitsKey(name))
-	c.args = append(c.args, ms, id)
+	c.args = append(c.args, ms, id, several)
 }
 
 func (permit) counting(_ *Store, name, request string) (*script, []string) {

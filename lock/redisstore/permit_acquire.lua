@@ -1,30 +1,36 @@
--- Takes a permit if one is available.
+-- Takes permits if so many are available.
 --
 -- KEYS  1 the count
 --       2 the permits in use
 --       3 the fencing counter
 --       4 the channel
 -- ARGV  1 the lease in ms
---       2 the permit's id
+--       2 the first permit's id
 --       3 the life of the fencing counter in ms, 0 for no end
 --       4 the command to publish with
+--       5 how many permits
 -- returns  {1, token, permits left}  taken
---          {0, ms, 0}   none is available; the next one expires then (-1: never)
+--          {0, ms, 0}   too few are available; the next one expires then (-1: never)
 --          {2, ms, 0}   the key is not a count
 local count = countOf(KEYS[1])
 if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', KEYS[1]), 0} end
 
 local now = milliseconds()
 count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
-local mine = redis.call('zscore', KEYS[2], ARGV[2])
-if not mine and count < 1 then
+-- Of permits that are the owner's already and have expired, some may be taken back.
+local several = tonumber(ARGV[5])
+local ids, missing = idsOf(ARGV[2], several), 0
+for _, id in ipairs(ids) do
+  if not redis.call('zscore', KEYS[2], id) then missing = missing + 1 end
+end
+if count < missing then
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
   return {0, next and leftOf(next, now) or -1, 0}
 end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
-if not mine then count = redis.call('decrby', KEYS[1], 1) end
-redis.call('zadd', KEYS[2], decimal(now + tonumber(ARGV[1])), ARGV[2])
+if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
+put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
 local lasts = redis.call('pttl', KEYS[1])
 if lasts > 0 then redis.call('pexpire', KEYS[2], lasts) end
 return {1, token, count}

@@ -1,21 +1,24 @@
--- Prolongs many permits. One that cannot be prolonged costs the others nothing.
+-- Prolongs many leases of permits. One that cannot be prolonged costs the others nothing.
 --
--- KEYS  for each permit: those in use of its semaphore
--- ARGV  for each permit: its lease in ms, its id
--- returns  for each permit: 1 prolonged, 0 it is not in use, or has expired, -1 the
+-- KEYS  for each lease: the permits in use of its semaphore
+-- ARGV  for each lease: its ms, its first permit's id, how many permits
+-- returns  for each lease: 1 prolonged, 0 a permit is not in use, or has expired, -1 the
 --          key is something else, or the text of an error
 local now = milliseconds()
 local outcomes = {}
 for i, permits in ipairs(KEYS) do
-  local lease, id = ARGV[2 * i - 1], ARGV[2 * i]
-  local expires = redis.pcall('zscore', permits, id)
+  local lease, ids = ARGV[3 * i - 2], idsOf(ARGV[3 * i - 1], tonumber(ARGV[3 * i]))
+  local expires = redis.pcall('zscore', permits, ids[1])
+  for other = 2, type(expires) == 'string' and #ids or 0 do
+    expires = expires and redis.call('zscore', permits, ids[other])
+  end
   if type(expires) == 'table' then
     outcomes[i] = string.find(expires.err, 'WRONGTYPE', 1, true) and -1 or expires.err
   elseif expires and tonumber(expires) > now then
     -- A server that is out of memory refuses zadd, unless the script has written
     -- before. There is no such permit.
     redis.call('zrem', permits, '')
-    redis.call('zadd', permits, decimal(now + tonumber(lease)), id)
+    put(permits, ids, decimal(now + tonumber(lease)))
     outcomes[i] = 1
   else
     outcomes[i] = 0

@@ -4,20 +4,21 @@
 --       2 the channel
 --       3 what was done for this request
 --       4 the permits in use, where they expire
--- ARGV  1 'read', 'create', 'add', 'drain' or 'delete'
+-- ARGV  1 'read', 'create', 'add', 'drain', 'delete', or 'set' where permits expire
 --       2 by how many
 --       3 for how many ms to remember what was done
 --       4 the command to publish with
 --       5 the largest count
+--       6 for how many ms a count lasts that is created, 0 for no end
 -- returns  {1, count}  done; the count of 'drain' is what it has taken
 --          {0, count}  nothing was changed
 --          {2, 0}      the key is not a count
 local op, n, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local count = countOf(KEYS[1])
 if count == false then return {2, 0} end
+local expired = 0
 if KEYS[4] then
   if not isPermits(KEYS[4]) then return {2, 0} end
-  local expired
   count, expired = reclaim(KEYS[1], count, KEYS[4], milliseconds(), ARGV[4], KEYS[2])
   count = count and count + expired -- the next runs take those back
 end
@@ -34,7 +35,14 @@ if op == 'create' then
   if count then return {0, count} end
   done(n)
   redis.call('set', KEYS[1], ARGV[2])
+  if ARGV[6] ~= '0' then redis.call('pexpire', KEYS[1], ARGV[6]) end
   offer(ARGV[4], KEYS[2], n)
+  return {1, n}
+elseif op == 'set' then
+  local more = n - (count and count - expired or 0) - redis.call('zcard', KEYS[4])
+  done(n)
+  local available = redis.call('incrby', KEYS[1], decimal(more))
+  if more > 0 then offer(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'add' then
   local sum = (count or 0) + n

@@ -18,7 +18,7 @@ var (
 	plainRenewSource string
 
 	plainAcquire = newTimelyScript(tokenSource, ownerSource, plainTurnsSource, plainAcquireSource)
-	plainRelease = newScript(plainTurnsSource, plainReleaseSource)
+	plainRelease = newScript(publishSource, plainTurnsSource, plainReleaseSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 

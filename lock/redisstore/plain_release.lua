@@ -22,7 +22,7 @@ redis.call('del', lock)
 
 -- The lock is free, whatever is the matter with the turns. Where nobody waits, peers
 -- are not kept out.
-if redis.call(publish, channel, '0') > 0 then
+if send(publish, channel, '0') > 0 then
   pcall(takeTurn, turns)
 else
   redis.pcall('hdel', turns, 'since')

@@ -33,5 +33,5 @@ redis.call('hdel', KEYS[1], ARGV[1])
 local left = mode == 'write' or settle(KEYS[1], KEYS[4])
 if not left then redis.call('unlink', KEYS[1]) end
 -- Where it is not known yet that all others are dead, a waiter asks until it is.
-if not left or left == 1 then redis.call(ARGV[4], KEYS[2], '0') end
+if not left or left == 1 then send(ARGV[4], KEYS[2], '0') end
 return dead and -1 or 1

@@ -3,8 +3,8 @@
 --
 -- KEYS  for each reader: the lock, what the keys of its holds begin with
 -- ARGV  for each reader: its lease in ms, its owner
--- returns  for each reader: 1 prolonged, 0 it holds nothing, -1 the key is another
---          owner's or no lock, or the text of an error
+-- returns  for each reader: 1 prolonged, the ms if for less than its lease, 0 it holds
+--          nothing, -1 the key is another owner's or no lock, or the text of an error
 local function renew(lock, timeouts, lease, owner)
   local holds = redis.pcall('hget', lock, owner)
   if type(holds) == 'table' then
@@ -12,13 +12,11 @@ local function renew(lock, timeouts, lease, owner)
   end
   local living = 0
   holds = integer(holds) or 0
+  local kept = redis.call('pttl', keyOf(timeouts, holds))
   for i = math.max(holds - most, 0) + 1, holds do
     living = living + redis.call('pexpire', keyOf(timeouts, i), lease)
   end
-  if living > 0 then
-    prolong(lock, lease)
-    return 1
-  end
+  if living > 0 then return shortened(lock, tonumber(lease), kept) or prolong(lock, lease) end
   local mode = modeOf(lock)
   return (mode == 'free' or mode == 'read') and 0 or -1
 end

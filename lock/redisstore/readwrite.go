@@ -25,12 +25,16 @@ var (
 	writeRenewSource string
 
 	readAcquire  = newTimelyScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
-	readRelease  = newScript(ownerSource, readWriteSource, readReleaseSource)
+	readRelease  = newScript(publishSource, ownerSource, readWriteSource, readReleaseSource)
 	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
 	writeAcquire = newTimelyScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
-	writeRelease = newScript(ownerSource, readWriteSource, writeReleaseSource)
+	writeRelease = newScript(publishSource, ownerSource, readWriteSource, writeReleaseSource)
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
+
+// unlessRepeated has a waiter ask again, but for the message that follows another one for
+// Redisson alone, see publish.lua.
+func unlessRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
 
@@ -57,7 +61,7 @@ func writerField(owner string) string { return owner + ":write" }
 // read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), askAgain}} }
+func (read) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
 
 func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
@@ -93,7 +97,7 @@ func (read) prolong(c *call, name, owner string, ms int64) {
 // write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), askAgain}} }
+func (write) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
 
 func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,

@@ -37,7 +37,23 @@ end
 -- prolong has a lock last a lease in ms, and no shorter than it does: the lease of
 -- another hold may be longer.
 local function prolong(lock, lease)
-  redis.call('pexpire', lock, math.max(redis.call('pttl', lock), tonumber(lease)))
+  return redis.call('pexpire', lock, math.max(redis.call('pttl', lock), tonumber(lease)))
+end
+
+-- shortened returns for how many ms a reader has the lock if another one's watchdog has
+-- shortened it, as Redisson's does to its own lease; nil if not. Before 4.4 it shortens
+-- the holds of all readers, too: then less than half of the lease is left, though a third
+-- of it is between two renewals. The lock lasts for twice that, so that its reader is back
+-- before the end of what the watchdog leaves to it, and after that one's death has more
+-- each time.
+--
+-- kept  for how many ms the reader's hold would last
+local function shortened(lock, lease, kept)
+  local left = redis.call('pttl', lock)
+  if left < 0 or left + 100 >= kept and left >= lease / 2 then return nil end
+  left = math.min(math.max(left, 500), lease)
+  redis.call('pexpire', lock, math.min(2 * left, lease))
+  return left
 end
 
 -- keyOf returns the key of a reader's i-th hold.

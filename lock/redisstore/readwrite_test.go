@@ -247,11 +247,13 @@ func TestReadWriteWireFormat(t *testing.T) {
 			require.NoError(t, writer.Unlock(t.Context()))
 			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
 			assert.Equal(t, "1", message(), "a message for the readers that wait")
+			assert.Equal(t, "00", message(), "and one for a thread of Redisson that is about to wait")
 			require.NoError(t, reader.Unlock(t.Context()))
 			assert.Equal(t, "0", message())
 			writer = mustTake(t, t.Context(), rw.Write())
 			require.NoError(t, writer.Unlock(t.Context()))
 			assert.Equal(t, "1", message())
+			assert.Equal(t, "00", message())
 
 			record := awaitAnnounced(t, admin, l)
 			assert.ElementsMatch(t, []string{record, "redisson_lock_token:" + r.tag}, admin.Keys(t.Context(), "*").Val())
@@ -491,7 +493,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	var items []renewal.Item
 	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
 		for i := range 50 {
-			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: time.Minute}
+			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: 40 * time.Minute}
 			for h.Count = 1; h.Count <= 3; h.Count++ {
 				answer, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)

@@ -4,6 +4,7 @@
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its wait queue
 --       3 its fencing counter
+--       4 its turns
 -- ARGV  1 the command to publish with
 --       2 the life of the fencing counter in ms, 0 for no end
 --       3 the owner
@@ -13,7 +14,7 @@
 --       7 '1' if the lock was granted to the owner by another one's release
 --       8 the channel of those who do not enter the wait queue, Redisson's
 -- returns  1 freed, 0 kept, -1 the owner has no hold
-local lock, line, counter = KEYS[1], KEYS[2], KEYS[3]
+local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, life, owner, count, ttl, waiter, handed, channel = unpack(ARGV)
 
 -- With the last field goes the hash.
@@ -36,8 +37,12 @@ end
 -- The lock is free. Whatever is the matter with the wait queue, the release has
 -- succeeded, and those who listen ask. Most often nobody waits. What follows is for the
 -- others.
-local popped = handed ~= '1' and redis.pcall('zpopmin', line)[1]
-if handed ~= '1' and not popped then
-  redis.call(publish, channel, '0')
-  return 1
+local popped, since
+if handed ~= '1' then
+  local head = redis.pcall('zpopmin', line)
+  popped, since = head[1], head[2]
+  if not popped then
+    send(publish, channel, '0')
+    return 1
+  end
 end

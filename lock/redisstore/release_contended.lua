@@ -1,14 +1,23 @@
 -- Goes on for a mutex that is waited for, see release.lua.
 --
 -- A free lock is left for a while to clients that do not enter the wait queue, so that
--- they are not starved. They are known by their subscription to the lock's channel: our
--- clients subscribe to ours as well. They get every other turn.
-if handed == '1' and listeners(publish, channel) > listeners(publish, ourChannel(lock)) then
+-- they are not starved. Those who listen here are known by their subscription to the
+-- lock's channel: our clients subscribe to ours as well. They get every other turn. For
+-- those who listen elsewhere, or poll, it is left free now and then.
+local awaited = popped or redis.pcall('exists', line) == 1
+local sound, left
+if awaited then sound, left = pcall(leftToOthers, turns) end
+if handed == '1' and othersListening(publish, channel, ourChannel(lock)) then
   local kept = redis.pcall('zadd', line, decimal(micros() + 1000 * yields), gap)
   if type(kept) == 'number' then redis.call('pexpire', line, 600000) end
-else
+elseif awaited and sound and left then
+  if popped then -- it keeps its place
+    redis.call('zadd', line, since, popped)
+    redis.call('pexpire', line, 600000)
+  end
+elseif awaited then
   local intact, _, granted = pcall(serve, lock, line, counter, publish, life, nil, popped)
   if intact and granted then return 1 end
 end
-redis.call(publish, channel, '0')
+send(publish, channel, '0')
 return 1

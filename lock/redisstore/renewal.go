@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -66,13 +67,14 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	for _, i := range some {
 		lease := items[i].Lease
 		k, err := s.leasedKind(kindKept(lease))
-		if err != nil {
+		name, unfit := s.names.key(lease.Key())
+		if err = cmp.Or(err, unfit); err != nil {
 			items[i].Err = err
 			continue
 		}
 		key, room := together{script: k.renewal()}, min(len(some), most)
 		if s.cluster != nil {
-			key.tag, room = hashTag(lease.Key()), 1
+			key.tag, room = hashTag(name), 1
 		}
 		b := open[key]
 		if b == nil || len(b.items) == most {
@@ -80,7 +82,7 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 			open[key] = b
 			batches = append(batches, b)
 		}
-		k.prolong(&b.call, lease.Key(), lease.Owner(), lease.TTL().Milliseconds())
+		k.prolong(&b.call, name, lease.Owner(), lease.TTL().Milliseconds())
 		b.items = append(b.items, i)
 	}
 	return batches
@@ -117,6 +119,10 @@ func settle(items []renewal.Item, batch []int, reply any) {
 		return
 	}
 	for n, i := range batch {
+		if ms, ok := codes[n].(int64); ok && ms > 1 {
+			items[i].Outcome, items[i].TTL = renewal.Renewed, remaining(ms)
+			continue
+		}
 		items[i].Outcome, items[i].Err = outcome(codes[n])
 	}
 }

@@ -40,6 +40,10 @@ var (
 	clockSource string
 	//go:embed deadline.lua
 	deadlineSource string
+	//go:embed publish.lua
+	publishSource string
+	//go:embed listeners.lua
+	listenersSource string
 	//go:embed clockreading.lua
 	clockReadingSource string
 	//go:embed token.lua
@@ -48,6 +52,8 @@ var (
 	ownerSource string
 	//go:embed line.lua
 	lineSource string
+	//go:embed mutex_turns.lua
+	mutexTurnsSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed acquire_contended.lua
@@ -62,8 +68,8 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, lineSource, acquireContendedSource)
-	release   = newScript(releaseSource, tokenSource, lineSource, releaseContendedSource)
+	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireContendedSource)
+	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )

@@ -109,7 +109,7 @@ func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 			took := time.Since(before)
 			kept := time.UnixMilli(int64(admin.ZScore(t.Context(), fairTimeouts, ours.Owner).Val())).Sub(before)
 			assert.Greater(t, kept, 5*time.Second+redissonWait-time.Second)
-			assert.Less(t, kept, 30*time.Second+5*time.Second+redissonWait+time.Second+took)
+			assert.Less(t, kept, 30*time.Second+5*time.Second+10*time.Second+redissonWait+time.Second+took, "10 s are for clocks that differ")
 		})
 	}
 }

@@ -17,9 +17,9 @@ var (
 	//go:embed permits_count.lua
 	permitsCountSource string
 
-	semaphoreAcquire = newTimelyScript(counterSource, semaphoreAcquireSource)
-	semaphoreRelease = newTimelyScript(counterSource, semaphoreReleaseSource)
-	permitsCount     = newTimelyScript(counterSource, overdueSource, expirySource, permitsCountSource)
+	semaphoreAcquire = newTimelyScript(publishSource, counterSource, semaphoreAcquireSource)
+	semaphoreRelease = newTimelyScript(publishSource, counterSource, semaphoreReleaseSource)
+	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
 // semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have

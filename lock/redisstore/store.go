@@ -23,6 +23,20 @@ type Config struct {
 	// FormatRedisson.
 	Format Format
 
+	// Prefix is put before the name of every lock, as a NameMapper of Redisson's does. Its
+	// keys and channels are derived from that. Default: none.
+	Prefix string
+
+	// MapName returns the key for the name of a lock, and UnmapName the name for a key; ok
+	// is false for keys that MapName does not return. They are for other mappings than a
+	// Prefix, and are called from many goroutines. List reads every key then. Default: the
+	// name is the key.
+	MapName   func(name string) (key string)
+	UnmapName func(key string) (name string, ok bool)
+
+	// PubSub is how releases are published in a cluster. Default: PubSubAuto.
+	PubSub PubSub
+
 	// FenceTTL is how long a fencing counter outlives its last grant. Tokens go on
 	// growing after that, by the server's clock, unless that clock was set back
 	// by more: a longer time protects against larger steps of the clock, and leaves
@@ -64,6 +78,7 @@ type Store struct {
 	client   redis.UniversalClient
 	cluster  *redis.ClusterClient // the client, if it is of a cluster; else nil
 	config   Config
+	names    mapping
 	owned    bool // Close closes the client too
 	bell     *bell
 	batchers batchers
@@ -84,6 +99,9 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.Format > FormatPlain {
 		return nil, fmt.Errorf("redisstore: there is no Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
 	}
+	if c.PubSub > PubSubBoth {
+		return nil, fmt.Errorf("redisstore: there is no PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
+	}
 	if c.FenceTTL == 0 {
 		c.FenceTTL = DefaultFenceTTL
 	}
@@ -99,7 +117,11 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{client: client, config: c, seed: maphash.MakeSeed()}
+	names, err := c.mapping()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed()}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.bell = newBell(s)
 	return s, nil

@@ -7,11 +7,15 @@
 -- past: those between the last token and now. They reach back by 10 ms at most, less
 -- than a server needs to start from an older file, or a replica to take over.
 --
+-- A counter of ours is a multiple of 16, and Redisson's fenced locks count up by one. A
+-- counter that they were seen to count with has no end from then on: they would begin at
+-- 1 again.
+--
 -- held   somebody holds the lock already, and keeps the token: of an owner to whom
 --        several were given the last, as it may not have heard of any
 -- life   the life of the counter in ms, '0' for no end
 -- spare  how many tokens after this one the owner would like; nil for none
-local largest = 9007199254740990 -- up to here Lua, Go and JavaScript count exactly
+local largest = 9007199254740976 -- Lua, Go and JavaScript count exactly up to 16 more
 
 -- lastToken reads a counter's text. A counter that is damaged ends the script: a
 -- larger token than the last one cannot be made.
@@ -28,8 +32,9 @@ local function nextToken(counter, held, life, spare)
     if not endless then redis.call('pexpire', counter, life) end
     return lastToken(counter, redis.call('get', counter)), 0
   end
-  local now, digits = micros()
-  local text
+  local now = micros()
+  now = now - now % 16
+  local text, digits = nil, decimal(now)
   if endless then
     text = redis.call('set', counter, digits, 'get')
   else
@@ -42,9 +47,11 @@ local function nextToken(counter, held, life, spare)
     if left > 0 then redis.call('pexpire', counter, left) end
     error(last, 0)
   end
+  if last % 16 ~= 0 and not endless then redis.call('persist', counter) end
   if last >= now then
-    redis.call('set', counter, decimal(last + 1), 'keepttl')
-    return last + 1, 0
+    now = last - last % 16 + 16
+    redis.call('set', counter, decimal(now), 'keepttl')
+    return now, 0
   end
   local token = math.max(last + 1, now - math.min(tonumber(spare or 0), 10000))
   return token, now - token

@@ -14,8 +14,12 @@ func (s *Store) Group(key string) string {
 	if s.cluster == nil {
 		return ""
 	}
+	name, err := s.names.key(key)
+	if err != nil {
+		return ""
+	}
 	// The topology that is known will do: Group must not wait for a fresh one.
-	master, err := s.cluster.MasterForKey(offline, key)
+	master, err := s.cluster.MasterForKey(offline, name)
 	if err != nil {
 		return ""
 	}
@@ -31,34 +35,41 @@ type node struct {
 	}
 }
 
-// node returns where to subscribe to a channel: in a cluster with sharded pub/sub
-// on the master of its slot, else anywhere.
-func (s *Store) node(ctx context.Context, channel string) (node, error) {
-	publish, err := s.publishing(ctx)
-	if err != nil || publish == plain {
-		return node{client: s.client}, err
+// node returns where to subscribe to a channel: in a cluster on the master of its slot,
+// whose scripts count those who listen.
+func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
+	if s.single() {
+		return node{client: s.client}, nil
 	}
-	master, err := s.cluster.MasterForKey(ctx, channel)
+	master, err := s.cluster.MasterForKey(ctx, channel.name)
 	if err != nil {
 		return node{}, classify(err)
 	}
-	return node{id: master.Options().Addr, sharded: true, client: master}, nil
+	n := node{id: master.Options().Addr, sharded: channel.sharded, client: master}
+	if !n.sharded { // a connection of its own: a channel of either kind may have the name
+		n.id += " " + plain
+	}
+	return n, nil
 }
 
-// The commands that releases are published with. A subscriber hears only the kind
-// that it has subscribed to, so every client of a lock must use the same:
-// Redisson uses sharded pub/sub in a cluster whose servers have it.
-const (
-	plain   = "publish"
-	sharded = "spublish"
-)
+// single reports whether there is one server, as far as pub/sub goes.
+func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
 
-// publishing returns the command that releases are published with. In a cluster
-// it asks a master once.
+// publishing returns how releases are published, see publish.lua. In a cluster it asks a
+// master once whether it has sharded pub/sub.
 func (s *Store) publishing(ctx context.Context) (string, error) {
-	if s.cluster == nil || s.cluster.Options().ClusterSlots != nil {
+	if s.single() || s.config.PubSub == PubSubOff {
 		return plain, nil
 	}
+	able, err := s.able(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.config.PubSub.publishing(able)
+}
+
+// able returns "spublish" if the cluster has sharded pub/sub, else "publish".
+func (s *Store) able(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}

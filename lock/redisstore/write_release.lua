@@ -13,7 +13,7 @@
 local kept = tonumber(ARGV[2])
 if kept == 0 and redis.call('get', KEYS[4]) == ARGV[1] then
   redis.call('del', KEYS[4])
-  redis.call(ARGV[4], KEYS[2], '1')
+  sendAll(ARGV[4], KEYS[2])
 end
 if modeOf(KEYS[1]) ~= 'write' then return -1 end
 local holds = holdsOf(KEYS[1], ARGV[1])
@@ -31,5 +31,5 @@ if settle(KEYS[1], KEYS[3]) then
 else
   redis.call('unlink', KEYS[1])
 end
-redis.call(ARGV[4], KEYS[2], '1')
+sendAll(ARGV[4], KEYS[2])
 return 1

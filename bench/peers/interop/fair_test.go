@@ -1,0 +1,143 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// queued waits until so many wait in a fair lock's queue.
+func (s *site) queued(t *testing.T, name string, n int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d wait in the queue of %s", n, name), func(ctx context.Context) bool {
+		return s.keys.LLen(ctx, "redisson_lock_queue:{"+name+"}").Val() == n
+	})
+}
+
+// TestFairOrder has eight waiters of both sides, which come by turns, served in their
+// order.
+func TestFairOrder(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
+		record(t, "3 fair: eight waiters by turns", java.name, "fair", both, nil)
+		name := fresh("order")
+		require.NotEqual(t, "0", wheel.do("first", "lock", "fair", name, never, renewed))
+		sides := []*client{java, wheel}
+		var granted []<-chan reply
+		for i := range 8 {
+			granted = append(granted, sides[i%2].begin(fmt.Sprint(i), "lock", "fair", name, forever, renewed))
+			s.queued(t, name, int64(i+1))
+		}
+		wheel.do("first", "unlock", "fair", name)
+		for i := range 8 {
+			r := await(t, granted[i]) // another one's turn would leave this one waiting for ever
+			require.NoError(t, r.err)
+			s.queued(t, name, int64(7-i))
+			sides[i%2].do(fmt.Sprint(i), "unlock", "fair", name)
+		}
+	})
+}
+
+// deadHead is how long Java may wait behind a waiter of ours that was killed: our lease,
+// and what our scripts allow for.
+const deadHead = time.Minute
+
+// TestKilledHeadOfAFairQueue kills a process of ours that is the first in the queue, with
+// Java's threads behind it.
+func TestKilledHeadOfAFairQueue(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for _, threads := range []int{1, 3, 6} {
+			for _, holder := range []string{"leasewheel", "Redisson"} {
+				if holder == "Redisson" && !long() {
+					continue // it takes the 45 s that a place of ours is kept
+				}
+				t.Run(fmt.Sprintf("%d threads, %s releases", threads, holder), func(t *testing.T) {
+					t.Parallel()
+					testKilledHead(t, version, threads, holder)
+				})
+			}
+		}
+	})
+}
+
+func testKilledHead(t *testing.T, version string, threads int, holder string) {
+	s := single(t)
+	java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
+	dying, err := startDriver("leasewheel", goCommand(t))
+	require.NoError(t, err)
+	t.Cleanup(dying.kill)
+	first := &client{driver: dying, t: t, id: "dying"}
+	first.do("open", "open", s.address)
+
+	name := fresh("head")
+	h := wheel
+	if holder == "Redisson" {
+		h = java
+	}
+	require.NotEqual(t, "0", h.do("holder", "lock", "fair", name, never, renewed))
+	first.begin("head", "lock", "fair", name, forever, renewed)
+	s.queued(t, name, 1)
+	var granted []<-chan reply
+	for i := range threads {
+		granted = append(granted, java.begin(fmt.Sprint(i), "lock", "fair", name, forever, renewed))
+		s.queued(t, name, int64(i+2))
+	}
+	s.awaitRefreshed(t, name, 2) // the head allows for those behind it once it has asked again
+	before := s.evals(t)
+	dying.kill()
+	killed := time.Now()
+	h.do("holder", "unlock", "fair", name)
+	var took time.Duration
+	var evals int64
+	record(t, fmt.Sprintf("3 fair: killed head of ours, %d threads behind, %s releases", threads, holder), java.name, "fair", ours, func() string {
+		return fmt.Sprintf("%v, %d EVALs", took.Round(100*time.Millisecond), evals)
+	})
+	r := await(t, granted[0])
+	require.NoError(t, r.err)
+	took, evals = r.at.Sub(killed), s.evals(t)-before
+	t.Logf("Redisson %s, %d threads, %s releases: %v, %d EVALs", version, threads, holder, took, evals)
+	assert.Less(t, took, deadHead, "the lock was free meanwhile")
+	java.do("0", "unlock", "fair", name)
+	for i := range threads - 1 {
+		require.NoError(t, await(t, granted[i+1]).err)
+		java.do(fmt.Sprint(i+1), "unlock", "fair", name)
+	}
+}
+
+// awaitRefreshed waits until the head of a fair lock's queue has asked so many times more.
+func (s *site) awaitRefreshed(t *testing.T, name string, times int) {
+	t.Helper()
+	places := "leasewheel_lock_places:{" + name + "}"
+	ctx := t.Context()
+	head := s.keys.LIndex(ctx, "redisson_lock_queue:{"+name+"}", 0).Val()
+	for range times {
+		before := s.keys.ZScore(ctx, places, head).Val()
+		eventually(t, "the head asks again", func(ctx context.Context) bool {
+			return s.keys.ZScore(ctx, places, head).Val() > before
+		})
+	}
+}
+
+// evals returns how many scripts the servers have run.
+func (s *site) evals(t *testing.T) (n int64) {
+	t.Helper()
+	for _, node := range s.nodes {
+		info, err := node.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for _, line := range strings.Split(info, "\n") {
+			var calls int64
+			if strings.HasPrefix(line, "cmdstat_eval") {
+				_, rest, _ := strings.Cut(line, "calls=")
+				_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &calls)
+			}
+			n += calls
+		}
+	}
+	return n
+}

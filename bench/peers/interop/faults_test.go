@@ -1,0 +1,87 @@
+package interop
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// TestKilledSubscriptions breaks the connections on which either side listens. Whoever
+// waits is woken all the same.
+func TestKilledSubscriptions(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
+		for _, d := range directions(java, wheel) {
+			for _, k := range locks[:4] {
+				t.Run(d.name+" "+k.kind, func(t *testing.T) {
+					record(t, "13 CLIENT KILL on the waiter's subscription", java.name, k.kind, d.name, nil)
+					h, w := d.holder.of(t), d.waiter.of(t)
+					name := fresh("killed")
+					require.NotEqual(t, "0", h.do("a", "lock", k.holder, name, never, renewed))
+					granted := w.begin("b", "lock", k.waiter, name, forever, renewed)
+					s.awaitListeners(t, name, 1)
+					require.NoError(t, s.keys.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+					s.awaitListeners(t, name, 1) // it has come back
+					h.do("a", "unlock", k.holder, name)
+					r := await(t, granted)
+					require.NoError(t, r.err)
+					w.do("b", "unlock", k.waiter, name)
+				})
+			}
+		}
+	})
+}
+
+// TestFailoverUnderBothSides has sentinels promote a replica while one side holds and the
+// other waits.
+func TestFailoverUnderBothSides(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1})
+		var addresses []string
+		for _, n := range set.Sentinels {
+			_, address := n.Addr()
+			addresses = append(addresses, address)
+		}
+		address := "sentinel://" + strings.Join(addresses, ",")
+		java, wheel := open(t, redisson(t, version), address), open(t, golang(t), address)
+		at := &site{nodes: []*redis.Client{set.Master(t).Client(t)}}
+		type waiting struct {
+			d       direction
+			k       sides
+			name    string
+			granted <-chan reply
+		}
+		var all []waiting
+		for _, d := range directions(java, wheel) {
+			for _, k := range locks[:4] {
+				w := waiting{d: d, k: k, name: fresh("failover")}
+				record(t, "13 failover while one holds and one waits", java.name, k.kind, d.name, nil)
+				require.NotEqual(t, "0", d.holder.do(d.name+k.kind, "lock", k.holder, w.name, never, renewed))
+				w.granted = d.waiter.begin(d.name+k.kind, "lock", k.waiter, w.name, forever, renewed)
+				at.awaitListeners(t, w.name, 1)
+				all = append(all, w)
+			}
+		}
+		set.Master(t).AwaitReplication(t, 1)
+		set.Failover(t)
+		for _, w := range all {
+			select {
+			case r := <-w.granted:
+				t.Errorf("%s %s: granted while the other side holds it: %v", w.d.name, w.k.kind, r)
+			default:
+			}
+			w.d.holder.do(w.d.name+w.k.kind, "unlock", w.k.holder, w.name)
+		}
+		for _, w := range all {
+			r := await(t, w.granted)
+			assert.NoError(t, r.err)
+			assert.NotEqual(t, "0", r.text)
+		}
+	})
+}

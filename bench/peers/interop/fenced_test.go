@@ -1,0 +1,44 @@
+package interop
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFencingTokensGrowAcrossSides takes a fenced lock by turns, with a counter of ours
+// that would live for a moment only.
+func TestFencingTokensGrowAcrossSides(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for _, first := range []string{"Java", "Go"} {
+			t.Run(first+" first", func(t *testing.T) {
+				t.Parallel()
+				s := single(t)
+				java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address, "fence=1000")
+				record(t, "7 fenced: tokens after the counter's life, "+first+" first", java.name, "fenced", both, nil)
+				name := fresh("fenced")
+				sides := []*client{java, wheel}
+				if first == "Go" {
+					sides = []*client{wheel, java}
+				}
+				var last int64
+				for i := range 6 {
+					c := sides[i%2]
+					text := c.do("a", "lock", "fenced", name, never, renewed)
+					token, err := strconv.ParseInt(text, 10, 64)
+					require.NoError(t, err)
+					require.Greater(t, token, last, "the token of %s after another side's", c.name)
+					last = token
+					c.do("a", "unlock", "fenced", name)
+					if i >= 2 && i <= 4 { // each side has counted, and ours has seen that
+						time.Sleep(1500 * time.Millisecond) // longer than the counter's life
+					}
+				}
+				assert.Equal(t, time.Duration(-1), s.keys.PTTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), "a counter that Java counts with must not expire")
+			})
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+var (
+	versions = flag.String("versions", "newest", "which versions of Redisson to run: newest, all, or one of them")
+	soakFor  = flag.Duration("soak", 3*time.Second, "how long the soaks last")
+	recordTo = flag.String("record", "", "the document whose table of results is written anew")
+)
+
+// long reports whether to run what takes minutes, or adds little: all versions are asked
+// for.
+func long() bool { return *versions != "newest" }
+
+// TestMain makes a driver of a process that was started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(driverVariable) != "" {
+		serve(os.Stdin, os.Stdout)
+		return
+	}
+	redistest.Parallel(6)
+	redistest.Main(closing{m})
+}
+
+// closing ends the shared drivers and writes the results once the tests have run.
+type closing struct{ *testing.M }
+
+func (m closing) Run() int {
+	code := m.M.Run()
+	closeShared()
+	if *recordTo != "" {
+		if err := results.write(*recordTo); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}

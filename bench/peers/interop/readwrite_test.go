@@ -1,0 +1,122 @@
+package interop
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadersOfBothSides has a reader of each side, whose leases differ, keep writers out
+// for as long as either reads.
+func TestReadersOfBothSides(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		// Java's watchdog renews a hash to 2 s every 0.7 s, ours to 12 s every 4 s.
+		java := open(t, redisson(t, version), s.address, "watchdog=2000")
+		wheel := open(t, golang(t), s.address, "watchdog=12000")
+		for _, row := range []struct{ name string }{{"a read lease of ours outlives Java's reader"}} {
+			t.Run(row.name, func(t *testing.T) {
+				record(t, "6 read-write: "+row.name, java.name, "read-write", both, nil)
+				name := fresh("readers")
+				w := wheel.of(t)
+				j := java.of(t)
+				require.NotEqual(t, "0", w.do("a", "lock", "read", name, never, renewed))
+				require.NotEqual(t, "0", j.do("a", "lock", "read", name, never, renewed))
+				// Java's watchdog has run, ours has seen it, and Java's reader is gone, when a
+				// writer comes.
+				time.Sleep(6 * time.Second)
+				j.do("a", "unlock", "read", name)
+				left := s.keys.PTTL(t.Context(), name).Val()
+				assert.Equal(t, "0", j.do("b", "lock", "write", name, 4000, renewed), "a writer beside a reader of ours, whose hash had %v left", left)
+				w.do("a", "unlock", "read", name)
+			})
+		}
+	})
+}
+
+// TestJavasWatchdogLeavesOurReadLease has Java's watchdog shorten the hash of both readers
+// to its own lease, and kills Java. Ours has a lease of 12 s and is renewed sooner then.
+func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java := open(t, ownRedisson(t, version), s.address, "watchdog=2500")
+		wheel := open(t, golang(t), s.address, "watchdog=12000")
+		other := open(t, golang(t), s.address)
+		record(t, "6 read-write: Java's reader is killed, and ours has a longer lease", java.name, "read-write", theirs, nil)
+		name := fresh("shortened")
+		require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
+		require.NotEqual(t, "0", wheel.do("a", "lock", "read", name, never, renewed))
+		time.Sleep(6 * time.Second) // Java's watchdog has set the hash to 2.5 s, and ours has seen it
+		java.kill()
+		for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			require.Equal(t, "0", other.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of ours")
+		}
+		wheel.do("a", "unlock", "read", name)
+		require.NotEqual(t, "0", other.do("b", "lock", "write", name, 20_000, renewed))
+		other.do("b", "unlock", "write", name)
+	})
+}
+
+// TestNoWakeUpIsMissedByAThreadAboutToBlock gives read-write locks back while Java's thread
+// has asked in vain, and listens, but may not wait yet. It would wait for the 30 s of the
+// lease.
+func TestNoWakeUpIsMissedByAThreadAboutToBlock(t *testing.T) {
+	const times = 60
+	each(t, func(t *testing.T, version string) {
+		s := single(t)
+		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
+		for _, k := range locks[2:5] {
+			t.Run(k.kind, func(t *testing.T) {
+				j, w := java.of(t), wheel.of(t)
+				var slowest time.Duration
+				record(t, fmt.Sprintf("6 read-write: %d wake-ups at the worst instant", times), java.name, k.kind, ours, func() string {
+					return fmt.Sprintf("slowest %v", slowest.Round(time.Millisecond))
+				})
+				for i := range times {
+					name := fresh("instant")
+					require.NotEqual(t, "0", w.do("a", "lock", k.holder, name, never, renewed))
+					granted := j.begin("b", "lock", k.waiter, name, forever, renewed)
+					s.awaitListeners(t, name, 1)
+					time.Sleep(time.Duration(i%12) * 250 * time.Microsecond)
+					released := time.Now()
+					w.do("a", "unlock", k.holder, name)
+					r := await(t, granted)
+					require.NoError(t, r.err)
+					slowest = max(slowest, r.at.Sub(released))
+					j.do("b", "unlock", k.waiter, name)
+				}
+				assert.Less(t, slowest, 10*time.Second, "Java's thread was not woken")
+			})
+		}
+	})
+}
+
+// TestADeadReaderHoldsNobodyUp kills a reader of each side. Writers of the other go on
+// when its lease is over.
+func TestADeadReaderHoldsNobodyUp(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for _, dead := range []string{"Java", "Go"} {
+			t.Run(dead, func(t *testing.T) {
+				t.Parallel()
+				s := single(t)
+				java := open(t, ownRedisson(t, version), s.address, "watchdog=3000")
+				wheel := open(t, golang(t), s.address, "watchdog=3000")
+				dying, writer, direction := java, wheel, theirs
+				if dead == "Go" {
+					dying, writer, direction = wheel, java, ours
+				}
+				record(t, "6 read-write: a dead reader", java.name, "read-write", direction, nil)
+				name := fresh("dead")
+				require.NotEqual(t, "0", dying.do("a", "lock", "read", name, never, renewed))
+				require.NotEqual(t, "0", writer.do("a", "lock", "read", name, never, renewed))
+				dying.kill()
+				writer.do("a", "unlock", "read", name)
+				require.NotEqual(t, "0", writer.do("b", "lock", "write", name, 20_000, renewed), "its lease is of 3 s")
+				writer.do("b", "unlock", "write", name)
+			})
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A resource is a hash on the server, in which workers note that they are at work, and
+// what should never be: a writer beside anybody, or more than its capacity together.
+// ARGV: x alone or s shared, the capacity, the worker.
+const (
+	enterScript = `
+		local x, s = tonumber(redis.call('hget', KEYS[1], 'x') or 0), tonumber(redis.call('hget', KEYS[1], 's') or 0)
+		if x > 0 or ARGV[1] == 'x' and s > 0 or s >= tonumber(ARGV[2]) then redis.call('hincrby', KEYS[1], 'overlaps', 1) end
+		redis.call('hincrby', KEYS[1], 'turns of ' .. ARGV[3], 1)
+		return redis.call('hincrby', KEYS[1], ARGV[1], 1)`
+	leaveScript = `
+		redis.call('hincrby', KEYS[1], ARGV[1], -1)
+		return 1`
+)
+
+// crew is workers that take turns at one lock.
+type crew struct {
+	t        *testing.T
+	site     *site
+	name     string // of the lock
+	resource string
+	capacity int
+
+	workers []string
+	working []<-chan reply
+	had     map[string]int // the turns of each worker, once they have stopped
+	drivers map[*driver]bool
+}
+
+func newCrew(t *testing.T, s *site, capacity int) *crew {
+	name := fresh("work")
+	return &crew{t: t, site: s, name: name, resource: "resource of " + name, capacity: capacity, drivers: make(map[*driver]bool)}
+}
+
+// work has threads of a client take turns for themselves. Hold and pause are in ms.
+func (w *crew) work(c *client, threads int, kind, how string, hold, pause int, worker string) {
+	for i := range threads {
+		w.working = append(w.working, c.begin(fmt.Sprintf("%s %s %d", worker, kind, i), "work", kind, w.name, how, hold, pause,
+			w.resource, worker, w.capacity, enterScript, leaveScript))
+	}
+	w.drivers[c.driver] = true
+	w.workers = append(w.workers, worker)
+}
+
+// stop ends the work and returns how many turns each worker had. An overlap fails the
+// test. The drivers of the crew are of no use any more.
+func (w *crew) stop() map[string]int {
+	w.t.Helper()
+	for d := range w.drivers {
+		require.NoError(w.t, await(w.t, d.request("stop", "stop")).err)
+	}
+	for _, c := range w.working {
+		require.NoError(w.t, await(w.t, c).err)
+	}
+	w.had = w.turns()
+	return w.had
+}
+
+func (w *crew) turns() map[string]int {
+	w.t.Helper()
+	fields, err := w.site.keys.HGetAll(w.t.Context(), w.resource).Result()
+	require.NoError(w.t, err)
+	assert.Empty(w.t, fields["overlaps"], "two held the lock at once")
+	turns := make(map[string]int)
+	for field, text := range fields {
+		if worker, ok := strings.CutPrefix(field, "turns of "); ok {
+			turns[worker], _ = strconv.Atoi(text)
+		}
+	}
+	return turns
+}
+
+// run lets the crew work for a while, and until it has done enough.
+func (w *crew) run(d time.Duration, enough func(turns map[string]int) bool) map[string]int {
+	w.t.Helper()
+	time.Sleep(d)
+	w.until("enough turns", enough)
+	return w.stop()
+}
+
+// until waits until the crew has done enough. A worker that ends before fails the test.
+func (w *crew) until(what string, enough func(turns map[string]int) bool) {
+	w.t.Helper()
+	eventually(w.t, what, func(context.Context) bool {
+		time.Sleep(50 * time.Millisecond)
+		for i, c := range w.working {
+			select {
+			case r := <-c:
+				w.t.Fatalf("worker %d has ended: %v", i, r.err)
+			default:
+			}
+		}
+		return enough(w.turns())
+	})
+}
+
+// eachHad is enough when every one of the workers has had so many turns.
+func eachHad(n int, workers ...string) func(map[string]int) bool {
+	return func(turns map[string]int) bool {
+		for _, worker := range workers {
+			if turns[worker] < n {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// togetherHad is enough when all have had so many turns together.
+func togetherHad(n int) func(map[string]int) bool {
+	return func(turns map[string]int) bool {
+		for _, had := range turns {
+			n -= had
+		}
+		return n <= 0
+	}
+}

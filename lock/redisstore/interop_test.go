@@ -1,0 +1,353 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// lockerWith returns a locker on a store with a configuration of its own.
+func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config) *lock.Locker {
+	t.Helper()
+	store, err := redisstore.New(client, c)
+	require.NoError(t, err)
+	l, err := lock.New(store, lock.Config{TTL: time.Minute, Poll: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, l.Close(context.Background()))
+		assert.NoError(t, store.Close())
+	})
+	return l
+}
+
+// A release reaches a client of the cluster that listens without shards.
+func TestClusterReleaseReachesThoseWithoutShards(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := clusterClient(t, cluster)
+	for _, mode := range []redisstore.PubSub{redisstore.PubSubAuto, redisstore.PubSubOff, redisstore.PubSubBoth} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			l := lockerWith(t, client, redisstore.Config{PubSub: mode})
+			name := "without shards:" + mode.String()
+			lease := mustLock(t, l, name)
+			// Redisson subscribes on the master of the slot, as it does for shards.
+			listens := cluster.Owner(t, name).Client(t).Subscribe(t.Context(), "redisson_lock__channel:{"+name+"}")
+			defer listens.Close()
+			_, err := listens.Receive(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			m, err := listens.ReceiveMessage(ctx)
+			require.NoError(t, err, "the release is not published for those who listen without shards")
+			assert.Equal(t, "0", m.Payload)
+		})
+	}
+}
+
+// A release that is published by either kind of pub/sub wakes a waiter.
+func TestClusterWakesByEitherKindOfPubSub(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	client := clusterClient(t, cluster)
+	for _, publish := range []string{"publish", "spublish"} {
+		t.Run(publish, func(t *testing.T) {
+			t.Parallel()
+			l := lockerWith(t, client, redisstore.Config{PubSub: redisstore.PubSubBoth})
+			name := "either:" + publish
+			channel := "redisson_lock__channel:{" + name + "}"
+			owner := cluster.Owner(t, name).Client(t)
+			require.NoError(t, owner.HSet(t.Context(), name, aJavaOwner, 1).Err())
+			require.NoError(t, owner.PExpire(t.Context(), name, time.Minute).Err())
+			granted := make(chan *lock.Lease)
+			go func() { granted <- mustLock(t, l, name) }()
+			require.Eventually(t, func() bool {
+				plain := owner.PubSubNumSub(t.Context(), channel).Val()[channel]
+				return plain+owner.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 2
+			}, 20*time.Second, time.Millisecond)
+			require.NoError(t, owner.Del(t.Context(), name).Err())
+			require.NoError(t, owner.Do(t.Context(), publish, channel, "0").Err())
+			select {
+			case lease := <-granted:
+				require.NoError(t, lease.Unlock(t.Context()))
+			case <-time.After(20 * time.Second):
+				t.Fatal("the waiter was not woken")
+			}
+		})
+	}
+}
+
+const aJavaOwner = "285475da-9152-4c83-822a-67ee2f116a79:52"
+
+// A counter that Redisson counts with does not expire.
+func TestCounterThatRedissonCountsWithLasts(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	l := lockerWith(t, client, redisstore.Config{FenceTTL: time.Minute})
+	const counter = "redisson_lock_token:{fenced}"
+	require.NoError(t, mustLock(t, l, "fenced").Unlock(t.Context()))
+	require.Positive(t, client.PTTL(t.Context(), counter).Val(), "a counter of ours alone expires")
+	theirs := client.Incr(t.Context(), counter).Val()
+	lease := mustLock(t, l, "fenced")
+	assert.Greater(t, lease.Token(), theirs)
+	require.NoError(t, lease.Unlock(t.Context()))
+	assert.EqualValues(t, -1, client.PTTL(t.Context(), counter).Val())
+}
+
+// A reader is renewed in time although another one's watchdog, as Redisson's does, sets
+// the lock to a shorter lease again and again, and dies.
+func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	l, err := lock.New(store, lock.Config{TTL: 12 * time.Second})
+	require.NoError(t, err)
+	defer store.Close()
+	defer l.Close(context.Background())
+	lease, err := l.ReadWrite("shared").Read().Lock(t.Context())
+	require.NoError(t, err)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(700 * time.Millisecond) {
+		require.NoError(t, client.PExpire(t.Context(), "shared", 2100*time.Millisecond).Err())
+	}
+	require.NoError(t, client.PExpire(t.Context(), "shared", 2100*time.Millisecond).Err())
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		require.EqualValues(t, 1, client.Exists(t.Context(), "shared").Val(), "the lock has ended before our lease, until %v", time.Until(lease.Until()))
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// A deleted latch opens for those who wait by Redisson, whom only "0" wakes.
+func TestDeletedLatchWakesRedisson(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	l := lockerWith(t, client, redisstore.Config{})
+	set, err := l.Latch("gate").TrySetCount(t.Context(), 2)
+	require.NoError(t, err)
+	require.True(t, set)
+	listens := client.Subscribe(t.Context(), "redisson_countdownlatch__channel__{gate}")
+	defer listens.Close()
+	_, err = listens.Receive(t.Context())
+	require.NoError(t, err)
+	_, err = l.Latch("gate").Delete(t.Context())
+	require.NoError(t, err)
+	m, err := listens.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "0", m.Payload)
+}
+
+// Names are mapped on the way in and on the way out.
+func TestMappedNames(t *testing.T) {
+	t.Parallel()
+	for kind, c := range map[string]redisstore.Config{
+		"prefix": {Prefix: "shop:"},
+		"functions": {
+			MapName: func(name string) string { return "shop:" + strings.ToUpper(name) },
+			UnmapName: func(key string) (string, bool) {
+				rest, ok := strings.CutPrefix(key, "shop:")
+				return strings.ToLower(rest), ok
+			},
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			l, bare := lockerWith(t, client, c), lockerWith(t, client, redisstore.Config{})
+			key := "shop:a"
+			if c.MapName != nil {
+				key = c.MapName("a")
+			}
+			lease := mustLock(t, l, "a")
+			assert.Equal(t, "a", lease.Name())
+			_, err := bare.Mutex(key).TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			other := mustLock(t, bare, "a") // the name is not the key
+			info, err := l.Inspect(t.Context(), "a")
+			require.NoError(t, err)
+			assert.Equal(t, "a", info.Name)
+			assert.Equal(t, lease.Owner(), info.Holders[0].Owner)
+			var names []string
+			for info, err := range l.List(t.Context(), "*") {
+				require.NoError(t, err)
+				names = append(names, info.Name)
+			}
+			assert.Equal(t, []string{"a"}, names)
+			require.NoError(t, lease.Unlock(t.Context()))
+			require.NoError(t, other.Unlock(t.Context()))
+			info, err = l.ForceRelease(t.Context(), "a")
+			require.NoError(t, err)
+			assert.False(t, info.Held())
+		})
+	}
+	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	defer client.Close()
+	_, err := redisstore.New(client, redisstore.Config{MapName: strings.ToUpper})
+	require.Error(t, err, "names could not be told from keys")
+}
+
+// Several permits are one lease: taken, kept and given back together.
+func TestSeveralPermitsAreOneLease(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	l := lockerWith(t, client, redisstore.Config{})
+	p := l.Permits("seats")
+	set, err := p.TrySetPermits(t.Context(), 5)
+	require.NoError(t, err)
+	require.True(t, set)
+	three, err := p.Several(3).Acquire(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, client.ZCard(t.Context(), "{seats}:timeout").Val())
+	_, err = p.Several(3).TryAcquire(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NoError(t, p.SetPermits(t.Context(), 4))
+	available, err := p.Available(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, available, "four, of which three are in use")
+	require.NoError(t, three.Unlock(t.Context()))
+	available, err = p.Available(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, available)
+	for _, n := range []int64{-1, 0, lock.MaxSeveral + 1} {
+		_, err = p.Several(n).TryAcquire(t.Context())
+		require.ErrorAs(t, err, new(*lock.CountError), "%d", n)
+	}
+	renewed, err := p.With(lock.Options{TTL: 900 * time.Millisecond}).Several(2).Acquire(t.Context())
+	require.NoError(t, err)
+	time.Sleep(2 * time.Second)
+	assert.True(t, renewed.Valid(), "%v", renewed.Err())
+	require.NoError(t, client.ZRemRangeByRank(t.Context(), "{seats}:timeout", 1, 1).Err())
+	<-renewed.Lost() // a lease of two permits is none of one
+}
+
+// A number of permits is set whatever has expired: one run takes back a hundred at most.
+func TestSetPermitsWithManyExpired(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+	for name, count := range map[string]any{"a count": 50, "no count": nil} {
+		require.NoError(t, client.Del(t.Context(), "seats", "{seats}:timeout").Err())
+		if count != nil {
+			require.NoError(t, client.Set(t.Context(), "seats", count, 0).Err())
+		}
+		for i := range 250 {
+			require.NoError(t, client.ZAdd(t.Context(), "{seats}:timeout", redis.Z{Score: 1, Member: fmt.Sprintf("%016d", i)}).Err())
+		}
+		live := redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: strings.Repeat("x", 16)}
+		require.NoError(t, client.ZAdd(t.Context(), "{seats}:timeout", live).Err())
+		require.NoError(t, p.SetPermits(t.Context(), 10))
+		for range 4 {
+			available, err := p.Available(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 9, available, name)
+		}
+	}
+}
+
+// A number of permits that was set for a while is gone afterwards.
+func TestPermitsForAWhile(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	l := lockerWith(t, client, redisstore.Config{})
+	for i, set := range []func(context.Context, int64, time.Duration) (bool, error){l.Semaphore("s0").TrySetPermitsFor, l.Permits("s1").TrySetPermitsFor} {
+		done, err := set(t.Context(), 3, time.Hour)
+		require.NoError(t, err)
+		require.True(t, done)
+		assert.InDelta(t, time.Hour, client.PTTL(t.Context(), fmt.Sprint("s", i)).Val(), float64(time.Minute))
+		_, err = set(t.Context(), 3, 0)
+		require.Error(t, err)
+	}
+}
+
+// A client that polls, and that nothing on the server tells of, gets its turns among
+// clients of ours that hand the lock over to each other: the first within 10 s or two,
+// then some every second.
+func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	var ours atomic.Int64
+	for range 3 {
+		l := locker(t, server.Client(t), lock.Config{})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Mutex("a").Lock(ctx)
+				if err == nil {
+					ours.Add(1)
+					assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return ours.Load() > 300 }, 20*time.Second, time.Millisecond)
+	theirs := newRedisson(t, server)
+	turns, first, end := 0, time.Duration(0), time.Now().Add(time.Minute)
+	for begin := time.Now(); turns < 30 && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if theirs.tryLock("a", 30*time.Second) != nil {
+			continue
+		}
+		if turns++; turns == 1 {
+			first = time.Since(begin)
+		}
+		require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+	}
+	t.Logf("the first turn came after %v", first)
+	assert.Equal(t, 30, turns, "a client that polls is starved")
+	cancel()
+	work.Wait()
+}
+
+// A killed waiter of ours at the head of a fair queue holds up none of Redisson's: the
+// release takes it out when it does not listen any more.
+func TestFairReleasePassesADeafHead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	holder := locker(t, client, lock.Config{TTL: time.Minute})
+	lease, err := holder.Fair("orders").Lock(t.Context())
+	require.NoError(t, err)
+
+	dying := redis.NewClient(server.Options())
+	store, err := redisstore.New(dying, redisstore.Config{})
+	require.NoError(t, err)
+	l, err := lock.New(store, lock.Config{TTL: time.Minute})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = l.Fair("orders").Lock(ctx)
+	}()
+	places := func() float64 {
+		all := client.ZRangeWithScores(t.Context(), "leasewheel_lock_places:{orders}", 0, 0).Val()
+		if len(all) == 0 {
+			return 0
+		}
+		return all[0].Score
+	}
+	require.Eventually(t, func() bool { p := places(); return p != float64(int64(p)) }, 20*time.Second, time.Millisecond, "it listens")
+	thread := newRedissonThread(t, server, 1)
+	require.False(t, thread.lock(redissonWait))
+	assert.Less(t, thread.timeout(thread.owner), redissonWait+2*time.Minute, "a waiter behind ours is not counted")
+
+	require.NoError(t, dying.Close()) // as a killed process: nothing leaves the queue
+	require.NoError(t, store.Close())
+	require.NoError(t, lease.Unlock(t.Context()))
+	assert.True(t, thread.lock(redissonWait), "the lock is free, and the head of the queue dead")
+	cancel()
+	<-ended
+	_ = l.Close(context.Background())
+}

@@ -1,0 +1,77 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// mapping is how names of locks become keys: Redisson's NameMapper. The zero value leaves
+// names as they are.
+type mapping struct {
+	prefix string
+	mapTo  func(name string) string
+	back   func(key string) (name string, ok bool)
+}
+
+// errMapping is the error of a configuration whose names could not be told from keys.
+var errMapping = errors.New("redisstore: set either Prefix, or MapName and UnmapName together")
+
+// mapping returns how the configuration maps names.
+func (c *Config) mapping() (mapping, error) {
+	switch {
+	case (c.MapName == nil) != (c.UnmapName == nil), c.Prefix != "" && c.MapName != nil:
+		return mapping{}, errMapping
+	case c.MapName != nil:
+		return mapping{mapTo: c.MapName, back: c.UnmapName}, nil
+	case c.Prefix != "":
+		prefix := c.Prefix
+		return mapping{
+			prefix: prefix,
+			mapTo:  func(name string) string { return prefix + name },
+			back:   func(key string) (string, bool) { return strings.CutPrefix(key, prefix) },
+		}, nil
+	}
+	return mapping{}, nil
+}
+
+// key returns the key of the lock called name. It is refused where a name would be.
+func (m *mapping) key(name string) (string, error) {
+	if m.mapTo == nil {
+		return name, nil
+	}
+	key := m.mapTo(name)
+	if err := lock.ValidateName(key); err != nil {
+		return "", fmt.Errorf("redisstore: the name %q is mapped to a key that is none of a lock: %w: %w", name, err, lock.ErrNotDone)
+	}
+	return key, nil
+}
+
+// hold returns the hold with the key for its name.
+func (m *mapping) hold(h *lock.Hold) (*lock.Hold, error) {
+	key, err := m.key(h.Name)
+	if err != nil || m.mapTo == nil {
+		return h, err
+	}
+	mapped := *h
+	mapped.Name = key
+	return &mapped, nil
+}
+
+// name returns the name of the lock with the key; ok is false if there is none.
+func (m *mapping) name(key string) (name string, ok bool) {
+	if m.back == nil {
+		return key, true
+	}
+	return m.back(key)
+}
+
+// pattern returns what the keys begin with of locks whose names begin with prefix.
+func (m *mapping) pattern(prefix string) string {
+	if m.mapTo != nil && m.prefix == "" {
+		return "" // any key may be one
+	}
+	return m.prefix + prefix
+}
