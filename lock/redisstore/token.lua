@@ -30,7 +30,8 @@ local function nextToken(counter, held, life, spare)
   local endless = life == '0' or left == -1
   if held and left ~= -2 then
     if not endless then redis.call('pexpire', counter, life) end
-    return lastToken(counter, redis.call('get', counter)), 0
+    local last = lastToken(counter, redis.call('get', counter))
+    if last > 0 then return last, 0 end -- from 0 on, somebody has counted no grant yet
   end
   local now = micros()
   now = now - now % 16

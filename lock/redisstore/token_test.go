@@ -131,6 +131,34 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 	}
 }
 
+// A counter of 0, which anybody may write, has counted no grant: whoever joins a lock that
+// is held gets a token all the same.
+func TestCounterOfZeroIsNoToken(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store := open(t, client)
+	for _, test := range []struct {
+		kind   lock.Kind
+		joiner int
+	}{{lock.KindMutex, 1}, {lock.KindFair, 1}, {lock.KindWrite, 1}, {lock.KindRead, 1}, {lock.KindRead, 2}} {
+		for _, life := range []time.Duration{0, time.Minute} {
+			require.NoError(t, client.FlushAll(t.Context()).Err())
+			h := mutexOf("a", 1)
+			h.Kind = test.kind
+			a, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			require.Equal(t, lock.Granted, a.Verdict)
+			require.NoError(t, client.Set(t.Context(), counterOfA, 0, life).Err())
+			joining := mutexOf("a", test.joiner)
+			joining.Kind = test.kind
+			joined, err := store.Acquire(t.Context(), joining)
+			require.NoError(t, err)
+			require.Equal(t, lock.Granted, joined.Verdict)
+			require.Greater(t, joined.Token, a.Token, "%v, owner %d, life %v", test.kind, test.joiner, life)
+		}
+	}
+}
+
 // A release of a lock whose counter is damaged succeeds all the same, and grants the lock
 // to nobody.
 func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
