@@ -233,3 +233,29 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 		assert.Zero(t, n)
 	})
 }
+
+// A head that wants more permits than there are leaves what there is to the next.
+func TestHeadThatWantsSeveralLeavesTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{TTL: time.Hour, Poll: time.Hour})
+		p := l.Permits("exports")
+		_, err := p.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		held, err := p.Acquire(t.Context())
+		require.NoError(t, err)
+		both := make(chan error, 1)
+		go func() {
+			_, err := p.Several(2).AcquireWithin(t.Context(), time.Second)
+			both <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		begin := time.Now()
+		one, err := p.AcquireWithin(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begin), 2*time.Second)
+		require.ErrorIs(t, <-both, lock.ErrNotAcquired)
+		require.NoError(t, one.Unlock(t.Context()))
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}

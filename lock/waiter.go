@@ -174,7 +174,8 @@ func (q *queue) lead(w *waiter) (next baton, over bool) {
 // behind. The next one has to ask, too, for what is less than the head wanted, and for a
 // place in line: the head's was its own.
 func (q *queue) resign(w *waiter, ask bool) baton {
-	return baton{known: w.baton.known, ask: ask || w.hold.Permits > 1 || q.lines}
+	less := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
+	return baton{known: w.baton.known, ask: ask || less || q.lines}
 }
 
 // inquire asks the store, if there is a reason to, and unless it is to ask again, has

@@ -21,7 +21,10 @@ if left ~= -2 then
     return {2, left, 0}
   end
   redis.call('zrem', line, gap) -- the client that it was left to has had its turn
-  if not isOurs(redis.call('hrandfield', lock)) then pcall(seePeer, turns) end
+  if not isOurs(redis.call('hrandfield', lock)) then
+    local sound, seen = pcall(past, turns, 'peer')
+    if sound and (not seen or seen >= often) then pcall(seePeer, turns) end
+  end
   return refused(left)
 elseif count ~= '1' then
   return {3, 0, 0}

@@ -11,13 +11,26 @@ local function isPermits(key)
 end
 
 -- idsOf returns the ids of so many permits, at most a hundred, that are one lease: the
--- first, and those that have a number in its last four bytes.
+-- first, and those whose last four bytes, as a number, are larger by 1, 2 and so on.
 local function idsOf(first, several)
   local ids = {first}
   for i = 1, several - 1 do
-    ids[i + 1] = string.sub(first, 1, 12) .. string.char(0, 0, 0, i)
+    local id, number = '', i
+    for at = 16, 13, -1 do
+      number = number + string.byte(first, at)
+      id = string.char(number % 256) .. id
+      number = math.floor(number / 256)
+    end
+    ids[i + 1] = string.sub(first, 1, 12) .. id
   end
   return ids
+end
+
+-- lasting returns for how many ms a lease of permits is kept: not beyond the end of the
+-- semaphore, if that has one.
+local function lasting(permits, lease)
+  local left = redis.call('pttl', permits)
+  return left >= 0 and math.min(left, tonumber(lease)) or tonumber(lease)
 end
 
 -- put has permits in use until then.

@@ -54,8 +54,9 @@ if place and place <= now then
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-local listens = wait > 0 and oursListening(ARGV[6], KEYS[6] .. ':' .. owner) > 0
-local keptUntil = decimal(now + wait) .. (listens and '.5' or '')
+local known, ears = wait > 0, 0
+if known then known, ears = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
+local keptUntil = decimal(now + wait) .. (known and ears > 0 and '.5' or '')
 if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
@@ -86,8 +87,8 @@ if not queued then
 end
 redis.call('zadd', places, keptUntil, owner)
 local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
-local before = others > 0 and redis.call('lpos', list, owner, 'maxlen', 100) or others
-redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + math.min(others, before) * 300000), owner)
+local before = others > 0 and theirsBefore(list, places, owner, now, others) or 0
+redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + before * 300000), owner)
 
 -- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
 -- that its waiters do.

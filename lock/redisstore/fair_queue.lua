@@ -46,7 +46,9 @@ local function first(list, timeouts, places, now, longest, deaf)
     local silent = living and deaf and kept == places and deaf(waiter, by)
     if living and not silent then
       local limit = longest and longest[kept]
-      if limit and by > now + limit then redis.call('zadd', kept, decimal(now + limit), waiter) end
+      if limit and math.floor(by) > now + limit then
+        redis.call('zadd', kept, decimal(now + limit) .. (by % 1 > 0 and '.5' or ''), waiter)
+      end
       return waiter, dropped, false
     end
     redis.call('lpop', list)
@@ -70,6 +72,18 @@ local function leave(list, timeouts, waiter)
     return
   end
   redis.call('zrem', timeouts, waiter)
+end
+
+-- theirsBefore returns how many waiters of Redisson's are before one of ours, who is
+-- looked for among the first hundred; most if it is not there.
+local function theirsBefore(list, places, waiter, now, most)
+  local before = 0
+  for _, other in ipairs(redis.call('lrange', list, 0, 99)) do
+    if other == waiter then return math.min(before, most) end
+    local by = tonumber(redis.call('zscore', places, other) or 0)
+    if by <= now then before = before + 1 end
+  end
+  return most
 end
 
 -- wake has the head of the queue ask: the first living waiter, as first returns it. If

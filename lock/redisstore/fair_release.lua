@@ -30,7 +30,11 @@ leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
   -- Who listened when it asked last, and does not any more, has ended.
-  local function deaf(waiter, by) return by % 1 > 0 and oursListening(ARGV[4], KEYS[5] .. ':' .. waiter) == 0 end
+  local function deaf(waiter, by)
+    if by % 1 == 0 then return false end
+    local known, ears = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
+    return known and ears == 0
+  end
   local head, _, more = first(list, timeouts, places, milliseconds(), nil, deaf)
   wake(ARGV[4], KEYS[5], places, head, more)
 end

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -269,6 +270,178 @@ func TestPermitsForAWhile(t *testing.T) {
 		_, err = set(t.Context(), 3, 0)
 		require.Error(t, err)
 	}
+}
+
+// The permits of one lease have ids of their own, whatever the first one's is.
+func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store := open(t, client)
+	for _, first := range []string{"00000000000000000000000000000001", "0123456789abcdef01234567fffffffe", "0123456789abcdef0123456700ffffff"} {
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		require.NoError(t, client.Set(t.Context(), "seats", lock.MaxSeveral, 0).Err())
+		h := &lock.Hold{Kind: lock.KindPermit, Name: "seats", Owner: fmt.Sprint(first, "*", lock.MaxSeveral), Count: 1, TTL: time.Minute}
+		a, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, lock.Granted, a.Verdict)
+		assert.EqualValues(t, lock.MaxSeveral, client.ZCard(t.Context(), "{seats}:timeout").Val(), first)
+		again, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		assert.Equal(t, lock.Granted, again.Verdict, "what it has already")
+		held, err := store.Release(t.Context(), released(h))
+		require.NoError(t, err)
+		assert.True(t, held, first)
+		assert.EqualValues(t, lock.MaxSeveral, client.DecrBy(t.Context(), "seats", 0).Val(), first)
+	}
+}
+
+// A permit is not trusted beyond the end of its semaphore, renewed or not.
+func TestPermitsEndWithTheirSemaphore(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]lock.Options{"renewed": {}, "fixed": {Fixed: true}, "short": {TTL: 1500 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			p := lockerWith(t, client, redisstore.Config{}).Permits("seats").With(o)
+			set, err := p.TrySetPermitsFor(t.Context(), 1, 4*time.Second)
+			end := time.Now().Add(4 * time.Second)
+			require.NoError(t, err)
+			require.True(t, set)
+			lease, err := p.Acquire(t.Context())
+			require.NoError(t, err)
+			for lease.Err() == nil {
+				assert.False(t, lease.Until().After(end), "trusted up to %v after the end", lease.Until().Sub(end))
+				time.Sleep(50 * time.Millisecond)
+			}
+			require.ErrorIs(t, lease.Err(), lock.ErrLost)
+		})
+	}
+}
+
+// What keeps Redisson from dropping a waiter of ours counts the waiters of Redisson's that
+// are before it, and no others: a killed process with many waiters would block Java for
+// minutes each.
+func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	store := open(t, client)
+	ask := func(n int) {
+		h := mutexOf("orders", n)
+		h.Kind, h.Wait = lock.KindFair, 5*time.Second
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+	}
+	holder := mutexOf("orders", 1)
+	holder.Kind, holder.TTL = lock.KindFair, 30*time.Second
+	_, err := store.Acquire(t.Context(), holder)
+	require.NoError(t, err)
+	const ours = 4
+	for n := range ours {
+		ask(10 + n)
+	}
+	for n := range 3 {
+		require.False(t, newRedissonThread(t, server, n+1).lock(5*time.Minute))
+	}
+	ask(20)
+	for n := range ours {
+		ask(10 + n)
+	}
+	now := client.Time(t.Context()).Val().UnixMilli()
+	timeout := func(n int) time.Duration {
+		by := client.ZScore(t.Context(), fairTimeouts, owner(n)).Val()
+		return time.Duration(int64(by)-now) * time.Millisecond
+	}
+	for n := range ours {
+		assert.Less(t, timeout(10+n), time.Minute, "waiter %d", n)
+	}
+	assert.Greater(t, timeout(20), 15*time.Minute, "behind three threads")
+}
+
+// Whoever asks beside the head of a fair queue does not take from it that it listens: its
+// process's end would not be noticed.
+func TestNeighboursLeaveTheMarkOfAListener(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	l := lockerWith(t, server.Client(t), redisstore.Config{})
+	lease, err := l.Fair("a").Lock(t.Context())
+	require.NoError(t, err)
+	var work sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 8 {
+		work.Go(func() { _, _ = l.Fair("a").Lock(ctx) })
+	}
+	require.Eventually(t, func() bool { return client.ZCard(t.Context(), aPlaces).Val() == 8 }, 20*time.Second, 10*time.Millisecond)
+	for range 4 * 30 { // each asks again after a third of its place's time
+		time.Sleep(50 * time.Millisecond)
+		head := client.LIndex(t.Context(), "redisson_lock_queue:{a}", 0).Val()
+		score := client.ZScore(t.Context(), aPlaces, head).Val()
+		require.InDelta(t, 0.5, score-math.Floor(score), 0.1, "the head listens")
+	}
+	cancel()
+	work.Wait()
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// A user without the right to ask who listens waits for fair locks and releases them.
+func TestFairLocksNeedNoListOfListeners(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all -pubsub"}})
+	options := server.Options()
+	options.Username, options.Password = "ada", "pw"
+	client := redis.NewClient(options)
+	defer client.Close()
+	mine, theirs := lockerWith(t, client, redisstore.Config{}), lockerWith(t, client, redisstore.Config{})
+	lease, err := mine.Fair("a").Lock(t.Context())
+	require.NoError(t, err)
+	got := make(chan *lock.Lease)
+	go send(got, func() *lock.Lease {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		lease, err := theirs.Fair("a").Lock(ctx)
+		assert.NoError(t, err)
+		return lease
+	})
+	time.Sleep(200 * time.Millisecond)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+// A client that polls gets its turns however long each of ours has the lock.
+func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	for range 2 {
+		l := locker(t, server.Client(t), lock.Config{})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Mutex("a").Lock(ctx)
+				if err != nil {
+					continue
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(2500 * time.Millisecond):
+				}
+				assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
+			}
+		})
+	}
+	theirs := newRedisson(t, server)
+	const enough = 5
+	turns := 0
+	for end := time.Now().Add(40 * time.Second); turns < enough && time.Now().Before(end); time.Sleep(60 * time.Millisecond) {
+		if theirs.tryLock("a", 30*time.Second) == nil {
+			turns++
+			require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+		}
+	}
+	cancel()
+	work.Wait()
+	assert.Equal(t, enough, turns, "a client that polls is starved")
 }
 
 // A client that polls, and that nothing on the server tells of, gets its turns among

@@ -7,12 +7,13 @@ pause = 150000
 local probe = 30000
 
 -- leftToOthers reports whether a lock for which a client of ours waits is left free
--- instead, and notes that. A break in which nobody waited begins the time anew.
+-- instead, and notes that. However long each has had the lock: the first release after
+-- that time is theirs.
 local function leftToOthers(turns)
   local seen = past(turns, 'peer')
   local every = seen and often or seldom
   local since = past(turns, 'since')
-  if not since or since >= 2 * every then
+  if not since then
     keep(turns, 'until', 'since', micros())
   elseif since >= every then
     keep(turns, 'since', 'until', micros() + (seen and pause or probe))

@@ -82,12 +82,15 @@ func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer,
 		return lock.Answer{}, err
 	}
 	list, ok := reply.([]any)
-	if !ok || len(list) != 3 {
+	if !ok || len(list) != 4 {
 		return lock.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	left, _ := list[2].(int64)
 	a.More = left > 0
+	if ms, _ := list[3].(int64); a.Verdict == lock.Granted && ms < h.TTL.Milliseconds() {
+		a.TTL = remaining(ms)
+	}
 	return a, err
 }
 

@@ -9,11 +9,11 @@
 --       3 the life of the fencing counter in ms, 0 for no end
 --       4 the command to publish with
 --       5 how many permits
--- returns  {1, token, permits left}  taken
---          {0, ms, 0}   too few are available; the next one expires then (-1: never)
---          {2, ms, 0}   the key is not a count
+-- returns  {1, token, permits left, ms}  taken, for so long
+--          {0, ms, 0, 0}   too few are available; the next one expires then (-1: never)
+--          {2, ms, 0, 0}   the key is not a count
 local count = countOf(KEYS[1])
-if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', KEYS[1]), 0} end
+if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', KEYS[1]), 0, 0} end
 
 local now = milliseconds()
 count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
@@ -25,7 +25,7 @@ for _, id in ipairs(ids) do
 end
 if count < missing then
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
-  return {0, next and leftOf(next, now) or -1, 0}
+  return {0, next and leftOf(next, now) or -1, 0, 0}
 end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
@@ -33,4 +33,4 @@ if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
 put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
 local lasts = redis.call('pttl', KEYS[1])
 if lasts > 0 then redis.call('pexpire', KEYS[2], lasts) end
-return {1, token, count}
+return {1, token, count, lasting(KEYS[2], ARGV[1])}

@@ -2,8 +2,9 @@
 --
 -- KEYS  for each lease: the permits in use of its semaphore
 -- ARGV  for each lease: its ms, its first permit's id, how many permits
--- returns  for each lease: 1 prolonged, 0 a permit is not in use, or has expired, -1 the
---          key is something else, or the text of an error
+-- returns  for each lease: 1 prolonged, more than 1: prolonged for so many ms only, 0 a
+--          permit is not in use, or has expired, -1 the key is something else, or the text
+--          of an error
 local now = milliseconds()
 local outcomes = {}
 for i, permits in ipairs(KEYS) do
@@ -19,7 +20,8 @@ for i, permits in ipairs(KEYS) do
     -- before. There is no such permit.
     redis.call('zrem', permits, '')
     put(permits, ids, decimal(now + tonumber(lease)))
-    outcomes[i] = 1
+    local lasts = lasting(permits, lease)
+    outcomes[i] = lasts == tonumber(lease) and 1 or lasts > 1 and lasts or 0
   else
     outcomes[i] = 0
   end

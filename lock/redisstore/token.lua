@@ -29,8 +29,12 @@ local function nextToken(counter, held, life, spare)
   local left = redis.call('pttl', counter)
   local endless = life == '0' or left == -1
   if held and left ~= -2 then
-    if not endless then redis.call('pexpire', counter, life) end
     local last = lastToken(counter, redis.call('get', counter))
+    if last % 16 ~= 0 then
+      redis.call('persist', counter)
+    elseif not endless then
+      redis.call('pexpire', counter, life)
+    end
     if last > 0 then return last, 0 end -- from 0 on, somebody has counted no grant yet
   end
   local now = micros()
