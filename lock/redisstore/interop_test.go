@@ -413,6 +413,8 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
+	theirs := newRedisson(t, server)
+	require.Nil(t, theirs.tryLock("a", 30*time.Second)) // it is seen
 	var work sync.WaitGroup
 	for range 2 {
 		l := locker(t, server.Client(t), lock.Config{})
@@ -430,8 +432,9 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 			}
 		})
 	}
-	theirs := newRedisson(t, server)
-	const enough = 5
+	time.Sleep(300 * time.Millisecond)
+	require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+	const enough = 3
 	turns := 0
 	for end := time.Now().Add(40 * time.Second); turns < enough && time.Now().Before(end); time.Sleep(60 * time.Millisecond) {
 		if theirs.tryLock("a", 30*time.Second) == nil {
