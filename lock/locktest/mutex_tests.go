@@ -362,8 +362,14 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		store.becomes(3) // the first one asks before it waits, and once more when it does
-		time.Sleep(100 * time.Millisecond)
+		// The first one asks before it waits, and once more when it does; so does each where
+		// each has a place at the store.
+		if b.kind == lock.KindFair {
+			store.becomes(int64(3 + 2*i))
+		} else {
+			store.becomes(3)
+		}
+		time.Sleep(300 * time.Millisecond)
 	}
 	b.unlock(lease)
 	work.Wait()

@@ -78,8 +78,9 @@ end
 -- looked for among the first hundred; most if it is not there.
 local function theirsBefore(list, places, waiter, now, most)
   local before = 0
-  for _, other in ipairs(redis.call('lrange', list, 0, 99)) do
-    if other == waiter then return math.min(before, most) end
+  for at = 0, 99 do
+    local other = redis.call('lindex', list, at)
+    if not other or other == waiter then return math.min(before, most) end
     local by = tonumber(redis.call('zscore', places, other) or 0)
     if by <= now then before = before + 1 end
   end
