@@ -56,7 +56,7 @@ func testClusterWake(t *testing.T, s *site, d direction, k sides, scenario strin
 		peer = w.name
 	}
 	record(t, scenario, peer, k.kind, d.name, func() string { return text })
-	median := patience
+	var median time.Duration
 	switch k.kind {
 	case "semaphore":
 		median = testSemaphore(t, s, h, w)

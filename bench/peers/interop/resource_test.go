@@ -118,13 +118,3 @@ func eachHad(n int, workers ...string) func(map[string]int) bool {
 		return true
 	}
 }
-
-// togetherHad is enough when all have had so many turns together.
-func togetherHad(n int) func(map[string]int) bool {
-	return func(turns map[string]int) bool {
-		for _, had := range turns {
-			n -= had
-		}
-		return n <= 0
-	}
-}
