@@ -130,7 +130,7 @@ func (s *site) evals(t *testing.T) (n int64) {
 	for _, node := range s.nodes {
 		info, err := node.Info(t.Context(), "commandstats").Result()
 		require.NoError(t, err)
-		for _, line := range strings.Split(info, "\n") {
+		for line := range strings.SplitSeq(info, "\n") {
 			var calls int64
 			if strings.HasPrefix(line, "cmdstat_eval") {
 				_, rest, _ := strings.Cut(line, "calls=")

@@ -262,7 +262,7 @@ func (c *goClient) acquire(ctx context.Context, kind, name string, wait, lease t
 // multi takes several mutexes, whose names are apart by commas.
 func (c *goClient) multi(ctx context.Context, names string, wait, lease time.Duration) (*goLease, int64, error) {
 	var members []*lock.Mutex
-	for _, name := range strings.Split(names, ",") {
+	for name := range strings.SplitSeq(names, ",") {
 		m, err := c.mutex("mutex", name, lease)
 		if err != nil {
 			return nil, 0, err

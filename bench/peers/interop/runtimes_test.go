@@ -44,7 +44,7 @@ func atLeast(version, other string) bool {
 }
 
 func numbers(version string) (n []int) {
-	for _, part := range strings.Split(version, ".") {
+	for part := range strings.SplitSeq(version, ".") {
 		var i int
 		_, _ = fmt.Sscan(part, &i)
 		n = append(n, i)
