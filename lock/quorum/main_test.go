@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(8)
+	redistest.Parallel(5)
 	redistest.Main(m)
 }
