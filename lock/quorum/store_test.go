@@ -531,9 +531,20 @@ func TestWaiterIsNotWokenByItself(t *testing.T) {
 	})
 }
 
-// A waiter that is refused while another one of its process, which has given up, is
-// still giving the lock back is told when the lock is free, in whatever order the
-// refusal and the message of that come.
+// waiting subscribes an owner to "a" at three nodes, in a bubble. wakes counts its wakes.
+func waiting(t *testing.T, owner string) (all []*booth, store *quorum.Store, wakes *int) {
+	t.Helper()
+	all, stores := booths(3)
+	store = over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+	wakes = new(int)
+	sub, err := store.Subscribe(t.Context(), hold(owner), func(lock.Notice) { *wakes++ })
+	require.NoError(t, err)
+	t.Cleanup(sub.Close)
+	return all, store, wakes
+}
+
+// A waiter is woken by the release of another waiter of its process that has given up, in
+// whatever order the grant, the refusal and the message arrive.
 func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 	for name, order := range map[string]struct{ grant, refusal time.Duration }{
 		"the grant, the refusal, the message": {10 * time.Millisecond, 0},
@@ -542,12 +553,7 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, stores := booths(3)
-				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-				wakes := 0
-				sub, err := store.Subscribe(t.Context(), hold("second:1"), func(lock.Notice) { wakes++ })
-				require.NoError(t, err)
-				defer sub.Close()
+				all, store, wakes := waiting(t, "second:1")
 				for _, b := range all {
 					b.set(func(request string, h *lock.Hold) mishap {
 						switch {
@@ -562,7 +568,7 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 				}
 				ctx, giveUp := context.WithCancel(t.Context())
 				time.AfterFunc(5*time.Millisecond, giveUp)
-				_, err = store.Acquire(ctx, hold("first:1"))
+				_, err := store.Acquire(ctx, hold("first:1"))
 				require.ErrorIs(t, err, context.Canceled)
 				pass(7 * time.Millisecond) // the nodes have granted it meanwhile
 				answer, err := store.Acquire(t.Context(), hold("second:1"))
@@ -570,32 +576,26 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 				require.Equal(t, lock.Refused, answer.Verdict)
 				pass(100 * time.Millisecond)
 				require.Zero(t, holders(all, "a"))
-				require.Equal(t, 1, wakes)
+				require.Equal(t, 1, *wakes)
 			})
 		})
 	}
 }
 
-// A waiter whose requests were lost, and who gives back what it may have been granted by
-// them, hears the release of whoever has the lock, although that comes when the message
-// of its own would.
+// A waiter whose requests were lost releases what they may have acquired. It is woken by
+// the holder's release all the same, before and after its own has found no hold.
 func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
-	for name, at := range map[string]time.Duration{"before the node says that it has nothing": 10 * time.Millisecond, "afterwards": 30 * time.Millisecond} {
+	for name, at := range map[string]time.Duration{"before": 10 * time.Millisecond, "after": 30 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, stores := booths(3)
-				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-				wakes := 0
-				sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) { wakes++ })
-				require.NoError(t, err)
-				defer sub.Close()
+				all, store, wakes := waiting(t, "me:1")
 				for _, b := range all {
 					b.give("a", "other:1", time.Hour)
 					b.set(func(request string, h *lock.Hold) mishap {
 						return mishap{lost: request == "acquire", back: 20 * time.Millisecond}
 					})
 				}
-				_, err = store.Acquire(t.Context(), hold("me:1"))
+				_, err := store.Acquire(t.Context(), hold("me:1"))
 				require.ErrorIs(t, err, lock.ErrUnavailable)
 				pass(at)
 				for _, b := range all {
@@ -604,8 +604,8 @@ func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
 					b.mu.Unlock()
 				}
 				pass(100 * time.Millisecond)
-				assert.Equal(t, 1, wakes)
-				pass(2 * time.Second) // what is given back is confirmed
+				assert.Equal(t, 1, *wakes)
+				pass(2 * time.Second) // the cleanup's last release is confirmed
 			})
 		})
 	}

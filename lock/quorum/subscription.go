@@ -75,36 +75,12 @@ func (l *listeners) remove(sub *subscription) {
 	}
 }
 
-// expect has subscriptions ignore the message of a release that this store is about to
-// send to a node: an owner's attempt, which asked at the given instant by the name of
-// alias, gives back what it was granted there. A waiter that it woke would be granted the
-// same again, and give it back again.
-func (l *listeners) expect(name, owner, alias string, n *node, asked time.Time) {
+// each calls f for every subscription to the lock called name.
+func (l *listeners) each(name string, f func(*subscription)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for sub := range l.subs[name] {
-		sub.expect(owner, alias, n.index, asked)
-	}
-}
-
-// silent notes that a node had nothing to give back: it has sent no message, and what
-// came was another's.
-func (l *listeners) silent(name, alias string, n *node) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for sub := range l.subs[name] {
-		sub.silent(alias, n.index)
-	}
-}
-
-// refused notes that a node has refused an owner that asked at the given instant. If it
-// did so for what another owner of this store gives back, the message of that is what the
-// refused one waits for.
-func (l *listeners) refused(name, owner string, n *node, asked time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for sub := range l.subs[name] {
-		sub.refused(owner, n.index, asked)
+		f(sub)
 	}
 }
 
@@ -118,7 +94,7 @@ type subscription struct {
 	mu     sync.Mutex
 	closed bool                // guarded by mu
 	parts  []lock.Subscription // guarded by mu; the nodes'
-	ours   []ownRelease        // guarded by mu; by node
+	ours   []ownRelease        // guarded by mu; the last of each node
 
 	// A round begins with the first message and ends after gathering, or with a
 	// second message of one node after the wake: that is another release. All
@@ -127,17 +103,6 @@ type subscription struct {
 	count int    // how many they are
 	woken bool   // in this round
 	timer *time.Timer
-}
-
-// ownRelease is what a subscription knows of the requests of its own store to a node.
-type ownRelease struct {
-	owner   string    // who gave back last
-	alias   string    // the name by which the node knew it
-	until   time.Time // when the message of that is not expected any more; zero: it is not expected
-	ignored time.Time // when it came; zero: it has not
-
-	refused   string // the owner that the node has refused last
-	refusedAt time.Time
 }
 
 // add takes a node's subscription in, or closes it if it comes too late.
@@ -153,65 +118,20 @@ func (sub *subscription) add(part lock.Subscription) {
 	}
 }
 
-// expect has the next message of a node ignored, if it comes soon and nobody else was
-// refused meanwhile. Another process's release is heard from the nodes that had granted
-// it the lock.
-func (sub *subscription) expect(owner, alias string, node int, asked time.Time) {
+// hear counts a node's message, unless the store's own release has caused it.
+func (sub *subscription) hear(node int) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	own := &sub.ours[node]
-	if own.refused != owner && own.refusedAt.After(asked) {
-		return
-	}
-	own.owner, own.alias, own.until, own.ignored = owner, alias, time.Now().Add(sub.store.config.NodeTimeout), time.Time{}
-}
-
-// silent hears the message that was ignored in place of one that was not sent, and has
-// the next one heard.
-func (sub *subscription) silent(alias string, node int) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	own := &sub.ours[node]
-	if own.alias != alias {
-		return
-	}
-	sub.hearIgnored(own, node, time.Time{})
-}
-
-// refused hears the message that was ignored since the owner asked, or has it heard when
-// it comes.
-func (sub *subscription) refused(owner string, node int, asked time.Time) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	own := &sub.ours[node]
-	own.refused, own.refusedAt = owner, time.Now()
-	if own.owner != owner {
-		sub.hearIgnored(own, node, asked)
-	}
-}
-
-// hearIgnored has no message ignored any more, and hears the one that was since the given
-// instant. The caller holds mu.
-func (sub *subscription) hearIgnored(own *ownRelease, node int, since time.Time) {
-	missed := own.ignored.After(since)
-	own.until, own.ignored = time.Time{}, time.Time{}
-	if missed && !sub.closed {
+	if !sub.closed && !sub.ours[node].ignores(time.Now()) {
 		sub.note(node)
 	}
 }
 
-// hear notes a node's message, unless it is expected.
-func (sub *subscription) hear(node int) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	if sub.closed {
-		return
+// resume counts a message that was ignored by mistake. The caller holds mu.
+func (sub *subscription) resume(node int, since time.Time) {
+	if missed := sub.ours[node].cancel(since); missed && !sub.closed {
+		sub.note(node)
 	}
-	if own := &sub.ours[node]; time.Now().Before(own.until) {
-		own.until, own.ignored = time.Time{}, time.Now()
-		return
-	}
-	sub.note(node)
 }
 
 // note counts a node's message, and wakes if it is the majority's. The caller holds mu.

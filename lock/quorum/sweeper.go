@@ -76,7 +76,7 @@ func (w *sweeper) ask(o *orphan) (confirmed bool, err error) {
 	defer cancel()
 	held, err := w.node.Release(ctx, &o.hold)
 	if err == nil && !held {
-		w.store.listeners.silent(o.hold.Name, o.hold.Owner, w.node)
+		w.store.listeners.notHeld(o.hold.Name, o.hold.Owner, w.node)
 	}
 	switch {
 	case err != nil:

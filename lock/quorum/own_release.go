@@ -1,0 +1,79 @@
+package quorum
+
+import "time"
+
+// ownRelease is the last release that this store has sent to a node for an attempt
+// without a majority. Its message must not wake the store's own waiter: the waiter would
+// acquire the same minority, and release it, again and again. Messages do not name the
+// release that has caused them, so the next one that arrives in time is taken for it.
+type ownRelease struct {
+	owner   string    // of the attempt
+	alias   string    // the owner's name at the node
+	until   time.Time // the message is expected up to here; zero: it is not expected
+	ignored time.Time // when a message was ignored; zero: none was
+
+	refused   string    // the owner that the node refused last
+	refusedAt time.Time // when the refusal arrived
+}
+
+// expect ignores the next message up to until. A refusal of another owner since the
+// attempt began cancels that: the refused owner waits for this very release.
+func (o *ownRelease) expect(owner, alias string, asked, until time.Time) {
+	if o.refused != owner && o.refusedAt.After(asked) {
+		return
+	}
+	o.owner, o.alias, o.until, o.ignored = owner, alias, until, time.Time{}
+}
+
+// ignores reports whether a message that arrives now is the expected one.
+func (o *ownRelease) ignores(now time.Time) bool {
+	if !now.Before(o.until) {
+		return false
+	}
+	o.until, o.ignored = time.Time{}, now
+	return true
+}
+
+// cancel expects no message any more. It reports whether one was ignored after since.
+func (o *ownRelease) cancel(since time.Time) (missed bool) {
+	missed = o.ignored.After(since)
+	o.until, o.ignored = time.Time{}, time.Time{}
+	return missed
+}
+
+// expect has subscriptions ignore the message of a release that n is about to receive,
+// for an owner's attempt that began at asked.
+func (l *listeners) expect(name, owner, alias string, n *node, asked time.Time) {
+	l.each(name, func(sub *subscription) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		sub.ours[n.index].expect(owner, alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
+	})
+}
+
+// notHeld follows up on a release that found no hold, so that the node published nothing.
+// A message that was ignored in its place came from another client.
+func (l *listeners) notHeld(name, alias string, n *node) {
+	l.each(name, func(sub *subscription) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		if sub.ours[n.index].alias == alias {
+			sub.resume(n.index, time.Time{})
+		}
+	})
+}
+
+// refused follows up on a node's refusal of an owner that asked at the given instant. If
+// the node still had the lock for another owner of this store, the message of that
+// owner's release is the one that the refused owner waits for.
+func (l *listeners) refused(name, owner string, n *node, asked time.Time) {
+	l.each(name, func(sub *subscription) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		own := &sub.ours[n.index]
+		own.refused, own.refusedAt = owner, time.Now()
+		if own.owner != owner {
+			sub.resume(n.index, asked)
+		}
+	})
+}
