@@ -75,10 +75,8 @@ func TestClockAheadKeepsTheQueue(t *testing.T) {
 // TestSeveralPermitsAtOnce takes several permits by one request, and sets their number, on
 // either side.
 func TestSeveralPermitsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, version string) {
-		if !atLeast(version, "3.22.0") {
-			t.Skip("it takes one permit at a time")
-		}
+	several := func(version string) bool { return atLeast(version, "3.22.0") }
+	eachThat(t, several, func(t *testing.T, version string) {
 		s := single(t)
 		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
 		for _, d := range directions(java, wheel) {

@@ -30,7 +30,15 @@ func chosen() []string {
 
 // each runs f for every chosen version of Redisson.
 func each(t *testing.T, f func(t *testing.T, version string)) {
+	eachThat(t, func(string) bool { return true }, f)
+}
+
+// eachThat runs f for every chosen version of Redisson that has what f tests.
+func eachThat(t *testing.T, has func(version string) bool, f func(t *testing.T, version string)) {
 	for _, version := range chosen() {
+		if !has(version) {
+			continue
+		}
 		t.Run("Redisson "+version, func(t *testing.T) {
 			t.Parallel()
 			f(t, version)

@@ -54,15 +54,14 @@ func TestSoak(t *testing.T) {
 		turns := w.stop()
 		t.Logf("%s for %v: grants %v", kind, *soakFor, turns)
 	}
+	if long() {
+		t.Run("Redisson alone", redissonAlone)
+	}
 }
 
-// TestRedissonsReadersAndWritersAlone gives the load of the soak's read-write lock to four
-// clients of Redisson: what is seen there of writers is measured by it.
-func TestRedissonsReadersAndWritersAlone(t *testing.T) {
-	if !long() {
-		t.Skip("a comparison, which -versions all makes")
-	}
-	t.Parallel()
+// redissonAlone gives the load of the soak's read-write lock to four clients of Redisson,
+// for comparison.
+func redissonAlone(t *testing.T) {
 	s := single(t)
 	version := chosen()[0]
 	w := newCrew(t, s, 1<<30)
