@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,48 @@ func locker(t testing.TB, client redis.UniversalClient, c lock.Config) *lock.Loc
 	return l
 }
 
+// loginAs returns a client of a server for one of its users, which ends with t.
+func loginAs(t testing.TB, server *redistest.Server, user, password string) *redis.Client {
+	t.Helper()
+	options := server.Options()
+	options.Username, options.Password = user, password
+	client := redis.NewClient(options)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+// contend has n lockers acquire the mutex "a" again and again, each for so long. served
+// counts the leases. stop ends it, and waits for the last.
+func contend(t *testing.T, server *redistest.Server, n int, hold time.Duration) (served *atomic.Int64, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	served = new(atomic.Int64)
+	var work sync.WaitGroup
+	for range n {
+		l := locker(t, server.Client(t), lock.Config{})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Mutex("a").Lock(ctx)
+				if err != nil {
+					continue
+				}
+				served.Add(1)
+				if hold > 0 {
+					select {
+					case <-ctx.Done():
+					case <-time.After(hold):
+					}
+				}
+				assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
+			}
+		})
+	}
+	return served, func() {
+		cancel()
+		work.Wait()
+	}
+}
+
 func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -41,8 +84,8 @@ func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
-// send sends what take returns, or nothing's value if take has failed the test: whoever
-// receives would wait for ever.
+// send sends the result of take, or a zero value if take has failed the test: the test
+// would wait for a value for ever.
 func send[T any](to chan<- T, take func() T) {
 	var taken T
 	defer func() { to <- taken }()
@@ -582,13 +625,7 @@ func TestMissingPermissions(t *testing.T) {
 		"nocommand on >" + secret + " ~* &* +@all -pexpire",
 		"nochannel on >" + secret + " ~* resetchannels +@all",
 	}})
-	as := func(user string) *redis.Client {
-		options := server.Options()
-		options.Username, options.Password = user, secret
-		client := redis.NewClient(options)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
+	as := func(user string) *redis.Client { return loginAs(t, server, user, secret) }
 	for _, user := range []string{"nokeys", "noscript", "nocommand"} {
 		_, err := locker(t, as(user), lock.Config{}).Mutex("a").TryLock(t.Context())
 		isFault(t, err, redisstore.ErrNoPermission)

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -257,21 +256,7 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	var ours atomic.Int64
-	for range 4 {
-		l := locker(t, server.Client(t), lock.Config{})
-		work.Go(func() {
-			for ctx.Err() == nil {
-				lease, err := l.Mutex("a").Lock(ctx)
-				if err == nil {
-					ours.Add(1)
-					assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
-				}
-			}
-		})
-	}
+	ours, stop := contend(t, server, 4, 0)
 	const channel = "redisson_lock__channel:{a}"
 	theirs := newRedisson(t, server)
 	hears := theirs.client.Subscribe(t.Context(), channel)
@@ -293,8 +278,7 @@ func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	t.Logf("%d turns of theirs took %v; ours had %d meanwhile", turns, took, other)
 	assert.Greater(t, other, int64(turns/2), "and does not starve them")
 	require.NoError(t, hears.Close())
-	cancel()
-	work.Wait()
+	stop()
 }
 
 // Tokens are the server's time in microseconds, also in the first tenth of a second,

@@ -370,10 +370,7 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw ~* &* +@all"}})
 	admin := server.Client(t)
-	options := server.Options()
-	options.Username, options.Password = "ada", "pw"
-	client := redis.NewClient(options)
-	t.Cleanup(func() { _ = client.Close() })
+	client := loginAs(t, server, "ada", "pw")
 	const ttl = 3 * time.Second
 	l := locker(t, client, lock.Config{TTL: ttl})
 	kept := make([]*lock.Lease, 50)
@@ -433,10 +430,7 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}})
 	admin := server.Client(t)
-	options := server.Options()
-	options.Username, options.Password = "ada", "pw"
-	client := redis.NewClient(options)
-	t.Cleanup(func() { _ = client.Close() })
+	client := loginAs(t, server, "ada", "pw")
 	for format, kinds := range map[redisstore.Format][]lock.Kind{
 		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
 		redisstore.FormatPlain:    {lock.KindMutex},

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -388,10 +387,7 @@ func TestNeighboursLeaveTheMarkOfAListener(t *testing.T) {
 func TestFairLocksNeedNoListOfListeners(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all -pubsub"}})
-	options := server.Options()
-	options.Username, options.Password = "ada", "pw"
-	client := redis.NewClient(options)
-	defer client.Close()
+	client := loginAs(t, server, "ada", "pw")
 	mine, theirs := lockerWith(t, client, redisstore.Config{}), lockerWith(t, client, redisstore.Config{})
 	lease, err := mine.Fair("a").Lock(t.Context())
 	require.NoError(t, err)
@@ -411,39 +407,22 @@ func TestFairLocksNeedNoListOfListeners(t *testing.T) {
 // A client that polls gets its turns however long each of ours has the lock.
 func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
+	const channel = "redisson_lock__channel:{a}"
 	server := redistest.Start(t, redistest.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
 	theirs := newRedisson(t, server)
-	require.Nil(t, theirs.tryLock("a", 30*time.Second)) // it is seen
-	var work sync.WaitGroup
-	for range 2 {
-		l := locker(t, server.Client(t), lock.Config{})
-		work.Go(func() {
-			for ctx.Err() == nil {
-				lease, err := l.Mutex("a").Lock(ctx)
-				if err != nil {
-					continue
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(2500 * time.Millisecond):
-				}
-				assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
-			}
-		})
-	}
-	time.Sleep(300 * time.Millisecond)
-	require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+	require.Nil(t, theirs.tryLock("a", 30*time.Second))
+	_, stop := contend(t, server, 2, 2500*time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // they are refused, and see another client's hold
+	require.True(t, theirs.unlock("a", channel))
 	const enough = 3
 	turns := 0
 	for end := time.Now().Add(40 * time.Second); turns < enough && time.Now().Before(end); time.Sleep(60 * time.Millisecond) {
 		if theirs.tryLock("a", 30*time.Second) == nil {
 			turns++
-			require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))
+			require.True(t, theirs.unlock("a", channel))
 		}
 	}
-	cancel()
-	work.Wait()
+	stop()
 	assert.Equal(t, enough, turns, "a client that polls is starved")
 }
 
@@ -453,21 +432,7 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	var ours atomic.Int64
-	for range 3 {
-		l := locker(t, server.Client(t), lock.Config{})
-		work.Go(func() {
-			for ctx.Err() == nil {
-				lease, err := l.Mutex("a").Lock(ctx)
-				if err == nil {
-					ours.Add(1)
-					assert.NoError(t, lease.Unlock(context.WithoutCancel(ctx)))
-				}
-			}
-		})
-	}
+	ours, stop := contend(t, server, 3, 0)
 	require.Eventually(t, func() bool { return ours.Load() > 300 }, 20*time.Second, time.Millisecond)
 	theirs := newRedisson(t, server)
 	turns, first, end := 0, time.Duration(0), time.Now().Add(time.Minute)
@@ -482,8 +447,7 @@ func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	}
 	t.Logf("the first turn came after %v", first)
 	assert.Equal(t, 30, turns, "a client that polls is starved")
-	cancel()
-	work.Wait()
+	stop()
 }
 
 // A killed waiter of ours at the head of a fair queue holds up none of Redisson's: the

@@ -335,7 +335,8 @@ func (c *callers) hold() {
 	}
 }
 
-// answersWithin is longer than a busy machine takes: the faults are answers.
+// answersWithin is more than a busy machine takes. The faults under test are replies, not
+// time-outs.
 const answersWithin = 30 * time.Second
 
 // run has many callers ask at the same time, for a while.

@@ -164,10 +164,7 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Config{Users: []string{"some on >secret ~* &* +@all " + c.denied}})
 			admin := server.Client(t)
-			options := server.Options()
-			options.Username, options.Password = "some", "secret"
-			client := redis.NewClient(options)
-			defer func() { assert.NoError(t, client.Close()) }()
+			client := loginAs(t, server, "some", "secret")
 			client.AddHook(noNestedErrors{t})
 			store, free := open(t, client), open(t, server.Client(t))
 			require.NoError(t, admin.Set(t.Context(), "a", 9, 0).Err())
@@ -204,10 +201,7 @@ func TestListLeavesOutWhatTheUserMayNotRead(t *testing.T) {
 		require.NoError(t, admin.HSet(t.Context(), name, java+":1", 1).Err())
 	}
 	require.NoError(t, admin.ZAdd(t.Context(), "{payments:3}:timeout", redis.Z{Score: 1e13, Member: strings.Repeat("\x01", 16)}).Err())
-	options := server.Options()
-	options.Username, options.Password = "some", "secret"
-	client := redis.NewClient(options)
-	defer func() { assert.NoError(t, client.Close()) }()
+	client := loginAs(t, server, "some", "secret")
 	i := &inspected{t, admin, open(t, client)}
 	assert.Equal(t, []string{"orders:1", "orders:2"}, i.names())
 
