@@ -70,8 +70,8 @@ func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
-// send sends what take returns. If take fails the test, which ends this goroutine and
-// not the test's, it sends nothing's value: whoever receives would wait for ever.
+// send sends the result of take. If take fails the test, which ends this goroutine and
+// not the test's, it sends a zero value: the test would wait for a value for ever.
 func send[T any](to chan<- T, take func() T) {
 	var taken T
 	defer func() { to <- taken }()
@@ -81,7 +81,7 @@ func send[T any](to chan<- T, take func() T) {
 func (b *bench) unlock(lease *lock.Lease) {
 	b.Helper()
 	if lease == nil {
-		b.FailNow() // whoever was to take it has said why it did not
+		b.FailNow() // send has received no lease: the error is logged already
 	}
 	if err := lease.Unlock(b.Context()); err != nil {
 		b.Fatalf("unlock: %v", err)
@@ -362,8 +362,8 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		// The first one asks before it waits, and once more when it does; so does each where
-		// each has a place at the store.
+		// A mutex's first waiter sends two acquisitions, before and after it subscribes, and
+		// the others none. Each waiter of a fair lock sends two.
 		if b.kind == lock.KindFair {
 			store.becomes(int64(3 + 2*i))
 		} else {
@@ -627,8 +627,8 @@ func endsAHoldAtItsLimit(b *bench) {
 // busy machine.
 const interval = ttl/3 + 500*time.Millisecond
 
-// takeAway deletes "a" until the holder is told that it has lost it: where a lock lives on
-// several servers, a renewal that comes between two deletions heals the first.
+// takeAway deletes "a" until its lease is lost. On several servers one deletion may not be
+// enough: a renewal between two of the servers' deletions restores the first.
 func (b *bench) takeAway(lease *lock.Lease) *lock.LostError {
 	b.Helper()
 	for begin := time.Now(); ; {

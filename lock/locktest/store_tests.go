@@ -59,8 +59,8 @@ func (b *bench) holding(name, owner string, count int64) *lock.Hold {
 	return h
 }
 
-// acquire asks for a hold, again where a busy machine has not answered in time: after a
-// pause, in which the store gives back what that may have granted.
+// acquire acquires a hold. An acquisition that a busy machine has not answered in time is
+// repeated after a pause, in which the store's cleanup releases its hold.
 func (b *bench) acquire(s lock.Store, h *lock.Hold) lock.Answer {
 	b.Helper()
 	begin := time.Now()

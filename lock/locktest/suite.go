@@ -103,8 +103,8 @@ func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
 	})
 }
 
-// tooLong is how long a test may take where time is real: it fails then, by name, rather
-// than hang with all others.
+// tooLong bounds a test where time is real. A test that hangs fails by its name, and not
+// by the time-out of the package.
 const tooLong = 3 * time.Minute
 
 // bench is what a test works with.

@@ -15,9 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// A lease that is over before the driver first looks at it is not reported to have been
-// valid after its grant: a machine under load makes such leases, and they would be taken
-// for a second holder.
+// A lease that ends before the driver's first look is not reported as valid after its
+// grant. Such leases occur on a busy machine, and the checker would count a second holder.
 func TestLeaseThatWasNeverSeenValidIsReportedSo(t *testing.T) {
 	l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
 	require.NoError(t, err)

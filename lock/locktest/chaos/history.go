@@ -55,10 +55,9 @@ type failure struct {
 
 func (f failure) is(class string) bool { return slices.Contains(f.errors, class) }
 
-// asked is the first instant at which the request that was granted can have left: not
-// before the call, and not a TTL before the lease was seen to be valid. Whoever waits is
-// granted the lock long after the one, and whoever learns of it late long before the
-// other.
+// asked is the earliest instant at which the granted request can have been sent: the
+// call, or a TTL before the acquisition returned, if that is later. A waiter's grant may
+// come long after its call, and a grant's reply long after the grant.
 func (u *use) asked() instant {
 	valid := u.back - instant(u.ttl)
 	if u.kind == queueKind {
