@@ -79,16 +79,13 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 			assert.Less(t, time.Since(begin), soon+slack)
 			failed := 0
-			for _, node := range []int{0, 2, 4} {
-				vote := said.Votes[node]
+			for _, vote := range said.Votes { // on a busy machine another node may fail in the place of one of the three
 				if vote.Said == quorum.Failed {
 					failed++
 					require.Error(t, vote.Err)
-					continue
 				}
-				assert.Equal(t, quorum.Silent, vote.Said, "another node that failed on a busy machine was enough")
 			}
-			assert.NotZero(t, failed)
+			assert.GreaterOrEqual(t, failed, 3, "%v", err)
 			f.awaitKeys(t, "b", 0, 5*time.Second)
 		})
 	}
