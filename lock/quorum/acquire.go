@@ -40,7 +40,7 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 		if !again {
 			s.vetRefusal(ctx, a)
 		}
-		s.giveBack(a)
+		s.giveBack(a, !again)
 		if !again || !s.sleep(ctx, pause) {
 			return a.verdict(ctx)
 		}
@@ -62,7 +62,7 @@ func (s *Store) again(ctx context.Context, h *lock.Hold, known *grant) (lock.Ans
 	if !a.granted() {
 		if known != nil && h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
-			s.giveBack(a)
+			s.giveBack(a, true)
 		}
 		return a.verdict(ctx)
 	}
@@ -218,16 +218,19 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 
 // giveBack has the nodes end what an attempt was granted, or may have been: those
 // that have answered at once, the others when they do.
-func (s *Store) giveBack(a *attempt) {
+//
+// After the last attempt of an acquisition the caller may wait for a message. Before
+// others it need not hear what they will find out.
+func (s *Store) giveBack(a *attempt, last bool) {
 	hold, by, asked := a.hold, a.by, a.asked
 	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
+		given := hold.none(n)
 		switch {
 		case b.said == Done || b.doubtful():
-			given := hold.none(n)
-			s.listeners.expect(hold.Name, hold.Owner, given.Owner, n, asked)
+			s.listeners.expect(hold.Name, given.Owner, n, asked)
 			n.sweeper.end(given, finalFor(b.err, by))
-		case b.said == Refused:
-			s.listeners.refused(hold.Name, hold.Owner, n, asked)
+		case b.said == Refused && last:
+			s.listeners.refused(hold.Name, given.Owner, n, asked)
 		}
 	})
 }

@@ -7,22 +7,21 @@ import "time"
 // acquire the same minority, and release it, again and again. Messages do not name the
 // release that has caused them, so the next one that arrives in time is taken for it.
 type ownRelease struct {
-	owner   string    // of the attempt
-	alias   string    // the owner's name at the node
+	alias   string    // the owner's name at the node in that attempt
 	until   time.Time // the message is expected up to here; zero: it is not expected
 	ignored time.Time // when a message was ignored; zero: none was
 
-	refused   string    // the owner that the node refused last
+	refused   string    // the alias that the node refused last
 	refusedAt time.Time // when the refusal arrived
 }
 
-// expect ignores the next message up to until. A refusal of another owner since the
-// attempt began cancels that: the refused owner waits for this very release.
-func (o *ownRelease) expect(owner, alias string, asked, until time.Time) {
-	if o.refused != owner && o.refusedAt.After(asked) {
+// expect ignores the next message up to until. A refusal of another attempt since this
+// one began cancels that: the refused one waits for this very release.
+func (o *ownRelease) expect(alias string, asked, until time.Time) {
+	if o.refused != alias && o.refusedAt.After(asked) {
 		return
 	}
-	o.owner, o.alias, o.until, o.ignored = owner, alias, until, time.Time{}
+	o.alias, o.until, o.ignored = alias, until, time.Time{}
 }
 
 // ignores reports whether a message that arrives now is the expected one.
@@ -42,12 +41,12 @@ func (o *ownRelease) cancel(since time.Time) (missed bool) {
 }
 
 // expect has subscriptions ignore the message of a release that n is about to receive,
-// for an owner's attempt that began at asked.
-func (l *listeners) expect(name, owner, alias string, n *node, asked time.Time) {
+// for the attempt that began at asked and that n knows by alias.
+func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		sub.ours[n.index].expect(owner, alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
+		sub.ours[n.index].expect(alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
 	})
 }
 
@@ -63,16 +62,17 @@ func (l *listeners) notHeld(name, alias string, n *node) {
 	})
 }
 
-// refused follows up on a node's refusal of an owner that asked at the given instant. If
-// the node still had the lock for another owner of this store, the message of that
-// owner's release is the one that the refused owner waits for.
-func (l *listeners) refused(name, owner string, n *node, asked time.Time) {
+// refused follows up on a node's refusal of an attempt that began at asked and that the
+// node knows by alias. If the node still had the lock for another attempt of this store,
+// be it the same owner's, the message of that attempt's release is the one that the
+// refused owner waits for.
+func (l *listeners) refused(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
 		own := &sub.ours[n.index]
-		own.refused, own.refusedAt = owner, time.Now()
-		if own.owner != owner {
+		own.refused, own.refusedAt = alias, time.Now()
+		if own.alias != alias {
 			sub.resume(n.index, asked)
 		}
 	})

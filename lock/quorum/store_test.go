@@ -3,7 +3,6 @@ package quorum_test
 import (
 	"context"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -546,39 +545,41 @@ func waiting(t *testing.T, owner string) (all []*booth, store *quorum.Store, wak
 // A waiter is woken by the release of another waiter of its process that has given up, in
 // whatever order the grant, the refusal and the message arrive.
 func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
-	for name, order := range map[string]struct{ grant, refusal time.Duration }{
-		"the grant, the refusal, the message": {10 * time.Millisecond, 0},
-		"the refusal, the grant, the message": {20 * time.Millisecond, time.Millisecond},
-		"the grant, the message, the refusal": {10 * time.Millisecond, 30 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all, store, wakes := waiting(t, "second:1")
-				for _, b := range all {
-					b.set(func(request string, h *lock.Hold) mishap {
-						switch {
-						case request == "release":
-							return mishap{there: 20 * time.Millisecond}
-						case strings.HasPrefix(h.Owner, "second"):
-							return mishap{back: order.refusal}
-						default:
-							return mishap{back: order.grant}
+	for first, name := range map[string]string{"first:1": "another", "second:1": "itself, before"} {
+		for order, back := range map[string]struct{ grant, refusal time.Duration }{
+			"the grant, the refusal, the message": {10 * time.Millisecond, 0},
+			"the refusal, the grant, the message": {20 * time.Millisecond, time.Millisecond},
+			"the grant, the message, the refusal": {10 * time.Millisecond, 30 * time.Millisecond},
+		} {
+			t.Run(name+"/"+order, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all, store, wakes := waiting(t, "second:1")
+					replies := func(back time.Duration) {
+						for _, b := range all {
+							b.set(func(request string, _ *lock.Hold) mishap {
+								if request == "release" {
+									return mishap{there: 20 * time.Millisecond}
+								}
+								return mishap{back: back}
+							})
 						}
-					})
-				}
-				ctx, giveUp := context.WithCancel(t.Context())
-				time.AfterFunc(5*time.Millisecond, giveUp)
-				_, err := store.Acquire(ctx, hold("first:1"))
-				require.ErrorIs(t, err, context.Canceled)
-				pass(7 * time.Millisecond) // the nodes have granted it meanwhile
-				answer, err := store.Acquire(t.Context(), hold("second:1"))
-				require.NoError(t, err)
-				require.Equal(t, lock.Refused, answer.Verdict)
-				pass(100 * time.Millisecond)
-				require.Zero(t, holders(all, "a"))
-				require.Equal(t, 1, *wakes)
+					}
+					replies(back.grant)
+					ctx, giveUp := context.WithCancel(t.Context())
+					time.AfterFunc(5*time.Millisecond, giveUp)
+					_, err := store.Acquire(ctx, hold(first))
+					require.ErrorIs(t, err, context.Canceled)
+					pass(7 * time.Millisecond) // the nodes have granted it meanwhile
+					replies(back.refusal)
+					answer, err := store.Acquire(t.Context(), hold("second:1"))
+					require.NoError(t, err)
+					require.Equal(t, lock.Refused, answer.Verdict)
+					pass(100 * time.Millisecond)
+					require.Zero(t, holders(all, "a"))
+					require.Equal(t, 1, *wakes)
+				})
 			})
-		})
+		}
 	}
 }
 
