@@ -1,0 +1,37 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Processes' clocks agree however often they were interrupted while they compared them
+// with the host's.
+func TestInstantsSurviveInterruptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boot, readings := time.Now(), 0
+		clock, err := calibrate(func() (instant, error) {
+			readings++
+			if readings != calibrations/2 {
+				time.Sleep(4 * time.Millisecond) // a time slice
+			}
+			return instant(time.Since(boot)), nil
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.Equal(t, instant(time.Since(boot)), clock.now())
+	})
+}
+
+func TestInstantsWithoutAClock(t *testing.T) {
+	broken := errors.New("no clock")
+	_, err := calibrate(func() (instant, error) { return 0, broken })
+	require.ErrorIs(t, err, broken)
+}
