@@ -15,9 +15,9 @@ type grant struct {
 	Answer
 	asked time.Time
 	// handed: it came with another owner's release, for as long as was offered.
-	handed bool
+	byRelease bool
 	// relay is nil if the lease is not to be passed on.
-	relay *relay
+	handOff *handOff
 	// lease, unless it is nil, is what the store granted before to another holder of
 	// this process.
 	lease *Lease
@@ -33,21 +33,21 @@ type acquisition struct {
 	// patience ends with ctx, or earlier if the caller does not want to wait
 	// longer. It bounds the waiting alone: a request that was sent is worth its
 	// answer.
-	patience context.Context
+	waitCtx context.Context
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
 	// doubt is the latest deadline among the requests whose outcome is unknown: they
 	// may yet be carried out, even after a release. Zero: there are none.
-	doubt time.Time
+	unknownUntil time.Time
 	// failure is the error of the latest request, if that failed.
 	failure error
 	// placed: the store may keep a place in its queue for the hold.
-	placed bool
+	maybeQueued bool
 	// refusals counts how often it was refused as the head of its queue.
 	refusals int
 	// lined is what the store said when it put the hold in line, if it has.
-	lined grant
+	enqueued grant
 }
 
 // errWaited is the cause with which a wait that had its own limit ends.
@@ -56,7 +56,7 @@ var errWaited = errors.New("lock: waited as long as asked")
 // gaveUp returns why the caller gave up waiting: nil if it is only that its own
 // limit is over.
 func (a *acquisition) gaveUp() error {
-	if cause := context.Cause(a.patience); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
+	if cause := context.Cause(a.waitCtx); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
 		return cause
 	}
 	return nil
@@ -79,36 +79,36 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
-	defer l.asking.Done()
-	g, err := l.obtain(a)
+	defer l.active.Done()
+	g, err := l.acquireHold(a)
 	if err != nil {
 		return nil, err
 	}
-	return l.lend(a, g)
+	return l.newLease(a, g)
 }
 
 // obtain asks the store for the hold, and again whenever that is worth it while
 // patience lasts.
-func (l *Locker) obtain(a *acquisition) (grant, error) {
-	g, err := l.contend(a)
-	return l.settled(a, g, err)
+func (l *Locker) acquireHold(a *acquisition) (grant, error) {
+	g, err := l.tryOrWait(a)
+	return l.finishAcquire(a, g, err)
 }
 
 // settled ends the asking for a hold. After any end without a grant, nothing of the
 // hold is left at the store; the cleanup sees to that.
-func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
+func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
-		if !a.doubt.IsZero() || a.placed {
-			_ = l.cleanup.add(a.hold, a.doubt)
+		if !a.unknownUntil.IsZero() || a.maybeQueued {
+			_ = l.cleanup.add(a.hold, a.unknownUntil)
 		}
 		return grant{}, err
 	}
 	if cause := ended(a.ctx, l.closed); cause != nil {
 		if g.lease != nil {
-			l.unwanted(g.lease)
+			l.returnLease(g.lease)
 		} else {
-			l.finish(g.relay)
-			_ = l.cleanup.add(a.hold, a.doubt)
+			l.finish(g.handOff)
+			_ = l.cleanup.add(a.hold, a.unknownUntil)
 		}
 		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
 	}
@@ -116,14 +116,14 @@ func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
 }
 
 // lend makes the lease of a grant, and has people told whose it is.
-func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
+func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	if g.lease != nil {
 		return g.lease, nil
 	}
 	lease, err := l.watch(a, g)
 	if err != nil {
-		l.finish(g.relay)
-		_ = l.cleanup.add(a.hold, a.doubt)
+		l.finish(g.handOff)
+		_ = l.cleanup.add(a.hold, a.unknownUntil)
 		return nil, err
 	}
 	l.announcer.begin()
@@ -131,7 +131,7 @@ func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
 }
 
 // contend gets the hold granted, or an error.
-func (l *Locker) contend(a *acquisition) (grant, error) {
+func (l *Locker) tryOrWait(a *acquisition) (grant, error) {
 	g, waits, err := l.try(a)
 	if waits {
 		return l.wait(a, g.Answer)
@@ -143,19 +143,19 @@ func (l *Locker) contend(a *acquisition) (grant, error) {
 // to be waited for; g is the refusal then, if the store has answered.
 func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	if !a.wait {
-		g, err = l.insist(a)
-	} else if l.waitsFor(a.hold) {
+		g, err = l.tryRepeatedly(a)
+	} else if l.hasQueue(a.hold) {
 		return grant{}, true, nil
 	} else {
 		g, err = l.ask(a)
 	}
 	switch {
-	case err != nil && a.wait && passes(err):
+	case err != nil && a.wait && transient(err):
 		return grant{}, true, nil
 	case err != nil:
 		return g, false, err
 	case g.Verdict != Refused:
-		g.relay = l.relay(a, g)
+		g.handOff = l.handOff(a, g)
 		return g, false, nil
 	case !a.wait:
 		return grant{}, false, a.refused(g.Answer, nil)
@@ -165,7 +165,7 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 
 // insist asks until the store has answered, within [Config.RequestTimeout] in all.
 // Sending a request again is safe: a store grants an owner what it has.
-func (l *Locker) insist(a *acquisition) (g grant, err error) {
+func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	ctx := a.ctx
 	limited, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 	defer cancel()
@@ -173,7 +173,7 @@ func (l *Locker) insist(a *acquisition) (g grant, err error) {
 	defer func() { a.ctx = ctx }()
 	by, _ := limited.Deadline()
 	var reason error
-	err = l.persist(ctx, l.config.RequestTimeout, passes, func() (err error) {
+	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func() (err error) {
 		g, err = l.ask(a)
 		if err != nil && reason != nil && !time.Now().Before(by) {
 			return reason // an attempt that the time-out cut short has none of its own
@@ -188,21 +188,21 @@ func (l *Locker) insist(a *acquisition) (g grant, err error) {
 func (l *Locker) ask(a *acquisition) (grant, error) {
 	ctx, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	before := a.doubt
+	before := a.unknownUntil
 	if deadline, _ := ctx.Deadline(); deadline.After(before) {
-		a.doubt = deadline
+		a.unknownUntil = deadline
 	}
 	g, err := l.send(ctx, a.hold)
 	if err == nil || errors.Is(err, ErrNotDone) {
-		a.doubt = before
+		a.unknownUntil = before
 	}
 	a.failure = err
 	if err != nil {
 		return grant{}, err
 	}
-	a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
+	a.maybeQueued = a.maybeQueued || g.Verdict == Refused && a.hold.Wait > 0
 	if !g.At.IsZero() {
-		a.lined = g
+		a.enqueued = g
 	}
 	return g, nil
 }
@@ -240,12 +240,12 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 
 // watch makes the lease of a grant and has the watchdog keep it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := newOwnership(l, *a.hold, g.Token, a.doubt)
-	own.hold.Handed = g.handed
-	own.relay = g.relay
+	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
+	own.hold.Handed = g.byRelease
+	own.handOff = g.handOff
 	spec := own.spec(a)
 	spec.Granted, spec.First = g.asked, g.TTL
-	if !g.handed && g.TTL > 0 {
+	if !g.byRelease && g.TTL > 0 {
 		spec.TTL = g.TTL
 	}
 	lease, err := l.watchdog.Watch(spec)

@@ -22,13 +22,13 @@ func backoff(try int) time.Duration {
 }
 
 // passes reports whether an error may pass by itself.
-func passes(err error) bool { return errors.Is(err, ErrUnavailable) }
+func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 // persist calls once until that succeeds, or fails with an error after which there is
 // no sense in trying again, and pauses in between. It returns the last error if another try would begin
 // later than limit after the first, and an error that carries the cause as well if ctx
 // or the locker ends in a pause.
-func (l *Locker) persist(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
+func (l *Locker) withRetry(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
 	start := time.Now()
 	for try := 0; ; try++ {
 		err := once()

@@ -18,14 +18,14 @@ const (
 	maxCleanups = 10_000
 	// maxLasting is the bound where there is no TTL: 30 MB. Beyond it, the caller
 	// learns that it is not tried again.
-	maxLasting = 100_000
+	maxNoTTL = 100_000
 	// maxCleaners is how many goroutines release at once. One of them releases only
 	// what was not tried yet, so that a part of the store that is down does not
 	// delay the others.
 	maxCleaners = 4
 	// lateBy is how long after its context's deadline a request may still be carried
 	// out; see [Store].
-	lateBy = time.Second
+	maxLateness = time.Second
 	// maxNamed is how many semaphores an error names.
 	maxNamed = 10
 	// maxCleanupPause is the longest pause before a release is sent again.
@@ -57,46 +57,46 @@ type cleanup struct {
 	pending activity
 
 	mu       sync.Mutex
-	lasting  map[*leftover]struct{} // those without a TTL; guarded by mu
-	fresh    list.List              // of *leftover, not tried yet; guarded by mu
+	noTTL    map[*leftover]struct{} // those without a TTL; guarded by mu
+	untried  list.List              // of *leftover, not tried yet; guarded by mu
 	failed   list.List              // of *leftover, to be tried again; guarded by mu
 	cleaners int                    // guarded by mu; at most maxCleaners
 	retrying int                    // guarded by mu; those of them that try again
 	full     bool                   // guarded by mu; some were not taken since there are too many
 	stopped  bool                   // guarded by mu; nothing is added any more
 	// unsettled counts the lasting ones, for stop to wait for.
-	unsettled activity
+	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
-	c.lasting = make(map[*leftover]struct{})
+	c.noTTL = make(map[*leftover]struct{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 }
 
 // add has the hold released in the background. doubt is the latest deadline among the
 // requests for it whose outcome is unknown; zero if there are none. Its error says why it
 // is not released; a hold that is left to its TTL is none.
-func (c *cleanup) add(h *Hold, doubt time.Time) error {
+func (c *cleanup) add(h *Hold, unknownUntil time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return fmt.Errorf("%w, since the locker is closed", ErrNotRepeated)
 	}
-	left := newLeftover(h, doubt)
+	left := newLeftover(h, unknownUntil)
 	switch {
 	case c.accept(left):
 		c.enqueue(left)
-	case left.lasts():
-		return fmt.Errorf("%w, since %d others are waiting for that; do so yourself once the store answers", ErrNotRepeated, maxLasting)
+	case left.hasNoTTL():
+		return fmt.Errorf("%w, since %d others are waiting for that; do so yourself once the store answers", ErrNotRepeated, maxNoTTL)
 	}
 	return nil
 }
 
 // confirm has a hold released once more that was just released, if a request for it may
 // still be carried out.
-func (c *cleanup) confirm(h *Hold, doubt time.Time) {
-	if doubt.IsZero() || !time.Now().Before(doubt.Add(lateBy)) {
+func (c *cleanup) confirm(h *Hold, unknownUntil time.Time) {
+	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(maxLateness)) {
 		return
 	}
 	c.mu.Lock()
@@ -104,16 +104,16 @@ func (c *cleanup) confirm(h *Hold, doubt time.Time) {
 	if c.stopped {
 		return
 	}
-	if left := newLeftover(h, doubt); c.accept(left) {
+	if left := newLeftover(h, unknownUntil); c.accept(left) {
 		c.postpone(left, time.Until(left.final))
 	}
 }
 
 // newLeftover returns the leftover of a hold; see add.
-func newLeftover(h *Hold, doubt time.Time) *leftover {
+func newLeftover(h *Hold, unknownUntil time.Time) *leftover {
 	left := &leftover{hold: *h, final: time.Now()}
-	if !doubt.IsZero() {
-		left.final = doubt.Add(lateBy)
+	if !unknownUntil.IsZero() {
+		left.final = unknownUntil.Add(maxLateness)
 	}
 	left.expiry = left.final.Add(h.lifetime())
 	left.hold.Count = 0
@@ -121,7 +121,7 @@ func newLeftover(h *Hold, doubt time.Time) *leftover {
 }
 
 // lasts reports whether the store never drops the hold by itself.
-func (l *leftover) lasts() bool { return l.hold.Kind == KindSemaphore }
+func (l *leftover) hasNoTTL() bool { return l.hold.Kind == KindSemaphore }
 
 // lifetime is how long the store keeps what it was asked for.
 func (h *Hold) lifetime() time.Duration {
@@ -135,8 +135,8 @@ func (h *Hold) lifetime() time.Duration {
 // mu.
 func (c *cleanup) accept(left *leftover) bool {
 	n, most := c.pending.number(), maxCleanups
-	if left.lasts() {
-		most = maxLasting
+	if left.hasNoTTL() {
+		most = maxNoTTL
 	}
 	if n >= most {
 		if !c.full { // once, not for each of thousands
@@ -147,34 +147,34 @@ func (c *cleanup) accept(left *leftover) bool {
 	}
 	c.full = c.full && n > maxCleanups/2
 	c.pending.begin()
-	if left.lasts() {
-		c.lasting[left] = struct{}{}
-		c.unsettled.begin()
+	if left.hasNoTTL() {
+		c.noTTL[left] = struct{}{}
+		c.pendingNoTTL.begin()
 	}
 	return true
 }
 
 // end counts a leftover out, once: abandon may have done so before. The caller holds mu.
 func (c *cleanup) end(left *leftover) {
-	if left.lasts() {
-		if _, counted := c.lasting[left]; !counted {
+	if left.hasNoTTL() {
+		if _, counted := c.noTTL[left]; !counted {
 			return
 		}
-		delete(c.lasting, left)
-		c.unsettled.end()
+		delete(c.noTTL, left)
+		c.pendingNoTTL.end()
 	}
 	c.pending.end()
 }
 
 // goesOn reports whether the leftover is tried again. The caller holds mu.
 func (c *cleanup) goesOn(left *leftover) bool {
-	return !c.stopped || left.lasts() && c.ctx.Err() == nil
+	return !c.stopped || left.hasNoTTL() && c.ctx.Err() == nil
 }
 
 // enqueue has a cleaner release the leftover. The caller holds mu.
 func (c *cleanup) enqueue(left *leftover) {
 	if left.try == 0 {
-		c.fresh.PushBack(left)
+		c.untried.PushBack(left)
 	} else {
 		c.failed.PushBack(left)
 	}
@@ -207,8 +207,8 @@ func (c *cleanup) run() {
 
 // next returns what to release next, or nil. The caller holds mu.
 func (c *cleanup) next() *leftover {
-	if first := c.fresh.Front(); first != nil {
-		return c.fresh.Remove(first).(*leftover)
+	if first := c.untried.Front(); first != nil {
+		return c.untried.Remove(first).(*leftover)
 	}
 	if first := c.failed.Front(); first != nil && c.retrying < maxCleaners-1 {
 		c.retrying++
@@ -233,7 +233,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	case err == nil:
 		left.try = 0
 		return time.Until(left.final), false
-	case !time.Now().Before(left.expiry) && (!passes(err) || c.isFull()):
+	case !time.Now().Before(left.expiry) && (!transient(err) || c.isFull()):
 		// A hold that the store had has ended by its TTL. A store that only does not
 		// answer may have stood still together with its clock, so it is asked on.
 		c.warn(left, "a hold is left to its TTL, since the store does not release it", err)
@@ -280,7 +280,7 @@ func (c *cleanup) stop(ctx context.Context) error {
 	defer c.cancel()
 	done := make(chan struct{})
 	go func() {
-		c.unsettled.wait(context.Background())
+		c.pendingNoTTL.wait(context.Background())
 		c.work.Wait()
 		close(done)
 	}()
@@ -299,11 +299,11 @@ func (c *cleanup) stop(ctx context.Context) error {
 func (c *cleanup) abandon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.lasting) == 0 {
+	if len(c.noTTL) == 0 {
 		return nil
 	}
 	permits := make(map[string]int64)
-	for left := range c.lasting {
+	for left := range c.noTTL {
 		permits[left.hold.Name] += left.hold.Permits
 		c.end(left)
 	}

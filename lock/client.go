@@ -52,14 +52,14 @@ type announcer struct {
 func (a *announcer) init(l *Locker) {
 	a.locker = l
 	a.running, a.abandon = context.WithCancel(context.Background())
-	a.timer.Init(l.wheel, a.tell)
+	a.timer.Init(l.wheel, a.announce)
 }
 
 // begin is called with every grant; the first one has the client announced.
-func (a *announcer) begin() { a.once.Do(a.tell) }
+func (a *announcer) begin() { a.once.Do(a.announce) }
 
 // tell writes the record in the background and sees to the next time.
-func (a *announcer) tell() {
+func (a *announcer) announce() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped {

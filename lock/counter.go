@@ -101,7 +101,7 @@ func validateCount(n, least int64) error {
 var ErrOverflow = errors.New("lock: the count would be out of range")
 
 // remembered is how long a request that nobody owns may be sent again.
-func (l *Locker) remembered() time.Duration {
+func (l *Locker) resendWindow() time.Duration {
 	const most = MaxTTL / 8 // so that sums do not overflow
 	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
@@ -121,11 +121,11 @@ func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err e
 	if !ok {
 		return Counted{}, fmt.Errorf("%w: %v", ErrUnsupported, kind)
 	}
-	c.Keep = 2 * l.remembered()
+	c.Keep = 2 * l.resendWindow()
 	if op != CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
-	err = l.persist(ctx, l.countFor(op), passes, func() (err error) {
+	err = l.withRetry(ctx, l.countFor(op), transient, func() (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)
 		defer cancel()
 		counted, err = counter.Count(bounded, &c)
@@ -150,22 +150,22 @@ func (l *Locker) countFor(op CountOp) time.Duration {
 }
 
 // take gets a hold granted of which no lease is made.
-func (l *Locker) take(ctx context.Context, h *Hold, wait time.Duration) error {
+func (l *Locker) acquireNoLease(ctx context.Context, h *Hold, wait time.Duration) error {
 	if err := l.ready(ctx, h.Name); err != nil {
 		return err
 	}
-	a := acquisition{hold: h, ctx: ctx, patience: ctx, wait: wait > 0}
+	a := acquisition{hold: h, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
-		patience, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 	if !l.enter() {
 		return ErrClosed
 	}
-	defer l.asking.Done()
-	_, err := l.obtain(&a)
-	if err == nil && a.doubt.IsZero() {
+	defer l.active.Done()
+	_, err := l.acquireHold(&a)
+	if err == nil && a.unknownUntil.IsZero() {
 		l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
 	}
 	return err

@@ -26,12 +26,12 @@ type Deferred struct {
 	end       context.CancelCauseFunc // ends acquisition.ctx
 	unwatched func() bool             // has the end of patience wake it no more
 
-	fate atomic.Int32 // undecided, run or not
+	decision atomic.Int32 // undecided, run or not
 
 	done chan struct{}
 	err  error // the result; set before done is closed
 
-	turn turn // of the crews
+	placement placement // of the crews
 }
 
 // The fate of a function is decided once.
@@ -90,7 +90,7 @@ func (d *Deferred) Err() error {
 // Wait waits for the end, as long as ctx lives, and returns Err. If ctx ends first it
 // returns its cause; to the function that is nothing.
 func (d *Deferred) Wait(ctx context.Context) error {
-	defer pausing(ctx)()
+	defer yieldSlot(ctx)()
 	select {
 	case <-d.done:
 		return d.err
@@ -105,7 +105,7 @@ func (d *Deferred) Wait(ctx context.Context) error {
 // is closed soon, with an error that matches [ErrCancelled]. To end an f that runs,
 // end its context.
 func (d *Deferred) Cancel() bool {
-	if !d.fate.CompareAndSwap(undecided, neverRuns) {
+	if !d.decision.CompareAndSwap(undecided, neverRuns) {
 		return false
 	}
 	d.end(ErrCancelled)
@@ -133,15 +133,15 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 		return nil, err
 	}
 	d.limit(ctx, wait)
-	if err := d.lineUp(); err != nil {
+	if err := d.enqueue(); err != nil {
 		l.deferral.leave()
 		d.release()
 		return nil, err
 	}
-	if ctx.Done() != nil || d.acquisition.patience != d.acquisition.ctx {
-		d.unwatched = context.AfterFunc(d.acquisition.patience, d.wake)
+	if ctx.Done() != nil || d.acquisition.waitCtx != d.acquisition.ctx {
+		d.unwatched = context.AfterFunc(d.acquisition.waitCtx, d.wake)
 	}
-	l.deferral.rest(d)
+	l.deferral.park(d)
 	return d, nil
 }
 
@@ -149,11 +149,11 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 	a := &d.acquisition
 	a.ctx, d.end = context.WithCancelCause(ctx)
-	a.patience = a.ctx
+	a.waitCtx = a.ctx
 	if a.wait && wait < forever {
-		patience, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
 		_ = cancel // a.ctx ends it
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 }
 
@@ -166,11 +166,11 @@ func (d *Deferred) release() {
 }
 
 // lineUp takes a place in the queue, unless the lock may be had without one.
-func (d *Deferred) lineUp() error {
+func (d *Deferred) enqueue() error {
 	a := &d.acquisition
-	d.waiter = waiter{acquisition: a, fresh: true, wake: d.wake}
+	d.waiter = waiter{acquisition: a, unanswered: true, wake: d.wake}
 	if d.own != nil || !a.wait || a.hold.Under != "" {
-		d.turn.woken = true // it does not wait yet
+		d.placement.woken = true // it does not wait yet
 		return nil
 	}
 	return d.join()
@@ -179,7 +179,7 @@ func (d *Deferred) lineUp() error {
 // join takes a place in the queue.
 func (d *Deferred) join() error {
 	if !d.mutex.locker.join(&d.waiter) {
-		return d.acquisition.refused(d.waiter.baton.known, ErrTooManyWaiters)
+		return d.acquisition.refused(d.waiter.state.lastRefusal, ErrTooManyWaiters)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (d *Deferred) wake() { d.mutex.locker.deferral.wake(d) }
 func (d *Deferred) over() error {
 	a := &d.acquisition
 	if d.lease == nil {
-		return ended(a.patience, d.mutex.locker.closed)
+		return ended(a.waitCtx, d.mutex.locker.closed)
 	}
 	return ended(a.ctx, d.mutex.locker.closed)
 }
@@ -199,18 +199,18 @@ func (d *Deferred) over() error {
 // holds reports whether the lock was granted, be it by another holder that has passed it
 // on.
 func (d *Deferred) holds() bool {
-	b := d.waiter.turn.Load()
+	b := d.waiter.promotion.Load()
 	return d.lease != nil || b != nil && b.lease != nil
 }
 
 // advance goes on with d up to where it has to wait, or to its end. room says whether
 // f may run here.
-func (d *Deferred) advance(room bool) {
+func (d *Deferred) advance(mayRun bool) {
 	if d.lease == nil {
 		lease, waits, err := d.acquire()
 		switch {
 		case waits:
-			d.mutex.locker.deferral.rest(d)
+			d.mutex.locker.deferral.park(d)
 			return
 		case err != nil:
 			d.finish(err)
@@ -220,10 +220,10 @@ func (d *Deferred) advance(room bool) {
 	}
 	cause := d.tooLate()
 	switch {
-	case cause == nil && !room:
-		d.mutex.locker.deferral.rest(d)
+	case cause == nil && !mayRun:
+		d.mutex.locker.deferral.park(d)
 		return
-	case cause == nil && !d.fate.CompareAndSwap(undecided, runs):
+	case cause == nil && !d.decision.CompareAndSwap(undecided, runs):
 		cause = ErrCancelled
 	}
 	if cause != nil {
@@ -256,7 +256,7 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 		return nil, false, fmt.Errorf("lock: %q was not asked for: %w", d.mutex.name, cause)
 	}
 	if d.own != nil {
-		lease, err = d.own.again(*a)
+		lease, err = d.own.reacquire(*a)
 		if lease != nil || err != nil {
 			return lease, false, err
 		}
@@ -270,7 +270,7 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 		lease, err = d.conclude(g, err)
 		return lease, false, err
 	}
-	d.waiter.baton.known, d.waiter.fresh = g.Answer, a.failure != nil
+	d.waiter.state.lastRefusal, d.waiter.unanswered = g.Answer, a.failure != nil
 	if err := d.join(); err != nil {
 		_, err = d.conclude(grant{}, err) // what was asked for may yet be granted
 		return nil, false, err
@@ -281,10 +281,10 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 // conclude makes a lease of what the store has said.
 func (d *Deferred) conclude(g grant, err error) (*Lease, error) {
 	l := d.mutex.locker
-	if g, err = l.settled(&d.acquisition, g, err); err != nil {
+	if g, err = l.finishAcquire(&d.acquisition, g, err); err != nil {
 		return nil, err
 	}
-	return l.lend(&d.acquisition, g)
+	return l.newLease(&d.acquisition, g)
 }
 
 // tooLate returns why f is not to be called although the lock was granted, or nil.
@@ -307,12 +307,12 @@ func (d *Deferred) run() {
 		}
 		d.finish(err)
 	}()
-	err = d.lease.use(d.mutex.locker.deferral.inside(d.acquisition.ctx), d.f)
+	err = d.lease.use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.f)
 }
 
 // finish makes the result known.
 func (d *Deferred) finish(err error) {
-	if !d.fate.CompareAndSwap(undecided, neverRuns) && d.fate.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
+	if !d.decision.CompareAndSwap(undecided, neverRuns) && d.decision.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
 		err = fmt.Errorf("%w; and besides: %w", ErrCancelled, err) // Cancel has promised so
 	}
 	d.release()

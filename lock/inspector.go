@@ -51,7 +51,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
-	return l.examine(ctx, name, ask, passes)
+	return l.examine(ctx, name, ask, transient)
 }
 
 // ForceRelease takes the lock called name away from whoever holds it, of whatever
@@ -67,7 +67,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // have been released: look before you try again, for it may have a new holder.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
 	return l.examine(ctx, name, Inspector.ForceRelease, func(err error) bool {
-		return passes(err) && errors.Is(err, ErrNotDone)
+		return transient(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
@@ -83,7 +83,7 @@ func (l *Locker) examine(ctx context.Context, name string,
 		return Info{}, err
 	}
 	var info Info
-	err = l.persist(ctx, l.config.RetryFor, again, func() (err error) {
+	err = l.withRetry(ctx, l.config.RetryFor, again, func() (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 		defer cancel()
 		info, err = ask(store, bounded, name)

@@ -67,7 +67,7 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 // not answer. If ctx ends first, the
 // error matches its cause.
 func (l *Latch) Wait(ctx context.Context) error {
-	err := l.locker.take(ctx, l.locker.newHold(KindLatch, l.name, l.locker.remembered()), forever)
+	err := l.locker.acquireNoLease(ctx, l.locker.newHold(KindLatch, l.name, l.locker.resendWindow()), forever)
 	var closed *NotAcquiredError
 	if !errors.As(err, &closed) {
 		return err

@@ -65,7 +65,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
-	return l.own.drop(ctx)
+	return l.own.unlock(ctx)
 }
 
 // use calls f while the lease is held, and unlocks it afterwards, as [Mutex.Do] says.

@@ -164,7 +164,7 @@ type Locker struct {
 
 	waiting map[queueKey]int // guarded by mu; how many wait for a lock, if any, and there is a limit
 
-	asking sync.WaitGroup // acquisitions, deferred functions until they are done, and ends of queues; added to under mu, while not closed or not zero
+	active sync.WaitGroup // acquisitions, deferred functions until they are done, and ends of queues; added to under mu, while not closed or not zero
 }
 
 // New returns a locker on store. It sends nothing yet. Close it when done.
@@ -197,7 +197,7 @@ func (l *Locker) start() error {
 	}
 	r := l.config.Renewal
 	r.Wheel, r.Logger, r.Package = l.wheel, l.config.Logger, packageName
-	watchdog, err := renewal.New(&keeper{l.store, l}, r)
+	watchdog, err := renewal.New(&releaser{l.store, l}, r)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (l *Locker) enter() bool {
 	if l.closed.Err() != nil {
 		return false
 	}
-	l.asking.Add(1)
+	l.active.Add(1)
 	return true
 }
 

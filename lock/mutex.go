@@ -80,12 +80,12 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 // ownership of this very lock (see [Lease.Context]), the lock is taken once more
 // without waiting, and must be unlocked once more.
 type Mutex struct {
-	locker  *Locker
-	kind    Kind
-	name    string
-	options Options
-	claims  bool  // see [ReadWrite.WritersFirst]
-	several int64 // permits of each lease, if not one; see [Permits.Several]
+	locker       *Locker
+	kind         Kind
+	name         string
+	options      Options
+	writersFirst bool  // see [ReadWrite.WritersFirst]
+	several      int64 // permits of each lease, if not one; see [Permits.Several]
 }
 
 // Mutex returns a handle on the lock called name. A name that [ValidateName]
@@ -151,14 +151,14 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{options: m.options, ctx: ctx, patience: ctx, wait: wait > 0}
+	a := acquisition{options: m.options, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
-		patience, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 	if o := m.ownershipIn(ctx); o != nil {
-		if lease, err := o.again(a); lease != nil || err != nil {
+		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
 		}
 	}
@@ -204,7 +204,7 @@ func (m *Mutex) request(a *acquisition) error {
 	case KindPermit:
 		a.hold.Owner = newPermitOwner(m.several)
 	}
-	if a.wait && (m.kind == KindFair || m.claims) {
+	if a.wait && (m.kind == KindFair || m.writersFirst) {
 		a.hold.Wait = placeTTL
 	}
 	return nil

@@ -14,26 +14,26 @@ import (
 // ownership is one owner's possession of one lock. Every lease that was taken
 // under it shares it; it ends when the last of them is unlocked.
 type ownership struct {
-	locker *Locker
-	hold   Hold // never changed; the watchdog's Ref points at it
-	lease  *renewal.Lease
-	token  int64
-	relay  *relay // nil if the lease is not to be passed on
+	locker  *Locker
+	hold    Hold // never changed; the watchdog's Ref points at it
+	lease   *renewal.Lease
+	token   int64
+	handOff *handOff // nil if the lease is not to be passed on
 
 	// changing makes one change of count at a time, its request to the store included:
 	// counts are absolute, so they must arrive in order.
-	changing contextMutex
+	countMutex contextMutex
 	// doubt is the latest deadline among the acquisition's requests whose outcome is
 	// unknown: they may yet be carried out, after the release. Guarded by changing.
-	doubt time.Time
-	count atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
+	unknownUntil time.Time
+	count        atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
 
 	first Lease // the lease of the grant, here to save an allocation
 }
 
 // newOwnership returns an ownership whose lease is not watched yet.
-func newOwnership(l *Locker, h Hold, token int64, doubt time.Time) *ownership {
-	own := &ownership{locker: l, hold: h, token: token, doubt: doubt}
+func newOwnership(l *Locker, h Hold, token int64, unknownUntil time.Time) *ownership {
+	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
 	own.count.Store(1)
 	own.first.own = own
 	return own
@@ -42,9 +42,9 @@ func newOwnership(l *Locker, h Hold, token int64, doubt time.Time) *ownership {
 // spec is what the watchdog is told to keep for the acquisition.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
 	onLost := a.options.OnLost
-	if o.relay != nil {
+	if o.handOff != nil {
 		onLost = func(err error) {
-			o.locker.finish(o.relay)
+			o.locker.finish(o.handOff)
 			if a.options.OnLost != nil {
 				a.options.OnLost(err)
 			}
@@ -85,26 +85,26 @@ func (o *ownership) with(ctx context.Context) context.Context {
 // again takes the lock once more. It returns nil and no error if the ownership
 // has ended by an Unlock. The store is asked, so that its count is right for
 // people who look, and so that a lock that is lost is not taken for held.
-func (o *ownership) again(a acquisition) (lease *Lease, err error) {
+func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	limit := o.locker.config.RequestTimeout
 	if a.wait {
 		limit = forever // patience bounds it
 	}
-	err = o.locker.persist(a.patience, limit, passes, func() (err error) {
-		lease, err = o.further(a)
+	err = o.locker.withRetry(a.waitCtx, limit, transient, func() (err error) {
+		lease, err = o.reacquireOnce(a)
 		return err
 	})
 	return lease, err
 }
 
 // further asks for one hold more, once.
-func (o *ownership) further(a acquisition) (*Lease, error) {
+func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, o.locker.config.RequestTimeout)
 	defer cancel()
-	if !o.changing.lock(ctx) {
+	if !o.countMutex.lock(ctx) {
 		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	}
-	defer o.changing.unlock()
+	defer o.countMutex.unlock()
 	if o.count.Load() == 0 {
 		return nil, nil
 	}
@@ -115,8 +115,8 @@ func (o *ownership) further(a acquisition) (*Lease, error) {
 	h.Count = o.count.Load() + 1
 	a.ctx, a.hold = ctx, &h
 	g, err := o.locker.ask(&a)
-	if a.doubt.After(o.doubt) {
-		o.doubt = a.doubt
+	if a.unknownUntil.After(o.unknownUntil) {
+		o.unknownUntil = a.unknownUntil
 	}
 	switch {
 	case err != nil:
@@ -187,14 +187,14 @@ func (m *contextMutex) unlock() {
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
 // drop gives one hold back, the last one for good, within [Config.RequestTimeout].
-func (o *ownership) drop(ctx context.Context) error {
+func (o *ownership) unlock(ctx context.Context) error {
 	l := o.locker
 	ctx, cancel := l.unlocking(ctx)
 	defer cancel()
-	if !o.changing.lock(ctx) {
-		return o.dropLater()
+	if !o.countMutex.lock(ctx) {
+		return o.unlockLater()
 	}
-	defer o.changing.unlock()
+	defer o.countMutex.unlock()
 	h := o.hold
 	h.Count = o.count.Add(-1)
 	if h.Count > 0 {
@@ -203,13 +203,13 @@ func (o *ownership) drop(ctx context.Context) error {
 		}
 		return o.lower(ctx, &h)
 	}
-	if l.passOn(o) {
+	if l.handToNext(o) {
 		return nil
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
 	if lost := o.stop(ctx); lost != nil {
-		if l.cleanup.add(&h, o.doubt) != nil { // the locker is closed
+		if l.cleanup.add(&h, o.unknownUntil) != nil { // the locker is closed
 			_, _ = l.release(ctx, &h, time.Time{})
 		}
 		return lost
@@ -218,7 +218,7 @@ func (o *ownership) drop(ctx context.Context) error {
 }
 
 // dropLater gives a hold back whose request for another hold has not returned in time.
-func (o *ownership) dropLater() error {
+func (o *ownership) unlockLater() error {
 	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	if o.count.Add(-1) > 0 {
 		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, o.hold.Name)
@@ -226,8 +226,8 @@ func (o *ownership) dropLater() error {
 	h := o.hold
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
-	if o.relay != nil {
-		o.locker.finish(o.relay)
+	if o.handOff != nil {
+		o.locker.finish(o.handOff)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -256,7 +256,7 @@ func (o *ownership) stop(ctx context.Context) error {
 
 // lower lowers the owner's holds at the store to h.Count.
 func (o *ownership) lower(ctx context.Context, h *Hold) error {
-	held, err := o.locker.release(ctx, h, o.doubt)
+	held, err := o.locker.release(ctx, h, o.unknownUntil)
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, h.Name)

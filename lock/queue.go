@@ -45,7 +45,7 @@ type queue struct {
 	// well while the first waits for the relay. Set under locker.mu.
 	head atomic.Pointer[waiter]
 	// relay is nil unless the lock is being passed on. Guarded by locker.mu.
-	relay *relay
+	handOff *handOff
 
 	// ask and granted are what no head has acted on yet. They outlive the head, so
 	// that a wake which comes between two heads is not lost. granted is the latest
@@ -62,7 +62,7 @@ type queue struct {
 	subscription Subscription
 
 	// lines says that the store has put a waiter in line. Only the head touches it.
-	lines bool
+	storeEnqueues bool
 
 	// outage is the row of requests that have just failed. Only the head touches it.
 	outage outage
@@ -86,7 +86,7 @@ const lingerFor = 5 * time.Second
 // waitsFor reports whether this process has waiters for the lock, or had until
 // lately, or passes it on. A newcomer who can wait lines up instead of asking first,
 // unless the others may be waiting for its own write lock.
-func (l *Locker) waitsFor(h *Hold) bool {
+func (l *Locker) hasQueue(h *Hold) bool {
 	if h.Under != "" {
 		return false
 	}
@@ -108,15 +108,15 @@ func (l *Locker) join(w *waiter) (joined bool) {
 		l.waiting[key.lock()]++
 	}
 	q := l.queue(key)
-	w.queue, w.place = q, q.waiters.PushBack(w)
+	w.queue, w.element = q, q.waiters.PushBack(w)
 	if q.waiters.Len() == 1 { // there is no head whose subscription it is
-		b := baton{ask: true, fresh: w.fresh && q.subscription == nil}
+		b := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
 		if w.failure != nil {
 			b.pause = backoff(0)
 		}
-		q.proceed(b)
+		q.promote(b)
 	} else if w.failure != nil {
-		l.startOver(w.acquisition)
+		l.renewOwner(w.acquisition)
 	}
 	return true
 }
@@ -126,7 +126,7 @@ func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key}
-		q.backstop.Init(l.wheel, func() { q.tell(Notice{}) })
+		q.backstop.Init(l.wheel, func() { q.notify(Notice{}) })
 		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
 	}
@@ -136,51 +136,51 @@ func (l *Locker) queue(key queueKey) *queue {
 
 // leave takes the waiter out of the queue. If it was the head, the next one gets
 // the baton: b, or the one that the waiter has not taken yet.
-func (q *queue) leave(w *waiter, b baton) {
+func (q *queue) leave(w *waiter, b headState) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.passed {
-		l.unwanted(w.turn.Swap(nil).lease)
+	if w.handedOff {
+		l.returnLease(w.promotion.Swap(nil).lease)
 		return
 	}
 	if q.head.CompareAndSwap(w, nil) {
-		if untaken := w.turn.Swap(nil); untaken != nil {
+		if untaken := w.promotion.Swap(nil); untaken != nil {
 			b = *untaken
 		}
 	} else {
-		b = baton{ask: true}
+		b = headState{ask: true}
 	}
 	q.remove(w, b)
 }
 
 // remove takes a waiter out that is not the head any more, and proceeds with the
 // baton. The caller holds locker.mu.
-func (q *queue) remove(w *waiter, b baton) {
+func (q *queue) remove(w *waiter, b headState) {
 	if l := q.locker; l.config.MaxWaiters > 0 {
 		if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
 			delete(l.waiting, q.key.lock())
 		}
 	}
-	q.waiters.Remove(w.place)
-	q.proceed(b)
+	q.waiters.Remove(w.element)
+	q.promote(b)
 }
 
 // proceed makes the first waiter the head, with the baton, if there is none and it
 // does not wait for the relay. A queue without both comes to rest. The caller holds
 // locker.mu.
-func (q *queue) proceed(b baton) {
+func (q *queue) promote(b headState) {
 	if q.waiters.Len() == 0 {
-		if q.relay == nil {
-			q.rest()
+		if q.handOff == nil {
+			q.retire()
 		}
 		return
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.relay != nil && first.hold.Spare > 0 {
+	if q.head.Load() != nil || q.handOff != nil && first.hold.Spare > 0 {
 		return
 	}
-	first.turn.Store(&b)
+	first.promotion.Store(&b)
 	q.head.Store(first)
 	first.wake()
 }
@@ -188,21 +188,21 @@ func (q *queue) proceed(b baton) {
 // yield makes the waiter behind w the head instead of it, with the baton; behind the last
 // one is the first. w keeps its place. It returns false if there is no other, or if that
 // waits for the relay.
-func (q *queue) yield(w *waiter, b baton) bool {
+func (q *queue) yield(w *waiter, b headState) bool {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := w.place.Next()
+	next := w.element.Next()
 	if next == nil {
 		next = q.waiters.Front()
 	}
 	to := next.Value.(*waiter)
-	if to == w || q.relay != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
+	if to == w || q.handOff != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
 		return false
 	}
-	l.startOver(w.acquisition)
-	w.leads, w.idle, w.baton = false, false, baton{}
-	to.turn.Store(&b)
+	l.renewOwner(w.acquisition)
+	w.isHead, w.idle, w.state = false, false, headState{}
+	to.promotion.Store(&b)
 	to.wake()
 	return true
 }
@@ -210,25 +210,25 @@ func (q *queue) yield(w *waiter, b baton) bool {
 // startOver gives an acquisition a new owner, and leaves what the store may have for the
 // old one to the cleanup: a waiter that is not the head would not notice a grant. The
 // caller holds mu.
-func (l *Locker) startOver(a *acquisition) {
-	if !a.doubt.IsZero() || a.placed {
-		_ = l.cleanup.add(a.hold, a.doubt)
+func (l *Locker) renewOwner(a *acquisition) {
+	if !a.unknownUntil.IsZero() || a.maybeQueued {
+		_ = l.cleanup.add(a.hold, a.unknownUntil)
 	}
 	h := *a.hold
 	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
 	if h.Kind == KindPermit {
 		h.Owner = newPermitOwner(permitsOf(a.hold.Owner))
 	}
-	a.hold, a.doubt, a.placed, a.lined = &h, time.Time{}, false, grant{}
+	a.hold, a.unknownUntil, a.maybeQueued, a.enqueued = &h, time.Time{}, false, grant{}
 }
 
 // rest has a queue without waiters end: at once, if it can be had again for nothing,
 // else after a while. The caller holds locker.mu.
-func (q *queue) rest() {
+func (q *queue) retire() {
 	l := q.locker
 	q.backstop.Cancel()
-	lasting := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
-	if lasting {
+	keep := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
+	if keep {
 		if _, err := q.linger.Arm(lingerFor); err == nil {
 			return
 		}
@@ -243,7 +243,7 @@ func (q *queue) expire() {
 	defer l.mu.Unlock()
 	// It may have come too late to be cancelled, and find the queue in use again, or
 	// ended.
-	if q.waiters.Len() == 0 && q.relay == nil && l.queues[q.key] == q && l.closed.Err() == nil {
+	if q.waiters.Len() == 0 && q.handOff == nil && l.queues[q.key] == q && l.closed.Err() == nil {
 		q.end()
 	}
 }
@@ -254,7 +254,7 @@ func (q *queue) expire() {
 func (q *queue) end() {
 	delete(q.locker.queues, q.key)
 	if q.subscription != nil {
-		q.locker.asking.Go(q.subscription.Close)
+		q.locker.active.Go(q.subscription.Close)
 		q.subscription = nil
 	}
 }
@@ -281,7 +281,7 @@ func (l *Locker) endQueues() {
 
 // tell has the head act on what the store says. It never blocks: the wheel and the
 // store call it.
-func (q *queue) tell(n Notice) {
+func (q *queue) notify(n Notice) {
 	if n.Owner == "" {
 		q.ask.Store(true)
 	} else {
@@ -294,12 +294,12 @@ func (q *queue) tell(n Notice) {
 
 // heard returns what to do about a wake: to ask, or to take the grant that came by
 // itself.
-func (q *queue) heard(a *acquisition) (g grant, ask bool) {
+func (q *queue) takeWake(a *acquisition) (g grant, ask bool) {
 	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
 	if ask || n == nil || n.Owner != a.hold.Owner {
 		return grant{}, ask // if both, the store grants once more what it has granted
 	}
-	g = q.locker.handed(a, n)
+	g = q.locker.grantedByRelease(a, n)
 	return g, g.Verdict != Granted
 }
 
@@ -312,7 +312,7 @@ const maxToken = 1 << 53
 // the latest refusal the grant was made. That clock may be fast by 1 %; if it says more,
 // so that the grant would lie in the future, it is not believed either. After a message
 // that is not believed, the store is asked.
-func (l *Locker) handed(a *acquisition, n *Notice) grant {
+func (l *Locker) grantedByRelease(a *acquisition, n *Notice) grant {
 	offered := cmp.Or(a.hold.Offer, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
@@ -320,44 +320,44 @@ func (l *Locker) handed(a *acquisition, n *Notice) grant {
 		return grant{}
 	case n.Token < 1 || n.Spare < 0 || n.Spare > a.hold.Spare || n.Token > maxToken-n.Spare:
 		return grant{}
-	case a.lined.At.IsZero() || n.At.Before(a.lined.At):
+	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
 		return grant{}
 	}
-	after := n.At.Sub(a.lined.At)
-	now, asked := time.Now(), a.lined.asked.Add(after-after/100)
+	after := n.At.Sub(a.enqueued.At)
+	now, asked := time.Now(), a.enqueued.asked.Add(after-after/100)
 	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
 		return grant{}
 	}
-	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, handed: true}
+	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, byRelease: true}
 }
 
 // pass returns the baton that a head leaves which has got the lock. Where one reads,
 // the next may read as well, as far as the store knows; and a line is to be joined
 // while the lock is held.
-func (q *queue) pass(a *acquisition, g grant) baton {
-	lines := q.lines && a.hold.Kind == KindMutex && a.hold.Wait > 0
-	if lines {
+func (q *queue) afterGrant(a *acquisition, g grant) headState {
+	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Wait > 0
+	if storeEnqueues {
 		q.ask.Store(false) // a release before this grant is nothing to the next one
 	}
-	return baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || lines}
+	return headState{lastRefusal: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || storeEnqueues}
 }
 
 // lineUp has the store put the hold in line when it is asked: only who is told of a
 // grant may be granted something unasked.
-func (q *queue) lineUp(a *acquisition) {
+func (q *queue) enqueueAtStore(a *acquisition) {
 	if a.hold.Kind != KindMutex || q.subscription == nil {
 		return
 	}
 	a.hold.Wait = placeTTL
 	if !a.options.Fixed {
-		a.hold.Offer = offer(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+		a.hold.Offer = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
 // offer is how long a lock is granted for to a waiter in line, who has to renew it
 // to show that it is alive: well under a TTL, and long enough for a slow network and for
 // the watchdog.
-func offer(ttl, least time.Duration) time.Duration {
+func provisionalTTL(ttl, least time.Duration) time.Duration {
 	return min(ttl, max(ttl/4, time.Second, least))
 }
 
@@ -365,9 +365,9 @@ func offer(ttl, least time.Duration) time.Duration {
 // of the holder's lease, of which nobody would tell it, and no longer than its
 // [Retry] says, or the slow poll that makes up for a lost message, or than its place
 // in the store's queue is safe. again is false if it may not ask any more.
-func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again bool) {
+func (q *queue) delay(a *acquisition, lastRefusal Answer) (pause time.Duration, again bool) {
 	pause = q.locker.config.Poll
-	if known.Silent || known.Foreign {
+	if lastRefusal.Silent || lastRefusal.Foreign {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	if a.options.Retry != nil && a.refusals > 0 {
@@ -379,8 +379,8 @@ func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again 
 	if a.hold.Wait > 0 && a.hold.Kind != KindMutex {
 		pause = min(pause, a.hold.Wait/3)
 	}
-	if known.TTL > 0 && !known.Behind {
-		pause = min(pause, known.TTL)
+	if lastRefusal.TTL > 0 && !lastRefusal.Behind {
+		pause = min(pause, lastRefusal.TTL)
 	}
 	return pause, true
 }
@@ -406,7 +406,7 @@ func (q *queue) subscribe(a *acquisition) bool {
 	l := q.locker
 	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	s, err := l.store.Subscribe(bounded, a.hold, q.tell)
+	s, err := l.store.Subscribe(bounded, a.hold, q.notify)
 	if err != nil {
 		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
 		return false

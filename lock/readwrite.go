@@ -24,9 +24,9 @@ import (
 // While a holder reads under its own write lock, others stay out until the write
 // lock is unlocked, be its lease lost or not: unlock lost leases, too.
 type ReadWrite struct {
-	locker *Locker
-	name   string
-	claims bool
+	locker       *Locker
+	name         string
+	writersFirst bool
 }
 
 // ReadWrite returns a handle on the read-write lock called name. A name that
@@ -45,7 +45,7 @@ func (l *Locker) ReadWrite(name string) *ReadWrite {
 // context of its lease: without that, it waits for the writer that waits for it.
 // A writer whose process dies while it waits keeps readers out for 5 s at most.
 func (rw *ReadWrite) WritersFirst() *ReadWrite {
-	return &ReadWrite{locker: rw.locker, name: rw.name, claims: true}
+	return &ReadWrite{locker: rw.locker, name: rw.name, writersFirst: true}
 }
 
 // Name returns the lock's name.
@@ -58,7 +58,7 @@ func (rw *ReadWrite) Read() *Mutex {
 
 // Write returns a handle on the write side.
 func (rw *ReadWrite) Write() *Mutex {
-	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, claims: rw.claims}
+	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, writersFirst: rw.writersFirst}
 }
 
 // writerIn returns the owner of the write lock that ctx carries, or "".

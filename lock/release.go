@@ -26,7 +26,7 @@ func (l *Locker) unlocking(ctx context.Context) (context.Context, context.Cancel
 // store gets makes up for this one. doubt is the latest deadline among the hold's
 // acquisitions whose outcome is unknown; if one may still be carried out, the cleanup
 // releases the hold once more.
-func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bool, err error) {
+func (l *Locker) release(ctx context.Context, h *Hold, unknownUntil time.Time) (held bool, err error) {
 	maybe := false
 	for try := 0; ; try++ {
 		bounded, cancel := l.bound(ctx, h.TTL)
@@ -34,7 +34,7 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 		cancel()
 		if err == nil {
 			if h.Count == 0 {
-				l.cleanup.confirm(h, doubt)
+				l.cleanup.confirm(h, unknownUntil)
 			}
 			if !maybe {
 				l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
@@ -42,9 +42,9 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
-		if !errors.Is(err, ErrUnavailable) || !rest(ctx, backoff(try)) {
+		if !errors.Is(err, ErrUnavailable) || !sleepWithin(ctx, backoff(try)) {
 			if h.Count == 0 {
-				if abandoned := l.cleanup.add(h, doubt); abandoned != nil {
+				if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
 					err = fmt.Errorf("%w (%w)", err, abandoned)
 				}
 			}
@@ -54,7 +54,7 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 }
 
 // rest waits for d, and returns false if ctx ends before.
-func rest(ctx context.Context, d time.Duration) bool {
+func sleepWithin(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}

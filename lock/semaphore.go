@@ -106,7 +106,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 	if err := validateCount(n, 1); err != nil {
 		return err
 	}
-	return s.locker.take(ctx, s.hold(n), wait)
+	return s.locker.acquireNoLease(ctx, s.hold(n), wait)
 }
 
 // hold returns a fresh hold of n permits.

@@ -27,7 +27,7 @@ const packageName = "lock"
 // Shutdown must not be called by a deferred function, or by a holder before its
 // Unlock: it would wait for itself.
 func (l *Locker) Shutdown(ctx context.Context) error {
-	l.refuse()
+	l.stopGranting()
 	cut := l.drain(ctx)
 	if cut != nil {
 		cut = fmt.Errorf("lock: Shutdown did not wait for every Unlock: %w", cut)
@@ -47,12 +47,12 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 // Its error names what is left of them, and matches [ErrNotRepeated] then. The store
 // stays open.
 func (l *Locker) Close(ctx context.Context) error {
-	l.refuse()
+	l.stopGranting()
 	return l.end(ctx, l.watchdog.Orphan)
 }
 
 // refuse ends every wait, and refuses further acquisitions.
-func (l *Locker) refuse() {
+func (l *Locker) stopGranting() {
 	l.mu.Lock()
 	l.close(ErrClosed)
 	l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Locker) refuse() {
 // drain waits until nothing is held, and nothing is left to release. It returns ctx's
 // cause if that ended before.
 func (l *Locker) drain(ctx context.Context) error {
-	l.settle(ctx)
+	l.awaitAcquisitions(ctx)
 	_ = l.watchdog.Drain(ctx) // its error says no more than ctx
 	if l.unlocks.wait(ctx) && l.cleanup.pending.wait(ctx) && l.watchdog.Stats().Held == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (l *Locker) drain(ctx context.Context) error {
 func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error) error {
 	l.announcer.stop(ctx)
 	err := endLeases(ctx)
-	l.settle(ctx)
+	l.awaitAcquisitions(ctx)
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	if l.ownWheel {
@@ -88,14 +88,14 @@ func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error)
 
 // settle waits, as long as ctx allows, for the acquisitions that have ended: each may
 // have something to give back.
-func (l *Locker) settle(ctx context.Context) {
-	settled := make(chan struct{})
+func (l *Locker) awaitAcquisitions(ctx context.Context) {
+	finished := make(chan struct{})
 	go func() {
-		l.asking.Wait()
-		close(settled)
+		l.active.Wait()
+		close(finished)
 	}()
 	select {
-	case <-settled:
+	case <-finished:
 	case <-ctx.Done():
 	}
 }
@@ -152,7 +152,7 @@ func (a *activity) wait(ctx context.Context) bool {
 
 // keeper is the store as the watchdog sees it, which releases the leases that are left
 // in the end.
-type keeper struct {
+type releaser struct {
 	renewal.Renewer
 	locker *Locker
 }
@@ -161,25 +161,25 @@ type keeper struct {
 const maxReleases = 16
 
 // Release releases holds for [Locker.Shutdown].
-func (k *keeper) Release(ctx context.Context, items []renewal.Item) {
+func (r *releaser) Release(ctx context.Context, items []renewal.Item) {
 	var work sync.WaitGroup
 	inFlight := make(chan struct{}, maxReleases)
 	for i := range items {
 		inFlight <- struct{}{}
 		work.Go(func() {
 			defer func() { <-inFlight }()
-			k.release(ctx, &items[i])
+			r.release(ctx, &items[i])
 		})
 	}
 	work.Wait()
 }
 
-func (k *keeper) release(ctx context.Context, item *renewal.Item) {
+func (r *releaser) release(ctx context.Context, item *renewal.Item) {
 	h := *item.Lease.Ref().(*Hold)
 	h.Count = 0
-	bounded, cancel := k.locker.bound(ctx, MaxTTL)
+	bounded, cancel := r.locker.bound(ctx, MaxTTL)
 	defer cancel()
-	if _, item.Err = k.locker.store.Release(bounded, &h); item.Err == nil {
+	if _, item.Err = r.locker.store.Release(bounded, &h); item.Err == nil {
 		item.Outcome = renewal.Gone
 	}
 }

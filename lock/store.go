@@ -204,7 +204,7 @@ type Store interface {
 	// hold. It returns once the store has confirmed that it will, so that an
 	// attempt made afterwards misses nothing. Waiters of one client for one lock
 	// may share a subscription. tell must not block.
-	Subscribe(ctx context.Context, h *Hold, tell func(Notice)) (Subscription, error)
+	Subscribe(ctx context.Context, h *Hold, notify func(Notice)) (Subscription, error)
 
 	// Announce records who the client is whose id begins its owners' names, for
 	// people who ask who holds a lock. The record lives at least ttl.

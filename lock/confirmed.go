@@ -42,7 +42,7 @@ func (c *confirmed) add(h *Hold, deadline time.Time) {
 	if c.owners == nil || c.count >= maxConfirmed {
 		c.owners, c.count = make(map[string][]answered), 0
 	}
-	c.owners[h.Name] = append(c.owners[h.Name], answered{h.Owner, deadline.Add(lateBy)})
+	c.owners[h.Name] = append(c.owners[h.Name], answered{h.Owner, deadline.Add(maxLateness)})
 	c.count++
 }
 
