@@ -29,8 +29,8 @@ const (
 // Config configures a [Locker]. Its zero value is ready to use.
 type Config struct {
 	// TTL is how long the store keeps a lock without a renewal. A dead holder blocks the
-	// others for at most this long. Accepted are four ticks of the wheel, and at least 10
-	// ms, up to MaxTTL. Default: 30 s.
+	// others for at most this long. At least four ticks of the wheel and 10 ms, at most
+	// MaxTTL. Default: 30 s.
 	TTL time.Duration
 
 	// RequestTimeout bounds one request to the store; a third of the lock's TTL bounds it

@@ -33,8 +33,8 @@ type Options struct {
 	// request to the store. A hand-off among goroutines of one process then takes
 	// microseconds. The next waiter must use Passes and the same TTL. After at most this
 	// many hand-offs, or [Options.PassFor], the lock is released to the waiters of other
-	// processes, or sooner, if the server reserved fewer tokens. A server reserves at
-	// most one token per microsecond.
+	// processes. It is released sooner if the server reserved fewer tokens: at most one
+	// per microsecond since the previous grant.
 	//
 	// Each holder has its own lease, with its own options and a larger fencing token than
 	// the one before; [Lease.Owner] stays the same. Passes works with [Locker.Mutex] and
