@@ -9,52 +9,48 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a store's yes, together with an instant before it was given: when it was
-// asked, at the earliest.
+// grant is a granting [Answer] with an instant before the grant was made.
 type grant struct {
 	Answer
 	asked time.Time
-	// handed: it came with another owner's release, for as long as was offered.
+	// byRelease: another owner's release made the grant, with the provisional TTL.
 	byRelease bool
-	// relay is nil if the lease is not to be passed on.
+	// handOff is nil if the lease is not handed off within the process.
 	handOff *handOff
-	// lease, unless it is nil, is what the store granted before to another holder of
-	// this process.
+	// lease is not nil if another holder in this process handed it off.
 	lease *Lease
 }
 
-// acquisition is one caller's wish for one hold.
+// acquisition is one caller's request for one hold.
 type acquisition struct {
 	hold    *Hold
 	options Options
 
 	// ctx is the caller's. It bounds the requests, too.
 	ctx context.Context
-	// patience ends with ctx, or earlier if the caller does not want to wait
-	// longer. It bounds the waiting alone: a request that was sent is worth its
-	// answer.
+	// waitCtx ends with ctx, or earlier at the caller's wait limit. It bounds only the
+	// waiting; a request in flight is always awaited.
 	waitCtx context.Context
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
-	// doubt is the latest deadline among the requests whose outcome is unknown: they
-	// may yet be carried out, even after a release. Zero: there are none.
+	// unknownUntil is the latest deadline among requests with unknown outcome. They may
+	// still be applied, even after a release. Zero: there are none.
 	unknownUntil time.Time
-	// failure is the error of the latest request, if that failed.
+	// failure is the error of the latest request, or nil.
 	failure error
-	// placed: the store may keep a place in its queue for the hold.
+	// maybeQueued: the store may keep a place in its queue for the hold.
 	maybeQueued bool
-	// refusals counts how often it was refused as the head of its queue.
+	// refusals counts the refusals as the head of the queue.
 	refusals int
-	// lined is what the store said when it put the hold in line, if it has.
+	// enqueued is the store's answer when it enqueued the hold, if it did.
 	enqueued grant
 }
 
-// errWaited is the cause with which a wait that had its own limit ends.
+// errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: waited as long as asked")
 
-// gaveUp returns why the caller gave up waiting: nil if it is only that its own
-// limit is over.
+// gaveUp returns why the waiting ended: nil for the wait's own limit.
 func (a *acquisition) gaveUp() error {
 	if cause := context.Cause(a.waitCtx); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
 		return cause
@@ -62,8 +58,8 @@ func (a *acquisition) gaveUp() error {
 	return nil
 }
 
-// refused is the error for the store's refusal, which ended the waiting by cause. It is
-// that of the latest request if that failed: the store may have granted it.
+// refused returns the error for a refusal after which cause ended the waiting. If the
+// latest request failed, the error is that failure: the store may have granted the lock.
 func (a *acquisition) refused(by Answer, cause error) error {
 	switch {
 	case a.failure == nil:
@@ -74,7 +70,7 @@ func (a *acquisition) refused(by Answer, cause error) error {
 	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
 }
 
-// acquire gets the hold granted and puts the lease under the watchdog.
+// acquire acquires the hold and registers its lease with the watchdog.
 func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
@@ -87,15 +83,14 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	return l.newLease(a, g)
 }
 
-// obtain asks the store for the hold, and again whenever that is worth it while
-// patience lasts.
+// acquireHold acquires the hold, and waits for it while waitCtx lives.
 func (l *Locker) acquireHold(a *acquisition) (grant, error) {
 	g, err := l.tryOrWait(a)
 	return l.finishAcquire(a, g, err)
 }
 
-// settled ends the asking for a hold. After any end without a grant, nothing of the
-// hold is left at the store; the cleanup sees to that.
+// finishAcquire concludes an acquisition. If there is no grant, or the grant came too
+// late, it passes what the hold may have left in the store to the cleanup.
 func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
 		if !a.unknownUntil.IsZero() || a.maybeQueued {
@@ -115,7 +110,7 @@ func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error
 	return g, nil
 }
 
-// lend makes the lease of a grant, and has people told whose it is.
+// newLease makes the lease of a grant, and announces the client.
 func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	if g.lease != nil {
 		return g.lease, nil
@@ -130,7 +125,7 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	return lease, nil
 }
 
-// contend gets the hold granted, or an error.
+// tryOrWait tries to acquire the hold, and otherwise waits for it.
 func (l *Locker) tryOrWait(a *acquisition) (grant, error) {
 	g, waits, err := l.try(a)
 	if waits {
@@ -139,8 +134,8 @@ func (l *Locker) tryOrWait(a *acquisition) (grant, error) {
 	return g, err
 }
 
-// try asks for the hold, unless there are others to line up behind. If waits, it is
-// to be waited for; g is the refusal then, if the store has answered.
+// try requests the hold, unless the process already has waiters for it. waits reports
+// whether the caller must wait; then g is the refusal, if the store has answered.
 func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	if !a.wait {
 		g, err = l.tryRepeatedly(a)
@@ -163,8 +158,9 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	return g, true, nil
 }
 
-// insist asks until the store has answered, within [Config.RequestTimeout] in all.
-// Sending a request again is safe: a store grants an owner what it has.
+// tryRepeatedly repeats the request until the store answers, within
+// [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
+// already has.
 func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	ctx := a.ctx
 	limited, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
@@ -176,7 +172,7 @@ func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func() (err error) {
 		g, err = l.ask(a)
 		if err != nil && reason != nil && !time.Now().Before(by) {
-			return reason // an attempt that the time-out cut short has none of its own
+			return reason // the time-out cut this attempt short; the previous error is the reason
 		}
 		reason = err
 		return err
@@ -184,7 +180,7 @@ func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	return g, err
 }
 
-// ask sends the acquisition once and notes what became of it.
+// ask sends one acquisition request and records its outcome.
 func (l *Locker) ask(a *acquisition) (grant, error) {
 	ctx, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
@@ -222,14 +218,15 @@ func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
 	return g, err
 }
 
-// until returns until when the watchdog trusts a lease that was asked for at t0.
+// until returns the end of a lease's validity as the watchdog computes it, for a request
+// sent at t0.
 func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
 	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
 }
 
-// bound returns the context of one request: it keeps ctx's values and deadline,
-// but not its cancellation, for a request that was sent is worth its answer:
-// without it nobody knows what the store has done.
+// bound returns the context of one request. It keeps ctx's values and deadline, but not
+// its cancellation: without the answer to a request in flight, its outcome would be
+// unknown.
 func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
 	by := time.Now().Add(min(l.config.RequestTimeout, ttl/3))
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
@@ -238,7 +235,7 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 	return withDeadline(ctx, by)
 }
 
-// watch makes the lease of a grant and has the watchdog keep it.
+// watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
 	own.hold.Handed = g.byRelease
@@ -261,7 +258,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	return &own.first, nil
 }
 
-// ended returns the cause of the first of the contexts that has ended.
+// ended returns the cause of the first context that has ended, or nil.
 func ended(contexts ...context.Context) error {
 	for _, ctx := range contexts {
 		if ctx.Err() != nil {

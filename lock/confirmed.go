@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	// maxForgotten is how many requests one further request forgets.
+	// maxForgotten is how many earlier requests one request lists in [Hold.Forget].
 	maxForgotten = 16
-	// maxConfirmed bounds the memory for requests that are to be forgotten: 3 MB. The
-	// store forgets what is beyond it by itself.
+	// maxConfirmed bounds the memory for requests to be forgotten: 3 MB. The store drops
+	// the others by itself.
 	maxConfirmed = 20_000
 )
 
-// confirmed has the requests of semaphores of which the store need not keep a record
-// any more: it has answered, and none of their attempts is in doubt. The next request
-// of the same semaphore has the store forget them, so that it may keep records long
-// enough for an outage, and yet has few.
+// confirmed collects semaphore requests whose records the store may drop: they were
+// answered, and none of their attempts has an unknown outcome. The next request of the
+// same semaphore lists them in [Hold.Forget]. So the store can keep records long enough
+// for an outage, and yet keeps few.
 type confirmed struct {
 	mu     sync.Mutex
-	owners map[string][]answered // by the semaphore's name, the oldest first; guarded by mu
-	count  int                   // guarded by mu; the owners in all
+	owners map[string][]answered // by semaphore name, oldest first; guarded by mu
+	count  int                   // guarded by mu; total number of owners
 }
 
 // answered is the owner of a request that the store has answered.
 type answered struct {
 	owner string
-	// until is when a copy of the request can be carried out no more, should the network
-	// deliver it twice.
+	// until is the end of the time in which a duplicate of the request, should the
+	// network deliver one, can be applied.
 	until time.Time
 }
 
-// add notes that the store has answered the hold's request for good, which was to be
-// carried out by the deadline.
+// add records that the store has answered every attempt of the hold's request. deadline
+// is the request's deadline.
 func (c *confirmed) add(h *Hold, deadline time.Time) {
 	if h.Kind != KindSemaphore {
 		return
@@ -46,7 +46,7 @@ func (c *confirmed) add(h *Hold, deadline time.Time) {
 	c.count++
 }
 
-// take returns some of a semaphore's requests to be forgotten.
+// take returns requests of one semaphore to be forgotten, and removes them.
 func (c *confirmed) take(name string) (owners []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
