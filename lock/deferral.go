@@ -8,50 +8,50 @@ import (
 )
 
 const (
-	// mostAskers is how many goroutines ask the store for deferred functions that
-	// stand in line at once.
+	// maxRequesters is how many goroutines send requests for deferred functions that are
+	// in a queue.
 	maxRequesters = 16
-	// maxRetriers is how many goroutines ask again after the store has failed.
+	// maxRetriers is how many goroutines repeat requests after the store has failed.
 	maxRetriers = 16
-	// mostLeavers is how many goroutines see to those that do not wait any more.
+	// maxCancellers is how many goroutines end functions that stop waiting.
 	maxCancellers = 4
 )
 
-// deferral goes on with deferred functions when there is something to do. Its
-// goroutines live no longer than that.
+// deferral advances deferred functions when they have work to do. Its goroutines live no
+// longer than that.
 type deferral struct {
 	locker *Locker
 
 	mu    sync.Mutex
-	count int // guarded by mu; functions that were taken in and are not done
+	count int // guarded by mu; functions entered and not done
 
-	// A function begins, and runs, with a runner; so a lock is not asked for unless
-	// there is room to run. What there is to do in between, an asker does, so that
-	// functions that take long keep nobody from his place in line. Leavers hardly ever
-	// ask, so that a store that does not answer keeps nobody who gives up. Retriers ask
-	// after a failure, so that a part of the store that is down delays only its own.
+	// Each pool does one kind of work. Workers begin and run functions, so a lock is not
+	// requested unless there is a slot to run in. Requesters do the steps in between, so
+	// that long-running functions do not delay other functions' places in the queue.
+	// Cancellers hardly ever send requests, so a hung server cannot delay cancellation.
+	// Retriers repeat failed requests, so that a broken part of the store delays only its
+	// own functions.
 	workers    pool // guarded by mu
 	requesters pool // guarded by mu
 	retriers   pool // guarded by mu
 	cancellers pool // guarded by mu
 }
 
-// crew is a bounded number of goroutines and the functions that wait for one.
+// pool is a bounded number of goroutines, with the functions that wait for one.
 type pool struct {
-	limit   int // the limit on atWork; those that are above it end before they take more
+	limit   int // limit on running; goroutines above it end before they take another function
 	running int
-	// holders is served before rest: a lock is held meanwhile.
+	// holders is served before others, since its functions already hold their lock.
 	holders, others list.List // of *Deferred
 }
 
-// turn is where a deferred function stands with the crews. It is guarded by
-// deferral.mu.
+// placement is a function's state in the pools. Guarded by deferral.mu.
 type placement struct {
-	parked bool // nothing is to be done until it is woken
-	woken  bool // it was woken while a goroutine sees to it, as one does unless it is parked or in line
+	parked bool // waits for a wake and has nothing to do
+	woken  bool // was woken while a goroutine advances it; always so unless it is parked or queued
 
-	pool    *pool      // the one for which it waits, or nil
-	fifo    *list.List // the crew's in which it stands
+	pool    *pool      // the pool that it is queued in, or nil
+	fifo    *list.List // its list in the pool
 	element *list.Element
 }
 
@@ -63,7 +63,7 @@ func (f *deferral) init(l *Locker) {
 	f.cancellers.limit = maxCancellers
 }
 
-// enter counts a function in, for which Close waits then.
+// enter counts a function, which Close then waits for.
 func (f *deferral) enter() error {
 	if !f.locker.enter() {
 		return ErrClosed
@@ -78,7 +78,7 @@ func (f *deferral) enter() error {
 	return nil
 }
 
-// leave counts a function out.
+// leave ends the count of a function.
 func (f *deferral) leave() {
 	f.mu.Lock()
 	f.count--
@@ -86,7 +86,7 @@ func (f *deferral) leave() {
 	f.locker.active.Done()
 }
 
-// wake has a goroutine go on with the function. It never blocks for long.
+// wake queues the function for a goroutine. It never blocks for long.
 func (f *deferral) wake(d *Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *deferral) wake(d *Deferred) {
 	case t.parked:
 		f.enqueue(d)
 	case t.pool != nil:
-		if t.pool != f.poolFor(d) { // it has come to its end, and needs no room to run any more
+		if t.pool != f.poolFor(d) { // it has ended, and needs no slot any more
 			t.fifo.Remove(t.element)
 			f.enqueue(d)
 		}
@@ -104,7 +104,7 @@ func (f *deferral) wake(d *Deferred) {
 	}
 }
 
-// rest says that nobody sees to the function any more.
+// park ends a goroutine's work on the function until its next wake.
 func (f *deferral) park(d *Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,8 +115,7 @@ func (f *deferral) park(d *Deferred) {
 	}
 }
 
-// lineUp has the function wait for a goroutine of the crew that it needs. The caller
-// holds mu.
+// enqueue queues the function in the pool that it needs. The caller holds mu.
 func (f *deferral) enqueue(d *Deferred) {
 	p := f.poolFor(d)
 	fifo := &p.others
@@ -127,8 +126,8 @@ func (f *deferral) enqueue(d *Deferred) {
 	f.startWorker(p)
 }
 
-// employ has one more goroutine work for the crew, if it may. The caller holds mu,
-// and a function that was counted in.
+// startWorker starts one more goroutine of the pool, up to its limit. The caller holds
+// mu, and a function that was counted by enter.
 func (f *deferral) startWorker(p *pool) {
 	if p.running < p.limit {
 		p.running++
@@ -136,7 +135,7 @@ func (f *deferral) startWorker(p *pool) {
 	}
 }
 
-// crewFor returns the crew that the function needs.
+// poolFor returns the pool that the function needs.
 func (f *deferral) poolFor(d *Deferred) *pool {
 	switch {
 	case d.over() != nil:
@@ -149,11 +148,11 @@ func (f *deferral) poolFor(d *Deferred) *pool {
 	return &f.requesters
 }
 
-// work is the life of one of the crew's goroutines.
+// work is one goroutine of a pool.
 func (f *deferral) work(p *pool) {
 	exited := true
 	defer func() {
-		if exited { // by a function's runtime.Goexit, which is not to cost a goroutine
+		if exited { // a function's runtime.Goexit must not cost a goroutine
 			f.locker.active.Go(func() { f.work(p) })
 		}
 	}()
@@ -163,7 +162,7 @@ func (f *deferral) work(p *pool) {
 	exited = false
 }
 
-// next takes a function out of the crew's lines. Without one, the goroutine ends.
+// next takes a function from the pool's lists. It returns nil to end the goroutine.
 func (f *deferral) next(p *pool) *Deferred {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,23 +177,23 @@ func (f *deferral) next(p *pool) *Deferred {
 	return nil
 }
 
-// room is what a deferred function takes up while it runs.
+// slot is the place of a running function among the workers.
 type slot struct {
 	deferral *deferral
-	waits    int // guarded by deferral.mu; how many wait with the function's context
+	waits    int // guarded by deferral.mu; waits with the function's context
 }
 
-// roomKey finds the room of a deferred function in its context.
+// slotKey is the context key of a slot.
 type slotKey struct{}
 
-// inside returns a context for a function that a runner runs.
+// withSlot returns a context for a function that a worker runs.
 func (f *deferral) withSlot(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slotKey{}, &slot{deferral: f})
 }
 
-// pausing is called when somebody begins to wait with ctx, and returns what to call
-// when the wait is over. If the context is a deferred function's, another one has its
-// room meanwhile: it may be what is waited for.
+// yieldSlot is called when a wait with ctx begins, and returns a function to call when
+// the wait is over. If ctx belongs to a deferred function, another function may use its
+// slot meanwhile: it may be the one waited for.
 func yieldSlot(ctx context.Context) (resume func()) {
 	s, ok := ctx.Value(slotKey{}).(*slot)
 	if !ok {
@@ -204,7 +203,7 @@ func yieldSlot(ctx context.Context) (resume func()) {
 	return func() { s.wait(-1) }
 }
 
-// wait changes the number of those that wait.
+// wait changes the number of waits.
 func (s *slot) wait(more int) {
 	f := s.deferral
 	f.mu.Lock()
@@ -220,8 +219,8 @@ func (s *slot) wait(more int) {
 	}
 }
 
-// close has every function that does not run end: those that stand with the crews, and
-// those that wait in queues. The locker is closed.
+// close ends every function that does not run: those in the pools, and those in queues.
+// The locker is closed.
 func (f *deferral) close() {
 	for _, d := range f.queued() {
 		f.wake(d)
@@ -236,7 +235,7 @@ func (f *deferral) close() {
 	}
 }
 
-// inLine returns the functions that wait for a runner.
+// queued returns the functions that wait for a worker.
 func (f *deferral) queued() (waiting []*Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

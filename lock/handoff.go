@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// MaxPasses is the most that [Options.Passes] accepts.
+// MaxPasses is the maximum of [Options.Passes].
 const MaxPasses = 1_000_000
 
 // DefaultPassFor is the default of [Options.PassFor].
 const DefaultPassFor = time.Second
 
-// relay is one grant of the store that goes from holder to holder in this process.
-// While it runs the lock's queue has no head: nobody asks the store, since an Unlock
-// serves the first in the queue. One whose turn it is but who has no
-// [Options.Passes] becomes the head all the same, and with that the relay is over.
+// handOff is a grant of the store that holders in this process hand to each other. While
+// it is active, an Unlock serves the first waiter, and the queue has no head that sends
+// requests. If the first waiter has no [Options.Passes], it becomes the head
+// nevertheless, which ends the hand-off.
 type handOff struct {
 	queue *queue
-	left  int64     // guarded by locker.mu; how often the lease may still be passed on
-	by    time.Time // it is not passed on after that
+	left  int64     // guarded by locker.mu; remaining hand-offs
+	by    time.Time // no hand-off after that
 }
 
-// relay begins one if the acquisition wants that, and the store gave the tokens.
+// handOff starts a hand-off if the acquisition wants one and the store reserved tokens.
 func (l *Locker) handOff(a *acquisition, g grant) *handOff {
 	if a.hold.Spare == 0 || g.Spare == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (l *Locker) handOff(a *acquisition, g grant) *handOff {
 	return h
 }
 
-// finish ends a relay, so that the queue has a head again. r may be nil.
+// finish ends a hand-off, so that the queue gets a head again. h may be nil.
 func (l *Locker) finish(h *handOff) {
 	if h == nil {
 		return
@@ -50,13 +50,13 @@ func (h *handOff) finish() {
 		return
 	}
 	q.handOff = nil
-	if q.locker.closed.Err() == nil { // Close ends the queue otherwise
+	if q.locker.closed.Err() == nil { // after that, Close ends the queue
 		q.promote(headState{ask: true})
 	}
 }
 
-// passOn passes the ownership's lease on to the first in the queue. If it returns
-// false the lock is to be released, and the relay is over.
+// handToNext hands the ownership's lease to the first waiter in the queue. If it returns
+// false, the hand-off is over and the caller must release the lock.
 func (l *Locker) handToNext(o *ownership) bool {
 	h := o.handOff
 	if h == nil {
@@ -79,7 +79,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 		return false
 	}
 	if h.left--; h.left == 0 {
-		q.handOff = nil // the next one asks while this one holds
+		q.handOff = nil // the next head sends requests while this holder has the lock
 	}
 	w.handedOff = true
 	w.promotion.Store(&headState{lease: lease})
@@ -88,9 +88,9 @@ func (l *Locker) handToNext(o *ownership) bool {
 	return true
 }
 
-// passTo makes what is left of the ownership another one's. It returns nil if that
-// cannot be. The store must not be told of a shorter TTL than the lease was granted
-// for, as it would be when the lock is taken once more.
+// transfer makes a lease for another holder from the rest of this one. It returns nil if
+// that is impossible. The TTLs must be equal: a reentrant acquisition would otherwise
+// send the store a shorter TTL than the lease was granted for.
 func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != o.hold.TTL {
 		return nil
@@ -105,8 +105,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	return &next.first
 }
 
-// received is a grant that came from another holder of this process. What the
-// acquisition has asked for before may still arrive at the store.
+// received returns the grant of a local hand-off. Earlier requests of the acquisition may
+// still reach the store, so the cleanup releases them.
 func (l *Locker) received(a *acquisition, lease *Lease) grant {
 	if !a.unknownUntil.IsZero() {
 		_ = l.cleanup.add(a.hold, a.unknownUntil)
@@ -114,8 +114,7 @@ func (l *Locker) received(a *acquisition, lease *Lease) grant {
 	return grant{Answer: Answer{Verdict: Granted, Token: lease.own.token}, lease: lease}
 }
 
-// unwanted gives a lease back that nobody waits for any more. The caller is an
-// acquisition.
+// returnLease unlocks a lease whose waiter has left. The caller is an acquisition.
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
 		if err := lease.Unlock(context.Background()); err != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// ownership is one owner's possession of one lock. Every lease that was taken
-// under it shares it; it ends when the last of them is unlocked.
+// ownership is the possession of one lock by one owner. All leases acquired under it
+// share it. It ends when the last of them is unlocked.
 type ownership struct {
 	locker  *Locker
 	hold    Hold // never changed; the watchdog's Ref points at it
 	lease   *renewal.Lease
 	token   int64
-	handOff *handOff // nil if the lease is not to be passed on
+	handOff *handOff // nil if the lease is not handed off within the process
 
-	// changing makes one change of count at a time, its request to the store included:
-	// counts are absolute, so they must arrive in order.
+	// countMutex serializes changes of count, including their request to the store.
+	// Counts are absolute, so they must arrive in order.
 	countMutex contextMutex
-	// doubt is the latest deadline among the acquisition's requests whose outcome is
-	// unknown: they may yet be carried out, after the release. Guarded by changing.
+	// unknownUntil is the latest deadline among the acquisition's requests with unknown
+	// outcome. They may still be applied after the release. Guarded by countMutex.
 	unknownUntil time.Time
-	count        atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
+	count        atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
 
-	first Lease // the lease of the grant, here to save an allocation
+	first Lease // lease of the grant, embedded to save an allocation
 }
 
-// newOwnership returns an ownership whose lease is not watched yet.
+// newOwnership returns an ownership whose lease is not registered with the watchdog yet.
 func newOwnership(l *Locker, h Hold, token int64, unknownUntil time.Time) *ownership {
 	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
 	own.count.Store(1)
@@ -39,7 +39,7 @@ func newOwnership(l *Locker, h Hold, token int64, unknownUntil time.Time) *owner
 	return own
 }
 
-// spec is what the watchdog is told to keep for the acquisition.
+// spec returns the watchdog's description of the lease.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
 	onLost := a.options.OnLost
 	if o.handOff != nil {
@@ -64,7 +64,7 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 	}
 }
 
-// ownershipKey finds an ownership in a context.
+// ownershipKey is the context key of an ownership.
 type ownershipKey struct {
 	locker *Locker
 	kind   Kind
@@ -82,13 +82,13 @@ func (o *ownership) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ownershipKey{o.locker, o.hold.Kind, o.hold.Name}, o)
 }
 
-// again takes the lock once more. It returns nil and no error if the ownership
-// has ended by an Unlock. The store is asked, so that its count is right for
-// people who look, and so that a lock that is lost is not taken for held.
+// reacquire takes the lock once more. It returns nil and no error if an Unlock has ended
+// the ownership. It sends a request, so that the store's count is right for inspection
+// and a lost lock is noticed.
 func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	limit := o.locker.config.RequestTimeout
 	if a.wait {
-		limit = forever // patience bounds it
+		limit = forever // waitCtx bounds it
 	}
 	err = o.locker.withRetry(a.waitCtx, limit, transient, func() (err error) {
 		lease, err = o.reacquireOnce(a)
@@ -97,7 +97,7 @@ func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	return lease, err
 }
 
-// further asks for one hold more, once.
+// reacquireOnce requests one more hold, without retries.
 func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, o.locker.config.RequestTimeout)
 	defer cancel()
@@ -130,7 +130,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	return &Lease{own: o}, nil
 }
 
-// add counts a hold, unless there is none any more.
+// add adds one hold to count, unless count is zero.
 func (o *ownership) add() bool {
 	for {
 		n := o.count.Load()
@@ -143,14 +143,14 @@ func (o *ownership) add() bool {
 	}
 }
 
-// contextMutex is a mutex that can be waited for with a context.
+// contextMutex is a mutex whose lock can be cancelled by a context.
 type contextMutex struct {
 	mu   sync.Mutex
 	busy bool          // guarded by mu
 	free chan struct{} // guarded by mu; made by a waiter, closed by the next unlock
 }
 
-// lock reports whether it got the mutex before ctx ended.
+// lock reports whether it acquired the mutex before ctx ended.
 func (m *contextMutex) lock(ctx context.Context) bool {
 	for {
 		m.mu.Lock()
@@ -182,11 +182,11 @@ func (m *contextMutex) unlock() {
 	}
 }
 
-// held reports whether the lock was not yet unlocked for the last time. It waits for
-// no request.
+// held reports whether count is above zero. It does not wait for requests.
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
-// drop gives one hold back, the last one for good, within [Config.RequestTimeout].
+// unlock releases one hold within [Config.RequestTimeout]. The last one ends the
+// ownership.
 func (o *ownership) unlock(ctx context.Context) error {
 	l := o.locker
 	ctx, cancel := l.unlocking(ctx)
@@ -217,7 +217,8 @@ func (o *ownership) unlock(ctx context.Context) error {
 	return o.lower(ctx, &h)
 }
 
-// dropLater gives a hold back whose request for another hold has not returned in time.
+// unlockLater releases a hold in the background, because another request of the ownership
+// has not returned in time.
 func (o *ownership) unlockLater() error {
 	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	if o.count.Add(-1) > 0 {
@@ -240,9 +241,9 @@ func (o *ownership) unlockLater() error {
 	return err
 }
 
-// stop ends renewal. It returns the loss if the lease was lost before. It waits
-// for a renewal in flight, but for half of the time that is left at most: one that
-// comes after the release finds nothing to renew.
+// stop ends the renewal. It returns the loss if the lease was lost before. It waits for a
+// renewal in flight, but for at most half of the remaining time: a renewal after the
+// release finds no hold.
 func (o *ownership) stop(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
@@ -254,7 +255,7 @@ func (o *ownership) stop(ctx context.Context) error {
 	return nil
 }
 
-// lower lowers the owner's holds at the store to h.Count.
+// lower lowers the owner's holds in the store to h.Count.
 func (o *ownership) lower(ctx context.Context, h *Hold) error {
 	held, err := o.locker.release(ctx, h, o.unknownUntil)
 	switch {
@@ -268,7 +269,7 @@ func (o *ownership) lower(ctx context.Context, h *Hold) error {
 	return nil
 }
 
-// lost is the error for a lock that the store does not have any more.
+// lost returns the error for a lock that the store does not have any more.
 func (o *ownership) lost() error {
 	return &LostError{Package: packageName, Key: o.hold.Name, Cause: renewal.Deleted}
 }
