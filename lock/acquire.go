@@ -48,7 +48,7 @@ type acquisition struct {
 }
 
 // errWaited is the cause with which a limited wait ends.
-var errWaited = errors.New("lock: waited as long as asked")
+var errWaited = errors.New("lock: the wait limit has passed")
 
 // gaveUp returns why the waiting ended: nil for the wait's own limit.
 func (a *acquisition) gaveUp() error {
@@ -105,7 +105,7 @@ func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error
 			l.finish(g.handOff)
 			_ = l.cleanup.add(a.hold, a.unknownUntil)
 		}
-		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
+		return grant{}, fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 	}
 	return g, nil
 }
@@ -250,7 +250,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	case errors.Is(err, renewal.ErrClosed):
 		return nil, ErrClosed
 	case err != nil && !errors.Is(err, ErrLost):
-		return nil, fmt.Errorf("lock: %q cannot be kept: %w", a.hold.Name, err)
+		return nil, fmt.Errorf("lock: the lease of %q cannot be renewed: %w", a.hold.Name, err)
 	case err != nil:
 		return nil, err
 	}

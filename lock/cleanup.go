@@ -80,14 +80,14 @@ func (c *cleanup) add(h *Hold, unknownUntil time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return fmt.Errorf("%w, since the locker is closed", ErrNotRepeated)
+		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
 	}
 	left := newLeftover(h, unknownUntil)
 	switch {
 	case c.accept(left):
 		c.enqueue(left)
 	case left.hasNoTTL():
-		return fmt.Errorf("%w, since %d others are waiting for that; do so yourself once the store answers", ErrNotRepeated, maxNoTTL)
+		return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c *cleanup) accept(left *leftover) bool {
 	}
 	if n >= most {
 		if !c.full { // once, not for thousands
-			c.warn(left, "too many holds wait to be released; further ones are not, and left to their TTL if they have one", nil)
+			c.warn(left, "too many holds wait to be released; further ones are left to their TTL, if any", nil)
 		}
 		c.full = true
 		return false
@@ -234,7 +234,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	case !time.Now().Before(left.expiry) && (!transient(err) || c.isFull()):
 		// The hold has ended by its TTL. If the store merely does not answer, its clock
 		// may have stopped too, so the release is repeated.
-		c.warn(left, "a hold is left to its TTL, since the store does not release it", err)
+		c.warn(left, "a hold is left to its TTL: the store does not release it", err)
 		return 0, true
 	}
 	left.try++
@@ -260,7 +260,7 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	})
 	if err != nil {
 		c.end(left)
-		c.warn(left, "a hold is left to its TTL, since the wheel takes no task", err)
+		c.warn(left, "a hold is left to its TTL: the wheel rejects the task", err)
 	}
 }
 
@@ -313,5 +313,5 @@ func (c *cleanup) abandon() error {
 		}
 		names = append(names, fmt.Sprintf("%d of %q", permits[name], name))
 	}
-	return fmt.Errorf("permits that may not have been given back: %s: %w, since the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
+	return fmt.Errorf("permits that may not have been released: %s: %w: the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
 }

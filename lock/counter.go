@@ -179,7 +179,7 @@ func (l *Locker) ready(ctx context.Context, name string) error {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not asked for: %w", name, err)
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (d *Deferred) Cancel() bool {
 // deferred enqueues a function for the lock.
 func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	if f == nil {
-		panic("lock: Go of a nil function")
+		panic("lock: Go: the function is nil")
 	}
 	l := m.locker
 	if err := m.ready(ctx); err != nil {
@@ -224,7 +224,7 @@ func (d *Deferred) advance(mayRun bool) {
 	}
 	if cause != nil {
 		_ = d.lease.Unlock(d.acquisition.ctx) // after a failure, the cleanup repeats it
-		d.finish(fmt.Errorf("lock: %q was granted too late and is given back: %w", d.mutex.name, cause))
+		d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 		return
 	}
 	d.run()
@@ -249,7 +249,7 @@ func (d *Deferred) acquire() (lease *Lease, waits bool, err error) {
 func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 	l, a := d.mutex.locker, &d.acquisition
 	if cause := d.over(); cause != nil {
-		return nil, false, fmt.Errorf("lock: %q was not asked for: %w", d.mutex.name, cause)
+		return nil, false, fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, cause)
 	}
 	if d.own != nil {
 		lease, err = d.own.reacquire(*a)
@@ -309,7 +309,7 @@ func (d *Deferred) run() {
 // finish publishes the result.
 func (d *Deferred) finish(err error) {
 	if !d.decision.CompareAndSwap(undecided, neverRuns) && d.decision.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
-		err = fmt.Errorf("%w; and besides: %w", ErrCancelled, err) // Cancel has promised that error
+		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
 	d.f, d.lease = nil, nil
@@ -346,5 +346,5 @@ var (
 
 	// ErrTooManyDeferred is returned when [Config.MaxDeferred] deferred functions wait or
 	// run already.
-	ErrTooManyDeferred = errors.New("lock: too many functions are deferred already")
+	ErrTooManyDeferred = errors.New("lock: too many deferred functions")
 )

@@ -16,14 +16,14 @@ var (
 
 	// ErrTooManyWaiters is returned when [Config.MaxWaiters] acquisitions already wait
 	// for the lock. The error matches ErrNotAcquired, too.
-	ErrTooManyWaiters = errors.New("lock: too many wait for it already")
+	ErrTooManyWaiters = errors.New("lock: too many waiters")
 
 	// ErrForeign is returned when the name is in use by something other than a lock of
 	// this format, such as a lock of another library.
 	ErrForeign = errors.New("lock: the name is held by another family of locks")
 
 	// ErrNotHeld is returned by Unlock if the lease was already unlocked.
-	ErrNotHeld = errors.New("lock: this lease was already unlocked")
+	ErrNotHeld = errors.New("lock: the lease was already unlocked")
 
 	// ErrUpgrade is returned when the write lock is requested with the context of a read
 	// lease of the same lock. Unlock the read lock first. Once the write lock is granted,
@@ -41,7 +41,7 @@ var (
 
 	// ErrNotRepeated is returned when a failed release is not repeated in the background.
 	// Without this error, the release is repeated until the store has confirmed it.
-	ErrNotRepeated = errors.New("lock: it is not tried again")
+	ErrNotRepeated = errors.New("lock: the release is not repeated")
 
 	// ErrUnsupported is returned when the store does not support locks of the requested
 	// kind.
@@ -76,15 +76,15 @@ type NotAcquiredError struct {
 }
 
 func (e *NotAcquiredError) Error() string {
-	held := "somebody else holds it"
+	held := "held by another owner"
 	switch {
 	case e.Foreign:
-		held = "another family of locks, or another kind of value, holds that key"
+		held = "the key belongs to another family of locks or another kind of value"
 	case e.Kind == KindSemaphore || e.Kind == KindPermit:
 		held = "too few permits are available"
 	}
 	if e.TTL > 0 {
-		held += fmt.Sprintf(", for %v yet unless renewed", e.TTL.Round(time.Millisecond))
+		held += fmt.Sprintf(" (TTL %v)", e.TTL.Round(time.Millisecond))
 	}
 	if e.Cause != nil {
 		return fmt.Sprintf("lock: %q not acquired: %s: %v", e.Name, held, e.Cause)

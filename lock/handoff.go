@@ -118,7 +118,7 @@ func (l *Locker) received(a *acquisition, lease *Lease) grant {
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
 		if err := lease.Unlock(context.Background()); err != nil {
-			l.config.Logger.Warn("lock: a lease that came too late is not given back", "name", lease.Name(), "err", err)
+			l.config.Logger.Warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (l *Locker) inspector() (Inspector, error) {
 	if i, ok := l.store.(Inspector); ok {
 		return i, nil
 	}
-	return nil, fmt.Errorf("lock: this store does not tell about its locks: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("lock: this store cannot inspect its locks: %w", errors.ErrUnsupported)
 }
 
 // Inspect returns the holders and the waiters of the lock called name. It does not affect

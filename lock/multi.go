@@ -61,7 +61,7 @@ func All(members ...*Mutex) *Multi {
 // validate returns an error if the members cannot be held together.
 func (m *Multi) validate() error {
 	if len(m.sorted) == 0 {
-		return errors.New("lock: All of no locks: give it at least one")
+		return errors.New("lock: All needs at least one lock")
 	}
 	for i, member := range m.sorted {
 		for _, next := range m.sorted[i+1:] {

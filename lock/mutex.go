@@ -61,9 +61,9 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, DefaultPassFor)
 	case o.Passes > 0 && kind != KindMutex:
-		return fmt.Errorf("lock: Passes is for the mutex; a %v is not passed on", kind)
+		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
-		return errors.New("lock: Passes needs a lease that is renewed; leave Fixed out")
+		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
 	case o.Heartbeat < 0:

@@ -222,7 +222,7 @@ func (o *ownership) unlock(ctx context.Context) error {
 func (o *ownership) unlockLater() error {
 	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	if o.count.Add(-1) > 0 {
-		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, o.hold.Name)
+		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, o.hold.Name)
 	}
 	h := o.hold
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
@@ -260,9 +260,9 @@ func (o *ownership) lower(ctx context.Context, h *Hold) error {
 	held, err := o.locker.release(ctx, h, o.unknownUntil)
 	switch {
 	case err != nil && h.Count > 0:
-		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, h.Name)
+		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
 	case err != nil:
-		return fmt.Errorf("%w; the release of %q is tried again in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
+		return fmt.Errorf("%w; the release of %q is repeated in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
 	case !held:
 		return o.lost()
 	}

@@ -411,7 +411,7 @@ func (q *queue) subscribe(a *acquisition) bool {
 	defer cancel()
 	s, err := l.store.Subscribe(bounded, a.hold, q.notify)
 	if err != nil {
-		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
+		l.config.Logger.Warn("lock: cannot subscribe; waiting by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
 		return false
 	}
 	q.subscription = s

@@ -21,7 +21,7 @@ import (
 type Retry func(refused int) (pause time.Duration, again bool)
 
 // ErrRetriesExhausted is matched when a [Retry] stops.
-var ErrRetriesExhausted = errors.New("lock: no further try is allowed")
+var ErrRetriesExhausted = errors.New("lock: retries exhausted")
 
 // Every retries with a constant pause. It panics unless the pause is positive.
 func Every(pause time.Duration) Retry {
@@ -34,7 +34,7 @@ func Every(pause time.Duration) Retry {
 func Exponential(first, most time.Duration) Retry {
 	positive("Exponential", first)
 	if first > most {
-		panic(fmt.Sprintf("lock: Exponential needs a first pause of no more than the most: %v > %v", first, most))
+		panic(fmt.Sprintf("lock: Exponential needs first <= most: %v > %v", first, most))
 	}
 	return func(refused int) (time.Duration, bool) {
 		pause := first

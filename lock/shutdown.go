@@ -29,7 +29,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	l.stopGranting()
 	cut := l.drain(ctx)
 	if cut != nil {
-		cut = fmt.Errorf("lock: Shutdown did not wait for every Unlock: %w", cut)
+		cut = fmt.Errorf("lock: Shutdown ended before every Unlock: %w", cut)
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.RequestTimeout)
 		defer cancel()
 		ctx = bounded

@@ -224,7 +224,7 @@ func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 // armBackstop has the backstop wake the head after the pause.
 func (q *queue) armBackstop(w *waiter, pause time.Duration) (next headState, over bool) {
 	if _, err := q.backstop.Arm(pause); err != nil {
-		w.err = fmt.Errorf("lock: %q cannot be waited for: %w", w.hold.Name, err)
+		w.err = fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err)
 		return headState{lastRefusal: w.state.lastRefusal, ask: true}, true
 	}
 	return headState{}, false
@@ -282,7 +282,7 @@ func (o *outage) next(w *waiter) time.Duration {
 	}
 	if !o.logged && time.Since(o.since) >= outageNotice {
 		o.logged = true
-		w.queue.locker.config.Logger.Warn("lock: the store does not answer; waiting goes on",
+		w.queue.locker.config.Logger.Warn("lock: the store does not answer; still waiting",
 			"name", w.hold.Name, "kind", w.hold.Kind, "for", time.Since(o.since).Round(time.Second), "err", w.failure)
 	}
 	o.tries++
