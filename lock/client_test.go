@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// slowAnnouncements is a store on which an announcement takes its time.
+// slowAnnouncements is a store with slow announcements.
 type slowAnnouncements struct {
 	lock.Store
 	takes time.Duration
@@ -31,8 +31,8 @@ func (s *slowAnnouncements) Announce(ctx context.Context, c lock.Client, ttl tim
 	}
 }
 
-// When Close has returned, no announcement of the locker can reach the server any
-// more: one in flight is waited for, not abandoned. The context of Close bounds that.
+// After Close no announcement of the locker can reach the server. Close waits for one in
+// flight instead of abandoning it. The context of Close bounds that wait.
 func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes, patience, want time.Duration
@@ -53,7 +53,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 				defer cancel()
-				_ = l.Close(ctx) // the impatient one may report the rest
+				_ = l.Close(ctx) // the Close with the shorter context may report the rest
 				about(t, test.want, time.Since(begin))
 				select {
 				case err := <-store.done:

@@ -14,8 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// fairLine is a queue for the fair lock called a, in a bubble. Its waiters hold the
-// lock for a moment, each as soon as it is served.
+// fairLine is a queue for the fair lock "a", in a bubble. Each waiter holds the lock for
+// a moment as soon as it is granted.
 type fairLine struct {
 	*testing.T
 	work sync.WaitGroup
@@ -39,7 +39,7 @@ func (f *fairLine) join(name string, l *lock.Locker) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-// isServed checks that all are served in this order within a time.
+// isServed checks that all waiters are granted the lock in this order within a time.
 func (f *fairLine) isServed(within time.Duration, order ...string) {
 	f.Helper()
 	begin := time.Now()
@@ -48,8 +48,8 @@ func (f *fairLine) isServed(within time.Duration, order ...string) {
 	assert.Equal(f, order, f.served)
 }
 
-// A waiter asks just often enough to be seen alive, whatever the poll, and all but
-// the next in line not more often because the holder's lease ends.
+// A waiter sends just enough requests to keep its place, whatever the poll. Only the next
+// waiter sends one more when the holder's lease ends.
 func TestFairWaitersAskSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -76,8 +76,8 @@ func TestFairWaitersAskSeldom(t *testing.T) {
 	})
 }
 
-// A request for a place whose reply was lost is sent again, and the place is that
-// of the first.
+// A request for a place whose reply was lost is repeated, and the place stays the first
+// one.
 func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -95,8 +95,8 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 	})
 }
 
-// Nobody who lives loses his turn because the store was away for longer than a
-// place is kept.
+// A live waiter keeps its turn even if the store is away for longer than it keeps a
+// place.
 func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -114,7 +114,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 			store.set(func() { store.acquire = down })
 		}
 		time.Sleep(30 * time.Second)
-		for _, store := range []*faulty{second, first} { // the first in line is not the first who is back
+		for _, store := range []*faulty{second, first} { // the head of the queue is not the first to return
 			store.set(func() { store.acquire = nil })
 			time.Sleep(time.Second)
 		}
@@ -123,7 +123,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// One that cannot be heard for longer than its place is kept is passed over.
+// A waiter that cannot reach the store for longer than its place is kept is skipped.
 func TestFairPassesOverTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -145,7 +145,7 @@ func TestFairPassesOverTheSilent(t *testing.T) {
 	})
 }
 
-// Without messages waiters go by the time.
+// Without messages, waiters act on time alone.
 func TestFairWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -161,8 +161,7 @@ func TestFairWithoutMessages(t *testing.T) {
 	})
 }
 
-// Whoever gives up leaves the queue at once; if the store does not hear of it, as
-// soon as it does.
+// A waiter that gives up leaves the queue at once, or as soon as the store is reachable.
 func TestFairGivesUpItsPlace(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -198,13 +197,14 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 				require.NoError(t, holder.Unlock(t.Context()))
 				line.isServed(test.within, "next")
 				store.set(func() { store.release = nil })
-				time.Sleep(2 * time.Minute) // for the sweep
+				time.Sleep(2 * time.Minute) // for the cleanup
 			})
 		})
 	}
 }
 
-// A request for a place may arrive after its release. What it makes goes soon.
+// A request for a place may arrive after its release. The place that it makes is soon
+// removed.
 func TestFairPlaceAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -236,7 +236,8 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 	})
 }
 
-// Close ends waits that are about to ask as well, and leaves no place of theirs.
+// Close also ends waits that are about to send a request, and leaves none of their
+// places.
 func TestFairCloseWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -248,7 +249,7 @@ func TestFairCloseWhileAsking(t *testing.T) {
 		require.NoError(t, err)
 		f.set(func() {
 			f.acquire = func(_ context.Context, do func() error) error {
-				time.Sleep(300 * time.Millisecond) // Close comes meanwhile
+				time.Sleep(300 * time.Millisecond) // Close runs meanwhile
 				return do()
 			}
 		})
@@ -271,7 +272,7 @@ func TestFairCloseWhileAsking(t *testing.T) {
 	})
 }
 
-// Close waits no longer than its context allows, whatever hangs.
+// Close does not wait beyond its context, whatever hangs.
 func TestCloseIsBoundedWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: locktest.Start(t).Store(t)}

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// faultyCounter is a faulty store that counts, too.
+// faultyCounter is a faulty store that implements Counter.
 type faultyCounter struct {
 	faulty
 	count fault // guarded by mu
@@ -29,8 +29,8 @@ func (f *faultyCounter) Count(ctx context.Context, c *lock.Count) (counted lock.
 	return counted, err
 }
 
-// semaphoreOn returns a semaphore of 5 permits on a store that faults are made in,
-// and another client's handle on it.
+// semaphoreOn returns a semaphore of 5 permits on a faulty store, and another client's
+// handle on it.
 func semaphoreOn(t *testing.T, c lock.Config) (s, theirs *lock.Semaphore, f *faultyCounter) {
 	t.Helper()
 	server := locktest.Start(t)
@@ -77,7 +77,7 @@ func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
 	})
 }
 
-// What is given up without an answer is given back.
+// Permits of an unanswered request are released.
 func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
@@ -92,7 +92,7 @@ func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// late is a store whose acquisitions are on their way for ever.
+// late is a store whose acquisitions stay in flight.
 type late struct {
 	lock.Store
 	sent chan lock.Hold
@@ -104,7 +104,7 @@ func (l *late) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	return lock.Answer{}, unavailable{}
 }
 
-// A request that arrives after it was given up takes nothing.
+// A request that arrives after its caller gave up takes nothing.
 func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -115,7 +115,7 @@ func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 		require.NoError(t, err)
 		s := locker(t, slow, lock.Config{}).Semaphore("downloads")
 		require.ErrorIs(t, s.TryAcquire(t.Context(), 2), lock.ErrUnavailable)
-		synctest.Wait() // it is swept up after
+		synctest.Wait() // it is cleaned up after
 		hold := <-slow.sent
 		_, err = store.Acquire(t.Context(), &hold)
 		require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestCountsSayWhatFailed(t *testing.T) {
 	})
 }
 
-// A store need not count.
+// A store need not implement Counter.
 func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 	l, _ := faultyLocker(t, locktest.Start(t), lock.Config{})
 	_, err := l.Semaphore("downloads").Available(t.Context())
@@ -202,8 +202,7 @@ func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	})
 }
 
-// Waiters for several permits get as many, also those that have begun anew since others
-// of their process were let by.
+// Waiters for several permits get that many, even after they yielded and got a new owner.
 func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -227,14 +226,14 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 			assert.True(t, strings.HasSuffix(lease.Owner(), "*2"), lease.Owner())
 			defer func() { assert.NoError(t, lease.Unlock(t.Context())) }()
 		}
-		time.Sleep(20 * time.Second) // the cleanup of what replies were lost of
+		time.Sleep(20 * time.Second) // the cleanup after lost replies
 		n, err := set.Available(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, n)
 	})
 }
 
-// A head that wants more permits than there are leaves what there is to the next.
+// A head that wants more permits than there are leaves the available ones to the next.
 func TestHeadThatWantsSeveralLeavesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
