@@ -50,8 +50,8 @@ type acquisition struct {
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
 
-// gaveUp returns why the waiting ended: nil for the wait's own limit.
-func (a *acquisition) gaveUp() error {
+// waitCause returns why the waiting ended: nil for the wait's own limit.
+func (a *acquisition) waitCause() error {
 	if cause := context.Cause(a.waitCtx); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
 		return cause
 	}

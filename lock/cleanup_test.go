@@ -109,7 +109,7 @@ func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 		confirmed := make(chan string, 10)
 		store.set(func() {
 			store.acquire = cut
-			store.release = mute
+			store.release = lostRequest
 		})
 		recording := &recorder{faulty: store, released: func(h *lock.Hold) { confirmed <- h.Owner }}
 		l := locker(t, recording, lock.Config{})
@@ -173,7 +173,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 			t.Run(name+" "+outage.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, theirs, f := semaphoreOn(t, lock.Config{})
-					f.set(func() { f.acquire, f.release = deaf, down })
+					f.set(func() { f.acquire, f.release = lostReply, down })
 					require.Error(t, take(t.Context(), s))
 					require.EqualValues(t, 3, available(t, theirs))
 					f.set(func() { f.acquire = down })
@@ -189,7 +189,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, theirs, f := semaphoreOn(t, lock.Config{})
 			require.NoError(t, s.Acquire(t.Context(), 3))
-			f.set(func() { f.release = deaf })
+			f.set(func() { f.release = lostReply })
 			require.ErrorIs(t, s.Release(t.Context(), 3), lock.ErrUnavailable)
 			f.set(func() { f.release = down })
 			time.Sleep(50 * time.Minute)
@@ -293,8 +293,8 @@ func TestReleasesInAnOutageAreNotDropped(t *testing.T) {
 // them.
 func TestCloseGivesPermitsBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		patience time.Duration
-		left     int64
+		waitFor time.Duration
+		left    int64
 	}{
 		"InTime":  {10 * time.Second, 5},
 		"TooLate": {time.Second, 3},
@@ -313,7 +313,7 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 				require.ErrorIs(t, err, lock.ErrUnavailable)
 				require.NotErrorIs(t, err, lock.ErrNotRepeated)
 				time.AfterFunc(3*time.Second, func() { store.set(func() { store.release = nil }) })
-				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), test.waitFor)
 				defer cancel()
 				err = l.Close(ctx)
 				if test.left == 5 {

@@ -35,8 +35,8 @@ func (s *slowAnnouncements) Announce(ctx context.Context, c lock.Client, ttl tim
 // flight instead of abandoning it. The context of Close bounds that wait.
 func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 	for name, test := range map[string]struct {
-		takes, patience, want time.Duration
-		err                   error
+		takes, waitFor, want time.Duration
+		err                  error
 	}{
 		"answered":  {200 * time.Millisecond, time.Hour, 200 * time.Millisecond, nil},
 		"mute":      {time.Hour, time.Hour, lock.DefaultRequestTimeout, context.DeadlineExceeded},
@@ -51,7 +51,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, lease.Unlock(t.Context()))
 				begin := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), test.waitFor)
 				defer cancel()
 				_ = l.Close(ctx) // the Close with the shorter context may report the rest
 				about(t, test.want, time.Since(begin))

@@ -195,8 +195,8 @@ func (d *Deferred) over() error {
 
 // holds reports whether the lock was granted, by the store or by a local hand-off.
 func (d *Deferred) holds() bool {
-	b := d.waiter.promotion.Load()
-	return d.lease != nil || b != nil && b.lease != nil
+	s := d.waiter.promotion.Load()
+	return d.lease != nil || s != nil && s.lease != nil
 }
 
 // advance advances d until it has to wait, or to its end. mayRun reports whether f may

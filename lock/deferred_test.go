@@ -972,7 +972,7 @@ func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
 			all = append(all, deferOn(t, l, name, never(t)), deferOn(t, l, name, never(t)))
 		}
 		time.Sleep(500 * time.Millisecond)
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		time.Sleep(10 * time.Second)
 		ended := 0
 		for i := len(all) - 1; i >= 0; i-- {
@@ -1010,17 +1010,17 @@ func TestDeferWhileTheStoreIsTold(t *testing.T) {
 	outer := mustLock(t, l.Mutex("a"))
 	inner, err := l.Mutex("a").Lock(outer.Context())
 	require.NoError(t, err)
-	telling, told := make(chan struct{}), make(chan struct{})
+	sending, sent := make(chan struct{}), make(chan struct{})
 	store.set(func() {
 		store.release = times(1, func(_ context.Context, do func() error) error {
-			close(telling)
-			<-told
+			close(sending)
+			<-sent
 			return do()
 		})
 	})
 	var work sync.WaitGroup
 	work.Go(func() { assert.NoError(t, inner.Unlock(t.Context())) })
-	<-telling
+	<-sending
 	deferred := make(chan *lock.Deferred, 1)
 	go func() {
 		d, err := l.Mutex("a").Go(outer.Context(), func(context.Context) error { return nil })
@@ -1029,10 +1029,10 @@ func TestDeferWhileTheStoreIsTold(t *testing.T) {
 	}()
 	select {
 	case d := <-deferred:
-		close(told)
+		close(sent)
 		require.NoError(t, d.Wait(t.Context()))
 	case <-time.After(10 * time.Second):
-		close(told)
+		close(sent)
 		t.Error("Go waits for the store")
 	}
 	work.Wait()

@@ -65,8 +65,8 @@ type NotAcquiredError struct {
 	// Name is the lock's name, and Kind its kind.
 	Name string
 	Kind Kind
-	// TTL is how long the current holder's lease lasted when the store last answered. The
-	// holder may renew it. Zero: unknown.
+	// TTL is the remaining TTL of the current holder's lease when the store last
+	// answered. The holder may renew it. Zero: unknown.
 	TTL time.Duration
 	// Foreign is set if the name is in use by something other than a lock of this format.
 	Foreign bool

@@ -14,9 +14,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// fairLine is a queue for the fair lock "a", in a bubble. Each waiter holds the lock for
+// fairQueue is a queue for the fair lock "a", in a bubble. Each waiter holds the lock for
 // a moment as soon as it is granted.
-type fairLine struct {
+type fairQueue struct {
 	*testing.T
 	work sync.WaitGroup
 
@@ -25,7 +25,7 @@ type fairLine struct {
 }
 
 // join adds a waiter once those before it have their places.
-func (f *fairLine) join(name string, l *lock.Locker) {
+func (f *fairQueue) join(name string, l *lock.Locker) {
 	f.work.Go(func() {
 		lease, err := l.Fair("a").Lock(f.Context())
 		if !assert.NoError(f, err, name) {
@@ -40,7 +40,7 @@ func (f *fairLine) join(name string, l *lock.Locker) {
 }
 
 // isServed checks that all waiters are granted the lock in this order within a time.
-func (f *fairLine) isServed(within time.Duration, order ...string) {
+func (f *fairQueue) isServed(within time.Duration, order ...string) {
 	f.Helper()
 	begin := time.Now()
 	f.work.Wait()
@@ -58,7 +58,7 @@ func TestFairWaitersAskSeldom(t *testing.T) {
 		holder := server.Locker(t, lock.Config{})
 		lease, err := holder.Fair("a").With(lock.Options{TTL: time.Minute, Fixed: true}).Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		for range waiters {
 			line.join("", l)
 		}
@@ -85,8 +85,8 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 		other := server.Locker(t, lock.Config{})
 		holder, err := other.Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
-		store.set(func() { store.acquire = times(1, deaf) })
+		line := fairQueue{T: t}
+		store.set(func() { store.acquire = times(1, lostReply) })
 		line.join("first", l)
 		line.join("second", other)
 		time.Sleep(3 * time.Second)
@@ -105,7 +105,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 		two, second := faultyLocker(t, server, c)
 		holder, err := server.Locker(t, c).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		order := []string{"1", "2", "3", "4", "5", "6"}
 		for i, name := range order {
 			line.join(name, []*lock.Locker{one, two}[i%2])
@@ -132,11 +132,11 @@ func TestFairPassesOverTheSilent(t *testing.T) {
 		others := server.Locker(t, c)
 		holder, err := others.Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("silent", silent)
 		line.join("second", others)
 		line.join("third", others)
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		time.Sleep(10 * time.Second)
 		require.NoError(t, holder.Unlock(t.Context()))
 		time.Sleep(time.Second)
@@ -153,7 +153,7 @@ func TestFairWithoutMessages(t *testing.T) {
 		store.set(func() { store.subscribe = broken })
 		holder, err := server.Locker(t, lock.Config{}).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("first", l)
 		line.join("second", l)
 		require.NoError(t, holder.Unlock(t.Context()))
@@ -170,7 +170,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 	}{
 		{"heard", func(*faulty) {}, 100 * time.Millisecond},
 		{"heard late", func(f *faulty) { f.release = times(1, down) }, time.Second},
-		{"never heard", func(f *faulty) { f.release = mute }, 6 * time.Second},
+		{"never heard", func(f *faulty) { f.release = lostRequest }, 6 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 				l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute})
 				holder, err := server.Locker(t, lock.Config{TTL: time.Minute}).Fair("a").Lock(t.Context())
 				require.NoError(t, err)
-				line := fairLine{T: t}
+				line := fairQueue{T: t}
 				ctx, cancel := context.WithCancel(t.Context())
 				gone := make(chan error)
 				go func() {
@@ -229,7 +229,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 		_, err = l.Fair("a").LockWithin(t.Context(), lock.DefaultRequestTimeout)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("next", l)
 		require.NoError(t, holder.Unlock(t.Context()))
 		line.isServed(2*lock.DefaultRequestTimeout, "next")
@@ -278,7 +278,7 @@ func TestCloseIsBoundedWhileAsking(t *testing.T) {
 		f := &faulty{Store: locktest.Start(t).Store(t)}
 		l, err := lock.New(f, lock.Config{})
 		require.NoError(t, err)
-		f.set(func() { f.acquire = mute })
+		f.set(func() { f.acquire = lostRequest })
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)

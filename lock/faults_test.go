@@ -38,7 +38,7 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
-		store.set(func() { store.acquire, store.release = deaf, mute })
+		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").TryLock(t.Context())
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
@@ -120,7 +120,7 @@ func TestReleaseThatTheStoreNeverHears(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		store.set(func() { store.release = mute })
+		store.set(func() { store.release = lostRequest })
 		err = lease.Unlock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrLost)
@@ -147,7 +147,7 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 		} {
 			lease, err := l.Mutex(test.name).Lock(t.Context())
 			require.NoError(t, err)
-			store.set(func() { store.release = mute })
+			store.set(func() { store.release = lostRequest })
 			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
 			begin := time.Now()
 			require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
@@ -194,7 +194,7 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{})
-		for _, outage := range []fault{down, mute, deaf} {
+		for _, outage := range []fault{down, lostRequest, lostReply} {
 			store.set(func() { store.acquire = outage })
 			begin := time.Now()
 			time.AfterFunc(10*time.Second, func() { store.set(func() { store.acquire = nil }) })
@@ -224,7 +224,7 @@ func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
@@ -242,7 +242,7 @@ func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
 func TestLockWithinAndAMuteStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
 		about(t, lock.DefaultRequestTimeout, time.Since(begin))
@@ -322,7 +322,7 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		time.AfterFunc(500*time.Millisecond, func() {
-			store.set(func() { store.acquire = times(1, mute) })
+			store.set(func() { store.acquire = times(1, lostRequest) })
 			_, err := other.ForceRelease(t.Context(), "a") // after which waiters send requests
 			assert.NoError(t, err)
 		})
@@ -411,11 +411,11 @@ func TestLossWhileTheStoreIsMute(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, lease.Err())
 		server.DeleteAll() // stands for lost renewals; the release is to get no answer either
-		store.set(func() { store.release = mute })
+		store.set(func() { store.release = lostRequest })
 		select {
 		case <-lease.Lost():
 		case <-time.After(10 * time.Second):
-			t.Fatal("not told of the loss")
+			t.Fatal("the loss was not reported")
 		}
 		begin := time.Now()
 		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
@@ -430,7 +430,7 @@ func TestManyLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
-		store.set(func() { store.acquire, store.release = deaf, mute })
+		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		var work sync.WaitGroup
 		const locks = 200
 		names := make([]string, locks)
@@ -463,7 +463,7 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		outer := mustLock(t, l.Mutex("a"))
 		inner, err := l.Mutex("a").Lock(outer.Context())
 		require.NoError(t, err)
-		store.set(func() { store.release = times(1, mute) })
+		store.set(func() { store.release = times(1, lostRequest) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrUnavailable)
@@ -486,7 +486,7 @@ func TestStaleHandOver(t *testing.T) {
 		server := locktest.Start(t)
 		mine := server.Locker(t, lock.Config{TTL: 4 * time.Second})
 		heard := make(chan struct{})
-		slow := &slowToHear{Store: server.Store(t), heard: heard}
+		slow := &slowNotices{Store: server.Store(t), heard: heard}
 		waiting := locker(t, slow, lock.Config{TTL: 4 * time.Second, Poll: 3 * time.Second})
 		lease := mustLock(t, mine.Mutex("a"))
 		got := await(t, waiting.Mutex("a"))
@@ -507,13 +507,13 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// slowToHear is a store that delivers grants when heard is closed.
-type slowToHear struct {
+// slowNotices is a store that delivers grants when heard is closed.
+type slowNotices struct {
 	lock.Store
 	heard <-chan struct{}
 }
 
-func (s *slowToHear) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (s *slowNotices) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
 	return s.Store.Subscribe(ctx, h, func(n lock.Notice) {
 		if n.Owner == "" {
 			tell(n)

@@ -29,14 +29,14 @@ type faulty struct {
 // is no fault.
 type fault func(ctx context.Context, do func() error) error
 
-// mute is the fault of a store that receives nothing.
-func mute(ctx context.Context, _ func() error) error {
+// lostRequest is the fault of a store that receives nothing.
+func lostRequest(ctx context.Context, _ func() error) error {
 	<-ctx.Done()
 	return unavailable{}
 }
 
-// deaf is the fault of a store whose replies are lost.
-func deaf(ctx context.Context, do func() error) error {
+// lostReply is the fault of a store whose replies are lost.
+func lostReply(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
-	return l.examine(ctx, name, ask, transient)
+	return l.withInspector(ctx, name, ask, transient)
 }
 
 // ForceRelease releases the lock called name, of any kind, and wakes its waiters. It
@@ -66,13 +66,13 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // error that does not match [ErrNotDone], the lock may have been released: inspect it
 // before another try, because it may have a new holder.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
-	return l.examine(ctx, name, Inspector.ForceRelease, func(err error) bool {
+	return l.withInspector(ctx, name, Inspector.ForceRelease, func(err error) bool {
 		return transient(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
-// examine requests the state of one lock, and repeats the request as again allows.
-func (l *Locker) examine(ctx context.Context, name string,
+// withInspector sends a request about one lock, and repeats it as again allows.
+func (l *Locker) withInspector(ctx context.Context, name string,
 	ask func(Inspector, context.Context, string) (Info, error), again func(error) bool,
 ) (Info, error) {
 	if err := ValidateName(name); err != nil {

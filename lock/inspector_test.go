@@ -61,8 +61,8 @@ func TestWhatIsAskedAgain(t *testing.T) {
 		forced   error
 	}{
 		"nobody there":  {down, 2, 2, nil},
-		"reply lost":    {deaf, 2, 1, lock.ErrUnavailable},
-		"request lost":  {mute, 2, 1, lock.ErrUnavailable},
+		"reply lost":    {lostReply, 2, 1, lock.ErrUnavailable},
+		"request lost":  {lostRequest, 2, 1, lock.ErrUnavailable},
 		"refused":       {broken, 1, 1, errors.New("no such user")},
 		"without fault": {nil, 1, 1, nil},
 	} {
@@ -106,7 +106,7 @@ func TestWhatIsAskedAgain(t *testing.T) {
 func TestInspectEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := inspectorLocker(t, locktest.Start(t), lock.Config{RetryFor: 5 * time.Second})
-		store.examine = mute
+		store.examine = lostRequest
 		begin := time.Now()
 		_, err := l.Inspect(t.Context(), "a")
 		require.ErrorIs(t, err, lock.ErrUnavailable)

@@ -147,14 +147,14 @@ func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) 
 	for _, member := range m.sorted {
 		lease, err := take(waiting, member)
 		if err != nil {
-			l.giveBack(ctx)
+			l.unlockTaken(ctx)
 			return nil, err
 		}
 		l.add(lease)
 		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
-		l.giveBack(ctx)
+		l.unlockTaken(ctx)
 		return nil, err
 	}
 	return l, nil
@@ -193,8 +193,8 @@ func (l *MultiLease) note(lease *Lease) {
 	}
 }
 
-// giveBack unlocks the locks already taken. Errors are ignored; cleanup retries.
-func (l *MultiLease) giveBack(ctx context.Context) {
+// unlockTaken unlocks the locks already taken. Errors are ignored; cleanup retries.
+func (l *MultiLease) unlockTaken(ctx context.Context) {
 	_ = l.Unlock(ctx)
 }
 

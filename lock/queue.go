@@ -110,12 +110,12 @@ func (l *Locker) join(w *waiter) (joined bool) {
 	}
 	q := l.queue(key)
 	w.queue, w.element = q, q.waiters.PushBack(w)
-	if q.waiters.Len() == 1 { // the subscription has no other user
-		b := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
+	if q.waiters.Len() == 1 { // no head uses the subscription
+		s := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
 		if w.failure != nil {
-			b.pause = backoff(0)
+			s.pause = backoff(0)
 		}
-		q.promote(b)
+		q.promote(s)
 	} else if w.failure != nil {
 		l.renewOwner(w.acquisition)
 	}
@@ -137,8 +137,8 @@ func (l *Locker) queue(key queueKey) *queue {
 }
 
 // leave removes the waiter from the queue. If it was the head, the next head gets the
-// state b, or the promotion that the waiter has not taken yet.
-func (q *queue) leave(w *waiter, b headState) {
+// state s, or the promotion that the waiter has not taken yet.
+func (q *queue) leave(w *waiter, s headState) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,30 +148,30 @@ func (q *queue) leave(w *waiter, b headState) {
 	}
 	if q.head.CompareAndSwap(w, nil) {
 		if untaken := w.promotion.Swap(nil); untaken != nil {
-			b = *untaken
+			s = *untaken
 		}
 	} else {
-		b = headState{ask: true}
+		s = headState{ask: true}
 	}
-	q.remove(w, b)
+	q.remove(w, s)
 }
 
 // remove removes a waiter that is not the head any more, and promotes the next one with
-// the state b. The caller holds locker.mu.
-func (q *queue) remove(w *waiter, b headState) {
+// the state s. The caller holds locker.mu.
+func (q *queue) remove(w *waiter, s headState) {
 	if l := q.locker; l.config.MaxWaiters > 0 {
 		if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
 			delete(l.waiting, q.key.lock())
 		}
 	}
 	q.waiters.Remove(w.element)
-	q.promote(b)
+	q.promote(s)
 }
 
-// promote makes the first waiter the head, with the state b, unless there is a head or
+// promote makes the first waiter the head, with the state s, unless there is a head or
 // the waiter expects a local hand-off. A queue without waiters and hand-off is retired.
 // The caller holds locker.mu.
-func (q *queue) promote(b headState) {
+func (q *queue) promote(s headState) {
 	if q.waiters.Len() == 0 {
 		if q.handOff == nil {
 			q.retire()
@@ -182,15 +182,15 @@ func (q *queue) promote(b headState) {
 	if q.head.Load() != nil || q.handOff != nil && first.hold.Spare > 0 {
 		return
 	}
-	first.promotion.Store(&b)
+	first.promotion.Store(&s)
 	q.head.Store(first)
 	first.wake()
 }
 
-// yield makes the waiter behind w the head instead of w, with the state b. The last
+// yield makes the waiter behind w the head instead of w, with the state s. The last
 // waiter yields to the first. w keeps its place. yield returns false if there is no other
 // waiter, or if that one expects a local hand-off.
-func (q *queue) yield(w *waiter, b headState) bool {
+func (q *queue) yield(w *waiter, s headState) bool {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +204,7 @@ func (q *queue) yield(w *waiter, b headState) bool {
 	}
 	l.renewOwner(w.acquisition)
 	w.isHead, w.idle, w.state = false, false, headState{}
-	to.promotion.Store(&b)
+	to.promotion.Store(&s)
 	to.wake()
 	return true
 }

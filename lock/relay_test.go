@@ -192,10 +192,10 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 			var work sync.WaitGroup
 			for i := range 4 {
 				work.Go(func() {
-					patience := time.Duration(rand.N(3)) * time.Second
-					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(i%2)*time.Hour)
+					waitFor := time.Duration(rand.N(3)) * time.Second
+					ctx, cancel := context.WithTimeout(t.Context(), waitFor+time.Duration(i%2)*time.Hour)
 					defer cancel()
-					lease, err := m.LockWithin(ctx, patience)
+					lease, err := m.LockWithin(ctx, waitFor)
 					switch {
 					case err == nil:
 						time.Sleep(time.Second)
@@ -264,7 +264,7 @@ func TestPassingOnAfterALostReply(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
 		m := passing(l, lock.Options{Passes: 1000})
 		hadAHolder(t, l)
-		store.set(func() { store.acquire = times(1, deaf) })
+		store.set(func() { store.acquire = times(1, lostReply) })
 		asked := time.Now().UnixMicro()
 		first := mustLock(t, m)
 		require.Equal(t, asked, first.Token(), "the last of those reserved")
@@ -292,7 +292,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 			store.acquire = func(ctx context.Context, do func() error) error {
 				switch requests.Add(1) {
 				case 1: // the first waiter's, which repeats it and becomes the head
-					return mute(ctx, do)
+					return lostRequest(ctx, do)
 				case 2: // the second waiter's, which joins the queue after that
 					late.Go(func() {
 						time.Sleep(1900 * time.Millisecond) // as late as the store applies it
@@ -301,7 +301,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 						assert.NoError(t, err)
 						assert.Equal(t, lock.Granted, answer.Verdict)
 					})
-					return mute(ctx, do)
+					return lostRequest(ctx, do)
 				}
 				return do()
 			}

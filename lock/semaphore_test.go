@@ -71,7 +71,7 @@ func TestSemaphoreRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: time.Minute, RequestTimeout: 10 * time.Second, TTL: time.Second})
-		f.set(func() { f.acquire = times(4, deaf) })
+		f.set(func() { f.acquire = times(4, lostReply) })
 		require.NoError(t, s.Acquire(t.Context(), 2))
 		assert.EqualValues(t, 3, available(t, theirs))
 	})
@@ -81,11 +81,11 @@ func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
 func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
-		f.set(func() { f.acquire = deaf })
+		f.set(func() { f.acquire = lostReply })
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Acquire(ctx, 2), context.DeadlineExceeded)
-		require.Error(t, s.AcquireWithin(t.Context(), 2, 5*time.Second), "the store is deaf for longer than anybody waits")
+		require.Error(t, s.AcquireWithin(t.Context(), 2, 5*time.Second), "the replies are lost for longer than the wait")
 		require.Error(t, s.TryAcquire(t.Context(), 2))
 		time.Sleep(30 * time.Second)
 		assert.EqualValues(t, 5, available(t, theirs))
@@ -142,7 +142,7 @@ func TestSemaphoreReleasesInTheBackground(t *testing.T) {
 func TestCountsSayWhatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
-		f.set(func() { f.count = mute })
+		f.set(func() { f.count = lostRequest })
 		begin := time.Now()
 		err := s.AddPermits(t.Context(), 1)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -153,7 +153,7 @@ func TestCountsSayWhatFailed(t *testing.T) {
 		require.ErrorContains(t, err, "no time")
 		f.set(func() { f.count = broken })
 		require.ErrorContains(t, s.AddPermits(t.Context(), 1), "no such user")
-		f.set(func() { f.count = times(2, mute) })
+		f.set(func() { f.count = times(2, lostRequest) })
 		require.NoError(t, s.AddPermits(t.Context(), 1))
 		assert.EqualValues(t, 6, available(t, theirs))
 	})

@@ -145,7 +145,7 @@ func TestShutdownWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
 		mustLock(t, l.Mutex("a"))
-		store.set(func() { store.release = mute })
+		store.set(func() { store.release = lostRequest })
 		took, err := shutDown(l, 5*time.Second)
 		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout+10*time.Millisecond)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -157,7 +157,7 @@ type Notice struct {
 	Token int64
 	Spare int64
 	TTL   time.Duration
-	// At is when the notice was sent, by the same clock as [Answer.At]. The difference is
+	// At is the time of the grant, by the same clock as [Answer.At]. The difference is
 	// the time from the owner's request to its grant.
 	At time.Time
 }

@@ -106,18 +106,18 @@ func (w *waiter) advance() (over bool) {
 			q.leave(w, headState{})
 			return true
 		}
-		b := w.promotion.Swap(nil)
-		if b == nil {
+		s := w.promotion.Swap(nil)
+		if s == nil {
 			return false
 		}
-		if b.lease != nil {
-			w.g = q.locker.received(w.acquisition, b.lease)
+		if s.lease != nil {
+			w.g = q.locker.received(w.acquisition, s.lease)
 			return true
 		}
 		if w.state.lastRefusal != (Answer{}) {
-			b.lastRefusal = w.state.lastRefusal
+			s.lastRefusal = w.state.lastRefusal
 		}
-		w.isHead, w.state = true, *b
+		w.isHead, w.state = true, *s
 	}
 	next, over := q.stepHead(w)
 	if over {
@@ -136,7 +136,7 @@ func (w *waiter) over() error {
 		if failure := w.queue.failure.Load(); failure != nil && w.failure == nil {
 			w.failure = *failure // the holder is unknown during an outage
 		}
-		return w.refused(w.state.lastRefusal, w.gaveUp())
+		return w.refused(w.state.lastRefusal, w.waitCause())
 	case w.queue.locker.closed.Err() != nil:
 		return ErrClosed
 	}
@@ -184,17 +184,17 @@ func (q *queue) giveUp(w *waiter, ask bool) headState {
 // askIfDue sends a request if one is due. Then, unless another request is due at once, it
 // arms the backstop. It is over after a grant or an error.
 func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
-	b, a := &w.state, w.acquisition
-	if b.pause > 0 {
-		pause := b.pause
-		b.pause, b.ask = 0, false
+	s, a := &w.state, w.acquisition
+	if s.pause > 0 {
+		pause := s.pause
+		s.pause, s.ask = 0, false
 		return q.armBackstop(w, pause)
 	}
-	if !b.askFirst && q.subscribe(a) {
-		b.ask = true // no message could arrive before the subscription
+	if !s.askFirst && q.subscribe(a) {
+		s.ask = true // no message could arrive before the subscription
 	}
 	q.enqueueAtStore(a)
-	if b.ask {
+	if s.ask {
 		q.ask.Store(false) // earlier wakes are covered by this request
 		w.g, w.err = q.locker.ask(a)
 		switch {
@@ -205,17 +205,17 @@ func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 			return q.afterGrant(a, w.g), true
 		}
 		q.answered()
-		if b.askFirst {
-			*b = headState{lastRefusal: w.g.Answer, ask: true}
+		if s.askFirst {
+			*s = headState{lastRefusal: w.g.Answer, ask: true}
 			return headState{}, false
 		}
-		*b = headState{lastRefusal: w.g.Answer}
+		*s = headState{lastRefusal: w.g.Answer}
 		a.refusals++
 		q.storeEnqueues = q.storeEnqueues || !w.g.At.IsZero()
 	}
-	pause, again := q.delay(a, b.lastRefusal)
+	pause, again := q.delay(a, s.lastRefusal)
 	if !again {
-		w.err = a.refused(b.lastRefusal, ErrRetriesExhausted)
+		w.err = a.refused(s.lastRefusal, ErrRetriesExhausted)
 		return q.giveUp(w, false), true
 	}
 	return q.armBackstop(w, pause)

@@ -129,9 +129,9 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			second, endSecond := context.WithCancel(t.Context())
 			defer endSecond()
 			var work sync.WaitGroup
-			for _, patience := range []context.Context{first, second} {
+			for _, waitFor := range []context.Context{first, second} {
 				work.Go(func() {
-					if lease, err := l.Mutex("a").Lock(patience); err == nil { // the wake came first
+					if lease, err := l.Mutex("a").Lock(waitFor); err == nil { // the wake came first
 						assert.NoError(t, lease.Unlock(t.Context()))
 					}
 				})
