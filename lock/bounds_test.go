@@ -104,7 +104,7 @@ func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCo
 	}
 }
 
-// The Try methods return within the time of one request, whatever the fault.
+// The Try methods return within the time of one request, under every fault.
 func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
 		try, _, _ := verbs(0)
@@ -155,7 +155,7 @@ func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
 		require.Empty(t, ended)
 		store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
 		for range verbs {
-			<-ended //nolint:errcheck // soon after the outage, with whatever
+			<-ended //nolint:errcheck // soon after the outage, with any result
 		}
 	})
 }

@@ -230,7 +230,7 @@ func TestCancelDeferredWithoutAContext(t *testing.T) {
 	})
 }
 
-// The result is ErrCancelled after a successful Cancel, whatever happens besides.
+// The result is ErrCancelled after a successful Cancel, also when other errors follow.
 func TestCancelDeferredThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -793,7 +793,7 @@ func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	})
 }
 
-// Functions in the store's wait queue keep their place, whatever runs.
+// Functions in the store's wait queue keep their place while others run.
 func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

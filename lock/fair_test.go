@@ -48,7 +48,7 @@ func (f *fairQueue) isServed(within time.Duration, order ...string) {
 	assert.Equal(f, order, f.served)
 }
 
-// A waiter sends just enough requests to keep its place, whatever the poll. Only the next
+// A waiter sends just enough requests to keep its place, independent of Poll. Only the next
 // waiter sends one more when the holder's lease ends.
 func TestFairWaitersAskSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestFairCloseWhileAsking(t *testing.T) {
 	})
 }
 
-// Close does not wait beyond its context, whatever hangs.
+// Close does not wait beyond its context, even if requests hang.
 func TestCloseIsBoundedWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: locktest.Start(t).Store(t)}

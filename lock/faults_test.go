@@ -159,7 +159,7 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// Each waiter waits for its own time, whatever the others do. Its error then reports what
+// Each waiter waits for its own time, independent of the others. Its error then reports what
 // the store did: not that another owner holds the lock.
 func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
