@@ -9,61 +9,57 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a store's yes, together with an instant before it was given: when it was
-// asked, at the earliest.
+// grant is a granting [Answer] with an instant before the grant was made.
 type grant struct {
 	Answer
 	asked time.Time
-	// handed: it came with another owner's release, for as long as was offered.
-	handed bool
-	// relay is nil if the lease is not to be passed on.
-	relay *relay
-	// lease, unless it is nil, is what the store granted before to another holder of
-	// this process.
+	// byRelease: another owner's release made the grant, with the provisional TTL.
+	byRelease bool
+	// handOff is nil if the lease is not handed off within the process.
+	handOff *handOff
+	// lease is not nil if another holder in this process handed it off.
 	lease *Lease
 }
 
-// acquisition is one caller's wish for one hold.
+// acquisition is one caller's request for one hold.
 type acquisition struct {
 	hold    *Hold
 	options Options
 
 	// ctx is the caller's. It bounds the requests, too.
 	ctx context.Context
-	// patience ends with ctx, or earlier if the caller does not want to wait
-	// longer. It bounds the waiting alone: a request that was sent is worth its
-	// answer.
-	patience context.Context
+	// waitCtx ends with ctx, or earlier at the caller's wait limit. It bounds only the
+	// waiting; a request in flight is always awaited.
+	waitCtx context.Context
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
-	// doubt is the latest deadline among the requests whose outcome is unknown: they
-	// may yet be carried out, even after a release. Zero: there are none.
-	doubt time.Time
-	// failure is the error of the latest request, if that failed.
+	// unknownUntil is the latest deadline among requests with unknown outcome. They may
+	// still be applied, even after a release. Zero: there are none.
+	unknownUntil time.Time
+	// failure is the error of the latest request, or nil.
 	failure error
-	// placed: the store may keep a place in its queue for the hold.
-	placed bool
-	// refusals counts how often it was refused as the head of its queue.
+	// maybeQueued: the store may keep a place in its queue for the hold.
+	maybeQueued bool
+	// refusals counts the refusals as the head of the queue.
 	refusals int
-	// lined is what the store said when it put the hold in line, if it has.
-	lined grant
+	// enqueued is the store's answer when it enqueued the hold, if it did.
+	enqueued grant
 }
 
-// errWaited is the cause with which a wait that had its own limit ends.
-var errWaited = errors.New("lock: waited as long as asked")
+// errWaited is the cause with which a limited wait ends.
+var errWaited = errors.New("lock: the wait limit has passed")
 
-// gaveUp returns why the caller gave up waiting: nil if it is only that its own
-// limit is over.
-func (a *acquisition) gaveUp() error {
-	if cause := context.Cause(a.patience); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
+// waitCause returns why the waiting ended: nil for the wait's own limit.
+func (a *acquisition) waitCause() error {
+	if cause := context.Cause(a.waitCtx); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
 		return cause
 	}
 	return nil
 }
 
-// refused is the error for the store's refusal, which ended the waiting by cause. It is
-// that of the latest request if that failed: the store may have granted it.
+// refused returns the error for a refusal after which cause ended the waiting. If the
+// latest request failed, the error is that failure: the store may have granted the lock.
 func (a *acquisition) refused(by Answer, cause error) error {
 	switch {
 	case a.failure == nil:
@@ -74,64 +70,63 @@ func (a *acquisition) refused(by Answer, cause error) error {
 	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
 }
 
-// acquire gets the hold granted and puts the lease under the watchdog.
+// acquire acquires the hold and registers its lease with the watchdog.
 func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
-	defer l.asking.Done()
-	g, err := l.obtain(a)
+	defer l.active.Done()
+	g, err := l.acquireHold(a)
 	if err != nil {
 		return nil, err
 	}
-	return l.lend(a, g)
+	return l.newLease(a, g)
 }
 
-// obtain asks the store for the hold, and again whenever that is worth it while
-// patience lasts.
-func (l *Locker) obtain(a *acquisition) (grant, error) {
-	g, err := l.contend(a)
-	return l.settled(a, g, err)
+// acquireHold acquires the hold, and waits for it while waitCtx lives.
+func (l *Locker) acquireHold(a *acquisition) (grant, error) {
+	g, err := l.tryOrWait(a)
+	return l.finishAcquire(a, g, err)
 }
 
-// settled ends the asking for a hold. After any end without a grant, nothing of the
-// hold is left at the store; the cleanup sees to that.
-func (l *Locker) settled(a *acquisition, g grant, err error) (grant, error) {
+// finishAcquire concludes an acquisition. If there is no grant, or the grant came too
+// late, it passes what the hold may have left in the store to the cleanup.
+func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error) {
 	if err != nil {
-		if !a.doubt.IsZero() || a.placed {
-			_ = l.cleanup.add(a.hold, a.doubt)
+		if !a.unknownUntil.IsZero() || a.maybeQueued {
+			_ = l.cleanup.add(a.hold, a.unknownUntil)
 		}
 		return grant{}, err
 	}
 	if cause := ended(a.ctx, l.closed); cause != nil {
 		if g.lease != nil {
-			l.unwanted(g.lease)
+			l.returnLease(g.lease)
 		} else {
-			l.finish(g.relay)
-			_ = l.cleanup.add(a.hold, a.doubt)
+			l.finish(g.handOff)
+			_ = l.cleanup.add(a.hold, a.unknownUntil)
 		}
-		return grant{}, fmt.Errorf("lock: %q was granted too late and is given back: %w", a.hold.Name, cause)
+		return grant{}, fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 	}
 	return g, nil
 }
 
-// lend makes the lease of a grant, and has people told whose it is.
-func (l *Locker) lend(a *acquisition, g grant) (*Lease, error) {
+// newLease makes the lease of a grant, and announces the client.
+func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	if g.lease != nil {
 		return g.lease, nil
 	}
 	lease, err := l.watch(a, g)
 	if err != nil {
-		l.finish(g.relay)
-		_ = l.cleanup.add(a.hold, a.doubt)
+		l.finish(g.handOff)
+		_ = l.cleanup.add(a.hold, a.unknownUntil)
 		return nil, err
 	}
 	l.announcer.begin()
 	return lease, nil
 }
 
-// contend gets the hold granted, or an error.
-func (l *Locker) contend(a *acquisition) (grant, error) {
+// tryOrWait tries to acquire the hold, and otherwise waits for it.
+func (l *Locker) tryOrWait(a *acquisition) (grant, error) {
 	g, waits, err := l.try(a)
 	if waits {
 		return l.wait(a, g.Answer)
@@ -139,23 +134,23 @@ func (l *Locker) contend(a *acquisition) (grant, error) {
 	return g, err
 }
 
-// try asks for the hold, unless there are others to line up behind. If waits, it is
-// to be waited for; g is the refusal then, if the store has answered.
+// try requests the hold, unless the process already has waiters for it. waits reports
+// whether the caller must wait; then g is the refusal, if the store has answered.
 func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	if !a.wait {
-		g, err = l.insist(a)
-	} else if l.waitsFor(a.hold) {
+		g, err = l.tryRepeatedly(a)
+	} else if l.hasQueue(a.hold) {
 		return grant{}, true, nil
 	} else {
 		g, err = l.ask(a)
 	}
 	switch {
-	case err != nil && a.wait && passes(err):
+	case err != nil && a.wait && transient(err):
 		return grant{}, true, nil
 	case err != nil:
 		return g, false, err
 	case g.Verdict != Refused:
-		g.relay = l.relay(a, g)
+		g.handOff = l.handOff(a, g)
 		return g, false, nil
 	case !a.wait:
 		return grant{}, false, a.refused(g.Answer, nil)
@@ -163,9 +158,10 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 	return g, true, nil
 }
 
-// insist asks until the store has answered, within [Config.RequestTimeout] in all.
-// Sending a request again is safe: a store grants an owner what it has.
-func (l *Locker) insist(a *acquisition) (g grant, err error) {
+// tryRepeatedly repeats the request until the store answers, within
+// [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
+// already has.
+func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	ctx := a.ctx
 	limited, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 	defer cancel()
@@ -173,10 +169,10 @@ func (l *Locker) insist(a *acquisition) (g grant, err error) {
 	defer func() { a.ctx = ctx }()
 	by, _ := limited.Deadline()
 	var reason error
-	err = l.persist(ctx, l.config.RequestTimeout, passes, func() (err error) {
+	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func() (err error) {
 		g, err = l.ask(a)
 		if err != nil && reason != nil && !time.Now().Before(by) {
-			return reason // an attempt that the time-out cut short has none of its own
+			return reason // the time-out cut this attempt short; the previous error is the reason
 		}
 		reason = err
 		return err
@@ -184,25 +180,25 @@ func (l *Locker) insist(a *acquisition) (g grant, err error) {
 	return g, err
 }
 
-// ask sends the acquisition once and notes what became of it.
+// ask sends one acquisition request and records its outcome.
 func (l *Locker) ask(a *acquisition) (grant, error) {
 	ctx, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	before := a.doubt
+	before := a.unknownUntil
 	if deadline, _ := ctx.Deadline(); deadline.After(before) {
-		a.doubt = deadline
+		a.unknownUntil = deadline
 	}
 	g, err := l.send(ctx, a.hold)
 	if err == nil || errors.Is(err, ErrNotDone) {
-		a.doubt = before
+		a.unknownUntil = before
 	}
 	a.failure = err
 	if err != nil {
 		return grant{}, err
 	}
-	a.placed = a.placed || g.Verdict == Refused && a.hold.Wait > 0
+	a.maybeQueued = a.maybeQueued || g.Verdict == Refused && a.hold.Wait > 0
 	if !g.At.IsZero() {
-		a.lined = g
+		a.enqueued = g
 	}
 	return g, nil
 }
@@ -222,14 +218,15 @@ func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
 	return g, err
 }
 
-// until returns until when the watchdog trusts a lease that was asked for at t0.
+// until returns the end of a lease's validity as the watchdog computes it, for a request
+// sent at t0.
 func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
 	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
 }
 
-// bound returns the context of one request: it keeps ctx's values and deadline,
-// but not its cancellation, for a request that was sent is worth its answer:
-// without it nobody knows what the store has done.
+// bound returns the context of one request. It keeps ctx's values and deadline, but not
+// its cancellation: without the answer to a request in flight, its outcome would be
+// unknown.
 func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
 	by := time.Now().Add(min(l.config.RequestTimeout, ttl/3))
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
@@ -238,14 +235,14 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 	return withDeadline(ctx, by)
 }
 
-// watch makes the lease of a grant and has the watchdog keep it.
+// watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := newOwnership(l, *a.hold, g.Token, a.doubt)
-	own.hold.Handed = g.handed
-	own.relay = g.relay
+	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
+	own.hold.Handed = g.byRelease
+	own.handOff = g.handOff
 	spec := own.spec(a)
 	spec.Granted, spec.First = g.asked, g.TTL
-	if !g.handed && g.TTL > 0 {
+	if !g.byRelease && g.TTL > 0 {
 		spec.TTL = g.TTL
 	}
 	lease, err := l.watchdog.Watch(spec)
@@ -253,7 +250,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	case errors.Is(err, renewal.ErrClosed):
 		return nil, ErrClosed
 	case err != nil && !errors.Is(err, ErrLost):
-		return nil, fmt.Errorf("lock: %q cannot be kept: %w", a.hold.Name, err)
+		return nil, fmt.Errorf("lock: the lease of %q cannot be renewed: %w", a.hold.Name, err)
 	case err != nil:
 		return nil, err
 	}
@@ -261,7 +258,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	return &own.first, nil
 }
 
-// ended returns the cause of the first of the contexts that has ended.
+// ended returns the cause of the first context that has ended, or nil.
 func ended(contexts ...context.Context) error {
 	for _, ctx := range contexts {
 		if ctx.Err() != nil {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The pause before a request is sent again doubles from minBackoff to maxBackoff, and
-// is drawn from its upper half, so that clients which failed together do not come back
-// together.
+// The pause before a request is sent again doubles from minBackoff to maxBackoff. It is
+// drawn from its upper half, so that clients which failed together do not retry together.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 640 * time.Millisecond
@@ -21,14 +20,14 @@ func backoff(try int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// passes reports whether an error may pass by itself.
-func passes(err error) bool { return errors.Is(err, ErrUnavailable) }
+// transient reports whether an error may disappear by itself.
+func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
 
-// persist calls once until that succeeds, or fails with an error after which there is
-// no sense in trying again, and pauses in between. It returns the last error if another try would begin
-// later than limit after the first, and an error that carries the cause as well if ctx
-// or the locker ends in a pause.
-func (l *Locker) persist(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
+// withRetry calls once until it succeeds or returns an error for which again reports
+// false. It backs off between calls. It returns the last error if the next call would
+// begin later than limit after the first. If ctx or the locker ends during a pause, the
+// error also carries that cause.
+func (l *Locker) withRetry(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
 	start := time.Now()
 	for try := 0; ; try++ {
 		err := once()
@@ -45,7 +44,7 @@ func (l *Locker) persist(ctx context.Context, limit time.Duration, again func(er
 	}
 }
 
-// sleep waits for d. It returns the cause if ctx or the locker ends before.
+// sleep waits for d. It returns the cause if ctx or the locker ends first.
 func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

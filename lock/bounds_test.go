@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// verb is one way to acquire, and to give back what was acquired.
+// verb is one way to acquire, with its release.
 type verb func(ctx context.Context, l *lock.Locker) error
 
 func leased(lease interface{ Unlock(context.Context) error }, err error) error {
@@ -24,8 +24,8 @@ func leased(lease interface{ Unlock(context.Context) error }, err error) error {
 	return lease.Unlock(context.Background())
 }
 
-// verbs are the ways to acquire every kind of lock: without waiting, within a time, and
-// for as long as the context.
+// verbs returns the ways to acquire every kind of lock: without waiting, with a time
+// limit, and as long as the context lives.
 func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
 	try, within, lasting = map[string]verb{}, map[string]verb{}, map[string]verb{}
 	for name, m := range map[string]func(l *lock.Locker) *lock.Mutex{
@@ -73,15 +73,15 @@ func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
 	return try, within, lasting
 }
 
-// holders has for each locker the context of a lease of the lock that is called held.
+// holders returns, for each locker, the context of a lease of the lock "held".
 var holders = map[*lock.Locker]context.Context{}
 
 func heldIn(l *lock.Locker) context.Context { return holders[l] }
 
-// inOutage calls f with a locker on a store with each fault, once everything that it
-// acquires is there and free.
+// inOutage calls f with a locker on a store, once for each fault. Everything that f
+// acquires exists and is free.
 func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCounter)) {
-	for name, outage := range map[string]fault{"down": down, "mute": mute, "deaf": deaf} {
+	for name, outage := range map[string]fault{"down": down, "mute": lostRequest, "deaf": lostReply} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
@@ -104,7 +104,7 @@ func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCo
 	}
 }
 
-// Try answers within the time of one request, whatever the store does.
+// The Try methods return within the time of one request, under every fault.
 func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
 		try, _, _ := verbs(0)
@@ -127,13 +127,13 @@ func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 	})
 }
 
-// LockWithin lives through an outage that is shorter than its wait.
+// LockWithin survives an outage that is shorter than its wait.
 func TestLockWithinLivesThroughAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
 	livesThrough(t, within, 15*time.Second)
 }
 
-// Lock lives through an outage of any length.
+// Lock survives an outage of any length.
 func TestLockLivesThroughAnyOutage(t *testing.T) {
 	_, _, lasting := verbs(0)
 	livesThrough(t, lasting, 10*time.Minute)
@@ -155,13 +155,13 @@ func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
 		require.Empty(t, ended)
 		store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
 		for range verbs {
-			<-ended //nolint:errcheck // soon after the outage, with whatever
+			<-ended //nolint:errcheck // soon after the outage, with any result
 		}
 	})
 }
 
-// LockWithin in a longer outage ends after its wait, and says that the store does not
-// answer.
+// In a longer outage LockWithin ends after its wait, with an error that matches
+// ErrUnavailable.
 func TestLockWithinEndsInAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
 	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
@@ -181,7 +181,7 @@ func TestLockWithinEndsInAnOutage(t *testing.T) {
 	})
 }
 
-// An error that the context ends with matches its cause, and tells of the outage.
+// When the context ends, the error matches its cause and names the outage.
 func TestContextEndsAnOutage(t *testing.T) {
 	_, _, lasting := verbs(0)
 	delete(lasting, "again") // by another context
@@ -202,9 +202,9 @@ func TestContextEndsAnOutage(t *testing.T) {
 	})
 }
 
-// Unlock answers within the time of one request, though a renewal is in flight.
+// Unlock returns within the time of one request, even while a renewal is in flight.
 func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
-	for name, release := range map[string]fault{"mute": mute, "down": down, "free": nil} {
+	for name, release := range map[string]fault{"mute": lostRequest, "down": down, "free": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
@@ -229,7 +229,7 @@ func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
 	}
 }
 
-// No renewal is sent while a release is under way, however long that takes.
+// No renewal is sent during a release, however long the release takes.
 func TestNoRenewalDuringTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -253,7 +253,7 @@ func TestNoRenewalDuringTheRelease(t *testing.T) {
 	})
 }
 
-// Durations of any length are no limit and overflow nothing.
+// Very long durations mean no limit and do not overflow.
 func TestDurationsOfAnyLength(t *testing.T) {
 	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
 		synctest.Test(t, func(t *testing.T) {

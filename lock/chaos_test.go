@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// Whatever becomes of requests, replies and messages, no two leases are valid at once,
-// tokens grow, and in the end nobody has the lock.
+// Under random faults of requests, replies and messages, no two leases are valid at once
+// and tokens grow. In the end the lock is free.
 func TestChaos(t *testing.T) {
 	for name, handle := range map[string]func(l *lock.Locker) *lock.Mutex{
 		"mutex":     func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
@@ -33,7 +33,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaos is a lock's users, and what they find.
+// chaos is the state of a random test with several users of one lock.
 type chaos struct {
 	*testing.T
 	server *locktest.Server
@@ -69,7 +69,7 @@ func (c *chaos) run(d time.Duration) {
 	}
 	users.Wait()
 	assert.NotZero(c, c.token, "grants")
-	time.Sleep(4 * ttl) // for what nobody could be told of
+	time.Sleep(4 * ttl) // for releases that the store never received
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, err := c.handle(c.server.Locker(c, lock.Config{TTL: ttl})).TryLock(c.Context())
@@ -78,7 +78,7 @@ func (c *chaos) run(d time.Duration) {
 	require.NoError(c, last.Unlock(c.Context()))
 }
 
-// use has one user try to get the lock, and hold it, once more perhaps, for a while.
+// use lets one user try to acquire the lock and hold it for a while, perhaps twice.
 func (c *chaos) use(m *lock.Mutex) {
 	ctx, cancel := context.WithTimeout(c.Context(), 100*time.Millisecond+c.dice.upTo(6*time.Second))
 	defer cancel()
@@ -98,7 +98,7 @@ func (c *chaos) use(m *lock.Mutex) {
 	_ = lease.Unlock(ctx)
 }
 
-// useAgain has the holder take the lock once more, and give that back.
+// useAgain acquires the lock once more with the holder's context, and unlocks that hold.
 func (c *chaos) useAgain(m *lock.Mutex, lease *lock.Lease) {
 	inner, err := m.Lock(lease.Context())
 	if err != nil {
@@ -110,12 +110,12 @@ func (c *chaos) useAgain(m *lock.Mutex, lease *lock.Lease) {
 	time.Sleep(c.dice.upTo(1500 * time.Millisecond))
 }
 
-// begin notes a grant, and fails the test if there is another.
+// begin records a grant, and fails the test if another lease is valid.
 func (c *chaos) begin(lease *lock.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !lease.Valid() {
-		return // it has taken too long to be told
+		return // the lease ended before it was returned
 	}
 	for other := range c.held {
 		assert.False(c, other.Valid(), "%s holds the lock beside %s", lease.Owner(), other.Owner())
@@ -125,13 +125,13 @@ func (c *chaos) begin(lease *lock.Lease) {
 	c.held[lease] = struct{}{}
 }
 
-// dice is a source of randomness that many share.
+// dice is a shared source of random numbers.
 type dice struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 }
 
-// roll returns one of n numbers from 0 on.
+// roll returns a number from 0 to n-1.
 func (d *dice) roll(n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,20 +140,19 @@ func (d *dice) roll(n int) int {
 
 func (d *dice) upTo(most time.Duration) time.Duration { return time.Duration(d.roll(int(most))) }
 
-// unreliable is a store on the way to which requests, replies and messages are lost or
-// late.
+// unreliable is a store that loses or delays requests, replies and messages.
 type unreliable struct {
 	lock.Store
 	dice *dice
 }
 
-// carry sends a request, or not. reply is not ok if it is not to be heard.
+// carry sends a request, loses it or delays it. ok is false if there is no reply.
 func carry[R any](ctx context.Context, d *dice, request func(context.Context) R) (reply R, ok bool) {
 	switch d.roll(14) {
 	case 0: // the reply is lost
 		_ = request(ctx)
-	case 1: // the request is
-	case 2: // or comes when nobody waits for it any more
+	case 1: // the request is lost
+	case 2: // the request arrives after its caller gave up
 		go func() {
 			time.Sleep(d.upTo(700 * time.Millisecond))
 			_ = request(context.WithoutCancel(ctx))
@@ -204,24 +203,24 @@ func (u *unreliable) Release(ctx context.Context, h *lock.Hold) (held bool, err 
 	return r.held, r.err
 }
 
-// Subscribe loses messages, and has others come late.
+// Subscribe loses some messages and delays others.
 func (u *unreliable) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
-	heard := &hearing{tell: tell}
+	heard := &delayedSubscription{tell: tell}
 	subscription, err := u.Store.Subscribe(ctx, h, func(n lock.Notice) {
 		switch u.dice.roll(6) {
 		case 0:
 		case 1:
-			time.AfterFunc(u.dice.upTo(4*time.Second), func() { heard.say(n) })
+			time.AfterFunc(u.dice.upTo(4*time.Second), func() { heard.deliver(n) })
 		default:
-			heard.say(n)
+			heard.deliver(n)
 		}
 	})
 	heard.Subscription = subscription
 	return heard, err
 }
 
-// hearing is a subscription whose messages may be late, but not after its end.
-type hearing struct {
+// delayedSubscription is a subscription that may delay its messages, but not past its end.
+type delayedSubscription struct {
 	lock.Subscription
 	tell func(lock.Notice)
 
@@ -229,7 +228,7 @@ type hearing struct {
 	ended bool // guarded by mu
 }
 
-func (h *hearing) say(n lock.Notice) {
+func (h *delayedSubscription) deliver(n lock.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
@@ -237,7 +236,7 @@ func (h *hearing) say(n lock.Notice) {
 	}
 }
 
-func (h *hearing) Close() {
+func (h *delayedSubscription) Close() {
 	h.Subscription.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,40 +13,39 @@ import (
 )
 
 const (
-	// maxCleanups bounds the memory of an outage: 3 MB. Beyond it, further holds are
-	// left to their TTL, and those that have ended by their TTL are not tried again.
+	// maxCleanups bounds the memory of an outage: 3 MB. Above it, further holds are left
+	// to their TTL, and holds whose TTL has passed are not released again.
 	maxCleanups = 10_000
-	// maxLasting is the bound where there is no TTL: 30 MB. Beyond it, the caller
-	// learns that it is not tried again.
-	maxLasting = 100_000
-	// maxCleaners is how many goroutines release at once. One of them releases only
-	// what was not tried yet, so that a part of the store that is down does not
-	// delay the others.
+	// maxNoTTL is the bound for holds without a TTL: 30 MB. Above it, the caller gets
+	// [ErrNotRepeated].
+	maxNoTTL = 100_000
+	// maxCleaners is how many goroutines release at once. One of them handles only first
+	// attempts, so that a broken part of the store does not delay the others.
 	maxCleaners = 4
-	// lateBy is how long after its context's deadline a request may still be carried
-	// out; see [Store].
-	lateBy = time.Second
+	// maxLateness is how long after its context's deadline a request may still be
+	// applied; see [Store].
+	maxLateness = time.Second
 	// maxNamed is how many semaphores an error names.
 	maxNamed = 10
 	// maxCleanupPause is the longest pause before a release is sent again.
 	maxCleanupPause = 10 * time.Second
 )
 
-// leftover is a hold that the store may have although its caller gave up.
+// leftover is a hold that may remain in the store although its caller gave up.
 type leftover struct {
 	hold Hold
-	// final is when no earlier request for the hold can be carried out any more: a
-	// release that is sent then, and confirmed, is the last word.
+	// final is when no earlier request for the hold can be applied any more. A release
+	// that is sent after it, and confirmed, is final.
 	final time.Time
 	// expiry is when the store has dropped the hold by itself.
 	expiry time.Time
 	try    int
 }
 
-// cleanup releases what acquisitions and releases with unknown outcome have left at
-// the store: at once, and once more when no earlier request can be carried out any
-// more. It tries until the store has confirmed that. Goroutines run only while there is
-// something to release.
+// cleanup releases what acquisitions and releases with unknown outcome have left in the
+// store: at once, and again when no earlier request can be applied any more. It repeats
+// each release until the store has confirmed it. Its goroutines run only while there is
+// work.
 type cleanup struct {
 	locker *Locker
 	ctx    context.Context // bounds the requests
@@ -57,46 +56,46 @@ type cleanup struct {
 	pending activity
 
 	mu       sync.Mutex
-	lasting  map[*leftover]struct{} // those without a TTL; guarded by mu
-	fresh    list.List              // of *leftover, not tried yet; guarded by mu
-	failed   list.List              // of *leftover, to be tried again; guarded by mu
+	noTTL    map[*leftover]struct{} // leftovers without a TTL; guarded by mu
+	untried  list.List              // of *leftover, not released yet; guarded by mu
+	failed   list.List              // of *leftover, to be released again; guarded by mu
 	cleaners int                    // guarded by mu; at most maxCleaners
-	retrying int                    // guarded by mu; those of them that try again
-	full     bool                   // guarded by mu; some were not taken since there are too many
-	stopped  bool                   // guarded by mu; nothing is added any more
-	// unsettled counts the lasting ones, for stop to wait for.
-	unsettled activity
+	retrying int                    // guarded by mu; cleaners at a repeated release
+	full     bool                   // guarded by mu; leftovers were rejected since there were too many
+	stopped  bool                   // guarded by mu; nothing can be added
+	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
+	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
-	c.lasting = make(map[*leftover]struct{})
+	c.noTTL = make(map[*leftover]struct{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 }
 
-// add has the hold released in the background. doubt is the latest deadline among the
-// requests for it whose outcome is unknown; zero if there are none. Its error says why it
-// is not released; a hold that is left to its TTL is none.
-func (c *cleanup) add(h *Hold, doubt time.Time) error {
+// add releases the hold in the background. unknownUntil is the latest deadline among its
+// requests with unknown outcome; zero if there are none. An error means that the hold is
+// not released; a hold that is left to its TTL is not an error.
+func (c *cleanup) add(h *Hold, unknownUntil time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return fmt.Errorf("%w, since the locker is closed", ErrNotRepeated)
+		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
 	}
-	left := newLeftover(h, doubt)
+	left := newLeftover(h, unknownUntil)
 	switch {
 	case c.accept(left):
 		c.enqueue(left)
-	case left.lasts():
-		return fmt.Errorf("%w, since %d others are waiting for that; do so yourself once the store answers", ErrNotRepeated, maxLasting)
+	case left.hasNoTTL():
+		return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
 	}
 	return nil
 }
 
-// confirm has a hold released once more that was just released, if a request for it may
-// still be carried out.
-func (c *cleanup) confirm(h *Hold, doubt time.Time) {
-	if doubt.IsZero() || !time.Now().Before(doubt.Add(lateBy)) {
+// confirm schedules another release of a hold that was just released, if a request for it
+// may still be applied.
+func (c *cleanup) confirm(h *Hold, unknownUntil time.Time) {
+	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(maxLateness)) {
 		return
 	}
 	c.mu.Lock()
@@ -104,77 +103,77 @@ func (c *cleanup) confirm(h *Hold, doubt time.Time) {
 	if c.stopped {
 		return
 	}
-	if left := newLeftover(h, doubt); c.accept(left) {
+	if left := newLeftover(h, unknownUntil); c.accept(left) {
 		c.postpone(left, time.Until(left.final))
 	}
 }
 
-// newLeftover returns the leftover of a hold; see add.
-func newLeftover(h *Hold, doubt time.Time) *leftover {
+// newLeftover returns the leftover for a hold; see add.
+func newLeftover(h *Hold, unknownUntil time.Time) *leftover {
 	left := &leftover{hold: *h, final: time.Now()}
-	if !doubt.IsZero() {
-		left.final = doubt.Add(lateBy)
+	if !unknownUntil.IsZero() {
+		left.final = unknownUntil.Add(maxLateness)
 	}
 	left.expiry = left.final.Add(h.lifetime())
 	left.hold.Count = 0
 	return left
 }
 
-// lasts reports whether the store never drops the hold by itself.
-func (l *leftover) lasts() bool { return l.hold.Kind == KindSemaphore }
+// hasNoTTL reports whether the store never drops the hold by itself.
+func (l *leftover) hasNoTTL() bool { return l.hold.Kind == KindSemaphore }
 
-// lifetime is how long the store keeps what it was asked for.
+// lifetime is how long the store keeps the effect of the hold's request.
 func (h *Hold) lifetime() time.Duration {
 	if h.Kind == KindSemaphore {
-		return 2 * h.TTL // the memory of the request
+		return 2 * h.TTL // the record of the request
 	}
 	return h.TTL
 }
 
-// accept counts a leftover in, and returns false if there are too many. The caller holds
-// mu.
+// accept counts a leftover, or returns false if there are too many. The caller holds mu.
 func (c *cleanup) accept(left *leftover) bool {
 	n, most := c.pending.number(), maxCleanups
-	if left.lasts() {
-		most = maxLasting
+	if left.hasNoTTL() {
+		most = maxNoTTL
 	}
 	if n >= most {
-		if !c.full { // once, not for each of thousands
-			c.warn(left, "too many holds wait to be released; further ones are not, and left to their TTL if they have one", nil)
+		if !c.full { // once, not for thousands
+			c.warn(left, "too many holds wait to be released; further ones are left to their TTL, if any", nil)
 		}
 		c.full = true
 		return false
 	}
 	c.full = c.full && n > maxCleanups/2
 	c.pending.begin()
-	if left.lasts() {
-		c.lasting[left] = struct{}{}
-		c.unsettled.begin()
+	if left.hasNoTTL() {
+		c.noTTL[left] = struct{}{}
+		c.pendingNoTTL.begin()
 	}
 	return true
 }
 
-// end counts a leftover out, once: abandon may have done so before. The caller holds mu.
+// end ends the count of a leftover, once: abandon may have ended it before. The caller
+// holds mu.
 func (c *cleanup) end(left *leftover) {
-	if left.lasts() {
-		if _, counted := c.lasting[left]; !counted {
+	if left.hasNoTTL() {
+		if _, counted := c.noTTL[left]; !counted {
 			return
 		}
-		delete(c.lasting, left)
-		c.unsettled.end()
+		delete(c.noTTL, left)
+		c.pendingNoTTL.end()
 	}
 	c.pending.end()
 }
 
-// goesOn reports whether the leftover is tried again. The caller holds mu.
+// goesOn reports whether the leftover may be released again. The caller holds mu.
 func (c *cleanup) goesOn(left *leftover) bool {
-	return !c.stopped || left.lasts() && c.ctx.Err() == nil
+	return !c.stopped || left.hasNoTTL() && c.ctx.Err() == nil
 }
 
-// enqueue has a cleaner release the leftover. The caller holds mu.
+// enqueue queues the leftover for a cleaner. The caller holds mu.
 func (c *cleanup) enqueue(left *leftover) {
 	if left.try == 0 {
-		c.fresh.PushBack(left)
+		c.untried.PushBack(left)
 	} else {
 		c.failed.PushBack(left)
 	}
@@ -184,7 +183,7 @@ func (c *cleanup) enqueue(left *leftover) {
 	}
 }
 
-// run is a cleaner's life: it works until there is nothing to release.
+// run is a cleaner. It works until there is nothing to release.
 func (c *cleanup) run() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,10 +204,10 @@ func (c *cleanup) run() {
 	c.cleaners--
 }
 
-// next returns what to release next, or nil. The caller holds mu.
+// next returns the next leftover to release, or nil. The caller holds mu.
 func (c *cleanup) next() *leftover {
-	if first := c.fresh.Front(); first != nil {
-		return c.fresh.Remove(first).(*leftover)
+	if first := c.untried.Front(); first != nil {
+		return c.untried.Remove(first).(*leftover)
 	}
 	if first := c.failed.Front(); first != nil && c.retrying < maxCleaners-1 {
 		c.retrying++
@@ -217,8 +216,7 @@ func (c *cleanup) next() *leftover {
 	return nil
 }
 
-// release sends one release. Unless that was the last word, the leftover is released
-// again after the pause.
+// release sends one release. Unless done, the leftover is released again after the pause.
 func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	l := c.locker
 	sent := time.Now()
@@ -233,10 +231,10 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	case err == nil:
 		left.try = 0
 		return time.Until(left.final), false
-	case !time.Now().Before(left.expiry) && (!passes(err) || c.isFull()):
-		// A hold that the store had has ended by its TTL. A store that only does not
-		// answer may have stood still together with its clock, so it is asked on.
-		c.warn(left, "a hold is left to its TTL, since the store does not release it", err)
+	case !time.Now().Before(left.expiry) && (!transient(err) || c.isFull()):
+		// The hold has ended by its TTL. If the store merely does not answer, its clock
+		// may have stopped too, so the release is repeated.
+		c.warn(left, "a hold is left to its TTL: the store does not release it", err)
 		return 0, true
 	}
 	left.try++
@@ -249,7 +247,7 @@ func (c *cleanup) isFull() bool {
 	return c.full
 }
 
-// postpone has the leftover released after the pause. The caller holds mu.
+// postpone releases the leftover after the pause. The caller holds mu.
 func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	_, err := c.locker.wheel.Schedule(pause, func() {
 		c.mu.Lock()
@@ -262,7 +260,7 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	})
 	if err != nil {
 		c.end(left)
-		c.warn(left, "a hold is left to its TTL, since the wheel takes no task", err)
+		c.warn(left, "a hold is left to its TTL: the wheel rejects the task", err)
 	}
 }
 
@@ -270,9 +268,9 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 	c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
 }
 
-// stop ends the cleanup. It waits for the releases that can be sent now, and for those of
-// what has no TTL, as long as ctx allows. Whatever else waits for a later release is left
-// to its TTL. The error names what may be lost.
+// stop ends the cleanup. It waits, as long as ctx allows, for the releases that can be
+// sent now and for all those of holds without a TTL. Other postponed releases are left to
+// their TTL. The error names what may be lost.
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
@@ -280,7 +278,7 @@ func (c *cleanup) stop(ctx context.Context) error {
 	defer c.cancel()
 	done := make(chan struct{})
 	go func() {
-		c.unsettled.wait(context.Background())
+		c.pendingNoTTL.wait(context.Background())
 		c.work.Wait()
 		close(done)
 	}()
@@ -295,15 +293,15 @@ func (c *cleanup) stop(ctx context.Context) error {
 	return errors.Join(context.Cause(ctx), lost)
 }
 
-// abandon counts out what stop waits for, and returns an error that names it.
+// abandon ends the leftovers without a TTL and returns an error that names them.
 func (c *cleanup) abandon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.lasting) == 0 {
+	if len(c.noTTL) == 0 {
 		return nil
 	}
 	permits := make(map[string]int64)
-	for left := range c.lasting {
+	for left := range c.noTTL {
 		permits[left.hold.Name] += left.hold.Permits
 		c.end(left)
 	}
@@ -315,5 +313,5 @@ func (c *cleanup) abandon() error {
 		}
 		names = append(names, fmt.Sprintf("%d of %q", permits[name], name))
 	}
-	return fmt.Errorf("permits that may not have been given back: %s: %w, since the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
+	return fmt.Errorf("permits that may not have been released: %s: %w: the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// arriving is the fault of a connection on which a request arrives when its caller has
-// given up: so long after its deadline.
+// arriving returns the fault of a connection on which a request arrives after its caller
+// gave up, this long after its deadline.
 func arriving(after time.Duration, late *sync.WaitGroup) fault {
 	return func(ctx context.Context, do func() error) error {
 		<-ctx.Done()
@@ -32,15 +32,15 @@ func arriving(after time.Duration, late *sync.WaitGroup) fault {
 	}
 }
 
-// detached hands the store requests without their deadlines, as a connection does.
+// detached removes the deadlines of requests to the store, as a connection does.
 type detached struct{ lock.Store }
 
 func (d detached) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	return d.Store.Acquire(context.WithoutCancel(ctx), h)
 }
 
-// A request that the store carries out as late as it may, a second after its deadline,
-// leaves nothing behind, however short the requests are.
+// A request that is applied as late as allowed, a second after its deadline, leaves
+// nothing behind, however short the requests are.
 func TestCleanupOutlastsLateRequests(t *testing.T) {
 	for _, timeout := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {
@@ -85,14 +85,14 @@ func TestCleanupOutlastsLateRequests(t *testing.T) {
 	}
 }
 
-// deferredWithin returns the error of a function that is not called.
+// deferredWithin returns the error of a deferred function that is not called.
 func deferredWithin(t *testing.T, m *lock.Mutex, wait time.Duration) error {
 	d, err := m.GoWithin(t.Context(), wait, never(t))
 	require.NoError(t, err)
 	return d.Wait(t.Context())
 }
 
-// cancelled returns the error of a Lock whose caller gives up at once.
+// cancelled returns the error of a Lock whose context is cancelled at once.
 func cancelled(t *testing.T, m *lock.Mutex) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, cancel)
@@ -100,8 +100,8 @@ func cancelled(t *testing.T, m *lock.Mutex) error {
 	return err
 }
 
-// The cleanup goes on until the store has confirmed it, also when the lock's TTL is over
-// by the clock here: a store that stood still has its clock stood still with it.
+// The cleanup continues until the store has confirmed the release, even after the lock's
+// TTL by the local clock: the clock of a stopped store stops too.
 func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -109,7 +109,7 @@ func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 		confirmed := make(chan string, 10)
 		store.set(func() {
 			store.acquire = cut
-			store.release = mute
+			store.release = lostRequest
 		})
 		recording := &recorder{faulty: store, released: func(h *lock.Hold) { confirmed <- h.Owner }}
 		l := locker(t, recording, lock.Config{})
@@ -123,7 +123,7 @@ func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 	})
 }
 
-// recorder tells of the releases that the store has carried out.
+// recorder records the releases that the store has applied.
 type recorder struct {
 	*faulty
 	released func(h *lock.Hold)
@@ -137,7 +137,7 @@ func (r *recorder) Release(ctx context.Context, h *lock.Hold) (held bool, err er
 	return held, err
 }
 
-// A store that refuses a release for good is not asked for longer than the hold lasts.
+// A permanently refused release is not repeated after the hold's TTL.
 func TestCleanupOfWhatIsRefusedEndsWithTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
@@ -159,7 +159,7 @@ func TestCleanupOfWhatIsRefusedEndsWithTheTTL(t *testing.T) {
 	})
 }
 
-// A semaphore has no TTL, so what was taken must be given back after any outage.
+// A semaphore has no TTL, so taken permits must be released after any outage.
 func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{16 * time.Second, 50 * time.Minute} {
 		for name, take := range map[string]func(context.Context, *lock.Semaphore) error{
@@ -173,7 +173,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 			t.Run(name+" "+outage.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, theirs, f := semaphoreOn(t, lock.Config{})
-					f.set(func() { f.acquire, f.release = deaf, down })
+					f.set(func() { f.acquire, f.release = lostReply, down })
 					require.Error(t, take(t.Context(), s))
 					require.EqualValues(t, 3, available(t, theirs))
 					f.set(func() { f.acquire = down })
@@ -189,7 +189,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, theirs, f := semaphoreOn(t, lock.Config{})
 			require.NoError(t, s.Acquire(t.Context(), 3))
-			f.set(func() { f.release = deaf })
+			f.set(func() { f.release = lostReply })
 			require.ErrorIs(t, s.Release(t.Context(), 3), lock.ErrUnavailable)
 			f.set(func() { f.release = down })
 			time.Sleep(50 * time.Minute)
@@ -201,7 +201,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// The store keeps no record of requests that were answered.
+// The store keeps no record of answered requests.
 func TestSemaphoreForgetsWhatIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -218,15 +218,15 @@ func TestSemaphoreForgetsWhatIsConfirmed(t *testing.T) {
 			require.NoError(t, err)
 			return keys
 		}
-		time.Sleep(20 * time.Second) // TrySetPermits is remembered for as long
+		time.Sleep(20 * time.Second) // the record of TrySetPermits lasts as long
 		require.Len(t, records(), 4, "those of the last two seconds, in which a copy may arrive")
 		require.NoError(t, s.Acquire(t.Context(), 1))
 		require.Len(t, records(), 1, "the last one's")
 	})
 }
 
-// However many holds are left in an outage, the memory for them is bounded, and a line
-// says so once.
+// The memory for leftover holds of an outage is bounded. Above the bound, one line is
+// logged.
 func TestCleanupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
@@ -247,7 +247,7 @@ func TestCleanupIsBounded(t *testing.T) {
 	})
 }
 
-// lines counts lines of a log.
+// lines counts the lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -265,8 +265,8 @@ func (l *lines) count(of string) int {
 	return strings.Count(l.text.String(), of)
 }
 
-// Permits have no TTL. However many releases wait for the store, none is dropped in
-// silence.
+// Permits have no TTL. However many releases wait for the store, none is dropped
+// silently.
 func TestReleasesInAnOutageAreNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faultyCounter{faulty: faulty{Store: locktest.Start(t).Store(t)}}
@@ -289,12 +289,12 @@ func TestReleasesInAnOutageAreNotDropped(t *testing.T) {
 	})
 }
 
-// Close waits until permits are given back. If its context ends before, its error names
+// Close waits until permits are released. If its context ends first, its error names
 // them.
 func TestCloseGivesPermitsBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		patience time.Duration
-		left     int64
+		waitFor time.Duration
+		left    int64
 	}{
 		"InTime":  {10 * time.Second, 5},
 		"TooLate": {time.Second, 3},
@@ -313,7 +313,7 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 				require.ErrorIs(t, err, lock.ErrUnavailable)
 				require.NotErrorIs(t, err, lock.ErrNotRepeated)
 				time.AfterFunc(3*time.Second, func() { store.set(func() { store.release = nil }) })
-				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), test.waitFor)
 				defer cancel()
 				err = l.Close(ctx)
 				if test.left == 5 {

@@ -10,14 +10,14 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A client's record at the store is written after its first grant and again every
-// announceEvery, and lives announceTTL without that.
+// A client's record in the store is written after its first grant and again every
+// announceEvery. Without that it expires after announceTTL.
 const (
 	announceEvery = 10 * time.Minute
 	announceTTL   = 3 * announceEvery
 )
 
-// newClient describes this process under a fresh id.
+// newClient describes this process, with a new id.
 func newClient() Client {
 	host, err := os.Hostname()
 	if err != nil {
@@ -32,15 +32,15 @@ func newClient() Client {
 	}
 }
 
-// announcer keeps the record of a locker's client at the store. A failure costs
-// nobody a lock; it is logged.
+// announcer maintains the record of a locker's client in the store. A failure does not
+// affect any lock; it is logged.
 type announcer struct {
 	locker *Locker
 	once   sync.Once
 	timer  wheel.Timer
 
-	// running bounds the requests. It outlives the locker's closed: a request that is
-	// given up may still reach the server, after its caller has tidied up there.
+	// running bounds the requests. It outlives the locker's closed, because a cancelled
+	// request may still reach the server after its caller has cleaned up there.
 	running context.Context
 	abandon context.CancelFunc
 
@@ -52,14 +52,14 @@ type announcer struct {
 func (a *announcer) init(l *Locker) {
 	a.locker = l
 	a.running, a.abandon = context.WithCancel(context.Background())
-	a.timer.Init(l.wheel, a.tell)
+	a.timer.Init(l.wheel, a.announce)
 }
 
-// begin is called with every grant; the first one has the client announced.
-func (a *announcer) begin() { a.once.Do(a.tell) }
+// begin is called with every grant. The first call announces the client.
+func (a *announcer) begin() { a.once.Do(a.announce) }
 
-// tell writes the record in the background and sees to the next time.
-func (a *announcer) tell() {
+// announce writes the record in the background and schedules the next time.
+func (a *announcer) announce() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped {
@@ -81,11 +81,11 @@ func (a *announcer) send() {
 }
 
 func (a *announcer) warn(err error) {
-	a.locker.config.Logger.Warn("lock: the record of who this client is will be missing", "client", a.locker.client.ID, "err", err)
+	a.locker.config.Logger.Warn("lock: the record of this client will be missing", "client", a.locker.client.ID, "err", err)
 }
 
-// stop ends the announcements and waits for the one in flight, for as long as ctx
-// allows. The record is left to its TTL: it may still be asked for.
+// stop ends the announcements and waits for the one in flight, as long as ctx allows. The
+// record stays until its TTL, since others may still inspect it.
 func (a *announcer) stop(ctx context.Context) {
 	a.mu.Lock()
 	a.stopped = true

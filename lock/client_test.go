@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// slowAnnouncements is a store on which an announcement takes its time.
+// slowAnnouncements is a store with slow announcements.
 type slowAnnouncements struct {
 	lock.Store
 	takes time.Duration
@@ -31,12 +31,12 @@ func (s *slowAnnouncements) Announce(ctx context.Context, c lock.Client, ttl tim
 	}
 }
 
-// When Close has returned, no announcement of the locker can reach the server any
-// more: one in flight is waited for, not abandoned. The context of Close bounds that.
+// After Close no announcement of the locker can reach the server. Close waits for one in
+// flight instead of abandoning it. The context of Close bounds that wait.
 func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 	for name, test := range map[string]struct {
-		takes, patience, want time.Duration
-		err                   error
+		takes, waitFor, want time.Duration
+		err                  error
 	}{
 		"answered":  {200 * time.Millisecond, time.Hour, 200 * time.Millisecond, nil},
 		"mute":      {time.Hour, time.Hour, lock.DefaultRequestTimeout, context.DeadlineExceeded},
@@ -51,9 +51,9 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, lease.Unlock(t.Context()))
 				begin := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), test.waitFor)
 				defer cancel()
-				_ = l.Close(ctx) // the impatient one may report the rest
+				_ = l.Close(ctx) // the Close with the shorter context may report the rest
 				about(t, test.want, time.Since(begin))
 				select {
 				case err := <-store.done:

@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// MaxCount is the largest count of a [Semaphore], of [Permits] and of a [Latch],
-// and of permits in one request: what other clients of the format can read.
+// MaxCount is the largest count of a [Semaphore], of [Permits] and of a [Latch], and the
+// largest number of permits in one request. Other clients of the format read no more.
 const MaxCount = math.MaxInt32
 
-// Counter is a [Store] that keeps the counts behind semaphores and latches. Like
-// those of Store, its method tries everything once.
+// Counter is a [Store] that keeps the counts of semaphores and latches. Like the methods
+// of Store, its method sends every request once.
 //
-// What waits, and what a lease keeps, is a [Hold] like any other; Counter has what
-// is not: to set a count, to change it, and to read it.
+// Waiters and leases use a [Hold] as everywhere else. Counter reads and changes counts.
 type Counter interface {
-	// Count carries a request out. One that changes the count is carried out once,
-	// however often it is sent within c.Keep.
+	// Count executes a request. A request that changes the count is applied once, however
+	// often it is sent within c.Keep.
 	Count(ctx context.Context, c *Count) (Counted, error)
 }
 
-// CountOp is what is asked of a [Counter].
+// CountOp is an operation of a [Counter].
 type CountOp uint8
 
 const (
@@ -31,47 +30,47 @@ const (
 	CountRead CountOp = iota
 	// CountCreate sets the count to N, unless the name is in use.
 	CountCreate
-	// CountAdd adds N, which may be negative. With [KindLatch] it counts down a
-	// latch that is above zero, and a latch that reaches zero is gone.
+	// CountAdd adds N, which may be negative. With [KindLatch] it counts down a latch
+	// above zero, and a latch that reaches zero is deleted.
 	CountAdd
-	// CountDrain takes all permits that are available.
+	// CountDrain takes all available permits.
 	CountDrain
 	// CountDelete removes the count.
 	CountDelete
-	// CountSet sets the count of [KindPermit] to N less the permits in use.
+	// CountSet sets the count of [KindPermit] to N minus the permits in use.
 	CountSet
 )
 
 // Count is one request to a [Counter]. A store reads it and never changes it.
 type Count struct {
-	// Kind is the kind of lock that counts: KindSemaphore, KindPermit or KindLatch.
+	// Kind is KindSemaphore, KindPermit or KindLatch.
 	Kind Kind
-	// Name is the lock's name; it has passed [ValidateName].
+	// Name is the lock's name; [ValidateName] has accepted it.
 	Name string
 	Op   CountOp
 	N    int64
-	// TTL is, with CountCreate, how long the count lasts. Zero: it has no end.
+	// TTL is, with CountCreate, how long the count lasts. Zero: it never expires.
 	TTL time.Duration
-	// Request identifies the request among all clients, in every attempt.
+	// Request identifies the request among all clients. It is the same in every attempt.
 	Request string
-	// Keep is how long the store remembers what it has replied to the request.
+	// Keep is how long the store remembers its reply to the request.
 	Keep time.Duration
 }
 
 // Counted is the reply of a [Counter].
 type Counted struct {
-	// Done says that the request has changed something. An addition does not where
-	// the count would leave the range of -[MaxCount] to [MaxCount].
+	// Done reports whether the request changed something. An addition does not if the
+	// count would leave the range of -[MaxCount] to [MaxCount].
 	Done bool
-	// Count is the count that the request has left, or with CountDrain how many
-	// permits it has taken. Where there is no count it is zero.
+	// Count is the count after the request; with CountDrain, the number of permits taken.
+	// It is zero if there is no count.
 	Count int64
-	// Foreign says that something other than a count has the name.
+	// Foreign is set if something other than a count uses the name.
 	Foreign bool
 }
 
-// CountError says why a number of permits, or a count, is refused, and which are
-// accepted.
+// CountError describes why a count or a number of permits is rejected, and the accepted
+// range.
 type CountError struct {
 	Count    int64
 	Min, Max int64
@@ -81,7 +80,7 @@ func (e *CountError) Error() string {
 	return fmt.Sprintf("lock: count %d is out of range: accepted are %d to %d", e.Count, e.Min, e.Max)
 }
 
-// validateLife returns an error if a count cannot last for so long.
+// validateLife returns an error if ttl is out of range for a count.
 func validateLife(ttl time.Duration) error {
 	if ttl < time.Millisecond || ttl > MaxTTL {
 		return fmt.Errorf("lock: a life of %v is out of range: accepted are 1ms to %v", ttl, MaxTTL)
@@ -96,22 +95,22 @@ func validateCount(n, least int64) error {
 	return nil
 }
 
-// ErrOverflow is returned where a count would leave the range of -[MaxCount] to
-// [MaxCount]. It has not changed.
+// ErrOverflow is returned if a count would leave the range of -[MaxCount] to [MaxCount].
+// The count is unchanged.
 var ErrOverflow = errors.New("lock: the count would be out of range")
 
-// remembered is how long a request that nobody owns may be sent again.
-func (l *Locker) remembered() time.Duration {
-	const most = MaxTTL / 8 // so that sums do not overflow
+// resendWindow returns how long a request without an owner may be sent again.
+func (l *Locker) resendWindow() time.Duration {
+	const most = MaxTTL / 8 // keeps sums from overflowing
 	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
 
-// count asks the store, again while that is worth it.
+// count sends a request to the store's [Counter], and repeats it after transient errors.
 func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (Counted, error) {
 	return l.countFrom(ctx, Count{Kind: kind, Name: name, Op: op, N: n})
 }
 
-// countFrom asks the store for c, to which it adds what tells the request from others.
+// countFrom is count for the request c, to which it adds a unique id.
 func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err error) {
 	kind, name, op := c.Kind, c.Name, c.Op
 	if err := l.ready(ctx, name); err != nil {
@@ -121,11 +120,11 @@ func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err e
 	if !ok {
 		return Counted{}, fmt.Errorf("%w: %v", ErrUnsupported, kind)
 	}
-	c.Keep = 2 * l.remembered()
+	c.Keep = 2 * l.resendWindow()
 	if op != CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
-	err = l.persist(ctx, l.countFor(op), passes, func() (err error) {
+	err = l.withRetry(ctx, l.countFor(op), transient, func() (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)
 		defer cancel()
 		counted, err = counter.Count(bounded, &c)
@@ -140,8 +139,8 @@ func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err e
 	return counted, nil
 }
 
-// countFor is how long a request is sent again: the methods that begin with Try answer
-// within [Config.RequestTimeout].
+// countFor returns how long a request is repeated: a method whose name begins with Try
+// returns within [Config.RequestTimeout].
 func (l *Locker) countFor(op CountOp) time.Duration {
 	if op == CountCreate {
 		return min(l.config.RequestTimeout, l.config.RetryFor)
@@ -149,29 +148,29 @@ func (l *Locker) countFor(op CountOp) time.Duration {
 	return l.config.RetryFor
 }
 
-// take gets a hold granted of which no lease is made.
-func (l *Locker) take(ctx context.Context, h *Hold, wait time.Duration) error {
+// acquireNoLease acquires a hold that has no lease.
+func (l *Locker) acquireNoLease(ctx context.Context, h *Hold, wait time.Duration) error {
 	if err := l.ready(ctx, h.Name); err != nil {
 		return err
 	}
-	a := acquisition{hold: h, ctx: ctx, patience: ctx, wait: wait > 0}
+	a := acquisition{hold: h, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
-		patience, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 	if !l.enter() {
 		return ErrClosed
 	}
-	defer l.asking.Done()
-	_, err := l.obtain(&a)
-	if err == nil && a.doubt.IsZero() {
+	defer l.active.Done()
+	_, err := l.acquireHold(&a)
+	if err == nil && a.unknownUntil.IsZero() {
 		l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
 	}
 	return err
 }
 
-// ready returns an error if there is a reason not to ask the store at all.
+// ready returns an error if no request should be sent.
 func (l *Locker) ready(ctx context.Context, name string) error {
 	if err := ValidateName(name); err != nil {
 		return err
@@ -180,7 +179,7 @@ func (l *Locker) ready(ctx context.Context, name string) error {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not asked for: %w", name, err)
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
 	}
 	return nil
 }

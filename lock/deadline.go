@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A requestContext carries the deadline of one request. It keeps the values of
-// its parent, but not the parent's cancellation.
+// A requestContext carries the deadline of one request. It keeps the values of its
+// parent, but not the parent's cancellation.
 //
-// Most clients read Deadline alone: go-redis with ContextTimeoutEnabled sets it
-// on the connection. Such a request costs no timer and no goroutine. The
-// standard context behind it is made when Done is first asked for, and children
-// of the standard library attach to that one directly.
+// Most clients only read Deadline: go-redis with ContextTimeoutEnabled sets it on the
+// connection. Such a request costs no timer and no goroutine. The standard context behind
+// it is created by the first call of Done, and child contexts of the standard library
+// attach to that one directly.
 type requestContext struct {
 	parent   context.Context
 	deadline time.Time
 
 	mu        sync.Mutex
 	cancelled bool
-	inner     context.Context // nil until Done was asked for
+	inner     context.Context // nil until the first call of Done
 	end       context.CancelFunc
 }
 
@@ -77,6 +77,6 @@ func (c *requestContext) cancel() {
 	if c.inner != nil {
 		c.end()
 	} else if time.Now().Before(c.deadline) {
-		c.cancelled = true // an end by the deadline stays what it was
+		c.cancelled = true // after the deadline, the error stays DeadlineExceeded
 	}
 }

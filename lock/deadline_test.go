@@ -11,8 +11,8 @@ import (
 
 type requestKey struct{}
 
-// A request's context has the deadline and the values of a standard one, and
-// ends like it, whether Done was asked for or not.
+// A request's context has the deadline and the values of a standard one, and ends like
+// it, with or without a call of Done.
 func TestRequestContextIsAContextWithDeadline(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,222 +8,221 @@ import (
 )
 
 const (
-	// mostAskers is how many goroutines ask the store for deferred functions that
-	// stand in line at once.
-	mostAskers = 16
-	// maxRetriers is how many goroutines ask again after the store has failed.
+	// maxRequesters is how many goroutines send requests for deferred functions that are
+	// in a queue.
+	maxRequesters = 16
+	// maxRetriers is how many goroutines repeat requests after the store has failed.
 	maxRetriers = 16
-	// mostLeavers is how many goroutines see to those that do not wait any more.
-	mostLeavers = 4
+	// maxCancellers is how many goroutines end functions that stop waiting.
+	maxCancellers = 4
 )
 
-// deferral goes on with deferred functions when there is something to do. Its
-// goroutines live no longer than that.
+// deferral advances deferred functions when they have work to do. Its goroutines live no
+// longer than that.
 type deferral struct {
 	locker *Locker
 
 	mu    sync.Mutex
-	count int // guarded by mu; functions that were taken in and are not done
+	count int // guarded by mu; functions entered and not done
 
-	// A function begins, and runs, with a runner; so a lock is not asked for unless
-	// there is room to run. What there is to do in between, an asker does, so that
-	// functions that take long keep nobody from his place in line. Leavers hardly ever
-	// ask, so that a store that does not answer keeps nobody who gives up. Retriers ask
-	// after a failure, so that a part of the store that is down delays only its own.
-	runners  crew // guarded by mu
-	askers   crew // guarded by mu
-	retriers crew // guarded by mu
-	leavers  crew // guarded by mu
+	// Each pool does one kind of work. Workers begin and run functions, so a lock is not
+	// requested unless there is a slot to run in. Requesters do the steps in between, so
+	// that long-running functions do not delay other functions' places in the queue.
+	// Cancellers hardly ever send requests, so a hung server cannot delay cancellation.
+	// Retriers repeat failed requests, so that a broken part of the store delays only its
+	// own functions.
+	workers    pool // guarded by mu
+	requesters pool // guarded by mu
+	retriers   pool // guarded by mu
+	cancellers pool // guarded by mu
 }
 
-// crew is a bounded number of goroutines and the functions that wait for one.
-type crew struct {
-	most   int // the limit on atWork; those that are above it end before they take more
-	atWork int
-	// holders is served before rest: a lock is held meanwhile.
-	holders, rest list.List // of *Deferred
+// pool is a bounded number of goroutines, with the functions that wait for one.
+type pool struct {
+	limit   int // limit on running; goroutines above it end before they take another function
+	running int
+	// holders is served before others, since its functions already hold their lock.
+	holders, others list.List // of *Deferred
 }
 
-// turn is where a deferred function stands with the crews. It is guarded by
-// deferral.mu.
-type turn struct {
-	parked bool // nothing is to be done until it is woken
-	woken  bool // it was woken while a goroutine sees to it, as one does unless it is parked or in line
+// placement is a function's state in the pools. Guarded by deferral.mu.
+type placement struct {
+	parked bool // waits for a wake and has nothing to do
+	woken  bool // was woken while a goroutine advances it; always so unless it is parked or queued
 
-	crew  *crew      // the one for which it waits, or nil
-	line  *list.List // the crew's in which it stands
-	place *list.Element
+	pool    *pool      // the pool that it is queued in, or nil
+	fifo    *list.List // its list in the pool
+	element *list.Element
 }
 
 func (f *deferral) init(l *Locker) {
 	f.locker = l
-	f.runners.most = l.config.MaxRunning
-	f.askers.most = mostAskers
-	f.retriers.most = maxRetriers
-	f.leavers.most = mostLeavers
+	f.workers.limit = l.config.MaxRunning
+	f.requesters.limit = maxRequesters
+	f.retriers.limit = maxRetriers
+	f.cancellers.limit = maxCancellers
 }
 
-// enter counts a function in, for which Close waits then.
+// enter counts a function, which Close then waits for.
 func (f *deferral) enter() error {
 	if !f.locker.enter() {
 		return ErrClosed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if most := f.locker.config.MaxDeferred; f.count >= most {
-		f.locker.asking.Done()
-		return fmt.Errorf("%w: %d", ErrTooManyDeferred, most)
+	if limit := f.locker.config.MaxDeferred; f.count >= limit {
+		f.locker.active.Done()
+		return fmt.Errorf("%w: %d", ErrTooManyDeferred, limit)
 	}
 	f.count++
 	return nil
 }
 
-// leave counts a function out.
+// leave ends the count of a function.
 func (f *deferral) leave() {
 	f.mu.Lock()
 	f.count--
 	f.mu.Unlock()
-	f.locker.asking.Done()
+	f.locker.active.Done()
 }
 
-// wake has a goroutine go on with the function. It never blocks for long.
+// wake queues the function for a goroutine. It never blocks for long.
 func (f *deferral) wake(d *Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t := &d.turn
+	t := &d.placement
 	switch {
 	case t.parked:
-		f.lineUp(d)
-	case t.crew != nil:
-		if t.crew != f.crewFor(d) { // it has come to its end, and needs no room to run any more
-			t.line.Remove(t.place)
-			f.lineUp(d)
+		f.enqueue(d)
+	case t.pool != nil:
+		if t.pool != f.poolFor(d) { // it has ended, and needs no slot any more
+			t.fifo.Remove(t.element)
+			f.enqueue(d)
 		}
 	default:
 		t.woken = true
 	}
 }
 
-// rest says that nobody sees to the function any more.
-func (f *deferral) rest(d *Deferred) {
+// park ends a goroutine's work on the function until its next wake.
+func (f *deferral) park(d *Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if d.turn.woken || d.lease != nil {
-		f.lineUp(d)
+	if d.placement.woken || d.lease != nil {
+		f.enqueue(d)
 	} else {
-		d.turn.parked = true
+		d.placement.parked = true
 	}
 }
 
-// lineUp has the function wait for a goroutine of the crew that it needs. The caller
-// holds mu.
-func (f *deferral) lineUp(d *Deferred) {
-	c := f.crewFor(d)
-	line := &c.rest
+// enqueue queues the function in the pool that it needs. The caller holds mu.
+func (f *deferral) enqueue(d *Deferred) {
+	p := f.poolFor(d)
+	fifo := &p.others
 	if d.holds() {
-		line = &c.holders
+		fifo = &p.holders
 	}
-	d.turn = turn{crew: c, line: line, place: line.PushBack(d)}
-	f.employ(c)
+	d.placement = placement{pool: p, fifo: fifo, element: fifo.PushBack(d)}
+	f.startWorker(p)
 }
 
-// employ has one more goroutine work for the crew, if it may. The caller holds mu,
-// and a function that was counted in.
-func (f *deferral) employ(c *crew) {
-	if c.atWork < c.most {
-		c.atWork++
-		f.locker.asking.Go(func() { f.work(c) })
+// startWorker starts one more goroutine of the pool, up to its limit. The caller holds
+// mu, and a function that was counted by enter.
+func (f *deferral) startWorker(p *pool) {
+	if p.running < p.limit {
+		p.running++
+		f.locker.active.Go(func() { f.work(p) })
 	}
 }
 
-// crewFor returns the crew that the function needs.
-func (f *deferral) crewFor(d *Deferred) *crew {
+// poolFor returns the pool that the function needs.
+func (f *deferral) poolFor(d *Deferred) *pool {
 	switch {
 	case d.over() != nil:
-		return &f.leavers
+		return &f.cancellers
 	case d.lease == nil && d.acquisition.failure != nil:
 		return &f.retriers
-	case d.lease != nil || !d.waiter.leads:
-		return &f.runners
+	case d.lease != nil || !d.waiter.isHead:
+		return &f.workers
 	}
-	return &f.askers
+	return &f.requesters
 }
 
-// work is the life of one of the crew's goroutines.
-func (f *deferral) work(c *crew) {
+// work is one goroutine of a pool.
+func (f *deferral) work(p *pool) {
 	exited := true
 	defer func() {
-		if exited { // by a function's runtime.Goexit, which is not to cost a goroutine
-			f.locker.asking.Go(func() { f.work(c) })
+		if exited { // a function's runtime.Goexit must not cost a goroutine
+			f.locker.active.Go(func() { f.work(p) })
 		}
 	}()
-	for d := f.next(c); d != nil; d = f.next(c) {
-		d.advance(c == &f.runners)
+	for d := f.next(p); d != nil; d = f.next(p) {
+		d.advance(p == &f.workers)
 	}
 	exited = false
 }
 
-// next takes a function out of the crew's lines. Without one, the goroutine ends.
-func (f *deferral) next(c *crew) *Deferred {
+// next takes a function from the pool's lists. It returns nil to end the goroutine.
+func (f *deferral) next(p *pool) *Deferred {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range []*list.List{&c.holders, &c.rest} {
-		if first := line.Front(); first != nil && c.atWork <= c.most {
-			d := line.Remove(first).(*Deferred)
-			d.turn = turn{}
+	for _, fifo := range []*list.List{&p.holders, &p.others} {
+		if first := fifo.Front(); first != nil && p.running <= p.limit {
+			d := fifo.Remove(first).(*Deferred)
+			d.placement = placement{}
 			return d
 		}
 	}
-	c.atWork--
+	p.running--
 	return nil
 }
 
-// room is what a deferred function takes up while it runs.
-type room struct {
+// slot is the place of a running function among the workers.
+type slot struct {
 	deferral *deferral
-	waits    int // guarded by deferral.mu; how many wait with the function's context
+	waits    int // guarded by deferral.mu; waits with the function's context
 }
 
-// roomKey finds the room of a deferred function in its context.
-type roomKey struct{}
+// slotKey is the context key of a slot.
+type slotKey struct{}
 
-// inside returns a context for a function that a runner runs.
-func (f *deferral) inside(ctx context.Context) context.Context {
-	return context.WithValue(ctx, roomKey{}, &room{deferral: f})
+// withSlot returns a context for a function that a worker runs.
+func (f *deferral) withSlot(ctx context.Context) context.Context {
+	return context.WithValue(ctx, slotKey{}, &slot{deferral: f})
 }
 
-// pausing is called when somebody begins to wait with ctx, and returns what to call
-// when the wait is over. If the context is a deferred function's, another one has its
-// room meanwhile: it may be what is waited for.
-func pausing(ctx context.Context) (resume func()) {
-	r, ok := ctx.Value(roomKey{}).(*room)
+// yieldSlot is called when a wait with ctx begins, and returns a function to call when
+// the wait is over. If ctx belongs to a deferred function, another function may use its
+// slot meanwhile: it may be the one waited for.
+func yieldSlot(ctx context.Context) (resume func()) {
+	s, ok := ctx.Value(slotKey{}).(*slot)
 	if !ok {
 		return func() {}
 	}
-	r.wait(1)
-	return func() { r.wait(-1) }
+	s.wait(1)
+	return func() { s.wait(-1) }
 }
 
-// wait changes the number of those that wait.
-func (r *room) wait(more int) {
-	f := r.deferral
+// wait changes the number of waits.
+func (s *slot) wait(more int) {
+	f := s.deferral
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.waits > 0 {
-		f.runners.most--
+	if s.waits > 0 {
+		f.workers.limit--
 	}
-	if r.waits += more; r.waits > 0 {
-		f.runners.most++
+	if s.waits += more; s.waits > 0 {
+		f.workers.limit++
 	}
-	if f.runners.holders.Len()+f.runners.rest.Len() > 0 {
-		f.employ(&f.runners)
+	if f.workers.holders.Len()+f.workers.others.Len() > 0 {
+		f.startWorker(&f.workers)
 	}
 }
 
-// close has every function that does not run end: those that stand with the crews, and
-// those that wait in queues. The locker is closed.
+// close ends every function that does not run: those in the pools, and those in queues.
+// The locker is closed.
 func (f *deferral) close() {
-	for _, d := range f.inLine() {
+	for _, d := range f.queued() {
 		f.wake(d)
 	}
 	l := f.locker
@@ -236,12 +235,12 @@ func (f *deferral) close() {
 	}
 }
 
-// inLine returns the functions that wait for a runner.
-func (f *deferral) inLine() (waiting []*Deferred) {
+// queued returns the functions that wait for a worker.
+func (f *deferral) queued() (waiting []*Deferred) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range []*list.List{&f.runners.holders, &f.runners.rest} {
-		for e := line.Front(); e != nil; e = e.Next() {
+	for _, fifo := range []*list.List{&f.workers.holders, &f.workers.others} {
+		for e := fifo.Front(); e != nil; e = e.Next() {
 			waiting = append(waiting, e.Value.(*Deferred))
 		}
 	}

@@ -9,75 +9,73 @@ import (
 	"time"
 )
 
-// Deferred is a function that runs, or has run, once a lock was granted; see
-// [Mutex.Go]. Its methods may be called at the same time.
+// Deferred is a function that runs once a lock is granted; see [Mutex.Go]. Its methods
+// are safe for concurrent use.
 type Deferred struct {
 	mutex *Mutex
 	f     func(ctx context.Context) error
 
 	waiter      waiter
 	acquisition acquisition
-	// own is what the context carries of the lock, as long as that may be all it
-	// takes to get it.
+	// own is the ownership that the context carries, as long as it may suffice to get the
+	// lock.
 	own *ownership
-	// lease is that of the grant, until f has run.
+	// lease is the granted lease, until f has returned.
 	lease *Lease
 
 	end       context.CancelCauseFunc // ends acquisition.ctx
-	unwatched func() bool             // has the end of patience wake it no more
+	unwatched func() bool             // stops the callback at the end of waitCtx
 
-	fate atomic.Int32 // undecided, run or not
+	decision atomic.Int32 // undecided, runs or neverRuns
 
 	done chan struct{}
 	err  error // the result; set before done is closed
 
-	turn turn // of the crews
+	placement placement // state in the deferral's pools
 }
 
-// The fate of a function is decided once.
+// The values of Deferred.decision, which changes once.
 const (
 	undecided int32 = iota
 	runs
 	neverRuns
 )
 
-// Go returns at once and calls f when the lock is granted, as Do would: the lock is
-// unlocked afterwards, and the context that f gets carries the ownership, ends with
-// ctx, and with cause [ErrLost] if the lease is lost. While it waits for the lock, it
-// is a place in the queue and no goroutine; any number of locks may be waited for, by
-// [Config.MaxDeferred] functions in all. Those for one lock, and goroutines that wait
-// for it by Lock, get it in the order in which they came; those for a read lock
-// together.
+// Go returns at once, and calls f when the lock is granted. As with Do, the lock is
+// unlocked afterwards. The context of f carries the ownership. It ends with ctx, and with
+// cause [ErrLost] if the lease is lost.
 //
-// No more than [Config.MaxRunning] of the functions run at a time. As long as that
-// many do, the others' locks are not asked for.
+// While f waits for the lock, it is an entry in the queue and has no goroutine. Any
+// number of locks may be waited for, by [Config.MaxDeferred] functions in all. For one
+// lock, deferred functions and goroutines in Lock are granted it in order of arrival; for
+// a read lock, together. At most [Config.MaxRunning] functions run at a time. While that
+// many run, no requests are sent for the others. An outage of the store only costs its
+// time, as with Lock.
 //
-// An outage of the store costs nothing but its time, as with Lock.
-//
-// If ctx ends before f is called, f is not called. An error says that it will not be
-// called either: it is what Lock would say, matches [ErrTooManyWaiters] or
-// [ErrTooManyDeferred], or is that of a context that cannot wait. Go panics if f is
-// nil.
+// If ctx ends before f is called, f is not called. If Go returns an error, f is not
+// called either. The error is one that Lock would return, matches [ErrTooManyWaiters] or
+// [ErrTooManyDeferred], or is that of a context that cannot wait. Go panics if f is nil.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, forever, f)
 }
 
-// GoWithin is Go, but waits for the lock at most wait, as LockWithin does; f may take
-// its time. With wait zero or negative, f is called only if the lock is free when there
-// is room to run, and the store says so within [Config.RequestTimeout].
+// GoWithin is Go with a limit on the wait for the lock, as in LockWithin; f has no time
+// limit. If wait is zero or negative, the lock is requested once there is a slot to run
+// in. f is then called only if the store grants the lock within [Config.RequestTimeout].
 func (m *Mutex) GoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, max(wait, 0), f)
 }
 
-// Done is closed when f has returned and the lock is unlocked, or when it is certain
-// that f is not called.
+// Done is closed when f has returned and the lock is unlocked, or when it is certain that
+// f is not called.
 func (d *Deferred) Done() <-chan struct{} { return d.done }
 
-// Err returns nil until Done is closed, and then the result: f's error, joined with
-// what [Lease.Unlock] said, such as the *[LostError] of a lease that was lost before
-// f returned. If f has panicked, or called runtime.Goexit, it is a *[PanicError]. If f
-// was not called it says why: the error is one that Lock might have returned, matches
-// [ErrCancelled], or [ErrLost] if the lease was lost before there was room to run.
+// Err returns nil until Done is closed, and then the result: f's error joined with that
+// of [Lease.Unlock], such as the *[LostError] of a lease that was lost before f returned.
+// If f panicked, or called runtime.Goexit, the error is a *[PanicError].
+//
+// If f was not called, the error is one that Lock might have returned, or it matches
+// [ErrCancelled], or [ErrLost] if the lease was lost before there was a slot to run in.
 func (d *Deferred) Err() error {
 	select {
 	case <-d.done:
@@ -87,10 +85,10 @@ func (d *Deferred) Err() error {
 	}
 }
 
-// Wait waits for the end, as long as ctx lives, and returns Err. If ctx ends first it
-// returns its cause; to the function that is nothing.
+// Wait waits until Done is closed, as long as ctx lives, and returns Err. If ctx ends
+// first, Wait returns its cause; the function is not affected.
 func (d *Deferred) Wait(ctx context.Context) error {
-	defer pausing(ctx)()
+	defer yieldSlot(ctx)()
 	select {
 	case <-d.done:
 		return d.err
@@ -99,13 +97,12 @@ func (d *Deferred) Wait(ctx context.Context) error {
 	}
 }
 
-// Cancel keeps f from being called, and reports whether it did: false says that f was
-// called before, or that the outcome was certain already. Its place in the queue, and
-// what the store may have granted meanwhile, is given back in the background; Done
-// is closed soon, with an error that matches [ErrCancelled]. To end an f that runs,
-// end its context.
+// Cancel prevents the call of f, and reports whether it did. It returns false if f was
+// already called, or if the outcome was already certain. The place in the queue, and a
+// grant that the store may have made, are released in the background. Done is closed
+// soon, with an error that matches [ErrCancelled]. To end a running f, end its context.
 func (d *Deferred) Cancel() bool {
-	if !d.fate.CompareAndSwap(undecided, neverRuns) {
+	if !d.decision.CompareAndSwap(undecided, neverRuns) {
 		return false
 	}
 	d.end(ErrCancelled)
@@ -113,10 +110,10 @@ func (d *Deferred) Cancel() bool {
 	return true
 }
 
-// deferred puts a function in line for the lock.
+// deferred enqueues a function for the lock.
 func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	if f == nil {
-		panic("lock: Go of a nil function")
+		panic("lock: Go: the function is nil")
 	}
 	l := m.locker
 	if err := m.ready(ctx); err != nil {
@@ -133,31 +130,31 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 		return nil, err
 	}
 	d.limit(ctx, wait)
-	if err := d.lineUp(); err != nil {
+	if err := d.enqueue(); err != nil {
 		l.deferral.leave()
 		d.release()
 		return nil, err
 	}
-	if ctx.Done() != nil || d.acquisition.patience != d.acquisition.ctx {
-		d.unwatched = context.AfterFunc(d.acquisition.patience, d.wake)
+	if ctx.Done() != nil || d.acquisition.waitCtx != d.acquisition.ctx {
+		d.unwatched = context.AfterFunc(d.acquisition.waitCtx, d.wake)
 	}
-	l.deferral.rest(d)
+	l.deferral.park(d)
 	return d, nil
 }
 
-// limit gives the acquisition its contexts.
+// limit creates the acquisition's contexts.
 func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 	a := &d.acquisition
 	a.ctx, d.end = context.WithCancelCause(ctx)
-	a.patience = a.ctx
+	a.waitCtx = a.ctx
 	if a.wait && wait < forever {
-		patience, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
 		_ = cancel // a.ctx ends it
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 }
 
-// release gives back what waiting has taken.
+// release releases the contexts and the callback.
 func (d *Deferred) release() {
 	if d.unwatched != nil {
 		d.unwatched()
@@ -165,52 +162,51 @@ func (d *Deferred) release() {
 	d.end(nil)
 }
 
-// lineUp takes a place in the queue, unless the lock may be had without one.
-func (d *Deferred) lineUp() error {
+// enqueue joins the queue, unless the lock may be available without that.
+func (d *Deferred) enqueue() error {
 	a := &d.acquisition
-	d.waiter = waiter{acquisition: a, fresh: true, wake: d.wake}
+	d.waiter = waiter{acquisition: a, unanswered: true, wake: d.wake}
 	if d.own != nil || !a.wait || a.hold.Under != "" {
-		d.turn.woken = true // it does not wait yet
+		d.placement.woken = true // it does not wait yet
 		return nil
 	}
 	return d.join()
 }
 
-// join takes a place in the queue.
+// join joins the queue.
 func (d *Deferred) join() error {
 	if !d.mutex.locker.join(&d.waiter) {
-		return d.acquisition.refused(d.waiter.baton.known, ErrTooManyWaiters)
+		return d.acquisition.refused(d.waiter.state.lastRefusal, ErrTooManyWaiters)
 	}
 	return nil
 }
 
-// wake has d go on soon, with whatever there is to do.
+// wake schedules the next step of d.
 func (d *Deferred) wake() { d.mutex.locker.deferral.wake(d) }
 
-// over returns the cause for which d is not to wait, and not to begin, any more.
+// over returns the cause for which d must neither wait nor begin any more, or nil.
 func (d *Deferred) over() error {
 	a := &d.acquisition
 	if d.lease == nil {
-		return ended(a.patience, d.mutex.locker.closed)
+		return ended(a.waitCtx, d.mutex.locker.closed)
 	}
 	return ended(a.ctx, d.mutex.locker.closed)
 }
 
-// holds reports whether the lock was granted, be it by another holder that has passed it
-// on.
+// holds reports whether the lock was granted, by the store or by a local hand-off.
 func (d *Deferred) holds() bool {
-	b := d.waiter.turn.Load()
-	return d.lease != nil || b != nil && b.lease != nil
+	s := d.waiter.promotion.Load()
+	return d.lease != nil || s != nil && s.lease != nil
 }
 
-// advance goes on with d up to where it has to wait, or to its end. room says whether
-// f may run here.
-func (d *Deferred) advance(room bool) {
+// advance advances d until it has to wait, or to its end. mayRun reports whether f may
+// run in this goroutine.
+func (d *Deferred) advance(mayRun bool) {
 	if d.lease == nil {
 		lease, waits, err := d.acquire()
 		switch {
 		case waits:
-			d.mutex.locker.deferral.rest(d)
+			d.mutex.locker.deferral.park(d)
 			return
 		case err != nil:
 			d.finish(err)
@@ -220,21 +216,21 @@ func (d *Deferred) advance(room bool) {
 	}
 	cause := d.tooLate()
 	switch {
-	case cause == nil && !room:
-		d.mutex.locker.deferral.rest(d)
+	case cause == nil && !mayRun:
+		d.mutex.locker.deferral.park(d)
 		return
-	case cause == nil && !d.fate.CompareAndSwap(undecided, runs):
+	case cause == nil && !d.decision.CompareAndSwap(undecided, runs):
 		cause = ErrCancelled
 	}
 	if cause != nil {
-		_ = d.lease.Unlock(d.acquisition.ctx) // after a failure, the cleanup tries again
-		d.finish(fmt.Errorf("lock: %q was granted too late and is given back: %w", d.mutex.name, cause))
+		_ = d.lease.Unlock(d.acquisition.ctx) // after a failure, the cleanup repeats it
+		d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 		return
 	}
 	d.run()
 }
 
-// acquire goes on with the acquisition. Unless it waits, it is over.
+// acquire advances the acquisition. It is over unless waits.
 func (d *Deferred) acquire() (lease *Lease, waits bool, err error) {
 	if d.waiter.queue == nil {
 		lease, waits, err = d.try()
@@ -249,14 +245,14 @@ func (d *Deferred) acquire() (lease *Lease, waits bool, err error) {
 	return lease, false, err
 }
 
-// try gets the lock without a place in the queue, or one in it.
+// try acquires the lock without joining the queue, or joins it.
 func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 	l, a := d.mutex.locker, &d.acquisition
 	if cause := d.over(); cause != nil {
-		return nil, false, fmt.Errorf("lock: %q was not asked for: %w", d.mutex.name, cause)
+		return nil, false, fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, cause)
 	}
 	if d.own != nil {
-		lease, err = d.own.again(*a)
+		lease, err = d.own.reacquire(*a)
 		if lease != nil || err != nil {
 			return lease, false, err
 		}
@@ -270,24 +266,24 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 		lease, err = d.conclude(g, err)
 		return lease, false, err
 	}
-	d.waiter.baton.known, d.waiter.fresh = g.Answer, a.failure != nil
+	d.waiter.state.lastRefusal, d.waiter.unanswered = g.Answer, a.failure != nil
 	if err := d.join(); err != nil {
-		_, err = d.conclude(grant{}, err) // what was asked for may yet be granted
+		_, err = d.conclude(grant{}, err) // the request may still be granted
 		return nil, false, err
 	}
 	return nil, true, nil
 }
 
-// conclude makes a lease of what the store has said.
+// conclude makes a lease of the store's grant.
 func (d *Deferred) conclude(g grant, err error) (*Lease, error) {
 	l := d.mutex.locker
-	if g, err = l.settled(&d.acquisition, g, err); err != nil {
+	if g, err = l.finishAcquire(&d.acquisition, g, err); err != nil {
 		return nil, err
 	}
-	return l.lend(&d.acquisition, g)
+	return l.newLease(&d.acquisition, g)
 }
 
-// tooLate returns why f is not to be called although the lock was granted, or nil.
+// tooLate returns why f must not be called although the lock was granted, or nil.
 func (d *Deferred) tooLate() error {
 	if cause := d.over(); cause != nil {
 		return cause
@@ -297,7 +293,7 @@ func (d *Deferred) tooLate() error {
 
 // run calls f.
 func (d *Deferred) run() {
-	err := error(&PanicError{}) // what stays after runtime.Goexit
+	err := error(&PanicError{}) // the result after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
 			stack := debug.Stack()
@@ -307,13 +303,13 @@ func (d *Deferred) run() {
 		}
 		d.finish(err)
 	}()
-	err = d.lease.use(d.mutex.locker.deferral.inside(d.acquisition.ctx), d.f)
+	err = d.lease.use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.f)
 }
 
-// finish makes the result known.
+// finish publishes the result.
 func (d *Deferred) finish(err error) {
-	if !d.fate.CompareAndSwap(undecided, neverRuns) && d.fate.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
-		err = fmt.Errorf("%w; and besides: %w", ErrCancelled, err) // Cancel has promised so
+	if !d.decision.CompareAndSwap(undecided, neverRuns) && d.decision.Load() == neverRuns && !errors.Is(err, ErrCancelled) {
+		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
 	d.f, d.lease = nil, nil
@@ -322,11 +318,11 @@ func (d *Deferred) finish(err error) {
 	close(d.done)
 }
 
-// PanicError is the error of a function that has panicked.
+// PanicError is the error of a deferred function that panicked.
 type PanicError struct {
-	// Value is what it panicked with; nil after runtime.Goexit.
+	// Value is the panic's value; nil after runtime.Goexit.
 	Value any
-	// Stack is where.
+	// Stack is the panic's stack trace.
 	Stack []byte
 }
 
@@ -337,18 +333,18 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("lock: the deferred function panicked: %v", e.Value)
 }
 
-// Unwrap returns the error that was the panic's value, if it was one.
+// Unwrap returns the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
 var (
-	// ErrCancelled is the result of a deferred function that was cancelled before it
-	// was called.
+	// ErrCancelled is matched by the result of a deferred function that was cancelled
+	// before it was called.
 	ErrCancelled = errors.New("lock: the deferred function was cancelled")
 
-	// ErrTooManyDeferred says that there are [Config.MaxDeferred] deferred functions
-	// already.
-	ErrTooManyDeferred = errors.New("lock: too many functions are deferred already")
+	// ErrTooManyDeferred is returned when [Config.MaxDeferred] deferred functions wait or
+	// run already.
+	ErrTooManyDeferred = errors.New("lock: too many deferred functions")
 )

@@ -27,7 +27,7 @@ func never(t *testing.T) func(context.Context) error {
 	}
 }
 
-// deferOn has f run under the lock called name.
+// deferOn defers f under the lock called name.
 func deferOn(t *testing.T, l *lock.Locker, name string, f func(context.Context) error) *lock.Deferred {
 	t.Helper()
 	d, err := l.Mutex(name).Go(t.Context(), f)
@@ -47,7 +47,7 @@ func unlock(t *testing.T, lease *lock.Lease) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// isOver checks that d is done, by now.
+// isOver checks that d is done.
 func isOver(t *testing.T, d *lock.Deferred) error {
 	t.Helper()
 	synctest.Wait()
@@ -92,7 +92,7 @@ func TestDeferredRunsOnceGranted(t *testing.T) {
 	})
 }
 
-// A lock that is free costs two requests, as it does by Do, and no subscription.
+// A free lock costs two requests, as with Do, and no subscription.
 func TestDeferredOnAFreeLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -107,7 +107,7 @@ func TestDeferredOnAFreeLock(t *testing.T) {
 	})
 }
 
-// Those that wait by Go and by Lock are one queue.
+// Go and Lock share one queue.
 func TestDeferredAndBlockedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -140,7 +140,7 @@ func TestDeferredAndBlockedInOrder(t *testing.T) {
 	})
 }
 
-// A thousand that wait for a thousand locks are no goroutine.
+// A thousand functions that wait for a thousand locks use no goroutines.
 func TestDeferredWithoutGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names, functions = 100, 1000
@@ -155,7 +155,7 @@ func TestDeferredWithoutGoroutines(t *testing.T) {
 			synctest.Wait()
 			return runtime.NumGoroutine()
 		}
-		deferOn(t, l, "0", func(context.Context) error { return nil }) // so that there is a connection to listen by
+		deferOn(t, l, "0", func(context.Context) error { return nil }) // opens a connection for subscriptions
 		before := settle()
 		var ran [functions]atomic.Int32
 		var all []*lock.Deferred
@@ -165,7 +165,7 @@ func TestDeferredWithoutGoroutines(t *testing.T) {
 				return nil
 			}))
 		}
-		const connections = 20 // that were opened meanwhile, on both ends
+		const connections = 20 // opened meanwhile, on both ends
 		assert.LessOrEqual(t, settle(), before+connections)
 		for _, lease := range held {
 			unlock(t, lease)
@@ -209,7 +209,7 @@ func TestCancelDeferred(t *testing.T) {
 	})
 }
 
-// The context need not be one that can end.
+// The context may be one that cannot end.
 func TestCancelDeferredWithoutAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -230,7 +230,7 @@ func TestCancelDeferredWithoutAContext(t *testing.T) {
 	})
 }
 
-// What Cancel has promised is the result, whatever else comes to pass.
+// The result is ErrCancelled after a successful Cancel, also when other errors follow.
 func TestCancelDeferredThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -254,7 +254,7 @@ func TestCancelDeferredThatFails(t *testing.T) {
 	})
 }
 
-// A cancel comes at every moment: each function runs or is cancelled, never both, and
+// Cancel is called at every moment. Each function runs or is cancelled, never both, and
 // nothing is left behind.
 func TestCancelDeferredAtAnyMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestCancelDeferredAtAnyMoment(t *testing.T) {
 		work.Wait()
 		assert.Greater(t, cancelled.Load(), int32(functions/3/10), "the moments are well chosen")
 		assert.Less(t, cancelled.Load(), int32(functions/3*9/10), "the moments are well chosen")
-		time.Sleep(10 * time.Second) // for what is swept up in the background
+		time.Sleep(10 * time.Second) // for the cleanup
 		for i := range names {
 			unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex(fmt.Sprint(i))))
 		}
@@ -383,7 +383,7 @@ func TestDeferredWithin(t *testing.T) {
 	})
 }
 
-// isClosed checks that d has ended by Close.
+// isClosed checks that Close has ended d.
 func isClosed(t *testing.T, d *lock.Deferred) {
 	t.Helper()
 	require.ErrorIs(t, isOver(t, d), lock.ErrClosed)
@@ -399,9 +399,9 @@ func TestCloseEndsDeferred(t *testing.T) {
 		for range 10 {
 			defer isClosed(t, deferOn(t, l, "held", never(t)))
 		}
-		time.Sleep(time.Second) // the first of them is in line at the store
+		time.Sleep(time.Second) // the first one is in the store's wait queue
 		var all []*lock.Deferred
-		for range 2 { // occupy the room, in vain: their leases are lost by Close
+		for range 2 { // they occupy the slots until Close, which loses their leases
 			d := deferOn(t, l, fmt.Sprint("running ", len(all)), func(ctx context.Context) error {
 				<-ctx.Done()
 				time.Sleep(time.Second)
@@ -435,7 +435,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 	})
 }
 
-// Close comes at any moment of the life of a deferred function, each of which ends.
+// Close is called at every moment in the life of a deferred function. Each function ends.
 func TestCloseAmidDeferrals(t *testing.T) {
 	for range 8 {
 		synctest.Test(t, func(t *testing.T) {
@@ -467,7 +467,7 @@ func TestCloseAmidDeferrals(t *testing.T) {
 	}
 }
 
-// Whoever does not look at its context is waited for no longer than Close is allowed.
+// Close does not wait beyond its context for a function that ignores its own.
 func TestCloseAndAStubbornFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 1})
@@ -516,7 +516,7 @@ func TestDeferredIsToldOfLoss(t *testing.T) {
 	})
 }
 
-// A lock may be lost before there is room to run; then it is too late to.
+// If the lock is lost before there is a free slot, the function is not called.
 func TestDeferredLosesTheLockBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -524,7 +524,7 @@ func TestDeferredLosesTheLockBeforeItRuns(t *testing.T) {
 		l, other := server.Locker(t, c), server.Locker(t, c)
 		holder := lockNow(t, other.Mutex("a"))
 		d := deferOn(t, l, "a", never(t))
-		time.Sleep(time.Second) // it is in line
+		time.Sleep(time.Second) // it is in the wait queue
 		long := deferOn(t, l, "long", func(context.Context) error {
 			time.Sleep(time.Minute)
 			return nil
@@ -598,7 +598,8 @@ func TestLimitsOnDeferred(t *testing.T) {
 	})
 }
 
-// No more functions run than there is room for, and nobody's lock is asked for before.
+// At most MaxRunning functions run, and no further lock is requested before a slot is
+// free.
 func TestRoomForDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, names, functions = 5, 40, 80
@@ -639,7 +640,7 @@ func TestRoomForDeferred(t *testing.T) {
 	})
 }
 
-// Functions that wait for others, which wait for room, do not wait for ever.
+// Functions that wait for other functions, which wait for slots, do not deadlock.
 func TestDeferredMayWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, depth = 2, 10
@@ -661,7 +662,7 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if level%2 == 0 { // behind the one that was just deferred
+				if level%2 == 0 { // behind the function just deferred
 					return l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
 				}
 				return d.Wait(ctx)
@@ -692,7 +693,7 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 	})
 }
 
-// Whoever has its lock already runs before those whose locks are not asked for yet.
+// A function that holds its lock runs before functions whose locks are not requested yet.
 func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -719,8 +720,7 @@ func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	})
 }
 
-// A lock that is passed on within the process goes to deferred functions as to all
-// others, be there room for them or not.
+// A local hand-off includes deferred functions, with or without a free slot.
 func TestLockIsPassedOnToDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -770,7 +770,7 @@ func TestLockIsPassedOnToDeferred(t *testing.T) {
 	})
 }
 
-// One that is cancelled while it has the lock, and no room, gives it back at once.
+// A function that is cancelled while it has the lock, but no slot, releases it at once.
 func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -794,7 +794,7 @@ func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	})
 }
 
-// Those that wait for a lock in the store's line keep their place whatever runs.
+// Functions in the store's wait queue keep their place while others run.
 func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -863,7 +863,7 @@ func TestDeferredIsReentrantByContext(t *testing.T) {
 	})
 }
 
-// The ownership may end before the function's turn to use it; then it waits.
+// If the ownership ends before the function can use it, the function waits for the lock.
 func TestDeferredOutlivesTheOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -939,7 +939,7 @@ func TestDeferredWithPermits(t *testing.T) {
 	})
 }
 
-// A store that fails fails all that wait, and none of them waits for it in turn.
+// A failing store ends all waiters at their time limit, not one after the other.
 func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -960,7 +960,7 @@ func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A store that does not answer keeps nobody who gives up.
+// A store that does not answer does not delay cancellation.
 func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -973,7 +973,7 @@ func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
 			all = append(all, deferOn(t, l, name, never(t)), deferOn(t, l, name, never(t)))
 		}
 		time.Sleep(500 * time.Millisecond)
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		time.Sleep(10 * time.Second)
 		ended := 0
 		for i := len(all) - 1; i >= 0; i-- {
@@ -983,7 +983,7 @@ func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
 				ended++
 			}
 		}
-		const asking = 16 + 16 // askers, and those who ask again after a failure
+		const asking = 16 + 16 // requesters and retriers
 		assert.GreaterOrEqual(t, ended, len(all)-asking, "all but those for whom the store is being asked")
 		time.Sleep(2 * time.Second) // those requests end
 		for _, d := range all {
@@ -1005,24 +1005,23 @@ func TestGoRefuses(t *testing.T) {
 	}
 }
 
-// Whoever defers a function under a lock that is held already does not wait for what
-// its holder is about to tell the store.
+// Deferring a function under a held lock does not wait for a request of its holder.
 func TestDeferWhileTheStoreIsTold(t *testing.T) {
 	l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 	outer := mustLock(t, l.Mutex("a"))
 	inner, err := l.Mutex("a").Lock(outer.Context())
 	require.NoError(t, err)
-	telling, told := make(chan struct{}), make(chan struct{})
+	sending, sent := make(chan struct{}), make(chan struct{})
 	store.set(func() {
 		store.release = times(1, func(_ context.Context, do func() error) error {
-			close(telling)
-			<-told
+			close(sending)
+			<-sent
 			return do()
 		})
 	})
 	var work sync.WaitGroup
 	work.Go(func() { assert.NoError(t, inner.Unlock(t.Context())) })
-	<-telling
+	<-sending
 	deferred := make(chan *lock.Deferred, 1)
 	go func() {
 		d, err := l.Mutex("a").Go(outer.Context(), func(context.Context) error { return nil })
@@ -1031,10 +1030,10 @@ func TestDeferWhileTheStoreIsTold(t *testing.T) {
 	}()
 	select {
 	case d := <-deferred:
-		close(told)
+		close(sent)
 		require.NoError(t, d.Wait(t.Context()))
 	case <-time.After(10 * time.Second):
-		close(told)
+		close(sent)
 		t.Error("Go waits for the store")
 	}
 	work.Wait()

@@ -1,89 +1,84 @@
-// Package lock gives distributed locks whose leases are kept alive by a
-// watchdog, whose loss is an event, and whose grants carry fencing tokens.
+// Package lock provides distributed locks with renewed leases and fencing tokens. A
+// watchdog renews each lease; the holder is notified when its lease is lost.
 //
-// # Meeting the package
+// # Quick start
 //
-// A [Locker] binds a [Store] (Redis, by package redisstore) to a watchdog. From
-// it come lock handles by name, which are cheap values; a granted lock is a
-// [Lease]:
+// A [Locker] joins a [Store] (package redisstore, on Redis) to a watchdog. Its methods
+// return lock handles by name, which are cheap values. A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)
 //	defer lease.Unlock(ctx)
 //
-// or, with the lease's life bound to a function:
+// Do binds the lease to a function:
 //
 //	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error { … })
 //
-// # What a lease promises
+// # What a lease guarantees
 //
-// A lease is valid until [Lease.Until], computed on this process's monotonic
-// clock from the instant before its request was sent. The watchdog renews it
-// long before. When the store says that the lease is gone, or when Until passes
-// without a renewal, the lease is lost: [Lease.Lost] is closed and
-// [Lease.Context] ends with cause [ErrLost]. A lost lease never comes back.
+// A lease is valid until [Lease.Until]. That instant is on this process's monotonic clock
+// and is counted from just before the request was sent. The watchdog renews the lease
+// long before. The lease is lost when the store no longer has it, or when Until passes
+// without a renewal. Then [Lease.Lost] is closed and [Lease.Context] ends with cause
+// [ErrLost]. A lost lease never becomes valid again.
 //
-// Between a check of the lease and the write that follows it there is always a
-// gap in which the process may be paused. Where that matters, hand
-// [Lease.Token] to the resource and let the resource refuse smaller tokens: the
-// token grows with every grant.
+// A process may be paused between a check of the lease and the write that follows. Where
+// that matters, pass [Lease.Token] to the resource, and let the resource refuse smaller
+// tokens: the token grows with every grant.
 //
 // # When the store does not answer
 //
-// The method says how long it is asked. TryLock, and every method that begins with Try,
-// answers within [Config.RequestTimeout]; so does Unlock, and its request is repeated in
-// the background. LockWithin lives through an outage that is shorter than its wait,
-// Lock through any, as long as its context lives. What was given up with an unknown
-// outcome is released in the background until the store has confirmed it.
+// The method decides how long requests are repeated. TryLock, and every method whose name
+// begins with Try, returns within [Config.RequestTimeout]. So does Unlock, but its
+// request is repeated in the background. LockWithin survives an outage shorter than its
+// wait. Lock survives any outage, as long as its context lives. If the outcome of an
+// abandoned request is unknown, the hold is released in the background until the store
+// confirms it.
 //
 // # Ownership and reentrancy
 //
-// Go has no thread ids to own a lock with. Here a context owns it: every context
-// derived from a lease's context carries the ownership, and locking the same
-// name with such a context counts up instead of waiting for itself. Whoever is
-// given that context acts as the owner.
+// Go has no thread ids, so the owner of a lock is a context. Every context derived from a
+// lease's context carries the ownership. Locking the same name with such a context raises
+// the hold count instead of waiting. Code that receives this context acts as the owner.
 //
 // # Waiting
 //
-// Waiters of one name in one process form a queue; only its head asks the
-// store. It is woken by the store's message, by the end of the holder's
-// remaining lease, and by a slow poll, or a [Retry] of one's own, in case that both
-// fail. Waiting costs no goroutine beyond the caller's own. It is bounded by the
-// context, by [Mutex.LockWithin], and by [Config.MaxWaiters].
+// The waiters of one name in one process form a queue, and only its head sends requests
+// to the store. The head is woken by the store's message, by the end of the holder's
+// lease, or by a slow poll (or a [Retry] policy) if both fail. Waiting needs no goroutine
+// besides the caller's. The context, [Mutex.LockWithin] and [Config.MaxWaiters] bound it.
 //
-// A caller that does not want to wait leaves a function: [Mutex.Go] has it run once
-// the lock is granted. Until then it is a place in the same queue, and no goroutine.
+// [Mutex.Go] does not block: it runs a function once the lock is granted. Until then the
+// function is an entry in the same queue and has no goroutine.
 //
-// Among processes, the heads line up in the store, and the release of a [Mutex]
-// grants the lock to the first in line: nobody asks, and nobody is woken in vain.
-// Until its first renewal such a lease has a fourth of its TTL, in case that its
-// holder has just died. Clients of other libraries, which do not line up, have every
-// other turn. Waiters of a
-// [Locker.Fair] lock get it in their order of arrival, wherever they are: each has a
-// place of its own in the store's queue.
+// The heads of different processes wait in a queue in the store. The release of a [Mutex]
+// grants the lock to the first of them, without another request or a wasted wake-up.
+// Until its first renewal such a lease has only a fourth of its TTL, in case the new
+// holder has just died. Clients of other libraries do not use this queue; they get every
+// other turn. A [Locker.Fair] lock is granted in order of arrival across all processes,
+// because each of its waiters has its own place in the store's queue.
 //
 // # Semaphores and latches
 //
-// A [Locker.Semaphore] has permits that nobody owns: whoever holds some may have
-// another give them back, and those of a holder that dies are lost. Those of
-// [Locker.Permits] are leases, which the watchdog keeps alive like those of locks,
-// and which come back by themselves. A [Locker.Latch] is waited for until it was
-// counted down to zero.
+// The permits of a [Locker.Semaphore] have no owner: any client may release them, and the
+// permits of a holder that dies are lost. The permits of [Locker.Permits] are leases. The
+// watchdog renews them like locks, and they return by themselves if their holder dies.
+// The waiters of a [Locker.Latch] continue once its count has reached zero.
 //
 // # Several locks at once
 //
-// [All] takes several locks together, all or none, in the order of their names, so
-// that nobody waits in a circle. Their [MultiLease] ends when any of them is lost.
+// [All] takes several locks together, all or none, in the order of their names, which
+// prevents a deadlock. The resulting [MultiLease] ends when any of the locks is lost.
 //
-// # The end
+// # Shutting down
 //
-// [Locker.Shutdown] grants nothing more, waits for the Unlocks, and releases what is left
-// when its context ends. [Locker.Close] ends at once and leaves the locks to their
+// [Locker.Shutdown] stops granting, waits for the Unlocks, and releases the remaining
+// locks when its context ends. [Locker.Close] stops at once and leaves the locks to their
 // holders, or to their TTL.
 //
-// # Looking into locks
+// # Inspecting locks
 //
-// [Locker.Inspect] tells who holds a lock, since when, and who waits in its queue;
-// [Locker.List] finds locks by pattern; [Locker.ForceRelease] takes one away from a
-// holder that is stuck, who is told at its next renewal.
+// [Locker.Inspect] returns the holders of a lock, since when they hold it, and the
+// waiters in its queue. [Locker.List] finds locks by pattern. [Locker.ForceRelease] takes
+// a lock away from a stuck holder, which notices at its next renewal.
 package lock

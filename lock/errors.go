@@ -9,81 +9,82 @@ import (
 )
 
 var (
-	// ErrNotAcquired says that somebody else has the lock. The error that carries
-	// it is a *[NotAcquiredError]. It is never said while the store may hold the
-	// caller's own grant: then the error is [ErrUnavailable].
+	// ErrNotAcquired is returned when another owner holds the lock. The error is a
+	// *[NotAcquiredError]. If the store may hold the caller's own grant, the error is
+	// [ErrUnavailable] instead.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
-	// ErrTooManyWaiters says that [Config.MaxWaiters] wait for the lock already. The
-	// error matches ErrNotAcquired, too.
-	ErrTooManyWaiters = errors.New("lock: too many wait for it already")
+	// ErrTooManyWaiters is returned when [Config.MaxWaiters] acquisitions already wait
+	// for the lock. The error matches ErrNotAcquired, too.
+	ErrTooManyWaiters = errors.New("lock: too many waiters")
 
-	// ErrForeign says that the name is in use by something other than a lock of
-	// this format, as a lock of another library would be.
+	// ErrForeign is returned when the name is in use by something other than a lock of
+	// this format, such as a lock of another library.
 	ErrForeign = errors.New("lock: the name is held by another family of locks")
 
-	// ErrNotHeld is returned by an Unlock of a lease that was already unlocked.
-	ErrNotHeld = errors.New("lock: this lease was already unlocked")
+	// ErrNotHeld is returned by Unlock if the lease was already unlocked.
+	ErrNotHeld = errors.New("lock: the lease was already unlocked")
 
-	// ErrUpgrade is returned to whoever asks for the write lock with the context of
-	// a read lease of the same lock. Unlock the read lock first, and look again at
-	// what was read once the write lock is granted.
+	// ErrUpgrade is returned when the write lock is requested with the context of a read
+	// lease of the same lock. Unlock the read lock first. Once the write lock is granted,
+	// read the data again.
 	ErrUpgrade = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
 
-	// ErrUnavailable says that the store did not answer, or would not serve just
-	// now, for as long as the method waits for it: TryLock and Unlock for
-	// [Config.RequestTimeout], LockWithin for its wait, Lock as long as its context.
-	// Trying again later may help.
+	// ErrUnavailable is returned when the store did not answer, or could not serve the
+	// request, for as long as the method repeats it. TryLock and Unlock repeat it for
+	// [Config.RequestTimeout], LockWithin for its wait, Lock as long as its context
+	// lives. A later attempt may succeed.
 	ErrUnavailable = errors.New("lock: the store is unavailable")
 
-	// ErrClosed is returned once the [Locker] was closed.
+	// ErrClosed is returned after the [Locker] was closed.
 	ErrClosed = errors.New("lock: the locker is closed")
 
-	// ErrNotRepeated says that what a failed request was to give back is not given back
-	// in the background either. Without it, it is, until the store has confirmed it.
-	ErrNotRepeated = errors.New("lock: it is not tried again")
+	// ErrNotRepeated is returned when a failed release is not repeated in the background.
+	// Without this error, the release is repeated until the store has confirmed it.
+	ErrNotRepeated = errors.New("lock: the release is not repeated")
 
-	// ErrUnsupported says that a store cannot keep a lock of the kind asked for.
+	// ErrUnsupported is returned when the store does not support locks of the requested
+	// kind.
 	ErrUnsupported = errors.New("lock: the store does not keep locks of this kind")
 
 	// ErrReleased is the cause with which a lease's context ends when the lock is
-	// unlocked, and what [Lease.Err] returns from then on.
+	// unlocked. [Lease.Err] returns it from then on.
 	ErrReleased = renewal.ErrReleased
 
-	// ErrLost is the cause with which a lease's context ends when the lease was
-	// lost. The error that carries it is a *[LostError].
+	// ErrLost is the cause with which a lease's context ends when the lease is lost. The
+	// error is a *[LostError].
 	ErrLost = renewal.ErrLost
 )
 
-// LostError says which lease was lost, and why.
+// LostError describes the loss of a lease: which one, and why.
 type LostError = renewal.LostError
 
-// NotAcquiredError tells why a lock was not acquired. It matches
-// [ErrNotAcquired], and [ErrForeign] where that is the reason.
+// NotAcquiredError describes why a lock was not acquired. It matches [ErrNotAcquired],
+// and also [ErrForeign] if Foreign is set.
 type NotAcquiredError struct {
 	// Name is the lock's name, and Kind its kind.
 	Name string
 	Kind Kind
-	// TTL is how long the present holder's lease ran on when the store last
-	// answered; the holder may renew it. Zero: unknown.
+	// TTL is the remaining TTL of the current holder's lease when the store last
+	// answered. The holder may renew it. Zero: unknown.
 	TTL time.Duration
-	// Foreign says that the name is held by another family of locks.
+	// Foreign is set if the name is in use by something other than a lock of this format.
 	Foreign bool
-	// Cause is what ended the wait: the context's cause, or nil when the caller
-	// did not want to wait longer.
+	// Cause is what ended the wait, such as the context's cause. It is nil if the method's
+	// own time limit ended it.
 	Cause error
 }
 
 func (e *NotAcquiredError) Error() string {
-	held := "somebody else holds it"
+	held := "held by another owner"
 	switch {
 	case e.Foreign:
-		held = "another family of locks, or another kind of value, holds that key"
+		held = "the key belongs to another family of locks or another kind of value"
 	case e.Kind == KindSemaphore || e.Kind == KindPermit:
 		held = "too few permits are available"
 	}
 	if e.TTL > 0 {
-		held += fmt.Sprintf(", for %v yet unless renewed", e.TTL.Round(time.Millisecond))
+		held += fmt.Sprintf(" (TTL %v)", e.TTL.Round(time.Millisecond))
 	}
 	if e.Cause != nil {
 		return fmt.Sprintf("lock: %q not acquired: %s: %v", e.Name, held, e.Cause)
@@ -96,10 +97,10 @@ func (e *NotAcquiredError) Is(target error) bool {
 	return target == ErrNotAcquired || e.Foreign && target == ErrForeign
 }
 
-// Unwrap returns what ended the wait.
+// Unwrap returns the cause that ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
-// NameError says what is wrong with a lock's name.
+// NameError describes why a lock's name is rejected.
 type NameError struct {
 	Name   string
 	Reason string
@@ -109,7 +110,7 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("lock: name %s: %s", abbreviate(e.Name), e.Reason)
 }
 
-// TTLError says why a time to live is refused, and which are accepted.
+// TTLError describes why a time to live is rejected, and the accepted range.
 type TTLError struct {
 	TTL      time.Duration
 	Min, Max time.Duration
@@ -122,7 +123,7 @@ func (e *TTLError) Error() string {
 	return fmt.Sprintf("lock: TTL %v is too long: at most %v", e.TTL, e.Max)
 }
 
-// abbreviate quotes a name and cuts a huge one, so that an error stays one line.
+// abbreviate quotes a name and truncates a long one, so that an error stays on one line.
 func abbreviate(name string) string {
 	const most = 48
 	if len(name) <= most {

@@ -81,7 +81,7 @@ func ExampleLocker_ForceRelease() {
 	fmt.Println("it was free:", err == nil)
 	defer next.Unlock(ctx)
 
-	<-stuck.Lost() // the holder is told at its next renewal
+	<-stuck.Lost() // the holder notices at its next renewal
 	fmt.Println("the holder has lost it:", errors.Is(stuck.Err(), lock.ErrLost))
 	// Output:
 	// somebody held it: true
@@ -126,7 +126,7 @@ func ExampleSemaphore_Inspect() {
 	}
 	for _, inspect := range []func(context.Context) (lock.Info, error){
 		downloads.Inspect,
-		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // it does not know
+		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // its data does not show its kind
 	} {
 		info, err := inspect(ctx)
 		if err != nil {

@@ -14,8 +14,7 @@ func ExampleAll() {
 	defer end()
 	ctx := context.Background()
 
-	// Two transfers in opposite directions do not wait for each other for ever: both
-	// take account:a first.
+	// Two transfers in opposite directions do not deadlock: both take account:a first.
 	transfer := func(from, to string) error {
 		return lock.All(locker.Mutex(from), locker.Mutex(to)).Do(ctx, func(ctx context.Context) error {
 			fmt.Println("from", from, "to", to)
@@ -62,7 +61,7 @@ func ExampleMultiLease_Tokens() {
 	}
 	defer lease.Unlock(ctx)
 
-	tokens := lease.Tokens() // that of stock, that of orders
+	tokens := lease.Tokens() // token of stock, token of orders
 	fmt.Println("tokens:", len(tokens), "growing with every grant of their lock")
 	// Output: tokens: 2 growing with every grant of their lock
 }

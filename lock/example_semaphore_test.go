@@ -16,7 +16,7 @@ func ExampleLocker_Semaphore() {
 	defer end()
 	ctx := context.Background()
 	downloads := locker.Semaphore("downloads")
-	if _, err := downloads.TrySetPermits(ctx, 3); err != nil { // the first one to come sets them
+	if _, err := downloads.TrySetPermits(ctx, 3); err != nil { // the first client sets them
 		log.Fatal(err)
 	}
 
@@ -77,7 +77,7 @@ func ExampleSemaphore_Drain() {
 	if _, err := downloads.TrySetPermits(ctx, 3); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(downloads.Drain(ctx)) // nobody starts another one
+	fmt.Println(downloads.Drain(ctx)) // no other client starts one
 	fmt.Println(downloads.Available(ctx))
 	// Output:
 	// 3 <nil>
@@ -104,12 +104,12 @@ func ExampleLocker_Permits() {
 	if _, err := dying.Permits("pool").Acquire(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if err := dying.Close(ctx); err != nil { // it ends without giving its permit back
+	if err := dying.Close(ctx); err != nil { // it ends without releasing its permit
 		log.Fatal(err)
 	}
 
 	begin := time.Now()
-	other, err := pool.Acquire(ctx) // which comes back by itself
+	other, err := pool.Acquire(ctx) // the permit returns by itself
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func ExamplePermits_Do() {
 	if _, err := pool.TrySetPermits(ctx, 1); err != nil {
 		log.Fatal(err)
 	}
-	err := pool.Do(ctx, func(ctx context.Context) error { // which ends if the permit is lost
+	err := pool.Do(ctx, func(ctx context.Context) error { // ctx ends if the permit is lost
 		_, err := pool.TryAcquire(ctx) // a second permit: it is not reentrant
 		return err
 	})
@@ -151,7 +151,7 @@ func ExamplePermits_With() {
 		log.Fatal(err)
 	}
 	begin := time.Now()
-	for range 3 { // no more than two in any second; nobody gives them back
+	for range 3 { // no more than two in any second; they are never released
 		if _, err := perSecond.Acquire(ctx); err != nil {
 			log.Fatal(err)
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// exampleLocker returns a locker on a server within the process, so that examples
-// run anywhere, and what ends both. A program makes its own with
-// redisstore.Open and lock.New.
+// exampleLocker returns a locker on an in-process server, so that examples run anywhere,
+// and a function that stops both. A program makes its own with redisstore.Open and
+// lock.New.
 func exampleLocker() (*lock.Locker, *locktest.Server, func()) {
 	var t examples
 	server := locktest.Start(&t)
 	return server.Locker(&t, lock.Config{TTL: time.Second}), server, t.end
 }
 
-// examples is the part of a test that locktest needs.
+// examples is the part of testing.TB that locktest needs.
 type examples struct {
 	testing.TB
 	cleanups []func()
@@ -139,7 +139,7 @@ func ExampleMutex_Go() {
 		}
 		deferred = append(deferred, d)
 	}
-	fmt.Println("functions wait, and nobody else")
+	fmt.Println("three functions wait, without goroutines")
 	if err := lease.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func ExampleMutex_Go() {
 		}
 	}
 	// Output:
-	// functions wait, and nobody else
+	// three functions wait, without goroutines
 	// settled by function 0
 	// settled by function 1
 	// settled by function 2
@@ -206,7 +206,7 @@ func ExampleMutex_With() {
 	defer end()
 	ctx := context.Background()
 
-	// A lease of fixed length, which nobody renews.
+	// A lease of fixed length is not renewed.
 	lease, err := locker.Mutex("nightly").With(lock.Options{TTL: 100 * time.Millisecond, Fixed: true}).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -219,8 +219,8 @@ func ExampleMutex_With() {
 	// true
 }
 
-// Where many goroutines of a process want one lock, Unlock can serve the next of
-// them without a word to the server.
+// If many goroutines of a process want one lock, Unlock can serve the next of them
+// without a request to the server.
 func ExampleOptions_passes() {
 	locker, _, stop := exampleLocker()
 	defer stop()
@@ -271,7 +271,7 @@ func ExampleLocker_Fair() {
 				log.Fatal(err)
 			}
 		})
-		time.Sleep(100 * time.Millisecond) // who asks first is served first
+		time.Sleep(100 * time.Millisecond) // first come, first served
 	}
 	if err := lease.Unlock(ctx); err != nil {
 		log.Fatal(err)
@@ -291,7 +291,7 @@ func ExampleLease_Lost() {
 		log.Fatal(err)
 	}
 
-	server.Delete("orders:42") // somebody has cleaned up the server
+	server.Delete("orders:42") // an operator deletes the lock
 
 	<-lease.Lost()
 	if loss, ok := errors.AsType[*lock.LostError](lease.Err()); ok {

@@ -14,9 +14,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// fairLine is a queue for the fair lock called a, in a bubble. Its waiters hold the
-// lock for a moment, each as soon as it is served.
-type fairLine struct {
+// fairQueue is a queue for the fair lock "a", in a bubble. Each waiter holds the lock for
+// a moment as soon as it is granted.
+type fairQueue struct {
 	*testing.T
 	work sync.WaitGroup
 
@@ -25,7 +25,7 @@ type fairLine struct {
 }
 
 // join adds a waiter once those before it have their places.
-func (f *fairLine) join(name string, l *lock.Locker) {
+func (f *fairQueue) join(name string, l *lock.Locker) {
 	f.work.Go(func() {
 		lease, err := l.Fair("a").Lock(f.Context())
 		if !assert.NoError(f, err, name) {
@@ -39,8 +39,8 @@ func (f *fairLine) join(name string, l *lock.Locker) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-// isServed checks that all are served in this order within a time.
-func (f *fairLine) isServed(within time.Duration, order ...string) {
+// isServed checks that all waiters are granted the lock in this order within a time.
+func (f *fairQueue) isServed(within time.Duration, order ...string) {
 	f.Helper()
 	begin := time.Now()
 	f.work.Wait()
@@ -48,8 +48,8 @@ func (f *fairLine) isServed(within time.Duration, order ...string) {
 	assert.Equal(f, order, f.served)
 }
 
-// A waiter asks just often enough to be seen alive, whatever the poll, and all but
-// the next in line not more often because the holder's lease ends.
+// A waiter sends just enough requests to keep its place, independent of Poll. Only the next
+// waiter sends one more when the holder's lease ends.
 func TestFairWaitersAskSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -58,7 +58,7 @@ func TestFairWaitersAskSeldom(t *testing.T) {
 		holder := server.Locker(t, lock.Config{})
 		lease, err := holder.Fair("a").With(lock.Options{TTL: time.Minute, Fixed: true}).Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		for range waiters {
 			line.join("", l)
 		}
@@ -76,8 +76,8 @@ func TestFairWaitersAskSeldom(t *testing.T) {
 	})
 }
 
-// A request for a place whose reply was lost is sent again, and the place is that
-// of the first.
+// A request for a place whose reply was lost is repeated, and the place stays the first
+// one.
 func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -85,8 +85,8 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 		other := server.Locker(t, lock.Config{})
 		holder, err := other.Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
-		store.set(func() { store.acquire = times(1, deaf) })
+		line := fairQueue{T: t}
+		store.set(func() { store.acquire = times(1, lostReply) })
 		line.join("first", l)
 		line.join("second", other)
 		time.Sleep(3 * time.Second)
@@ -95,8 +95,8 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 	})
 }
 
-// Nobody who lives loses his turn because the store was away for longer than a
-// place is kept.
+// A live waiter keeps its turn even if the store is away for longer than it keeps a
+// place.
 func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -105,7 +105,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 		two, second := faultyLocker(t, server, c)
 		holder, err := server.Locker(t, c).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		order := []string{"1", "2", "3", "4", "5", "6"}
 		for i, name := range order {
 			line.join(name, []*lock.Locker{one, two}[i%2])
@@ -114,7 +114,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 			store.set(func() { store.acquire = down })
 		}
 		time.Sleep(30 * time.Second)
-		for _, store := range []*faulty{second, first} { // the first in line is not the first who is back
+		for _, store := range []*faulty{second, first} { // the head of the queue is not the first to return
 			store.set(func() { store.acquire = nil })
 			time.Sleep(time.Second)
 		}
@@ -123,7 +123,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// One that cannot be heard for longer than its place is kept is passed over.
+// A waiter that cannot reach the store for longer than its place is kept is skipped.
 func TestFairPassesOverTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -132,11 +132,11 @@ func TestFairPassesOverTheSilent(t *testing.T) {
 		others := server.Locker(t, c)
 		holder, err := others.Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("silent", silent)
 		line.join("second", others)
 		line.join("third", others)
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		time.Sleep(10 * time.Second)
 		require.NoError(t, holder.Unlock(t.Context()))
 		time.Sleep(time.Second)
@@ -145,7 +145,7 @@ func TestFairPassesOverTheSilent(t *testing.T) {
 	})
 }
 
-// Without messages waiters go by the time.
+// Without messages, waiters act on time alone.
 func TestFairWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -153,7 +153,7 @@ func TestFairWithoutMessages(t *testing.T) {
 		store.set(func() { store.subscribe = broken })
 		holder, err := server.Locker(t, lock.Config{}).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("first", l)
 		line.join("second", l)
 		require.NoError(t, holder.Unlock(t.Context()))
@@ -161,8 +161,7 @@ func TestFairWithoutMessages(t *testing.T) {
 	})
 }
 
-// Whoever gives up leaves the queue at once; if the store does not hear of it, as
-// soon as it does.
+// A waiter that gives up leaves the queue at once, or as soon as the store is reachable.
 func TestFairGivesUpItsPlace(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -171,7 +170,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 	}{
 		{"heard", func(*faulty) {}, 100 * time.Millisecond},
 		{"heard late", func(f *faulty) { f.release = times(1, down) }, time.Second},
-		{"never heard", func(f *faulty) { f.release = mute }, 6 * time.Second},
+		{"never heard", func(f *faulty) { f.release = lostRequest }, 6 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -179,7 +178,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 				l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute})
 				holder, err := server.Locker(t, lock.Config{TTL: time.Minute}).Fair("a").Lock(t.Context())
 				require.NoError(t, err)
-				line := fairLine{T: t}
+				line := fairQueue{T: t}
 				ctx, cancel := context.WithCancel(t.Context())
 				gone := make(chan error)
 				go func() {
@@ -198,13 +197,14 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 				require.NoError(t, holder.Unlock(t.Context()))
 				line.isServed(test.within, "next")
 				store.set(func() { store.release = nil })
-				time.Sleep(2 * time.Minute) // for the sweep
+				time.Sleep(2 * time.Minute) // for the cleanup
 			})
 		})
 	}
 }
 
-// A request for a place may arrive after its release. What it makes goes soon.
+// A request for a place may arrive after its release. The place that it makes is soon
+// removed.
 func TestFairPlaceAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -229,14 +229,15 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 		_, err = l.Fair("a").LockWithin(t.Context(), lock.DefaultRequestTimeout)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
-		line := fairLine{T: t}
+		line := fairQueue{T: t}
 		line.join("next", l)
 		require.NoError(t, holder.Unlock(t.Context()))
 		line.isServed(2*lock.DefaultRequestTimeout, "next")
 	})
 }
 
-// Close ends waits that are about to ask as well, and leaves no place of theirs.
+// Close also ends waits that are about to send a request, and leaves none of their
+// places.
 func TestFairCloseWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -248,7 +249,7 @@ func TestFairCloseWhileAsking(t *testing.T) {
 		require.NoError(t, err)
 		f.set(func() {
 			f.acquire = func(_ context.Context, do func() error) error {
-				time.Sleep(300 * time.Millisecond) // Close comes meanwhile
+				time.Sleep(300 * time.Millisecond) // Close runs meanwhile
 				return do()
 			}
 		})
@@ -271,13 +272,13 @@ func TestFairCloseWhileAsking(t *testing.T) {
 	})
 }
 
-// Close waits no longer than its context allows, whatever hangs.
+// Close does not wait beyond its context, even if requests hang.
 func TestCloseIsBoundedWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: locktest.Start(t).Store(t)}
 		l, err := lock.New(f, lock.Config{})
 		require.NoError(t, err)
-		f.set(func() { f.acquire = mute })
+		f.set(func() { f.acquire = lostRequest })
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)

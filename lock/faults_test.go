@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// An acquisition whose reply was lost is asked for again and recognized: not
-// "somebody else has it" for a TTL, the somebody being oneself.
+// An acquisition whose reply was lost is repeated and recognized. The caller is not
+// refused for a TTL because of its own grant.
 func TestLostReplyOfAnAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -32,13 +32,13 @@ func TestLostReplyOfAnAcquisition(t *testing.T) {
 	})
 }
 
-// Without any answer, nobody says that the lock was not acquired, and a grant that
-// was made nevertheless is taken back as soon as the store answers.
+// Without any answer the error is not ErrNotAcquired. A grant that was made nevertheless
+// is released as soon as the store answers.
 func TestNoReplyToAnAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
-		store.set(func() { store.acquire, store.release = deaf, mute })
+		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").TryLock(t.Context())
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
@@ -50,15 +50,14 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired, "the orphan is there")
 		time.Sleep(10 * time.Second)
 		store.set(func() { store.acquire, store.release = nil, nil })
-		time.Sleep(12 * time.Second) // the longest pause, and what may still be under way
+		time.Sleep(12 * time.Second) // the longest pause, and a request in flight
 		lease, err := other.Mutex("a").TryLock(t.Context())
 		require.NoError(t, err, "the orphan was swept up")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
 
-// A request that was given up may reach the store later than the release that was
-// to undo it.
+// A cancelled request may reach the store later than the release that was to undo it.
 func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -90,8 +89,7 @@ func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 	})
 }
 
-// A release whose reply was lost is not reported as the release of a lock that was
-// lost (Redisson #4871).
+// A release whose reply was lost is not reported as a lost lock (Redisson #4871).
 func TestLostReplyOfARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -102,8 +100,8 @@ func TestLostReplyOfARelease(t *testing.T) {
 	})
 }
 
-// The same of a store that certainly was not reached: then the lock is lost if the
-// next attempt finds none.
+// If the store was certainly not reached, the lock is lost if the next attempt finds
+// none.
 func TestReleaseAfterTheStoreLostTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -122,7 +120,7 @@ func TestReleaseThatTheStoreNeverHears(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		store.set(func() { store.release = mute })
+		store.set(func() { store.release = lostRequest })
 		err = lease.Unlock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrLost)
@@ -149,7 +147,7 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 		} {
 			lease, err := l.Mutex(test.name).Lock(t.Context())
 			require.NoError(t, err)
-			store.set(func() { store.release = mute })
+			store.set(func() { store.release = lostRequest })
 			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
 			begin := time.Now()
 			require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
@@ -157,12 +155,12 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 			cancel()
 			store.set(func() { store.release = nil })
 		}
-		time.Sleep(time.Minute) // for the sweep
+		time.Sleep(time.Minute) // for the cleanup
 	})
 }
 
-// Each waiter waits for as long as it wants to, whatever the others do, and then says
-// what the store did: not that somebody else holds the lock.
+// Each waiter waits for its own time, independent of the others. Its error then reports what
+// the store did: not that another owner holds the lock.
 func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -191,12 +189,12 @@ func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 	})
 }
 
-// A passing outage costs a waiter nothing but its duration.
+// A transient outage only costs a waiter its duration.
 func TestWaitingThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{})
-		for _, outage := range []fault{down, mute, deaf} {
+		for _, outage := range []fault{down, lostRequest, lostReply} {
 			store.set(func() { store.acquire = outage })
 			begin := time.Now()
 			time.AfterFunc(10*time.Second, func() { store.set(func() { store.acquire = nil }) })
@@ -221,12 +219,12 @@ func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 	})
 }
 
-// A caller whose context ends while the store is mute gets the context's error,
-// not a claim about the lock.
+// If the context ends while the store does not answer, the error is the context's, not a
+// claim about the lock.
 func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
@@ -240,11 +238,11 @@ func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
 	})
 }
 
-// LockWithin's limit bounds the waiting; a request on its way is worth its answer.
+// LockWithin's limit bounds only the waiting; a request in flight is awaited.
 func TestLockWithinAndAMuteStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
-		store.set(func() { store.acquire = mute })
+		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
 		about(t, lock.DefaultRequestTimeout, time.Since(begin))
@@ -263,8 +261,7 @@ func TestLockWithinAndAMuteStore(t *testing.T) {
 	})
 }
 
-// A grant that took as long as the TTL is none: until is reckoned from before the
-// request.
+// A grant that took as long as the TTL is void: until counts from before the request.
 func TestGrantThatTookTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -288,7 +285,7 @@ func TestGrantThatTookTooLong(t *testing.T) {
 	})
 }
 
-// Until is reckoned from before the request was sent, never from its reply.
+// Until counts from before the request was sent, never from its reply.
 func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
@@ -307,8 +304,8 @@ func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// A head whose context ends while it asks has used up the wake. The next one asks
-// at once.
+// A head whose context ends during its request has used the wake. The next head sends a
+// request at once.
 func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -325,8 +322,8 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		time.AfterFunc(500*time.Millisecond, func() {
-			store.set(func() { store.acquire = times(1, mute) })
-			_, err := other.ForceRelease(t.Context(), "a") // upon which waiters ask
+			store.set(func() { store.acquire = times(1, lostRequest) })
+			_, err := other.ForceRelease(t.Context(), "a") // after which waiters send requests
 			assert.NoError(t, err)
 		})
 		lease, err := l.Mutex("a").Lock(t.Context())
@@ -337,13 +334,13 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 	})
 }
 
-// A head that inherits the knowledge that the lock is held, and gets its own
-// subscription only now, asks: the release may have come in between.
+// A new head knows that the lock is held, but subscribes only now. It sends a request,
+// because the release may have come in between.
 func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		subscriptions := 0 // two that fail are the first waiter's, the third is the second's
+		subscriptions := 0 // the first two fail, for the first waiter; the third is the second waiter's
 		store.set(func() {
 			store.subscribe = func(_ context.Context, do func() error) error {
 				if subscriptions++; subscriptions < 3 {
@@ -373,7 +370,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	})
 }
 
-// Where subscriptions fail, the holder's TTL and the poll remain.
+// If subscriptions fail, the holder's TTL and the poll remain.
 func TestWaitingWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -390,7 +387,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, <-unlocked)
 
-		// And a subscription that can be had later is made later.
+		// A failed subscription is repeated later.
 		holder, err = server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		time.AfterFunc(10*time.Second, func() { store.set(func() { store.subscribe = nil }) })
@@ -404,7 +401,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 	})
 }
 
-// A store out of reach costs the lease at until, however long its requests hang.
+// A lease is lost at until if the store is unreachable, however long its requests hang.
 func TestLossWhileTheStoreIsMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -413,12 +410,12 @@ func TestLossWhileTheStoreIsMute(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.NoError(t, lease.Err())
-		server.DeleteAll() // stands for the loss of renewals; the release shall be mute, too
-		store.set(func() { store.release = mute })
+		server.DeleteAll() // stands for lost renewals; the release is to get no answer either
+		store.set(func() { store.release = lostRequest })
 		select {
 		case <-lease.Lost():
 		case <-time.After(10 * time.Second):
-			t.Fatal("not told of the loss")
+			t.Fatal("the loss was not reported")
 		}
 		begin := time.Now()
 		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
@@ -428,12 +425,12 @@ func TestLossWhileTheStoreIsMute(t *testing.T) {
 	})
 }
 
-// Outages leave no goroutine, and what was given up in them is released after.
+// Outages leave no goroutine, and abandoned holds are released afterwards.
 func TestManyLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
-		store.set(func() { store.acquire, store.release = deaf, mute })
+		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		var work sync.WaitGroup
 		const locks = 200
 		names := make([]string, locks)
@@ -457,8 +454,8 @@ func TestManyLeftovers(t *testing.T) {
 	})
 }
 
-// The Unlock of a further hold of which the store could not be told leaves the lock
-// held: the sweep of orphans must not end what is still somebody's.
+// If the Unlock of a further hold fails, the lock stays held: the cleanup must not end
+// the remaining holds.
 func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -466,7 +463,7 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		outer := mustLock(t, l.Mutex("a"))
 		inner, err := l.Mutex("a").Lock(outer.Context())
 		require.NoError(t, err)
-		store.set(func() { store.release = times(1, mute) })
+		store.set(func() { store.release = times(1, lostRequest) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrUnavailable)
@@ -482,21 +479,21 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 	})
 }
 
-// A hand-over of which a waiter hears late, when it has asked again meanwhile and was
-// refused, is over: somebody else may hold the lock.
+// A grant by release expires if its message arrives late, after the waiter was refused
+// again: another owner may hold the lock.
 func TestStaleHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		mine := server.Locker(t, lock.Config{TTL: 4 * time.Second})
 		heard := make(chan struct{})
-		slow := &slowToHear{Store: server.Store(t), heard: heard}
+		slow := &slowNotices{Store: server.Store(t), heard: heard}
 		waiting := locker(t, slow, lock.Config{TTL: 4 * time.Second, Poll: 3 * time.Second})
 		lease := mustLock(t, mine.Mutex("a"))
 		got := await(t, waiting.Mutex("a"))
 		require.NoError(t, lease.Unlock(t.Context()))
-		time.Sleep(2 * time.Second) // what was offered is over
+		time.Sleep(2 * time.Second) // the provisional TTL is over
 		held := mustLock(t, mine.Mutex("a"))
-		time.Sleep(1500 * time.Millisecond) // it has asked again, half a second ago
+		time.Sleep(1500 * time.Millisecond) // it has sent another request, half a second ago
 		close(heard)
 		synctest.Wait()
 		require.NoError(t, held.Err())
@@ -510,13 +507,13 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// slowToHear is a store that tells of grants when heard is closed.
-type slowToHear struct {
+// slowNotices is a store that delivers grants when heard is closed.
+type slowNotices struct {
 	lock.Store
 	heard <-chan struct{}
 }
 
-func (s *slowToHear) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (s *slowNotices) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
 	return s.Store.Subscribe(ctx, h, func(n lock.Notice) {
 		if n.Owner == "" {
 			tell(n)
@@ -529,7 +526,7 @@ func (s *slowToHear) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock
 	})
 }
 
-// A further hold is not granted of a lock that is unlocked while it is asked for.
+// A further hold is not granted if the lock is unlocked during the request.
 func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -554,7 +551,7 @@ func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 	})
 }
 
-// A grant that comes when its lease is as good as over is asked for again.
+// A grant that arrives when its lease is almost over is requested again.
 func TestGrantInTheLastTickIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 300 * time.Millisecond

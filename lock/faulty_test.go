@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// faulty is a store between which and its user a fault may stand.
+// faulty is a store with injected faults.
 type faulty struct {
 	lock.Store
 
@@ -25,18 +25,18 @@ type faulty struct {
 	acquired  int
 }
 
-// fault stands between a request and the store. It gets the request's context and
-// carries the request out by do, or not; nil is no fault.
+// fault replaces a request. It gets the request's context, and do sends the request. nil
+// is no fault.
 type fault func(ctx context.Context, do func() error) error
 
-// mute is the fault of a store that gets nothing.
-func mute(ctx context.Context, _ func() error) error {
+// lostRequest is the fault of a store that receives nothing.
+func lostRequest(ctx context.Context, _ func() error) error {
 	<-ctx.Done()
 	return unavailable{}
 }
 
-// deaf is the fault of a store whose replies are lost.
-func deaf(ctx context.Context, do func() error) error {
+// lostReply is the fault of a store whose replies are lost.
+func lostReply(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func deaf(ctx context.Context, do func() error) error {
 	return unavailable{}
 }
 
-// cut is the fault of a store whose connection breaks before the reply.
+// cut is the fault of a connection that breaks before the reply.
 func cut(_ context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
@@ -52,13 +52,13 @@ func cut(_ context.Context, do func() error) error {
 	return unavailable{}
 }
 
-// down is the fault of a store that nobody can connect to.
+// down is the fault of a store that refuses connections.
 func down(context.Context, func() error) error { return unavailable{untouched: true} }
 
-// broken is the fault of a store that refuses for good.
+// broken is the fault of a store that fails permanently.
 func broken(context.Context, func() error) error { return fmt.Errorf("no such user") }
 
-// times is a fault that ends after n requests.
+// times returns a fault that ends after n requests.
 func times(n int, f fault) fault {
 	var begun atomic.Int64
 	return func(ctx context.Context, do func() error) error {
@@ -69,7 +69,7 @@ func times(n int, f fault) fault {
 	}
 }
 
-// unavailable is what a store reports that does not answer.
+// unavailable is the error of a store that does not answer.
 type unavailable struct{ untouched bool }
 
 func (e unavailable) Error() string { return "no answer" }
@@ -84,14 +84,14 @@ func (f *faulty) set(change func()) {
 	change()
 }
 
-// asked returns how many acquisitions there were.
+// asked returns the number of acquisitions.
 func (f *faulty) asked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.acquired
 }
 
-// through carries out a request, by way of the fault that which points at.
+// through sends a request through the fault that which points at.
 func (f *faulty) through(ctx context.Context, which *fault, do func() error) error {
 	f.mu.Lock()
 	stands := *which
@@ -142,7 +142,7 @@ func locker(t *testing.T, s lock.Store, c lock.Config) *lock.Locker {
 	return l
 }
 
-// about fails t unless d is want, or up to a tick and the rounding of TTLs more.
+// about fails t unless d is want, or longer by at most a tick and the rounding of TTLs.
 func about(t *testing.T, want, d time.Duration) {
 	t.Helper()
 	const slack = 30 * time.Millisecond

@@ -7,27 +7,27 @@ import (
 	"iter"
 )
 
-// Inspector is a [Store] that can tell about the locks it has, and take them away.
-// Like those of Store, its methods try everything once.
+// Inspector is a [Store] that can inspect its locks and release them by force. Like the
+// methods of Store, its methods send every request once.
 type Inspector interface {
-	// Inspect tells about one lock. Of a lock that nobody holds it tells that. as is
-	// KindSemaphore, KindPermit or KindLatch for a name that is known to be one;
-	// otherwise KindMutex, and the data tell of which kind it is.
+	// Inspect returns the state of one lock. A free lock yields no holders. as is
+	// KindSemaphore, KindPermit or KindLatch for a name known to be one. Otherwise it is
+	// KindMutex, and the data shows the kind.
 	Inspect(ctx context.Context, name string, as Kind) (Info, error)
 
-	// List tells about every lock that somebody holds and whose name begins with
-	// prefix and is wanted, each once. A lock that is taken or freed meanwhile may
-	// be missing. An error comes with an Info without a name and means that locks
-	// may be missing; if the caller goes on, so does List, with what is left.
+	// List yields every held lock whose name begins with prefix and is wanted, each once.
+	// A lock that is taken or freed during the iteration may be missing. An error comes
+	// with an Info without a name and means that locks may be missing. If the caller
+	// continues, List continues with the rest.
 	List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[Info, error]
 
-	// ForceRelease frees a lock, whoever holds it and however often, and wakes its
-	// waiters. It tells about the lock as it was before, in the same instant. A
-	// value that is not a lock of this format is left alone.
+	// ForceRelease frees a lock, regardless of its holder and hold count, and wakes its
+	// waiters. It returns the lock's previous state, read in the same instant. A value
+	// that is not a lock of this format is left alone.
 	ForceRelease(ctx context.Context, name string) (Info, error)
 }
 
-// inspector returns the store's part that looks into locks.
+// inspector returns the store as an [Inspector].
 func (l *Locker) inspector() (Inspector, error) {
 	if err := context.Cause(l.closed); err != nil {
 		return nil, err
@@ -35,44 +35,44 @@ func (l *Locker) inspector() (Inspector, error) {
 	if i, ok := l.store.(Inspector); ok {
 		return i, nil
 	}
-	return nil, fmt.Errorf("lock: this store does not tell about its locks: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("lock: this store cannot inspect its locks: %w", errors.ErrUnsupported)
 }
 
-// Inspect tells who holds the lock called name, and who waits for it. It takes
-// no lock and disturbs none. Semaphores and latches have Inspect methods of their
-// own: their data do not tell that they are any.
+// Inspect returns the holders and the waiters of the lock called name. It does not affect
+// the lock. Semaphores and latches have their own Inspect methods, since their data does
+// not show their kind.
 func (l *Locker) Inspect(ctx context.Context, name string) (Info, error) {
 	return l.inspect(ctx, name, KindMutex)
 }
 
-// inspect tells about a lock that is known to be a semaphore, or the like, or of
-// which nothing is known.
+// inspect returns the state of a lock. as is the kind of a semaphore or latch, or
+// KindMutex if the kind is unknown.
 func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error) {
 	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
-	return l.examine(ctx, name, ask, passes)
+	return l.withInspector(ctx, name, ask, transient)
 }
 
-// ForceRelease takes the lock called name away from whoever holds it, of whatever
-// kind it is, and wakes its waiters. It returns what it has ended: Info.Held
-// reports false if nobody held the lock. A value that is not a lock of this format
-// stays, and Info.Foreign tells of it; so do semaphores and latches, which nobody
-// holds, and permits that expire, which come back by themselves.
+// ForceRelease releases the lock called name, of any kind, and wakes its waiters. It
+// returns the state that it ended: [Info.Held] reports false if the lock was free. A
+// value that is not a lock of this format stays, and Info.Foreign names its type.
+// Semaphores and latches, which have no holders, and expiring permits, which return by
+// themselves, stay too.
 //
-// It is for locks whose holder is known to be stuck. A holder that is alive is told
-// of its loss at its next renewal, a third of its TTL later at most; until then it
-// and the next holder may be at work side by side, and only fencing tokens keep
-// them apart. After an error other than one that matches [ErrNotDone], the lock may
-// have been released: look before you try again, for it may have a new holder.
+// Use it for a lock whose holder is known to be stuck. A holder that is alive notices the
+// loss at its next renewal, after a third of its TTL at most. Until then it and the next
+// holder may be active at the same time, and only fencing tokens separate them. After an
+// error that does not match [ErrNotDone], the lock may have been released: inspect it
+// before another try, because it may have a new holder.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
-	return l.examine(ctx, name, Inspector.ForceRelease, func(err error) bool {
-		return passes(err) && errors.Is(err, ErrNotDone)
+	return l.withInspector(ctx, name, Inspector.ForceRelease, func(err error) bool {
+		return transient(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
-// examine asks the store about one lock, again while that is worth it.
-func (l *Locker) examine(ctx context.Context, name string,
+// withInspector sends a request about one lock, and repeats it as again allows.
+func (l *Locker) withInspector(ctx context.Context, name string,
 	ask func(Inspector, context.Context, string) (Info, error), again func(error) bool,
 ) (Info, error) {
 	if err := ValidateName(name); err != nil {
@@ -83,7 +83,7 @@ func (l *Locker) examine(ctx context.Context, name string,
 		return Info{}, err
 	}
 	var info Info
-	err = l.persist(ctx, l.config.RetryFor, again, func() (err error) {
+	err = l.withRetry(ctx, l.config.RetryFor, again, func() (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 		defer cancel()
 		info, err = ask(store, bounded, name)
@@ -92,17 +92,17 @@ func (l *Locker) examine(ctx context.Context, name string,
 	return info, err
 }
 
-// List tells about every lock, and every semaphore with expiring permits, that
-// somebody holds and whose name matches pattern, in no order, each once. In a pattern "*" stands for any text, "?" for any one
-// character, "[a-z]" for one of a range, "[^a-z]" for one of none, and "\" takes
-// its meaning from the character behind it; a malformed pattern yields a
-// *[PatternError]. A pattern without any of these is a name, and is looked up.
+// List yields every held lock, and every semaphore with expiring permits in use, whose
+// name matches pattern. It yields each once, in no order. In a pattern "*" matches any
+// text, "?" any one character, "[a-z]" one character of a range, "[^a-z]" one outside it.
+// "\" makes the next character literal. A malformed pattern yields a *[PatternError]. A
+// pattern without any of these is a name, and is looked up.
 //
-// Locks are read as the loop goes on, so it may run as long as there are locks. One
-// that is taken or freed meanwhile may be missing. An error means that some may be
-// missing, because a server of several did not answer, say; its Info is empty. The
-// loop may go on after it with what is left. What List keeps in memory is 8 bytes,
-// and a map's overhead, for each lock.
+// Locks are read as the loop proceeds, so it may run as long as there are locks. A lock
+// that is taken or freed in the meantime may be missing. An error means that some locks
+// may be missing, for example because one of several servers did not answer; its Info is
+// empty. The loop may continue after it with the rest. List keeps 8 bytes, and a map's
+// overhead, for each lock in memory.
 func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		p, err := parsePattern(pattern)

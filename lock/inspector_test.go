@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// faultyInspector is a faulty store that tells about its locks.
+// faultyInspector is a faulty store that can inspect its locks.
 type faultyInspector struct {
 	*faulty
 	inspector lock.Inspector
@@ -51,18 +51,18 @@ func inspectorLocker(t *testing.T, server *locktest.Server, c lock.Config) (*loc
 	return locker(t, f, c), f
 }
 
-// A question may be asked again. A forced release may not, unless it certainly was
-// not carried out: by now the lock may be the next one's.
+// An inspection may be repeated. A forced release may not, unless it was certainly not
+// applied: the lock may have a new holder by now.
 func TestWhatIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault    fault
-		inspects int // how often it takes, with one fault
+		inspects int // number of requests, with one fault
 		forces   int
 		forced   error
 	}{
 		"nobody there":  {down, 2, 2, nil},
-		"reply lost":    {deaf, 2, 1, lock.ErrUnavailable},
-		"request lost":  {mute, 2, 1, lock.ErrUnavailable},
+		"reply lost":    {lostReply, 2, 1, lock.ErrUnavailable},
+		"request lost":  {lostRequest, 2, 1, lock.ErrUnavailable},
 		"refused":       {broken, 1, 1, errors.New("no such user")},
 		"without fault": {nil, 1, 1, nil},
 	} {
@@ -102,11 +102,11 @@ func TestWhatIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Nobody is asked for longer than the caller wants, or than RetryFor.
+// Requests are not repeated for longer than the context lives, or than RetryFor.
 func TestInspectEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := inspectorLocker(t, locktest.Start(t), lock.Config{RetryFor: 5 * time.Second})
-		store.examine = mute
+		store.examine = lostRequest
 		begin := time.Now()
 		_, err := l.Inspect(t.Context(), "a")
 		require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -122,8 +122,8 @@ func TestInspectEnds(t *testing.T) {
 	})
 }
 
-// A victim that is at work learns of a forced release within the interval of its
-// renewals, and its Do ends.
+// An active holder learns of a forced release within its renewal interval, and its Do
+// ends.
 func TestVictimOfAForcedRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

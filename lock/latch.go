@@ -6,27 +6,27 @@ import (
 	"fmt"
 )
 
-// Latch is a handle on one countdown latch by name: it is set to a count, and
-// whoever waits goes on once that was counted down to zero. It is cheap, as a
-// [Mutex] is, and its methods may be called at the same time.
+// Latch is a handle on one countdown latch. It is set to a count, and its waiters
+// continue once the count has reached zero. It is cheap, like a [Mutex], and its methods
+// are safe for concurrent use.
 //
-// A latch that was never set, or has reached zero, is open, and can be set once
-// more. Whoever waits while it is opened and set again at once may find it closed,
-// and then waits for the new count.
+// A latch that was never set, or has reached zero, is open, and can be set again. A
+// waiter may miss an opening if the latch is set again at once; it then waits for the new
+// count.
 type Latch struct {
 	locker *Locker
 	name   string
 }
 
-// Latch returns a handle on the latch called name. A name that [ValidateName]
-// refuses is reported by its methods.
+// Latch returns a handle on the latch called name. If [ValidateName] rejects the name,
+// the methods return its error.
 func (l *Locker) Latch(name string) *Latch { return &Latch{locker: l, name: name} }
 
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.name }
 
-// TrySetCount closes an open latch until it was counted down n times, 1 to
-// [MaxCount], and reports whether it was the one to do so.
+// TrySetCount closes an open latch until it was counted down n times, 1 to [MaxCount]. It
+// reports whether it did so.
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if err := validateCount(n, 1); err != nil {
 		return false, err
@@ -35,11 +35,11 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	return counted.Done, err
 }
 
-// CountDown lowers the count by one; at zero the latch is open, and its waiters go
-// on. That of an open latch stays as it is.
+// CountDown lowers the count by one. At zero the latch is open, and its waiters continue.
+// The count of an open latch stays zero.
 //
-// After an error that matches [ErrUnavailable] but not [ErrNotDone], it may have
-// been counted: look at Count before you count again.
+// After an error that matches [ErrUnavailable] but not [ErrNotDone], the count may have
+// been lowered: read Count before another CountDown.
 func (l *Latch) CountDown(ctx context.Context) error {
 	_, err := l.locker.count(ctx, KindLatch, l.name, CountAdd, -1)
 	return err
@@ -51,8 +51,8 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
-// Inspect tells the count, in Info.Count, and how many clients wait until the latch is
-// open, which it is if Info.Counted is false. See [Semaphore.Inspect].
+// Inspect returns the count in Info.Count, and the number of waiting clients.
+// Info.Counted is false if the latch is open. See [Semaphore.Inspect].
 func (l *Latch) Inspect(ctx context.Context) (Info, error) {
 	return l.locker.inspect(ctx, l.name, KindLatch)
 }
@@ -63,11 +63,10 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	return counted.Done, err
 }
 
-// Wait waits until the latch is open, as long as ctx lives, also while the store does
-// not answer. If ctx ends first, the
-// error matches its cause.
+// Wait waits until the latch is open, as long as ctx lives, even while the store does not
+// answer. If ctx ends first, the error matches its cause.
 func (l *Latch) Wait(ctx context.Context) error {
-	err := l.locker.take(ctx, l.locker.newHold(KindLatch, l.name, l.locker.remembered()), forever)
+	err := l.locker.acquireNoLease(ctx, l.locker.newHold(KindLatch, l.name, l.locker.resendWindow()), forever)
 	var closed *NotAcquiredError
 	if !errors.As(err, &closed) {
 		return err

@@ -15,8 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// The defaults of [Config], and the longest time to live that is accepted: a
-// lease is a short loan.
+// The defaults of [Config], and MaxTTL, the longest time to live that is accepted.
 const (
 	DefaultTTL            = 30 * time.Second
 	DefaultRequestTimeout = time.Second
@@ -27,57 +26,58 @@ const (
 	MaxTTL                = 365 * 24 * time.Hour
 )
 
-// Config says how a [Locker] works. Its zero value is ready to use.
+// Config configures a [Locker]. Its zero value is ready to use.
 type Config struct {
-	// TTL is how long the store keeps a lock without a renewal, so at most how
-	// long a dead holder blocks the others. At least four ticks of the wheel, at
-	// most MaxTTL. Default: 30 s.
+	// TTL is how long the store keeps a lock without a renewal. A dead holder blocks the
+	// others for at most this long. At least four ticks of the wheel and 10 ms, at most
+	// MaxTTL. Default: 30 s.
 	TTL time.Duration
 
-	// RequestTimeout bounds one request to the store. A third of the lock's TTL
-	// bounds it too. It is also how long a method that begins with Try, and an Unlock,
-	// takes at most; within it, what fails soon is sent again. Default: 1 s.
+	// RequestTimeout bounds one request to the store; a third of the lock's TTL bounds it
+	// too. It also bounds Unlock and each method whose name begins with Try. Within that
+	// time they repeat a request that fails early. Default: 1 s.
 	RequestTimeout time.Duration
 
-	// RetryFor is how long a request that neither acquires nor releases is sent again
-	// if it fails for a reason that may pass: one that reads or changes a count, or
-	// looks into locks. Acquisitions are sent again as long as their method waits.
-	// Default: 5 s. Negative: never sent again.
+	// RetryFor is how long a transiently failing request is repeated if it neither
+	// acquires nor releases: one that reads or changes a count, or inspects locks.
+	// Acquisitions are repeated as long as their method waits. Default: 5 s. Negative:
+	// never repeated.
 	RetryFor time.Duration
 
-	// Poll is how often, at least, a waiting process asks the store although
-	// nothing was heard of a release. Default: 5 s.
+	// Poll is the longest pause between two requests of a waiting process that receives
+	// no message about a release. Default: 5 s.
 	Poll time.Duration
 
-	// MaxWaiters is how many acquisitions may wait in this process for one lock.
-	// Those beyond it are refused with [ErrTooManyWaiters]. Default: no limit.
+	// MaxWaiters is how many acquisitions may wait in this process for one lock. Further
+	// ones fail with [ErrTooManyWaiters]. Default: no limit.
 	MaxWaiters int
 
-	// MaxDeferred is how many deferred functions there may be in this process that
-	// wait, or run. Each takes about two kilobytes. Those beyond it are refused with
-	// [ErrTooManyDeferred]. Default: 1,000,000.
+	// MaxDeferred is how many deferred functions may wait or run in this process. Each
+	// takes about two kilobytes. Further ones fail with [ErrTooManyDeferred]. Default:
+	// 1,000,000.
 	MaxDeferred int
 
-	// MaxRunning is how many deferred functions run at once, each in a goroutine.
-	// While that many do, locks are not asked for on behalf of others, except that
-	// those which stand in line already may be granted theirs, and then keep it until
-	// there is room. A function does not count while it waits, with the context that
-	// it was given, for a lock or for another deferred function. Default: 64.
+	// MaxRunning is how many deferred functions run at once, each in a goroutine. While
+	// that many run, no requests are sent for the others. Those already in the store's
+	// queue may still be granted their lock, and then keep it until a goroutine is free.
+	// A function does not count while its context waits for a lock or for another
+	// deferred function. Default: 64.
 	MaxRunning int
 
-	// Wheel runs the renewals, the waiting and the deadlines of requests: one with a
-	// limit needs room for each of them. Default: a wheel of its own, which
-	// Close stops.
+	// Wheel schedules renewals, waiting and deadlines of requests. A wheel with a limit
+	// needs room for each of them. Default: a wheel of the locker's own, which Close
+	// stops.
 	Wheel *wheel.Wheel
 
-	// Renewal configures the watchdog. Its Wheel, Logger and Package are set from here.
+	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config
 
-	// Logger hears what no caller can be told. Default: nothing is logged.
+	// Logger receives events that no method can return as an error. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 }
 
-// withDefaults returns c with its zero fields filled in.
+// withDefaults returns c with defaults for its zero fields.
 func (c Config) withDefaults() Config {
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
@@ -103,8 +103,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports what is wrong with c, whose zero fields are filled in. tick is
-// that of the wheel in use.
+// validate returns an error if c, with its defaults filled in, is invalid on a wheel with
+// the given tick.
 func (c Config) validate(tick time.Duration) error {
 	if err := validateTTL(c.TTL, tick); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c Config) validate(tick time.Duration) error {
 	return nil
 }
 
-// validateTTL refuses a TTL that the watchdog cannot renew in time.
+// validateTTL returns an error for a TTL that the watchdog cannot renew in time.
 func validateTTL(ttl, tick time.Duration) error {
 	if least := minTTL(tick); ttl < least || ttl > MaxTTL {
 		return &TTLError{TTL: ttl, Min: least, Max: MaxTTL}
@@ -138,8 +138,8 @@ func validateTTL(ttl, tick time.Duration) error {
 // minTTL is the shortest TTL that the watchdog can renew in time.
 func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Millisecond) }
 
-// Locker makes lock handles that share a store, a wheel and a watchdog. A process
-// needs one for each store. Its methods may be called at the same time.
+// Locker creates lock handles that share a store, a wheel and a watchdog. A process needs
+// one locker per store. Its methods are safe for concurrent use.
 type Locker struct {
 	store    Store
 	config   Config
@@ -147,27 +147,27 @@ type Locker struct {
 	ownWheel bool
 	watchdog *renewal.Watchdog
 	client   Client
-	owners   atomic.Int64 // the number of the latest owner
+	owners   atomic.Int64 // number of the latest owner
 
-	// closed ends with Close; its Done stops every wait of this locker.
+	// closed ends with Close; its Done ends every wait of this locker.
 	closed context.Context
 	close  context.CancelCauseFunc
 
 	deferral  deferral
 	cleanup   cleanup
 	confirmed confirmed
-	unlocks   activity // releases of leases that are under way
+	unlocks   activity // releases of leases in progress
 	announcer announcer
 
 	mu     sync.Mutex
-	queues map[queueKey]*queue // guarded by mu; holds the queues that have not ended
+	queues map[queueKey]*queue // guarded by mu; queues that have not ended
 
-	waiting map[queueKey]int // guarded by mu; how many wait for a lock, if any, and there is a limit
+	waiting map[queueKey]int // guarded by mu; waiters per lock, kept only with MaxWaiters
 
-	asking sync.WaitGroup // acquisitions, deferred functions until they are done, and ends of queues; added to under mu, while not closed or not zero
+	active sync.WaitGroup // acquisitions, deferred functions until done, closing subscriptions; added to under mu, while not closed or not zero
 }
 
-// New returns a locker on store. It sends nothing yet. Close it when done.
+// New returns a locker on store. It sends no request. Close the locker when done.
 func New(store Store, c Config) (*Locker, error) {
 	if store == nil {
 		return nil, errors.New("lock: New needs a store, got nil")
@@ -190,14 +190,14 @@ func New(store Store, c Config) (*Locker, error) {
 	return l, nil
 }
 
-// start finishes a locker whose wheel runs.
+// start completes the construction of a locker whose wheel runs.
 func (l *Locker) start() error {
 	if err := l.config.validate(l.wheel.Tick()); err != nil {
 		return err
 	}
 	r := l.config.Renewal
 	r.Wheel, r.Logger, r.Package = l.wheel, l.config.Logger, packageName
-	watchdog, err := renewal.New(&keeper{l.store, l}, r)
+	watchdog, err := renewal.New(&releaser{l.store, l}, r)
 	if err != nil {
 		return err
 	}
@@ -210,22 +210,22 @@ func (l *Locker) start() error {
 	return nil
 }
 
-// ClientID returns the part before the colon of every owner that this locker
-// makes: a random UUID.
+// ClientID returns the part before the colon of every owner of this locker: a random
+// UUID.
 func (l *Locker) ClientID() string { return l.client.ID }
 
-// enter counts an acquisition in, unless the locker is closed.
+// enter counts an acquisition as active, unless the locker is closed.
 func (l *Locker) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed.Err() != nil {
 		return false
 	}
-	l.asking.Add(1)
+	l.active.Add(1)
 	return true
 }
 
-// newHold returns a hold with an owner that nobody else has.
+// newHold returns a hold with a unique owner.
 func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
 	return &Hold{
 		Kind:  kind,
@@ -236,8 +236,8 @@ func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
 	}
 }
 
-// newUUID returns a random UUID of version 8: those of Redisson's clients are of version
-// 4, so that a store can tell them apart.
+// newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
+// store can distinguish the two.
 func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

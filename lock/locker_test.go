@@ -82,7 +82,7 @@ func TestShortAndLongTTLs(t *testing.T) {
 	})
 }
 
-// Leases that live for days are as alive at their end as at their beginning.
+// Leases of several days are valid to their end.
 func TestDaysOfRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -160,7 +160,7 @@ func TestOwnersAreFresh(t *testing.T) {
 	assert.NotEqual(t, l.ClientID(), locktest.New(t, lock.Config{}).ClientID())
 }
 
-// A locker on a wheel of the caller's leaves it running.
+// Close leaves a caller's wheel running.
 func TestSharedWheel(t *testing.T) {
 	shared, err := wheel.New(wheel.Config{})
 	require.NoError(t, err)

@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// Multi is a handle on several locks that are taken together: all of them or none.
-// It is cheap, as a [Mutex] is, and its methods may be called at the same time.
+// Multi is a handle on several locks that are taken together, all or none. It is cheap,
+// like a [Mutex], and its methods are safe for concurrent use.
 //
-// They are waited for one after the other, in the order of their names, while those
-// before are held and kept alive. All who take several locks by Multi do so in that
-// order, in every process, so that none of them waits for another in a circle,
-// whatever order each was given. Two things are beyond it: locks of the same name in
-// different stores are taken in the order given, which should be the same everywhere;
-// and whoever holds one lock already, and asks for others, has an order of its own.
+// The locks are acquired one after the other, in the order of their names; those already
+// acquired are held and renewed meanwhile. Every Multi in every process uses this order,
+// whatever order it was given, so no two of them deadlock. Two cases are not covered.
+// Locks of the same name in different stores are taken in the order given, which should
+// be the same everywhere. A holder of one lock that requests others has an order of its
+// own.
 //
-// Waiting by Multi is no more than waiting for each lock: on the way to the last one,
-// the first ones are kept from everybody else. Where that is too much, use TryLock.
+// Waiting with Multi only adds up the waits for each lock: while it waits for the last
+// lock, it keeps the first ones from others. If that is too much, use TryLock.
 type Multi struct {
 	given  []*Mutex
-	sorted []*Mutex // given, each lock once, in the order in which they are taken
-	// place has for each of given its index in sorted.
+	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
+	// place maps each index of given to its index in sorted.
 	place []int
-	err   error // what is wrong with given
+	err   error // why given is invalid, or nil
 }
 
-// All returns a handle on the members together: of any kind that a [Mutex] stands
-// for, of one [Locker] or of several. A lock that is given twice is taken once; so
-// whoever moves something from one place to another need not ask whether they are
-// the same. Each is held with its own [Options].
+// All returns a handle on the members together. They may be of any kind that a [Mutex]
+// stands for, and of several Lockers. A lock that is given twice is taken once, so code
+// that moves something between two places need not check whether they are the same. Each
+// lock is held with its own [Options].
 //
-// Two handles that are in each other's way, as both sides of a read-write lock are,
-// and a Multi of nothing, are reported by the methods that acquire. All panics if a
-// member is nil.
+// If two handles exclude each other, such as both sides of a read-write lock, or if there
+// are no members, the methods that acquire return an error. All panics if a member is
+// nil.
 func All(members ...*Mutex) *Multi {
 	m := &Multi{given: slices.Clone(members), place: make([]int, len(members))}
 	for _, member := range m.given {
@@ -58,10 +58,10 @@ func All(members ...*Mutex) *Multi {
 	return m
 }
 
-// validate says what is wrong with the members.
+// validate returns an error if the members cannot be held together.
 func (m *Multi) validate() error {
 	if len(m.sorted) == 0 {
-		return errors.New("lock: All of no locks: give it at least one")
+		return errors.New("lock: All needs at least one lock")
 	}
 	for i, member := range m.sorted {
 		for _, next := range m.sorted[i+1:] {
@@ -73,13 +73,13 @@ func (m *Multi) validate() error {
 	return nil
 }
 
-// is reports whether both are handles on one lock that one owner would share.
+// is reports whether both are handles on one lock, with one ownership.
 func (m *Mutex) is(other *Mutex) bool {
 	return m.locker == other.locker && m.kind == other.kind && m.name == other.name
 }
 
-// blocks reports whether holding m keeps its holder itself from getting other, as
-// far as that can be seen here: two stores may be one server.
+// blocks reports whether a holder of m could not get other. It cannot detect two stores
+// on one server.
 func (m *Mutex) blocks(other *Mutex) bool {
 	if m.name != other.name || !same(m.locker.store, other.locker.store) {
 		return false
@@ -87,30 +87,29 @@ func (m *Mutex) blocks(other *Mutex) bool {
 	return m.kind != KindRead || other.kind != KindRead
 }
 
-// same reports whether two stores are one, as far as they can be compared.
+// same reports whether two stores are the same, if they can be compared.
 func same(a, b Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// Lock acquires every lock and waits for them as long as ctx lives, also while a store
-// does not answer. If ctx ends
-// first, the error is that of [Mutex.Lock] for the lock whose turn it was. Whatever the
-// error, none of the locks is kept.
+// Lock acquires every lock and waits for them as long as ctx lives, even while a store
+// does not answer. If ctx ends first, the error is that of [Mutex.Lock] for the lock
+// being acquired. After any error none of the locks is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.Lock(ctx) })
 }
 
-// TryLock acquires every lock if all of them are free, and otherwise returns a
-// *[NotAcquiredError] at once, that of the first one that is not. Each lock has
-// [Config.RequestTimeout] to be answered for, and so has the Unlock of those that were
-// taken; the first that is not answered for ends it.
+// TryLock acquires every lock if all of them are free. Otherwise it returns at once a
+// *[NotAcquiredError] for the first one that is not. The request for each lock takes at
+// most [Config.RequestTimeout], and so does the Unlock of those already taken. TryLock
+// ends with the first lock whose store does not answer.
 func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.TryLock(ctx) })
 }
 
-// LockWithin acquires every lock and waits for them at most wait in all, and no
-// longer than ctx lives. After wait it returns a *[NotAcquiredError], or an error that
-// matches [ErrUnavailable] if a store does not answer. With wait zero or negative it is
+// LockWithin acquires every lock and waits for them at most wait in all, and no longer
+// than ctx lives. After wait it returns a *[NotAcquiredError], or an error that matches
+// [ErrUnavailable] if a store does not answer. If wait is zero or negative, LockWithin is
 // TryLock.
 func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
 	begin := time.Now()
@@ -119,11 +118,10 @@ func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease
 	})
 }
 
-// Do calls f while it holds every lock, for which it waits like Lock, and unlocks
-// them afterwards, also if f panics. The context that f gets ends with ctx, and with
-// cause [ErrLost] if one of the leases is lost; it carries the ownership of all. Do
-// returns f's error, joined with the *[LostError] of a lease that was lost before f
-// returned.
+// Do waits for the locks like Lock, calls f while it holds all of them, and unlocks
+// afterwards, even if f panics. The context of f carries the ownership of all. It ends
+// with ctx, and with cause [ErrLost] if one of the leases is lost. Do returns f's error,
+// joined with the *[LostError] of a lease that was lost before f returned.
 func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	lease, err := m.Lock(ctx)
 	if err != nil {
@@ -135,14 +133,13 @@ func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(held)
 }
 
-// acquire takes the locks one by one. What it has taken it gives back if it cannot
-// have them all.
+// acquire takes the locks one by one, and releases those taken if one cannot be taken.
 func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) (*Lease, error)) (*MultiLease, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	l := &MultiLease{multi: m, lost: make(chan struct{})}
-	// A loss ends the wait for the locks that are still to come.
+	// A loss ends the wait for the remaining locks.
 	l.held, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,45 +147,45 @@ func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) 
 	for _, member := range m.sorted {
 		lease, err := take(waiting, member)
 		if err != nil {
-			l.giveBack(ctx)
+			l.unlockTaken(ctx)
 			return nil, err
 		}
 		l.add(lease)
 		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
-		l.giveBack(ctx)
+		l.unlockTaken(ctx)
 		return nil, err
 	}
 	return l, nil
 }
 
-// MultiLease is the hold of several locks that were taken together. Its methods may
-// be called at the same time.
+// MultiLease is the hold of several locks that were taken together. Its methods are safe
+// for concurrent use.
 type MultiLease struct {
 	multi  *Multi
-	leases []*Lease // those of multi.sorted
+	leases []*Lease // parallel to multi.sorted
 
-	// held ends when a lease is lost, or by Unlock. It carries no ownership.
+	// held ends when a lease is lost, or with Unlock. It carries no ownership.
 	held context.Context
 	end  context.CancelCauseFunc
 
 	lost     chan struct{}
 	lostOnce sync.Once
-	stops    []func() bool // of what waits for the end of the leases
+	stops    []func() bool // cancel the callbacks that watch the leases
 
 	done  atomic.Bool
 	mu    sync.Mutex
-	ended error // guarded by mu; what Err returns after Unlock
+	ended error // guarded by mu; Err's result after Unlock
 }
 
-// add makes the loss of one more lease that of them all.
+// add appends a lease, whose loss becomes the loss of l.
 func (l *MultiLease) add(lease *Lease) {
 	l.leases = append(l.leases, lease)
 	l.stops = append(l.stops, context.AfterFunc(lease.own.lease.Context(), func() { l.note(lease) }))
 }
 
-// note makes the loss of a lease known, if that is how it has ended.
+// note ends l if the lease was lost.
 func (l *MultiLease) note(lease *Lease) {
 	if err := lease.Err(); errors.Is(err, ErrLost) {
 		l.lostOnce.Do(func() { close(l.lost) })
@@ -196,15 +193,14 @@ func (l *MultiLease) note(lease *Lease) {
 	}
 }
 
-// giveBack unlocks what was taken for nothing. Errors are ignored: the caller does not
-// hold the locks, and the cleanup tries again.
-func (l *MultiLease) giveBack(ctx context.Context) {
+// unlockTaken unlocks the locks already taken. Errors are ignored; cleanup retries.
+func (l *MultiLease) unlockTaken(ctx context.Context) {
 	_ = l.Unlock(ctx)
 }
 
 // Context returns a context that ends with cause [ErrLost] when one of the leases is
-// lost, and also with Unlock. It carries the ownership of every lock, so that each
-// can be taken again with it, and the values, but not the end, of the context that
+// lost, and also with Unlock. It carries the ownership of every lock, so that each can be
+// taken again with it. It has the values, but not the cancellation, of the context that
 // the locks were acquired with.
 func (l *MultiLease) Context() context.Context { return l.with(l.held) }
 
@@ -216,8 +212,8 @@ func (l *MultiLease) with(ctx context.Context) context.Context {
 	return ctx
 }
 
-// within returns a context derived from ctx that carries the ownership of every lock
-// and ends with the leases as well.
+// within returns a context derived from ctx that carries the ownership of every lock and
+// also ends with the leases.
 func (l *MultiLease) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(l.with(ctx))
 	stop := context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })
@@ -227,12 +223,12 @@ func (l *MultiLease) within(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// Lost is closed when one of the leases is lost. The others are held, and kept
-// alive, until Unlock. It stays open if they are unlocked first.
+// Lost is closed when one of the leases is lost. The others are still held and renewed
+// until Unlock. Lost stays open if the locks are unlocked first.
 func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while every lock is held, and then why that ended: the
-// *[LostError] of one that was lost, or an error that says that they were unlocked.
+// Err returns nil while every lock is held, and then why that ended: the *[LostError] of
+// a lost lease, or [ErrReleased] after Unlock.
 func (l *MultiLease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,28 +248,27 @@ func (l *MultiLease) loss() error {
 	return nil
 }
 
-// Until returns the instant up to which all leases may be relied on if nothing more
-// is heard from the store. Renewals move it on.
+// Until returns the instant up to which all leases are valid if no renewal follows.
+// Renewals extend it.
 func (l *MultiLease) Until() time.Time {
 	return slices.MinFunc(l.leases, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }).Until()
 }
 
-// Valid reports whether all leases may be relied on at this instant; see
-// [Lease.Valid].
+// Valid reports whether all leases are valid now; see [Lease.Valid].
 func (l *MultiLease) Valid() bool {
 	return l.Err() == nil && !slices.ContainsFunc(l.leases, func(lease *Lease) bool { return !lease.Valid() })
 }
 
-// Beat tells the watchdog that the holder is alive. See [Options.Heartbeat].
+// Beat reports to the watchdog that the holder is alive. See [Options.Heartbeat].
 func (l *MultiLease) Beat() {
 	for _, lease := range l.leases {
 		lease.Beat()
 	}
 }
 
-// Tokens returns the fencing tokens of the locks, in the order in which [All] was
-// given them; see [Lease.Token]. Tokens of different locks say nothing about each
-// other: hand each resource that of its own lock.
+// Tokens returns the fencing tokens of the locks, in the order in which [All] received
+// them; see [Lease.Token]. Tokens of different locks cannot be compared: pass each
+// resource the token of its own lock.
 func (l *MultiLease) Tokens() []int64 {
 	tokens := make([]int64, len(l.multi.given))
 	for i, place := range l.multi.place {
@@ -282,9 +277,9 @@ func (l *MultiLease) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock gives every lock back, all at the same time, and returns their errors
-// joined; those are as with [Lease.Unlock]. One that fails keeps none of the others.
-// A second Unlock returns [ErrNotHeld].
+// Unlock releases every lock, all at the same time, and returns their errors joined; see
+// [Lease.Unlock]. A failure does not affect the others. A second Unlock returns
+// [ErrNotHeld].
 func (l *MultiLease) Unlock(ctx context.Context) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
@@ -296,7 +291,7 @@ func (l *MultiLease) Unlock(ctx context.Context) error {
 	}
 	work.Wait()
 	for i, stop := range l.stops {
-		if stop() { // the lease goes on, under another hold of its owner; or its end is not noted yet
+		if stop() { // the lease lives on under another hold of its owner, or note has not run yet
 			l.note(l.leases[i])
 		}
 	}

@@ -52,8 +52,7 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// Locks of every kind, on two servers, by three processes that each have an order of
-// their own.
+// Locks of every kind, on two servers, taken by three processes in different orders.
 func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		east, west := locktest.Start(t), locktest.Start(t)
@@ -93,7 +92,7 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	})
 }
 
-// The lease of a member that is not renewed may end while another is waited for.
+// The lease of a member that is not renewed may end during the wait for another member.
 func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -109,7 +108,7 @@ func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 	})
 }
 
-// The wait is one for all members, however many are waited for.
+// One time limit covers the waits for all members.
 func TestMultiWaitsNoLongerThanAskedInAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -127,8 +126,7 @@ func TestMultiWaitsNoLongerThanAskedInAll(t *testing.T) {
 	})
 }
 
-// What one member's loss brings about ends once the locks are unlocked, also where
-// the member is held on by an outer lease.
+// Callbacks for a member's loss end with Unlock, even if an outer lease still holds it.
 func TestMultiEndsWithItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -153,7 +151,7 @@ func TestMultiEndsWithItsUnlock(t *testing.T) {
 	})
 }
 
-// An Unlock that fails at one lock says so, and keeps none of the others.
+// An Unlock that fails for one lock returns its error, and still releases the others.
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -175,8 +173,8 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	})
 }
 
-// A grant that came while the caller gave up is given back, and so are those before
-// it, although the caller's context bounds nothing any more.
+// A grant that came as the caller gave up is released, and so are those before it,
+// although the caller's context has ended.
 func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

@@ -9,48 +9,50 @@ import (
 	"time"
 )
 
-// Options says how one lock is held. Its zero value takes the TTL from the
-// [Locker] and keeps the lease alive until it is unlocked.
+// Options configures how one lock is held. Its zero value uses the TTL of the [Locker]
+// and renews the lease until it is unlocked.
 type Options struct {
-	// TTL replaces [Config.TTL] for this lock. Default: the locker's.
+	// TTL overrides [Config.TTL] for this lock. Default: the locker's.
 	TTL time.Duration
-	// Fixed turns renewal off: the lease is lost when TTL is over.
+	// Fixed disables renewal: the lease is lost after TTL.
 	Fixed bool
-	// MaxHold ends the lease so long after its grant, whoever is alive. The store
-	// has it for up to a TTL more. Default: no limit.
+	// MaxHold ends the lease this long after its grant, even if the holder is alive. The
+	// store keeps it for up to a TTL longer. Default: no limit.
 	MaxHold time.Duration
-	// Alive is asked before each renewal, in a goroutine of its own, whether the
-	// holder still is. If it says false the lease is lost at once; if it does not
-	// return, when the lease's time is over. Default: not asked.
+	// Alive is called before each renewal, in its own goroutine, and reports whether the
+	// holder is alive. If it returns false, the lease is lost at once. If it does not
+	// return, the lease is lost when its time is over. Default: not called.
 	Alive func() bool
-	// Heartbeat is how often, at least, the holder has to call [Lease.Beat], or
-	// the lease is lost. Default: never.
+	// Heartbeat is the longest pause between two calls of [Lease.Beat]. After a longer
+	// one the lease is lost. Default: no heartbeat is needed.
 	Heartbeat time.Duration
-	// Retry says when a waiter asks the store again although nothing was heard.
-	// Default: every [Config.Poll].
+	// Retry decides when a waiter sends its request again without a message from the
+	// store. Default: every [Config.Poll].
 	Retry Retry
-	// Passes lets Unlock pass the lock on to the next in this process that waits for
-	// it with Passes and the same TTL, without a word to the store: a hand-over among
-	// many goroutines of one process then costs microseconds. After so many at most, or
-	// [Options.PassFor], the lock is released, so that the waiters of other processes,
-	// who wait meanwhile, get their turn; sooner where more tokens were asked for than
-	// there are microseconds. Each holder has a lease with rules of its
-	// own, and a larger fencing token than the one before, but [Lease.Owner] stays. It
-	// is for [Locker.Mutex], renewed, and does nothing on stores that reserve no
-	// tokens, as quorums and plain locks. At most [MaxPasses]. Default: 0, never.
+	// Passes lets Unlock hand the lock to the next waiter in this process without a
+	// request to the store. A hand-off among goroutines of one process then takes
+	// microseconds. The next waiter must use Passes and the same TTL. After at most this
+	// many hand-offs, or [Options.PassFor], the lock is released to the waiters of other
+	// processes. It is released sooner if the server reserved fewer tokens: at most one
+	// per microsecond since the previous grant.
+	//
+	// Each holder has its own lease, with its own options and a larger fencing token than
+	// the one before; [Lease.Owner] stays the same. Passes works with [Locker.Mutex] and
+	// renewed leases. It has no effect on stores that reserve no tokens, such as quorums
+	// and plain locks. At most [MaxPasses]. Default: 0, no hand-off.
 	Passes int
-	// PassFor is how long after the store's grant the lock is passed on at most.
+	// PassFor is how long after the store's grant the lock is handed off at most.
 	// Default: 1 s.
 	PassFor time.Duration
-	// OnLost is called once if the lease is lost, in a goroutine of its own, with
-	// a *[LostError].
+	// OnLost is called once if the lease is lost, in its own goroutine, with a
+	// *[LostError].
 	OnLost func(error)
 }
 
-// passFor is PassFor, with its default filled in.
+// passFor returns PassFor or its default.
 func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, DefaultPassFor) }
 
-// validate says what is wrong with o for a kind of lock, on a wheel with the given
+// validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.
 func (o *Options) validate(kind Kind, tick time.Duration) error {
 	switch {
@@ -59,9 +61,9 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, DefaultPassFor)
 	case o.Passes > 0 && kind != KindMutex:
-		return fmt.Errorf("lock: Passes is for the mutex; a %v is not passed on", kind)
+		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
-		return errors.New("lock: Passes needs a lease that is renewed; leave Fixed out")
+		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
 	case o.Heartbeat < 0:
@@ -72,29 +74,29 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 	return nil
 }
 
-// Mutex is a handle on one reentrant lock by name, or on one side of a
-// [ReadWrite] lock. It is cheap: make one where it is needed. Any number of handles
-// of one name are the same lock. Its methods may be called at the same time.
+// Mutex is a handle on one reentrant lock, or on one side of a [ReadWrite] lock. It is
+// cheap: create one where it is needed. All handles of one name are the same lock. Its
+// methods are safe for concurrent use.
 //
-// Every method that acquires takes a context. If that context carries the
-// ownership of this very lock (see [Lease.Context]), the lock is taken once more
-// without waiting, and must be unlocked once more.
+// Every method that acquires takes a context. If that context carries the ownership of
+// this lock (see [Lease.Context]), the lock is taken once more without waiting, and must
+// be unlocked once more.
 type Mutex struct {
-	locker  *Locker
-	kind    Kind
-	name    string
-	options Options
-	claims  bool  // see [ReadWrite.WritersFirst]
-	several int64 // permits of each lease, if not one; see [Permits.Several]
+	locker       *Locker
+	kind         Kind
+	name         string
+	options      Options
+	writersFirst bool  // see [ReadWrite.WritersFirst]
+	several      int64 // permits per lease if above 0; see [Permits.Several]
 }
 
-// Mutex returns a handle on the lock called name. A name that [ValidateName]
-// refuses is reported by the methods that acquire.
+// Mutex returns a handle on the lock called name. If [ValidateName] rejects the name, the
+// methods that acquire return its error.
 func (l *Locker) Mutex(name string) *Mutex {
 	return &Mutex{locker: l, kind: KindMutex, name: name}
 }
 
-// With returns a handle on the same lock with these options instead.
+// With returns a handle on the same lock that uses these options instead.
 func (m *Mutex) With(o Options) *Mutex {
 	with := *m
 	with.options = o
@@ -104,36 +106,36 @@ func (m *Mutex) With(o Options) *Mutex {
 // Name returns the lock's name.
 func (m *Mutex) Name() string { return m.name }
 
-// Lock acquires the lock and waits for it as long as ctx lives, also while the store
-// does not answer: requests are sent again with backoff. If ctx ends
-// first, the error matches the context's cause, and [ErrNotAcquired] as well unless
-// nothing was asked yet, or a request was under way: what that was granted is given
-// back in the background. ctx bounds the waiting only: the lease outlives it.
+// Lock acquires the lock and waits for it as long as ctx lives. While the store does not
+// answer, requests are repeated with backoff. If ctx ends first, the error matches the
+// context's cause. It also matches [ErrNotAcquired], unless no request was sent yet or
+// one was in flight; a grant to that request is released in the background. ctx bounds
+// only the wait: the lease outlives it.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, forever)
 }
 
-// TryLock acquires the lock if it is free, and otherwise returns a
-// *[NotAcquiredError] at once. If the store does not answer within
-// [Config.RequestTimeout], the error matches [ErrUnavailable].
+// TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError] at
+// once. If the store does not answer within [Config.RequestTimeout], the error matches
+// [ErrUnavailable].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
-// LockWithin acquires the lock and waits for it at most wait, and no longer than
-// ctx lives. After wait it returns a *[NotAcquiredError]. An outage of the store that is
-// shorter than wait costs nothing but its time; in a longer one the error matches
-// [ErrUnavailable]. A request that is in flight when wait is over still has its
-// [Config.RequestTimeout]. With wait zero or negative it is TryLock.
+// LockWithin acquires the lock and waits for it at most wait, and no longer than ctx
+// lives. After wait it returns a *[NotAcquiredError]. An outage of the store that is
+// shorter than wait only costs its time; after a longer one the error matches
+// [ErrUnavailable]. A request in flight when wait is over still has its
+// [Config.RequestTimeout]. If wait is zero or negative, LockWithin is TryLock.
 func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
 	return m.acquire(ctx, max(wait, 0))
 }
 
-// Do calls f while it holds the lock, for which it waits like Lock, and unlocks
-// afterwards, also if f panics. The context that f gets ends with ctx, and with
-// cause [ErrLost] if the lease is lost; it carries the ownership. Do returns f's
-// error, joined with the *[LostError] if the lease was lost before f returned:
-// then another holder may have been at work beside f.
+// Do waits for the lock like Lock, calls f while it holds the lock, and unlocks
+// afterwards, even if f panics. The context of f carries the ownership. It ends with ctx,
+// and with cause [ErrLost] if the lease is lost. Do returns f's error, joined with the
+// *[LostError] if the lease was lost before f returned. Another holder may then have been
+// active at the same time as f.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	lease, err := m.Lock(ctx)
 	if err != nil {
@@ -142,23 +144,23 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return lease.use(ctx, f)
 }
 
-// forever is a wait without a limit of its own.
+// forever is a wait without a time limit.
 const forever = time.Duration(math.MaxInt64)
 
-// acquire takes the lock, once more if ctx owns it already.
+// acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	l := m.locker
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{options: m.options, ctx: ctx, patience: ctx, wait: wait > 0}
+	a := acquisition{options: m.options, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
-		patience, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()
-		a.patience = patience
+		a.waitCtx = waitCtx
 	}
 	if o := m.ownershipIn(ctx); o != nil {
-		if lease, err := o.again(a); lease != nil || err != nil {
+		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
 		}
 	}
@@ -168,7 +170,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	return l.acquire(&a)
 }
 
-// ready returns an error if there is a reason not to ask the store at all.
+// ready returns an error if no request should be sent.
 func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
 		return err
@@ -179,8 +181,7 @@ func (m *Mutex) ready(ctx context.Context) error {
 	return m.locker.ready(ctx, m.name)
 }
 
-// ownershipIn returns the ownership that ctx carries, by which the lock is taken once
-// more, or nil.
+// ownershipIn returns the ownership of the lock that ctx carries, or nil.
 func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
 	if m.kind == KindPermit {
 		return nil
@@ -188,7 +189,7 @@ func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
 	return ownershipIn(ctx, m.locker, m.kind, m.name)
 }
 
-// request gives the acquisition the hold that it is to ask for.
+// request creates the hold that the acquisition requests.
 func (m *Mutex) request(a *acquisition) error {
 	l := m.locker
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
@@ -204,7 +205,7 @@ func (m *Mutex) request(a *acquisition) error {
 	case KindPermit:
 		a.hold.Owner = newPermitOwner(m.several)
 	}
-	if a.wait && (m.kind == KindFair || m.claims) {
+	if a.wait && (m.kind == KindFair || m.writersFirst) {
 		a.hold.Wait = placeTTL
 	}
 	return nil

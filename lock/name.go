@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// MaxName is the length of the longest accepted name, in bytes.
+// MaxName is the maximum length of a name, in bytes.
 const MaxName = 512
 
 // ValidateName returns nil if name can name a lock, and otherwise a *[NameError].
 //
-// Accepted are 1 to [MaxName] bytes of UTF-8 without control characters. Braces
-// are accepted where they form a hash tag that Redis Cluster reads: the first
-// "{" must be followed by a "}" with something between, as in "{user:7}:cart";
-// any other brace would put the keys of one lock on several servers.
+// A name has 1 to [MaxName] bytes of UTF-8 without control characters. Braces are
+// accepted if they form a hash tag for Redis Cluster: the first "{" must be followed by a
+// "}" with something between, as in "{user:7}:cart". Any other brace would put the keys
+// of one lock on several servers.
 //
-// Two accepted names never share a key or a channel. So two kinds of names with
-// braces are refused, which Redisson confuses. A name that is in braces as a whole,
-// as "{orders}", has the wait queue, the channel and the counter of the name within
-// them. And some names are themselves keys of another lock: those that begin with
-// "redisson_", "leasewheel_" or "leasewheel:", end in ":timeout", or hold
+// Two accepted names never share a key or a channel. Two kinds of names with braces,
+// which Redisson confuses, are therefore rejected. The first is a name entirely in
+// braces, such as "{orders}": its wait queue, channel and counter are those of the name
+// within. The second is a name that is itself a key of another lock: it begins with
+// "redisson_", "leasewheel_" or "leasewheel:", ends in ":timeout", or contains
 // ":rwlock_timeout". Without braces, all of these are ordinary names.
 //
 // [EscapeName] makes any text acceptable.
@@ -49,15 +49,15 @@ func ValidateName(name string) error {
 	return &NameError{Name: name, Reason: reason}
 }
 
-// inBraces reports whether name is "{x}" and x has the keys "prefix:{x}", which are
-// those of name as well.
+// inBraces reports whether name is "{x}" and x has the keys "prefix:{x}", which name has
+// as well.
 func inBraces(name string) bool {
 	return strings.HasPrefix(name, "{") && strings.HasSuffix(name, "}") && bracesFormTag(name[1:len(name)-1])
 }
 
 // derived reports whether name may be a key or a channel of another lock. All of those
-// have braces: "prefix:{x}", "{x}:suffix", or a tagged name between the two. What ends
-// in the random id of a client is left out: "{x}:<uuid>" is a name that people use.
+// have braces: "prefix:{x}", "{x}:suffix", or a tagged name between the two. A name that
+// ends in the random id of a client, "{x}:<uuid>", does not count: people use such names.
 func derived(name string) bool {
 	if !strings.Contains(name, "{") {
 		return false
@@ -70,8 +70,8 @@ func derived(name string) bool {
 	return strings.HasSuffix(name, ":timeout") || strings.Contains(name, ":rwlock_timeout")
 }
 
-// bracesFormTag reports whether a cluster hashes name and the keys derived from
-// it ("prefix:{name}", or "prefix:name" where name holds a "{") to one slot.
+// bracesFormTag reports whether a cluster hashes name and the keys derived from it
+// ("prefix:{name}", or "prefix:name" if name contains a "{") to one slot.
 func bracesFormTag(name string) bool {
 	_, after, ok := strings.Cut(name, "{")
 	if !ok {
@@ -80,10 +80,9 @@ func bracesFormTag(name string) bool {
 	return strings.IndexByte(after, '}') > 0
 }
 
-// EscapeName turns any text into one that [ValidateName] accepts, unless it is
-// empty or too long: braces, "%", control characters and bytes that are not
-// UTF-8 become "%XX". Different texts become different names, and a text without
-// such bytes stays as it is.
+// EscapeName converts any text into a name that [ValidateName] accepts, unless it is
+// empty or too long. Braces, "%", control characters and bytes that are not UTF-8 become
+// "%XX". Different texts become different names; a text without such bytes is unchanged.
 func EscapeName(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {

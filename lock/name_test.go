@@ -65,7 +65,7 @@ func TestEscapeName(t *testing.T) {
 		"a\nb":      "a%0Ab",
 		"\xff":      "%FF",
 		"\u0085":    "%C2%85",
-		"\ufffd":    "\ufffd", // a replacement character that is really there
+		"\ufffd":    "\ufffd", // a genuine replacement character
 	} {
 		assert.Equal(t, want, lock.EscapeName(text))
 	}
@@ -132,9 +132,8 @@ func FuzzValidateName(f *testing.F) {
 	})
 }
 
-// hashed is the part of a key that the specification of Redis Cluster says is
-// hashed: what is between the first "{" and the first "}" after it, unless that is
-// nothing.
+// hashed returns the part of a key that Redis Cluster hashes, by its specification: the
+// text between the first "{" and the first "}" after it, unless that is empty.
 func hashed(key string) string {
 	open := strings.Index(key, "{")
 	if open < 0 {

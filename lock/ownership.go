@@ -11,40 +11,40 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// ownership is one owner's possession of one lock. Every lease that was taken
-// under it shares it; it ends when the last of them is unlocked.
+// ownership is the possession of one lock by one owner. All leases acquired under it
+// share it. It ends when the last of them is unlocked.
 type ownership struct {
-	locker *Locker
-	hold   Hold // never changed; the watchdog's Ref points at it
-	lease  *renewal.Lease
-	token  int64
-	relay  *relay // nil if the lease is not to be passed on
+	locker  *Locker
+	hold    Hold // never changed; the watchdog's Ref points at it
+	lease   *renewal.Lease
+	token   int64
+	handOff *handOff // nil if the lease is not handed off within the process
 
-	// changing makes one change of count at a time, its request to the store included:
-	// counts are absolute, so they must arrive in order.
-	changing contextMutex
-	// doubt is the latest deadline among the acquisition's requests whose outcome is
-	// unknown: they may yet be carried out, after the release. Guarded by changing.
-	doubt time.Time
-	count atomic.Int64 // leases not yet unlocked; 0 once the ownership has ended
+	// countMutex serializes changes of count, including their request to the store.
+	// Counts are absolute, so they must arrive in order.
+	countMutex contextMutex
+	// unknownUntil is the latest deadline among the acquisition's requests with unknown
+	// outcome. They may still be applied after the release. Guarded by countMutex.
+	unknownUntil time.Time
+	count        atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
 
-	first Lease // the lease of the grant, here to save an allocation
+	first Lease // lease of the grant, embedded to save an allocation
 }
 
-// newOwnership returns an ownership whose lease is not watched yet.
-func newOwnership(l *Locker, h Hold, token int64, doubt time.Time) *ownership {
-	own := &ownership{locker: l, hold: h, token: token, doubt: doubt}
+// newOwnership returns an ownership whose lease is not registered with the watchdog yet.
+func newOwnership(l *Locker, h Hold, token int64, unknownUntil time.Time) *ownership {
+	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
 	own.count.Store(1)
 	own.first.own = own
 	return own
 }
 
-// spec is what the watchdog is told to keep for the acquisition.
+// spec returns the watchdog's description of the lease.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
 	onLost := a.options.OnLost
-	if o.relay != nil {
+	if o.handOff != nil {
 		onLost = func(err error) {
-			o.locker.finish(o.relay)
+			o.locker.finish(o.handOff)
 			if a.options.OnLost != nil {
 				a.options.OnLost(err)
 			}
@@ -64,7 +64,7 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 	}
 }
 
-// ownershipKey finds an ownership in a context.
+// ownershipKey is the context key of an ownership.
 type ownershipKey struct {
 	locker *Locker
 	kind   Kind
@@ -82,29 +82,29 @@ func (o *ownership) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ownershipKey{o.locker, o.hold.Kind, o.hold.Name}, o)
 }
 
-// again takes the lock once more. It returns nil and no error if the ownership
-// has ended by an Unlock. The store is asked, so that its count is right for
-// people who look, and so that a lock that is lost is not taken for held.
-func (o *ownership) again(a acquisition) (lease *Lease, err error) {
+// reacquire takes the lock once more. It returns nil and no error if an Unlock has ended
+// the ownership. It sends a request, so that the store's count is right for inspection
+// and a lost lock is noticed.
+func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	limit := o.locker.config.RequestTimeout
 	if a.wait {
-		limit = forever // patience bounds it
+		limit = forever // waitCtx bounds it
 	}
-	err = o.locker.persist(a.patience, limit, passes, func() (err error) {
-		lease, err = o.further(a)
+	err = o.locker.withRetry(a.waitCtx, limit, transient, func() (err error) {
+		lease, err = o.reacquireOnce(a)
 		return err
 	})
 	return lease, err
 }
 
-// further asks for one hold more, once.
-func (o *ownership) further(a acquisition) (*Lease, error) {
+// reacquireOnce requests one more hold, without retries.
+func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, o.locker.config.RequestTimeout)
 	defer cancel()
-	if !o.changing.lock(ctx) {
+	if !o.countMutex.lock(ctx) {
 		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	}
-	defer o.changing.unlock()
+	defer o.countMutex.unlock()
 	if o.count.Load() == 0 {
 		return nil, nil
 	}
@@ -115,8 +115,8 @@ func (o *ownership) further(a acquisition) (*Lease, error) {
 	h.Count = o.count.Load() + 1
 	a.ctx, a.hold = ctx, &h
 	g, err := o.locker.ask(&a)
-	if a.doubt.After(o.doubt) {
-		o.doubt = a.doubt
+	if a.unknownUntil.After(o.unknownUntil) {
+		o.unknownUntil = a.unknownUntil
 	}
 	switch {
 	case err != nil:
@@ -130,7 +130,7 @@ func (o *ownership) further(a acquisition) (*Lease, error) {
 	return &Lease{own: o}, nil
 }
 
-// add counts a hold, unless there is none any more.
+// add adds one hold to count, unless count is zero.
 func (o *ownership) add() bool {
 	for {
 		n := o.count.Load()
@@ -143,14 +143,14 @@ func (o *ownership) add() bool {
 	}
 }
 
-// contextMutex is a mutex that can be waited for with a context.
+// contextMutex is a mutex whose lock can be cancelled by a context.
 type contextMutex struct {
 	mu   sync.Mutex
 	busy bool          // guarded by mu
 	free chan struct{} // guarded by mu; made by a waiter, closed by the next unlock
 }
 
-// lock reports whether it got the mutex before ctx ended.
+// lock reports whether it acquired the mutex before ctx ended.
 func (m *contextMutex) lock(ctx context.Context) bool {
 	for {
 		m.mu.Lock()
@@ -182,19 +182,19 @@ func (m *contextMutex) unlock() {
 	}
 }
 
-// held reports whether the lock was not yet unlocked for the last time. It waits for
-// no request.
+// held reports whether count is above zero. It does not wait for requests.
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
-// drop gives one hold back, the last one for good, within [Config.RequestTimeout].
-func (o *ownership) drop(ctx context.Context) error {
+// unlock releases one hold within [Config.RequestTimeout]. The last one ends the
+// ownership.
+func (o *ownership) unlock(ctx context.Context) error {
 	l := o.locker
 	ctx, cancel := l.unlocking(ctx)
 	defer cancel()
-	if !o.changing.lock(ctx) {
-		return o.dropLater()
+	if !o.countMutex.lock(ctx) {
+		return o.unlockLater()
 	}
-	defer o.changing.unlock()
+	defer o.countMutex.unlock()
 	h := o.hold
 	h.Count = o.count.Add(-1)
 	if h.Count > 0 {
@@ -203,13 +203,13 @@ func (o *ownership) drop(ctx context.Context) error {
 		}
 		return o.lower(ctx, &h)
 	}
-	if l.passOn(o) {
+	if l.handToNext(o) {
 		return nil
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
 	if lost := o.stop(ctx); lost != nil {
-		if l.cleanup.add(&h, o.doubt) != nil { // the locker is closed
+		if l.cleanup.add(&h, o.unknownUntil) != nil { // the locker is closed
 			_, _ = l.release(ctx, &h, time.Time{})
 		}
 		return lost
@@ -217,17 +217,18 @@ func (o *ownership) drop(ctx context.Context) error {
 	return o.lower(ctx, &h)
 }
 
-// dropLater gives a hold back whose request for another hold has not returned in time.
-func (o *ownership) dropLater() error {
+// unlockLater releases a hold in the background, because another request of the ownership
+// has not returned in time.
+func (o *ownership) unlockLater() error {
 	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	if o.count.Add(-1) > 0 {
-		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, o.hold.Name)
+		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, o.hold.Name)
 	}
 	h := o.hold
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
-	if o.relay != nil {
-		o.locker.finish(o.relay)
+	if o.handOff != nil {
+		o.locker.finish(o.handOff)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -240,9 +241,9 @@ func (o *ownership) dropLater() error {
 	return err
 }
 
-// stop ends renewal. It returns the loss if the lease was lost before. It waits
-// for a renewal in flight, but for half of the time that is left at most: one that
-// comes after the release finds nothing to renew.
+// stop ends the renewal. It returns the loss if the lease was lost before. It waits for a
+// renewal in flight, but for at most half of the remaining time: a renewal after the
+// release finds no hold.
 func (o *ownership) stop(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
@@ -254,21 +255,21 @@ func (o *ownership) stop(ctx context.Context) error {
 	return nil
 }
 
-// lower lowers the owner's holds at the store to h.Count.
+// lower lowers the owner's holds in the store to h.Count.
 func (o *ownership) lower(ctx context.Context, h *Hold) error {
-	held, err := o.locker.release(ctx, h, o.doubt)
+	held, err := o.locker.release(ctx, h, o.unknownUntil)
 	switch {
 	case err != nil && h.Count > 0:
-		return fmt.Errorf("%w; %q is held on, as its owner has other holds of it", err, h.Name)
+		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
 	case err != nil:
-		return fmt.Errorf("%w; the release of %q is tried again in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
+		return fmt.Errorf("%w; the release of %q is repeated in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
 	case !held:
 		return o.lost()
 	}
 	return nil
 }
 
-// lost is the error for a lock that the store does not have any more.
+// lost returns the error for a lock that the store does not have any more.
 func (o *ownership) lost() error {
 	return &LostError{Package: packageName, Key: o.hold.Name, Cause: renewal.Deleted}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PatternError says what is wrong with a pattern of names.
+// PatternError describes why a pattern of names is rejected.
 type PatternError struct {
 	Pattern string
 	Reason  string
@@ -16,12 +16,12 @@ func (e *PatternError) Error() string {
 	return fmt.Sprintf("lock: pattern %s: %s", abbreviate(e.Pattern), e.Reason)
 }
 
-// pattern is a pattern of names. It is matched here and not by the store: some
-// stores need time that grows exponentially with the number of stars.
+// pattern is a pattern of names. It is matched here and not by the store: some stores
+// need time that is exponential in the number of stars.
 type pattern struct {
 	text   string // with slashes replaced
-	prefix string // what every name that matches begins with
-	exact  bool   // prefix is the only name that matches
+	prefix string // the beginning of every matching name
+	exact  bool   // prefix is the only matching name
 }
 
 func parsePattern(text string) (*pattern, error) {
@@ -41,7 +41,7 @@ func (p *pattern) matches(name string) bool {
 	return matches
 }
 
-// literal returns the text before the first character with a meaning.
+// literal returns the text before the first special character.
 func literal(text string) string {
 	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
 		return text[:i]
@@ -49,6 +49,6 @@ func literal(text string) string {
 	return text
 }
 
-// unslash makes a slash a character like any other to package path. No character
-// has the number that replaces it.
+// unslash makes package path treat a slash like any other character. Its replacement is
+// not a valid character.
 func unslash(text string) string { return strings.ReplaceAll(text, "/", "\uffff") }

@@ -48,8 +48,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// Every name that matches begins with the prefix: a server that filters by it keeps
-// nothing back.
+// Every matching name begins with the prefix, so a server that filters by it omits
+// nothing.
 func FuzzPattern(f *testing.F) {
 	f.Add("a*", "ab")
 	f.Add(`\[a/?`, "[a/b")

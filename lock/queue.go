@@ -12,17 +12,17 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// queueKey names a queue: waiters for different kinds of lock on one name are
-// woken by different things.
+// queueKey identifies a queue. Waiters for different kinds of lock on one name are woken
+// by different events, so they have different queues.
 type queueKey struct {
 	kind Kind
 	name string
-	// owner sets the waiters of one lock apart where the store queues them: each
-	// has its own place there, and its own wake.
+	// owner is set if the store queues the waiters of the lock: each then has its own
+	// place there, its own wake, and its own queue here.
 	owner string
 }
 
-// lock returns the key of all the lock's waiters.
+// lock returns the key without the owner, which all the lock's waiters share.
 func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} }
 
 func queueOf(h *Hold) queueKey {
@@ -33,60 +33,61 @@ func queueOf(h *Hold) queueKey {
 	return key
 }
 
-// queue is the line of this process's waiters for one lock. Only its head asks
-// the store, so that a release does not set off as many requests as there are
-// waiters. It has no goroutine: each waiter sees to it that its step is called.
+// queue is this process's queue of waiters for one lock. Only its head sends requests, so
+// that a release does not cause as many requests as there are waiters. It has no
+// goroutine: each waiter arranges for its own steps.
 type queue struct {
 	locker *Locker
 	key    queueKey
 
 	waiters list.List // of *waiter; guarded by locker.mu
-	// head is nil, or one of waiters: the first, unless that has yielded. It is nil as
-	// well while the first waits for the relay. Set under locker.mu.
+	// head is nil or one of waiters: the first, unless that has yielded. It is also nil
+	// while the first waiter expects a local hand-off. Set under locker.mu.
 	head atomic.Pointer[waiter]
-	// relay is nil unless the lock is being passed on. Guarded by locker.mu.
-	relay *relay
+	// handOff is nil unless the current holder may hand the lock off. Guarded by
+	// locker.mu.
+	handOff *handOff
 
-	// ask and granted are what no head has acted on yet. They outlive the head, so
-	// that a wake which comes between two heads is not lost. granted is the latest
-	// grant to an owner in line: the head, or a head which has left without it and is
-	// swept up after.
+	// ask and granted are wakes that no head has acted on yet. They outlive the head, so
+	// that a wake between two heads is not lost. granted is the latest grant by release.
+	// Its owner is the head, or a former head whose hold the cleanup releases.
 	ask     atomic.Bool
 	granted atomic.Pointer[Notice]
 
-	// backstop wakes when nothing is heard. Only the head touches it.
+	// backstop wakes the head if no message arrives. Only the head touches it.
 	backstop wheel.Timer
 
-	// subscription is the store's promise to wake; nil until a head has got it.
-	// Only the head touches it, and whoever ends the queue.
+	// subscription delivers the store's notices; nil until a head has subscribed. Only
+	// the head touches it, and the code that ends the queue.
 	subscription Subscription
 
-	// lines says that the store has put a waiter in line. Only the head touches it.
-	lines bool
+	// storeEnqueues is set once the store has enqueued a waiter. Only the head touches
+	// it.
+	storeEnqueues bool
 
-	// outage is the row of requests that have just failed. Only the head touches it.
+	// outage counts the latest failed requests. Only the head touches it.
 	outage outage
-	// failure is the latest of their errors, for waiters that end meanwhile; nil once
+	// failure is the latest error of the outage, for waiters that end meanwhile; nil once
 	// the store has answered.
 	failure atomic.Pointer[error]
 
-	// linger ends a queue without waiters. One that has a subscription is kept for
-	// a while, since a lock for which somebody has waited will be waited for again.
+	// linger is the timer that ends a queue without waiters. A queue with a subscription
+	// is kept for a while, because a contended lock will probably be contended again.
 	linger wheel.Timer
 }
 
-// silentPoll is the mean pause between two questions about a lock of whose release
-// nobody tells. It is that of clients that poll, so that neither they nor we are
-// starved.
+// silentPoll is the mean pause between two requests for a lock whose release sends no
+// message. Clients that poll use the same pause, so that neither side starves.
 const silentPoll = 120 * time.Millisecond
 
 // lingerFor is how long a queue outlives its last waiter.
 const lingerFor = 5 * time.Second
 
-// waitsFor reports whether this process has waiters for the lock, or had until
-// lately, or passes it on. A newcomer who can wait lines up instead of asking first,
-// unless the others may be waiting for its own write lock.
-func (l *Locker) waitsFor(h *Hold) bool {
+// hasQueue reports whether this process has waiters for the lock, or had until lately, or
+// hands it off locally. A new acquisition that may wait then joins the queue instead of
+// sending a request first. The exception is a read under the owner's own write lock,
+// which the others may be waiting for.
+func (l *Locker) hasQueue(h *Hold) bool {
 	if h.Under != "" {
 		return false
 	}
@@ -95,8 +96,8 @@ func (l *Locker) waitsFor(h *Hold) bool {
 	return l.queues[queueOf(h)] != nil
 }
 
-// join puts the waiter at the end of the lock's queue, unless [Config.MaxWaiters] are
-// waiting for the lock.
+// join appends the waiter to the lock's queue, unless [Config.MaxWaiters] already wait
+// for the lock.
 func (l *Locker) join(w *waiter) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,25 +109,26 @@ func (l *Locker) join(w *waiter) (joined bool) {
 		l.waiting[key.lock()]++
 	}
 	q := l.queue(key)
-	w.queue, w.place = q, q.waiters.PushBack(w)
-	if q.waiters.Len() == 1 { // there is no head whose subscription it is
-		b := baton{ask: true, fresh: w.fresh && q.subscription == nil}
+	w.queue, w.element = q, q.waiters.PushBack(w)
+	if q.waiters.Len() == 1 { // no head uses the subscription
+		s := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
 		if w.failure != nil {
-			b.pause = backoff(0)
+			s.pause = backoff(0)
 		}
-		q.proceed(b)
+		q.promote(s)
 	} else if w.failure != nil {
-		l.startOver(w.acquisition)
+		l.renewOwner(w.acquisition)
 	}
 	return true
 }
 
-// queue returns the queue that is called key. The caller holds mu, and uses it.
+// queue returns the queue for key, and creates it if needed. The caller holds mu and then
+// uses the queue.
 func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key}
-		q.backstop.Init(l.wheel, func() { q.tell(Notice{}) })
+		q.backstop.Init(l.wheel, func() { q.notify(Notice{}) })
 		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
 	}
@@ -134,101 +136,101 @@ func (l *Locker) queue(key queueKey) *queue {
 	return q
 }
 
-// leave takes the waiter out of the queue. If it was the head, the next one gets
-// the baton: b, or the one that the waiter has not taken yet.
-func (q *queue) leave(w *waiter, b baton) {
+// leave removes the waiter from the queue. If it was the head, the next head gets the
+// state s, or the promotion that the waiter has not taken yet.
+func (q *queue) leave(w *waiter, s headState) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.passed {
-		l.unwanted(w.turn.Swap(nil).lease)
+	if w.handedOff {
+		l.returnLease(w.promotion.Swap(nil).lease)
 		return
 	}
 	if q.head.CompareAndSwap(w, nil) {
-		if untaken := w.turn.Swap(nil); untaken != nil {
-			b = *untaken
+		if untaken := w.promotion.Swap(nil); untaken != nil {
+			s = *untaken
 		}
 	} else {
-		b = baton{ask: true}
+		s = headState{ask: true}
 	}
-	q.remove(w, b)
+	q.remove(w, s)
 }
 
-// remove takes a waiter out that is not the head any more, and proceeds with the
-// baton. The caller holds locker.mu.
-func (q *queue) remove(w *waiter, b baton) {
+// remove removes a waiter that is not the head any more, and promotes the next one with
+// the state s. The caller holds locker.mu.
+func (q *queue) remove(w *waiter, s headState) {
 	if l := q.locker; l.config.MaxWaiters > 0 {
 		if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
 			delete(l.waiting, q.key.lock())
 		}
 	}
-	q.waiters.Remove(w.place)
-	q.proceed(b)
+	q.waiters.Remove(w.element)
+	q.promote(s)
 }
 
-// proceed makes the first waiter the head, with the baton, if there is none and it
-// does not wait for the relay. A queue without both comes to rest. The caller holds
-// locker.mu.
-func (q *queue) proceed(b baton) {
+// promote makes the first waiter the head, with the state s, unless there is a head or
+// the waiter expects a local hand-off. A queue without waiters and hand-off is retired.
+// The caller holds locker.mu.
+func (q *queue) promote(s headState) {
 	if q.waiters.Len() == 0 {
-		if q.relay == nil {
-			q.rest()
+		if q.handOff == nil {
+			q.retire()
 		}
 		return
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.relay != nil && first.hold.Spare > 0 {
+	if q.head.Load() != nil || q.handOff != nil && first.hold.Spare > 0 {
 		return
 	}
-	first.turn.Store(&b)
+	first.promotion.Store(&s)
 	q.head.Store(first)
 	first.wake()
 }
 
-// yield makes the waiter behind w the head instead of it, with the baton; behind the last
-// one is the first. w keeps its place. It returns false if there is no other, or if that
-// waits for the relay.
-func (q *queue) yield(w *waiter, b baton) bool {
+// yield makes the waiter behind w the head instead of w, with the state s. The last
+// waiter yields to the first. w keeps its place. yield returns false if there is no other
+// waiter, or if that one expects a local hand-off.
+func (q *queue) yield(w *waiter, s headState) bool {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := w.place.Next()
+	next := w.element.Next()
 	if next == nil {
 		next = q.waiters.Front()
 	}
 	to := next.Value.(*waiter)
-	if to == w || q.relay != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
+	if to == w || q.handOff != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
 		return false
 	}
-	l.startOver(w.acquisition)
-	w.leads, w.idle, w.baton = false, false, baton{}
-	to.turn.Store(&b)
+	l.renewOwner(w.acquisition)
+	w.isHead, w.idle, w.state = false, false, headState{}
+	to.promotion.Store(&s)
 	to.wake()
 	return true
 }
 
-// startOver gives an acquisition a new owner, and leaves what the store may have for the
+// renewOwner gives an acquisition a new owner, and passes what the store may have for the
 // old one to the cleanup: a waiter that is not the head would not notice a grant. The
 // caller holds mu.
-func (l *Locker) startOver(a *acquisition) {
-	if !a.doubt.IsZero() || a.placed {
-		_ = l.cleanup.add(a.hold, a.doubt)
+func (l *Locker) renewOwner(a *acquisition) {
+	if !a.unknownUntil.IsZero() || a.maybeQueued {
+		_ = l.cleanup.add(a.hold, a.unknownUntil)
 	}
 	h := *a.hold
 	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
 	if h.Kind == KindPermit {
 		h.Owner = newPermitOwner(permitsOf(a.hold.Owner))
 	}
-	a.hold, a.doubt, a.placed, a.lined = &h, time.Time{}, false, grant{}
+	a.hold, a.unknownUntil, a.maybeQueued, a.enqueued = &h, time.Time{}, false, grant{}
 }
 
-// rest has a queue without waiters end: at once, if it can be had again for nothing,
-// else after a while. The caller holds locker.mu.
-func (q *queue) rest() {
+// retire ends a queue without waiters. It does so at once if the queue has no reusable
+// subscription, and otherwise after lingerFor. The caller holds locker.mu.
+func (q *queue) retire() {
 	l := q.locker
 	q.backstop.Cancel()
-	lasting := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
-	if lasting {
+	keep := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
+	if keep {
 		if _, err := q.linger.Arm(lingerFor); err == nil {
 			return
 		}
@@ -236,30 +238,30 @@ func (q *queue) rest() {
 	q.end()
 }
 
-// expire ends a queue that has rested for long enough.
+// expire ends a queue that has been retired for lingerFor.
 func (q *queue) expire() {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// It may have come too late to be cancelled, and find the queue in use again, or
+	// The timer may fire too late to be cancelled, when the queue is in use again or has
 	// ended.
-	if q.waiters.Len() == 0 && q.relay == nil && l.queues[q.key] == q && l.closed.Err() == nil {
+	if q.waiters.Len() == 0 && q.handOff == nil && l.queues[q.key] == q && l.closed.Err() == nil {
 		q.end()
 	}
 }
 
-// end ends a queue that has not ended. That takes a word to the store, for which
-// Close waits. The caller holds locker.mu and is an acquisition, or the locker is
-// not closed.
+// end ends a queue that has not ended. It closes the subscription in a goroutine that
+// Close waits for. The caller holds locker.mu and is an acquisition, or the locker is not
+// closed.
 func (q *queue) end() {
 	delete(q.locker.queues, q.key)
 	if q.subscription != nil {
-		q.locker.asking.Go(q.subscription.Close)
+		q.locker.active.Go(q.subscription.Close)
 		q.subscription = nil
 	}
 }
 
-// endQueues ends the queues that rest. The locker is closed.
+// endQueues ends the retired queues. The locker is closed.
 func (l *Locker) endQueues() {
 	l.mu.Lock()
 	var subscriptions []Subscription
@@ -279,9 +281,8 @@ func (l *Locker) endQueues() {
 	}
 }
 
-// tell has the head act on what the store says. It never blocks: the wheel and the
-// store call it.
-func (q *queue) tell(n Notice) {
+// notify passes a notice to the head. It never blocks: the wheel and the store call it.
+func (q *queue) notify(n Notice) {
 	if n.Owner == "" {
 		q.ask.Store(true)
 	} else {
@@ -292,27 +293,29 @@ func (q *queue) tell(n Notice) {
 	}
 }
 
-// heard returns what to do about a wake: to ask, or to take the grant that came by
-// itself.
-func (q *queue) heard(a *acquisition) (g grant, ask bool) {
+// takeWake returns how to react to a wake: by sending a request, or by taking the grant
+// that a release has made.
+func (q *queue) takeWake(a *acquisition) (g grant, ask bool) {
 	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
 	if ask || n == nil || n.Owner != a.hold.Owner {
-		return grant{}, ask // if both, the store grants once more what it has granted
+		return grant{}, ask // if both, the store repeats its grant
 	}
-	g = q.locker.handed(a, n)
+	g = q.locker.grantedByRelease(a, n)
 	return g, g.Verdict != Granted
 }
 
-// maxToken is the largest fencing token: what every client can read.
+// maxToken is the largest fencing token that every client can read.
 const maxToken = 1 << 53
 
-// handed returns the grant that came with another owner's release. A message is believed
-// only within what was offered, and only if it came in time: not if the grant's time is
-// over, or the store has refused the lock since. The store's clock says how long after
-// the latest refusal the grant was made. That clock may be fast by 1 %; if it says more,
-// so that the grant would lie in the future, it is not believed either. After a message
-// that is not believed, the store is asked.
-func (l *Locker) handed(a *acquisition, n *Notice) grant {
+// grantedByRelease returns the grant that another owner's release has made. It accepts
+// the notice only if its values are within what the waiter offered, and only if it is in
+// time: the grant has not expired, and the store has not refused the lock since.
+//
+// The grant's start is computed from the store's clock: the time between the latest
+// refusal and the grant. That clock may be fast by 1 %. A grant that would still start in
+// the future is not accepted. If the notice is not accepted, the head sends a request
+// instead.
+func (l *Locker) grantedByRelease(a *acquisition, n *Notice) grant {
 	offered := cmp.Or(a.hold.Offer, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
@@ -320,54 +323,55 @@ func (l *Locker) handed(a *acquisition, n *Notice) grant {
 		return grant{}
 	case n.Token < 1 || n.Spare < 0 || n.Spare > a.hold.Spare || n.Token > maxToken-n.Spare:
 		return grant{}
-	case a.lined.At.IsZero() || n.At.Before(a.lined.At):
+	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
 		return grant{}
 	}
-	after := n.At.Sub(a.lined.At)
-	now, asked := time.Now(), a.lined.asked.Add(after-after/100)
+	after := n.At.Sub(a.enqueued.At)
+	now, asked := time.Now(), a.enqueued.asked.Add(after-after/100)
 	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
 		return grant{}
 	}
-	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, handed: true}
+	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, byRelease: true}
 }
 
-// pass returns the baton that a head leaves which has got the lock. Where one reads,
-// the next may read as well, as far as the store knows; and a line is to be joined
-// while the lock is held.
-func (q *queue) pass(a *acquisition, g grant) baton {
-	lines := q.lines && a.hold.Kind == KindMutex && a.hold.Wait > 0
-	if lines {
-		q.ask.Store(false) // a release before this grant is nothing to the next one
+// afterGrant returns the state that a granted head leaves. The next head sends a request
+// if the store would grant the lock to it as well, as with readers. It also sends one to
+// be enqueued in the store while the lock is held.
+func (q *queue) afterGrant(a *acquisition, g grant) headState {
+	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Wait > 0
+	if storeEnqueues {
+		q.ask.Store(false) // a release before this grant does not concern the next head
 	}
-	return baton{known: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || lines}
+	return headState{lastRefusal: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || storeEnqueues}
 }
 
-// lineUp has the store put the hold in line when it is asked: only who is told of a
-// grant may be granted something unasked.
-func (q *queue) lineUp(a *acquisition) {
+// enqueueAtStore makes the next request ask for a place in the store's wait queue. This
+// needs the subscription, since the grant arrives as a notice.
+func (q *queue) enqueueAtStore(a *acquisition) {
 	if a.hold.Kind != KindMutex || q.subscription == nil {
 		return
 	}
 	a.hold.Wait = placeTTL
 	if !a.options.Fixed {
-		a.hold.Offer = offer(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+		a.hold.Offer = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
-// offer is how long a lock is granted for to a waiter in line, who has to renew it
-// to show that it is alive: well under a TTL, and long enough for a slow network and for
-// the watchdog.
-func offer(ttl, least time.Duration) time.Duration {
+// provisionalTTL returns the TTL of a grant to a waiter in the store's queue. The waiter
+// must renew it to show that it is alive. It is well under a TTL, but long enough for a
+// slow network and for the watchdog.
+func provisionalTTL(ttl, least time.Duration) time.Duration {
 	return min(ttl, max(ttl/4, time.Second, least))
 }
 
-// delay is how long the head waits to be woken before it asks anyway: to the end
-// of the holder's lease, of which nobody would tell it, and no longer than its
-// [Retry] says, or the slow poll that makes up for a lost message, or than its place
-// in the store's queue is safe. again is false if it may not ask any more.
-func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again bool) {
+// delay returns how long the head waits for a wake before it sends a request anyway. The
+// pause ends with the holder's lease, whose expiry sends no message. It is also bounded
+// by the slow poll, which makes up for a lost message, or by the [Retry], and by the life
+// of the head's place in the store's queue. again is false if there is to be no other
+// request.
+func (q *queue) delay(a *acquisition, lastRefusal Answer) (pause time.Duration, again bool) {
 	pause = q.locker.config.Poll
-	if known.Silent || known.Foreign {
+	if lastRefusal.Silent || lastRefusal.Foreign {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	if a.options.Retry != nil && a.refusals > 0 {
@@ -379,13 +383,13 @@ func (q *queue) delay(a *acquisition, known Answer) (pause time.Duration, again 
 	if a.hold.Wait > 0 && a.hold.Kind != KindMutex {
 		pause = min(pause, a.hold.Wait/3)
 	}
-	if known.TTL > 0 && !known.Behind {
-		pause = min(pause, known.TTL)
+	if lastRefusal.TTL > 0 && !lastRefusal.Behind {
+		pause = min(pause, lastRefusal.TTL)
 	}
 	return pause, true
 }
 
-// retry asks the waiter's strategy. If it panics, that costs nobody else the queue.
+// retry calls the user's [Retry]. A panic in it ends only this acquisition.
 func (q *queue) retry(a *acquisition) (pause time.Duration, again bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -396,9 +400,8 @@ func (q *queue) retry(a *acquisition) (pause time.Duration, again bool) {
 	return a.options.Retry(a.refusals)
 }
 
-// subscribe gets the store's promise to wake, once, and reports whether it has got
-// it now. A failure is made up for by the poll, and tried again whenever the head
-// asks.
+// subscribe subscribes to the store's notices, once, and reports whether it just did.
+// After a failure the poll takes over, and the head tries again with each request.
 func (q *queue) subscribe(a *acquisition) bool {
 	if q.subscription != nil {
 		return false
@@ -406,9 +409,9 @@ func (q *queue) subscribe(a *acquisition) bool {
 	l := q.locker
 	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()
-	s, err := l.store.Subscribe(bounded, a.hold, q.tell)
+	s, err := l.store.Subscribe(bounded, a.hold, q.notify)
 	if err != nil {
-		l.config.Logger.Warn("lock: waiting without messages, by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
+		l.config.Logger.Warn("lock: cannot subscribe; waiting by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
 		return false
 	}
 	q.subscription = s

@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// A waiter that gives up leaves its place in the store's line; the next one of its
-// process takes one of its own, however impatient it is, too.
+// A waiter that gives up leaves its place in the store's wait queue. The next waiter of
+// its process takes its own place, even if it gives up soon.
 func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -47,7 +47,7 @@ func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(3 * time.Second) // everybody gives up meanwhile
+		time.Sleep(3 * time.Second) // all give up meanwhile
 		assert.NoError(t, held.Unlock(t.Context()))
 		work.Wait()
 		assert.Greater(t, got.Load(), int64(12), "of 18 turns or so")

@@ -5,47 +5,45 @@ import (
 	"fmt"
 )
 
-// ReadWrite is a handle on one read-write lock by name: any number of readers
-// hold it together, or one writer alone. It is cheap, as a [Mutex] is, and its
-// methods may be called at the same time.
+// ReadWrite is a handle on one read-write lock: many readers hold it together, or one
+// writer alone. It is cheap, like a [Mutex], and its methods are safe for concurrent use.
 //
-// Both sides are reentrant by context. Whoever holds the write lock may take the
-// read lock too, with the context of the write lease, and go on reading after the
-// write lock is unlocked: nobody writes in between. The other way round there is
-// none: two readers who wait for each other to go would wait for ever, so taking
-// the write lock with the context of a read lease returns [ErrUpgrade] at once.
+// Both sides are reentrant by context. The holder of the write lock may take the read
+// lock too, with the context of the write lease, and keep it after the write lock is
+// unlocked: no other writer gets the lock in between. The reverse is impossible: two
+// readers that upgrade would wait for each other for ever. Taking the write lock with the
+// context of a read lease therefore returns [ErrUpgrade] at once.
 //
-// Readers who hold the lock together share one fencing token, which is larger than
-// that of every writer before them; a writer's is larger than those of all readers
-// before it. A writer that goes on reading keeps its token, and shares it. On Redis,
-// a reader who is the first to join the others for a minute has a larger token; see
+// Readers that hold the lock together share one fencing token, which is larger than that
+// of every earlier writer. A writer's token is larger than those of all earlier readers.
+// A writer that goes on reading keeps its token, and shares it. On Redis, a reader that
+// joins other readers has a larger token if none has joined them for a minute; see
 // FenceTTL in the configuration of package redisstore.
 //
-// While a holder reads under its own write lock, others stay out until the write
-// lock is unlocked, be its lease lost or not: unlock lost leases, too.
+// While a holder reads under its own write lock, others stay out until the write lock is
+// unlocked, even if its lease is lost. So unlock lost leases, too.
 type ReadWrite struct {
-	locker *Locker
-	name   string
-	claims bool
+	locker       *Locker
+	name         string
+	writersFirst bool
 }
 
-// ReadWrite returns a handle on the read-write lock called name. A name that
-// [ValidateName] refuses is reported by the methods that acquire. A [Mutex] of the
-// same name is another lock, and the two are in each other's way.
+// ReadWrite returns a handle on the read-write lock called name. If [ValidateName]
+// rejects the name, the methods that acquire return its error. A [Mutex] of the same name
+// is another lock, but the two exclude each other.
 func (l *Locker) ReadWrite(name string) *ReadWrite {
 	return &ReadWrite{locker: l, name: name}
 }
 
-// WritersFirst returns a handle on the same lock whose writers, while they wait,
-// keep new readers out. Without it, readers who come and go without a pause can
-// starve a writer. Only the writers need to ask for it; readers of every handle
-// heed it, those of Redisson do not.
+// WritersFirst returns a handle on the same lock whose waiting writers keep new readers
+// out. Without it, a constant flow of readers can starve a writer. Only the writers need
+// this handle: it affects readers of every handle, but not those of Redisson.
 //
-// Whoever reads already may take the read lock again meanwhile, but only by the
-// context of its lease: without that, it waits for the writer that waits for it.
-// A writer whose process dies while it waits keeps readers out for 5 s at most.
+// A current reader may still take the read lock again, but only with the context of its
+// lease. With another context it would wait for the writer, which waits for it. A writer
+// whose process dies while it waits keeps readers out for 5 s at most.
 func (rw *ReadWrite) WritersFirst() *ReadWrite {
-	return &ReadWrite{locker: rw.locker, name: rw.name, claims: true}
+	return &ReadWrite{locker: rw.locker, name: rw.name, writersFirst: true}
 }
 
 // Name returns the lock's name.
@@ -58,7 +56,7 @@ func (rw *ReadWrite) Read() *Mutex {
 
 // Write returns a handle on the write side.
 func (rw *ReadWrite) Write() *Mutex {
-	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, claims: rw.claims}
+	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, writersFirst: rw.writersFirst}
 }
 
 // writerIn returns the owner of the write lock that ctx carries, or "".
@@ -69,8 +67,8 @@ func writerIn(ctx context.Context, l *Locker, name string) string {
 	return ""
 }
 
-// refuseUpgrade returns an error if ctx carries the ownership of the read lock:
-// its owner would wait for itself.
+// refuseUpgrade returns an error if ctx carries the ownership of the read lock: the owner
+// would wait for itself.
 func refuseUpgrade(ctx context.Context, l *Locker, name string) error {
 	r := ownershipIn(ctx, l, KindRead, name)
 	if r == nil || !r.held() {

@@ -18,7 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// passing is a handle on the lock called a whose leases are passed on.
+// passing returns a handle on the lock "a" with local hand-off.
 func passing(l *lock.Locker, o lock.Options) *lock.Mutex {
 	if o.Passes == 0 {
 		o.Passes = 1000
@@ -26,7 +26,7 @@ func passing(l *lock.Locker, o lock.Options) *lock.Mutex {
 	return l.Mutex("a").With(o)
 }
 
-// mustLock takes the lock.
+// mustLock acquires the lock.
 func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
 	t.Helper()
 	lease, err := m.Lock(t.Context())
@@ -34,15 +34,16 @@ func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
 	return lease
 }
 
-// hadAHolder gives the lock called a a holder, ten milliseconds ago and more. Tokens to
-// pass on come from the time since a lock's last grant: a first holder has none.
+// hadAHolder acquires and releases the lock "a", more than ten milliseconds ago. Reserved
+// tokens come from the time since a lock's last grant: a first holder has none.
 func hadAHolder(t *testing.T, l *lock.Locker) {
 	t.Helper()
 	require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
 	time.Sleep(time.Second)
 }
 
-// await has a goroutine wait for the lock. In a bubble it waits when await returns.
+// await waits for the lock in a goroutine. In a bubble that one is waiting when await
+// returns.
 func await(t *testing.T, m *lock.Mutex) <-chan *lock.Lease {
 	t.Helper()
 	got := make(chan *lock.Lease, 1)
@@ -86,8 +87,8 @@ func TestPassingOnAsksNobody(t *testing.T) {
 	})
 }
 
-// However often a lease goes round, tokens grow, in this process and beyond, no two
-// hold the lock, and another process gets its turn.
+// However often a lease is handed off, tokens grow, in this process and beyond. No two
+// leases hold the lock, and another process gets its turn.
 func TestPassingOnIsFenced(t *testing.T) {
 	server := locktest.Start(t)
 	var holders atomic.Int64
@@ -156,7 +157,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 	}
 }
 
-// One who does not want to be passed a lease asks the store like everybody else.
+// A waiter without Passes sends a request to the store.
 func TestPassingOnIsForThoseWhoWantIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -181,7 +182,7 @@ func TestPassingOnIsForThoseWhoWantIt(t *testing.T) {
 	})
 }
 
-// A waiter who gives up is passed over, also if the lease comes in that moment.
+// A waiter that gives up is skipped, even if the lease arrives in that moment.
 func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.Start(t).Locker(t, lock.Config{})
@@ -191,10 +192,10 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 			var work sync.WaitGroup
 			for i := range 4 {
 				work.Go(func() {
-					patience := time.Duration(rand.N(3)) * time.Second
-					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(i%2)*time.Hour)
+					waitFor := time.Duration(rand.N(3)) * time.Second
+					ctx, cancel := context.WithTimeout(t.Context(), waitFor+time.Duration(i%2)*time.Hour)
 					defer cancel()
-					lease, err := m.LockWithin(ctx, patience)
+					lease, err := m.LockWithin(ctx, waitFor)
 					switch {
 					case err == nil:
 						time.Sleep(time.Second)
@@ -216,7 +217,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 	})
 }
 
-// The waiters of a process hear of the loss of a lease that they would be passed.
+// Waiters learn of the loss of a lease that was to be handed to them.
 func TestPassingOnEndsWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -235,7 +236,7 @@ func TestPassingOnEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// A grant that nobody wants any more is no reason to wait.
+// An abandoned grant is no reason to wait.
 func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
@@ -256,14 +257,14 @@ func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 	})
 }
 
-// Asked again, the store grants what it has granted, with the last of the tokens that it
-// had reserved: of none of them it knows that it was not used. There is none to pass on.
+// The store repeats a grant with the last of the reserved tokens, since any of them may
+// have been used. None is left for a hand-off.
 func TestPassingOnAfterALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
 		m := passing(l, lock.Options{Passes: 1000})
 		hadAHolder(t, l)
-		store.set(func() { store.acquire = times(1, deaf) })
+		store.set(func() { store.acquire = times(1, lostReply) })
 		asked := time.Now().UnixMicro()
 		first := mustLock(t, m)
 		require.Equal(t, asked, first.Token(), "the last of those reserved")
@@ -276,8 +277,8 @@ func TestPassingOnAfterALostReply(t *testing.T) {
 	})
 }
 
-// What a waiter had asked for before, and what arrives after it has given back the
-// lease that it was passed, is swept up.
+// Earlier requests of a waiter are cleaned up, even if they arrive after it has unlocked
+// the lease that was handed to it.
 func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -290,17 +291,17 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 		store.set(func() {
 			store.acquire = func(ctx context.Context, do func() error) error {
 				switch requests.Add(1) {
-				case 1: // the first one's, who sends it again, and becomes the head
-					return mute(ctx, do)
-				case 2: // the second one's, who joins the queue after that
+				case 1: // the first waiter's, which repeats it and becomes the head
+					return lostRequest(ctx, do)
+				case 2: // the second waiter's, which joins the queue after that
 					late.Go(func() {
-						time.Sleep(1900 * time.Millisecond) // as late as a store carries it out
+						time.Sleep(1900 * time.Millisecond) // as late as the store applies it
 						h := &lock.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
 						answer, err := raw.Acquire(t.Context(), h)
 						assert.NoError(t, err)
 						assert.Equal(t, lock.Granted, answer.Verdict)
 					})
-					return mute(ctx, do)
+					return lostRequest(ctx, do)
 				}
 				return do()
 			}
@@ -328,7 +329,7 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 	})
 }
 
-// Each holder is held to its own rules, and can take the lock once more.
+// Each holder has its own options, and can take the lock once more.
 func TestPassedLeaseIsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.Start(t).Locker(t, lock.Config{})
@@ -387,8 +388,8 @@ func TestPassesRefuses(t *testing.T) {
 	}
 }
 
-// However many tokens are reserved and not used, they do not run away from the clock:
-// tokens grow when the counter has expired, and when the server has lost its data.
+// Reserved but unused tokens do not run ahead of the clock: tokens still grow after the
+// counter has expired, or the server has lost its data.
 func TestReservedTokensKeepToTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

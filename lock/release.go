@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// unlocking returns the context of a release: it ends with ctx, unless that has ended
-// already, and after [Config.RequestTimeout].
+// unlocking returns the context of a release. It ends after [Config.RequestTimeout], and
+// with ctx, unless ctx has already ended.
 func (l *Locker) unlocking(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
@@ -16,17 +16,17 @@ func (l *Locker) unlocking(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, l.config.RequestTimeout)
 }
 
-// release lowers the owner's holds to h.Count at the store. ctx is that of unlocking.
-// It is sent again like an acquisition. Once an attempt may have been carried out, the
-// answer that the owner holds nothing is taken for its success: it is, unless the lock
-// was lost in the instant before. held is false if the lock was certainly lost.
+// release lowers the owner's holds to h.Count in the store. ctx comes from unlocking. The
+// request is repeated like an acquisition. Once an attempt may have been applied, the
+// answer that the owner has no hold counts as success. That is right unless the lock was
+// lost just before. held is false if the lock was certainly lost.
 //
-// If the store does not answer before ctx ends, the cleanup goes on trying, unless the
-// owner keeps holds: the cleanup would end those, too, and the next count that the
-// store gets makes up for this one. doubt is the latest deadline among the hold's
-// acquisitions whose outcome is unknown; if one may still be carried out, the cleanup
-// releases the hold once more.
-func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bool, err error) {
+// If the store does not answer before ctx ends, the cleanup continues, but not if the
+// owner keeps holds. The cleanup would end those too, and the next count that the store
+// receives makes up for this one. unknownUntil is the latest deadline among the hold's
+// acquisitions with unknown outcome. If one may still be applied, the cleanup releases
+// the hold again.
+func (l *Locker) release(ctx context.Context, h *Hold, unknownUntil time.Time) (held bool, err error) {
 	maybe := false
 	for try := 0; ; try++ {
 		bounded, cancel := l.bound(ctx, h.TTL)
@@ -34,7 +34,7 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 		cancel()
 		if err == nil {
 			if h.Count == 0 {
-				l.cleanup.confirm(h, doubt)
+				l.cleanup.confirm(h, unknownUntil)
 			}
 			if !maybe {
 				l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
@@ -42,9 +42,9 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
-		if !errors.Is(err, ErrUnavailable) || !rest(ctx, backoff(try)) {
+		if !errors.Is(err, ErrUnavailable) || !sleepWithin(ctx, backoff(try)) {
 			if h.Count == 0 {
-				if abandoned := l.cleanup.add(h, doubt); abandoned != nil {
+				if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
 					err = fmt.Errorf("%w (%w)", err, abandoned)
 				}
 			}
@@ -53,8 +53,8 @@ func (l *Locker) release(ctx context.Context, h *Hold, doubt time.Time) (held bo
 	}
 }
 
-// rest waits for d, and returns false if ctx ends before.
-func rest(ctx context.Context, d time.Duration) bool {
+// sleepWithin waits for d. It returns false if ctx ends first.
+func sleepWithin(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}

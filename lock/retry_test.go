@@ -54,8 +54,8 @@ func TestRetryStrategies(t *testing.T) {
 	}
 }
 
-// A waiter asks as its strategy says, however slow the poll, and gives up when that
-// says so. It leaves nothing behind.
+// A waiter follows its retry policy, however slow the poll, and gives up when the policy
+// stops. It leaves nothing behind.
 func TestRetriesRunOnTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -77,8 +77,8 @@ func TestRetriesRunOnTheWheel(t *testing.T) {
 	})
 }
 
-// Of the waiters for one lock only so many are admitted, of whatever kind; the others
-// are told at once, and locks of other names have places of their own.
+// MaxWaiters bounds the waiters for one lock, of any kind. Further ones fail at once, and
+// other names have their own limit.
 func TestWaitersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.New(t, lock.Config{MaxWaiters: 3})
@@ -102,7 +102,7 @@ func TestWaitersAreLimited(t *testing.T) {
 	})
 }
 
-// A strategy that panics ends its own wait, and nobody else's.
+// A policy that panics ends only its own wait.
 func TestRetryPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// faultyCounter is a faulty store that counts, too.
+// faultyCounter is a faulty store that implements Counter.
 type faultyCounter struct {
 	faulty
 	count fault // guarded by mu
@@ -29,8 +29,8 @@ func (f *faultyCounter) Count(ctx context.Context, c *lock.Count) (counted lock.
 	return counted, err
 }
 
-// semaphoreOn returns a semaphore of 5 permits on a store that faults are made in,
-// and another client's handle on it.
+// semaphoreOn returns a semaphore of 5 permits on a faulty store, and another client's
+// handle on it.
 func semaphoreOn(t *testing.T, c lock.Config) (s, theirs *lock.Semaphore, f *faultyCounter) {
 	t.Helper()
 	server := locktest.Start(t)
@@ -71,28 +71,28 @@ func TestSemaphoreRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: time.Minute, RequestTimeout: 10 * time.Second, TTL: time.Second})
-		f.set(func() { f.acquire = times(4, deaf) })
+		f.set(func() { f.acquire = times(4, lostReply) })
 		require.NoError(t, s.Acquire(t.Context(), 2))
 		assert.EqualValues(t, 3, available(t, theirs))
 	})
 }
 
-// What is given up without an answer is given back.
+// Permits of an unanswered request are released.
 func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
-		f.set(func() { f.acquire = deaf })
+		f.set(func() { f.acquire = lostReply })
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Acquire(ctx, 2), context.DeadlineExceeded)
-		require.Error(t, s.AcquireWithin(t.Context(), 2, 5*time.Second), "the store is deaf for longer than anybody waits")
+		require.Error(t, s.AcquireWithin(t.Context(), 2, 5*time.Second), "the replies are lost for longer than the wait")
 		require.Error(t, s.TryAcquire(t.Context(), 2))
 		time.Sleep(30 * time.Second)
 		assert.EqualValues(t, 5, available(t, theirs))
 	})
 }
 
-// late is a store whose acquisitions are on their way for ever.
+// late is a store whose acquisitions stay in flight.
 type late struct {
 	lock.Store
 	sent chan lock.Hold
@@ -104,7 +104,7 @@ func (l *late) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	return lock.Answer{}, unavailable{}
 }
 
-// A request that arrives after it was given up takes nothing.
+// A request that arrives after its caller gave up takes nothing.
 func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -115,7 +115,7 @@ func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 		require.NoError(t, err)
 		s := locker(t, slow, lock.Config{}).Semaphore("downloads")
 		require.ErrorIs(t, s.TryAcquire(t.Context(), 2), lock.ErrUnavailable)
-		synctest.Wait() // it is swept up after
+		synctest.Wait() // it is cleaned up after
 		hold := <-slow.sent
 		_, err = store.Acquire(t.Context(), &hold)
 		require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestSemaphoreReleasesInTheBackground(t *testing.T) {
 func TestCountsSayWhatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
-		f.set(func() { f.count = mute })
+		f.set(func() { f.count = lostRequest })
 		begin := time.Now()
 		err := s.AddPermits(t.Context(), 1)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -153,13 +153,13 @@ func TestCountsSayWhatFailed(t *testing.T) {
 		require.ErrorContains(t, err, "no time")
 		f.set(func() { f.count = broken })
 		require.ErrorContains(t, s.AddPermits(t.Context(), 1), "no such user")
-		f.set(func() { f.count = times(2, mute) })
+		f.set(func() { f.count = times(2, lostRequest) })
 		require.NoError(t, s.AddPermits(t.Context(), 1))
 		assert.EqualValues(t, 6, available(t, theirs))
 	})
 }
 
-// A store need not count.
+// A store need not implement Counter.
 func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 	l, _ := faultyLocker(t, locktest.Start(t), lock.Config{})
 	_, err := l.Semaphore("downloads").Available(t.Context())
@@ -202,8 +202,7 @@ func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	})
 }
 
-// Waiters for several permits get as many, also those that have begun anew since others
-// of their process were let by.
+// Waiters for several permits get that many, even after they yielded and got a new owner.
 func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -227,14 +226,14 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 			assert.True(t, strings.HasSuffix(lease.Owner(), "*2"), lease.Owner())
 			defer func() { assert.NoError(t, lease.Unlock(t.Context())) }()
 		}
-		time.Sleep(20 * time.Second) // the cleanup of what replies were lost of
+		time.Sleep(20 * time.Second) // the cleanup after lost replies
 		n, err := set.Available(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, n)
 	})
 }
 
-// A head that wants more permits than there are leaves what there is to the next.
+// A head that wants more permits than there are leaves the available ones to the next.
 func TestHeadThatWantsSeveralLeavesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

@@ -9,28 +9,27 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// packageName begins the texts of errors.
+// packageName is the prefix of error texts.
 const packageName = "lock"
 
-// Shutdown ends the locker in an orderly way. From its call on nothing is granted:
-// acquisitions that are waiting, and new ones, return [ErrClosed]. It waits, as long as
-// ctx lives, until every lock is unlocked, every deferred function that runs has
-// returned, and what was given up is released. Leases are renewed meanwhile.
+// Shutdown closes the locker gracefully. It stops granting: waiting and new acquisitions
+// return [ErrClosed]. As long as ctx lives, it waits until every lock is unlocked, every
+// running deferred function has returned, and every abandoned hold is released. Leases
+// are renewed meanwhile.
 //
-// Then it closes. If ctx ended before, the leases that are left are lost, with
-// [renewal.Closed] as the cause; their locks are released at the store, although their
-// holders may still be at work; and Shutdown returns an error that matches ctx's
-// cause. For these releases it takes [Config.RequestTimeout] more at most. A
-// *[renewal.UnreleasedError] names those locks that it could not release. The store
-// stays open.
+// Then it closes the locker. If ctx ended first, the remaining leases are lost, with
+// [renewal.Closed] as the cause. Their locks are released in the store, although their
+// holders may still be active, and Shutdown returns an error that matches ctx's cause.
+// These releases take [Config.RequestTimeout] more at most. A *[renewal.UnreleasedError]
+// names the locks that could not be released. The store stays open.
 //
-// Shutdown must not be called by a deferred function, or by a holder before its
-// Unlock: it would wait for itself.
+// Do not call Shutdown from a deferred function, or from a holder before its Unlock: it
+// would wait for itself.
 func (l *Locker) Shutdown(ctx context.Context) error {
-	l.refuse()
+	l.stopGranting()
 	cut := l.drain(ctx)
 	if cut != nil {
-		cut = fmt.Errorf("lock: Shutdown did not wait for every Unlock: %w", cut)
+		cut = fmt.Errorf("lock: Shutdown ended before every Unlock: %w", cut)
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.RequestTimeout)
 		defer cancel()
 		ctx = bounded
@@ -38,43 +37,43 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	return errors.Join(cut, l.end(ctx, l.watchdog.Close))
 }
 
-// Close ends every wait with [ErrClosed] and every lease as lost, with [renewal.Closed]
-// as the cause. It does not release the locks, since their holders may still be at
-// work: each stays with the store until its Unlock, which still reaches the store, or
-// until its TTL is over. [Locker.Shutdown] waits for the Unlocks. Close waits, as long
-// as ctx allows, until nothing of this locker runs any more, and until the permits of
-// semaphores are given back of which no store has confirmed that yet: those have no TTL.
-// Its error names what is left of them, and matches [ErrNotRepeated] then. The store
-// stays open.
+// Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed]
+// as the cause. It does not release the locks, since their holders may still be active.
+// Each lock stays in the store until its Unlock, which still reaches the store, or until
+// its TTL is over. [Locker.Shutdown] waits for the Unlocks.
+//
+// Close waits, as long as ctx allows, until everything of this locker has stopped. It
+// also waits for unconfirmed releases of semaphore permits, which have no TTL. If some
+// remain, its error names them and matches [ErrNotRepeated]. The store stays open.
 func (l *Locker) Close(ctx context.Context) error {
-	l.refuse()
+	l.stopGranting()
 	return l.end(ctx, l.watchdog.Orphan)
 }
 
-// refuse ends every wait, and refuses further acquisitions.
-func (l *Locker) refuse() {
+// stopGranting ends every wait and makes further acquisitions fail.
+func (l *Locker) stopGranting() {
 	l.mu.Lock()
 	l.close(ErrClosed)
 	l.mu.Unlock()
 	l.deferral.close()
 }
 
-// drain waits until nothing is held, and nothing is left to release. It returns ctx's
-// cause if that ended before.
+// drain waits until nothing is held and nothing is left to release. It returns ctx's
+// cause if ctx ends first.
 func (l *Locker) drain(ctx context.Context) error {
-	l.settle(ctx)
-	_ = l.watchdog.Drain(ctx) // its error says no more than ctx
+	l.awaitAcquisitions(ctx)
+	_ = l.watchdog.Drain(ctx) // its error carries no more than ctx
 	if l.unlocks.wait(ctx) && l.cleanup.pending.wait(ctx) && l.watchdog.Stats().Held == 0 {
 		return nil
 	}
 	return context.Cause(ctx)
 }
 
-// end ends what runs. endLeases ends the watchdog.
+// end stops everything that runs. endLeases ends the watchdog.
 func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error) error {
 	l.announcer.stop(ctx)
 	err := endLeases(ctx)
-	l.settle(ctx)
+	l.awaitAcquisitions(ctx)
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	if l.ownWheel {
@@ -86,22 +85,22 @@ func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error)
 	return nil
 }
 
-// settle waits, as long as ctx allows, for the acquisitions that have ended: each may
-// have something to give back.
-func (l *Locker) settle(ctx context.Context) {
-	settled := make(chan struct{})
+// awaitAcquisitions waits, as long as ctx allows, for acquisitions that are ending: each
+// may still have something to release.
+func (l *Locker) awaitAcquisitions(ctx context.Context) {
+	finished := make(chan struct{})
 	go func() {
-		l.asking.Wait()
-		close(settled)
+		l.active.Wait()
+		close(finished)
 	}()
 	select {
-	case <-settled:
+	case <-finished:
 	case <-ctx.Done():
 	}
 }
 
-// activity counts what is under way and can be waited for. Unlike a WaitGroup it may
-// go on from zero while it is waited for.
+// activity counts operations in progress, and can be waited for. Unlike a WaitGroup, the
+// count may rise from zero during a wait.
 type activity struct {
 	mu    sync.Mutex
 	count int           // guarded by mu
@@ -123,14 +122,14 @@ func (a *activity) end() {
 	}
 }
 
-// number returns how much is under way.
+// number returns how many operations are in progress.
 func (a *activity) number() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
 }
 
-// wait waits until nothing is under way, and returns false if ctx ends before.
+// wait waits until no operation is in progress. It returns false if ctx ends first.
 func (a *activity) wait(ctx context.Context) bool {
 	a.mu.Lock()
 	if a.count == 0 {
@@ -150,9 +149,9 @@ func (a *activity) wait(ctx context.Context) bool {
 	}
 }
 
-// keeper is the store as the watchdog sees it, which releases the leases that are left
-// in the end.
-type keeper struct {
+// releaser is the store as the watchdog uses it. It also releases the remaining leases
+// when the watchdog closes.
+type releaser struct {
 	renewal.Renewer
 	locker *Locker
 }
@@ -161,25 +160,25 @@ type keeper struct {
 const maxReleases = 16
 
 // Release releases holds for [Locker.Shutdown].
-func (k *keeper) Release(ctx context.Context, items []renewal.Item) {
+func (r *releaser) Release(ctx context.Context, items []renewal.Item) {
 	var work sync.WaitGroup
 	inFlight := make(chan struct{}, maxReleases)
 	for i := range items {
 		inFlight <- struct{}{}
 		work.Go(func() {
 			defer func() { <-inFlight }()
-			k.release(ctx, &items[i])
+			r.release(ctx, &items[i])
 		})
 	}
 	work.Wait()
 }
 
-func (k *keeper) release(ctx context.Context, item *renewal.Item) {
+func (r *releaser) release(ctx context.Context, item *renewal.Item) {
 	h := *item.Lease.Ref().(*Hold)
 	h.Count = 0
-	bounded, cancel := k.locker.bound(ctx, MaxTTL)
+	bounded, cancel := r.locker.bound(ctx, MaxTTL)
 	defer cancel()
-	if _, item.Err = k.locker.store.Release(bounded, &h); item.Err == nil {
+	if _, item.Err = r.locker.store.Release(bounded, &h); item.Err == nil {
 		item.Outcome = renewal.Gone
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// slowToRenew is a store that tells of renewals, and takes a while for them.
+// slowToRenew is a store that signals renewals and delays them.
 type slowToRenew struct {
 	lock.Store
 	renewing chan<- struct{}
@@ -30,8 +30,7 @@ func (s *slowToRenew) Renew(ctx context.Context, items []renewal.Item) {
 	s.Store.Renew(ctx, items)
 }
 
-// shutDown shuts a locker down within a time, and returns what it says and how long it
-// takes.
+// shutDown calls Shutdown with a time limit, and returns its error and its duration.
 func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -40,8 +39,8 @@ func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err err
 	return time.Since(begin), err
 }
 
-// Shutdown grants nothing more, keeps what is held alive, and returns with the last
-// Unlock; then nothing is left at the store.
+// Shutdown stops granting, keeps leases renewed, and returns with the last Unlock. Then
+// nothing is left in the store.
 func TestShutdownWaitsForUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -97,8 +96,8 @@ func TestShutdownWaitsForUnlocks(t *testing.T) {
 	})
 }
 
-// What is held when the context ends is released all the same, of every kind, and the
-// holders learn it.
+// Locks of every kind still held when the context ends are released, and their holders
+// are notified.
 func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -140,13 +139,13 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A store that does not answer costs Shutdown one RequestTimeout more, and it names
-// what it leaves.
+// A store that does not answer costs Shutdown one more RequestTimeout. Shutdown then
+// names the locks that remain.
 func TestShutdownWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
 		mustLock(t, l.Mutex("a"))
-		store.set(func() { store.release = mute })
+		store.set(func() { store.release = lostRequest })
 		took, err := shutDown(l, 5*time.Second)
 		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout+10*time.Millisecond)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -156,8 +155,8 @@ func TestShutdownWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Shutdown returns no sooner than the release of an Unlock that is under way, and not
-// before what was given up is released.
+// Shutdown waits for the release of a running Unlock, and for the release of abandoned
+// holds.
 func TestShutdownWaitsForReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -207,8 +206,8 @@ func TestCloseCutsShutdown(t *testing.T) {
 	})
 }
 
-// An Unlock after Close frees the lock at once, and says in this package's name that
-// the lease was lost.
+// An Unlock after Close frees the lock at once. Its error has this package's prefix and
+// reports the lost lease.
 func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -231,8 +230,7 @@ func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 	})
 }
 
-// Close ends the pause before a request is sent again: at once, and with no further
-// request.
+// Close ends a pause between requests at once, and sends no further request.
 func TestCloseDuringTheRetrysPause(t *testing.T) {
 	for name, acquire := range map[string]func(l *lock.Locker) error{
 		"TryLock": func(l *lock.Locker) error { _, err := l.Mutex("a").TryLock(context.Background()); return err },

@@ -7,234 +7,237 @@ import (
 	"time"
 )
 
-// waiter is one place in a queue, and how far its acquisition has come. Its life is
-// a sequence of steps, each up to where nothing is left but to wait for a wake: the
-// goroutine that waits need not be the one that goes on.
+// waiter is one entry in a queue, with the progress of its acquisition. It advances in
+// steps; each step runs until the waiter can only wait for a wake. The steps need not run
+// in one goroutine.
 type waiter struct {
 	*acquisition
-	queue *queue
-	place *list.Element
+	queue   *queue
+	element *list.Element
 
-	// fresh: it was not answered before it lined up.
-	fresh bool
+	// unanswered: the store had not answered the acquisition when it joined the queue.
+	unanswered bool
 
-	// wake has step called soon. It must not block. Wakes that come before the step,
-	// however many, are one; one that comes during the step is for another.
+	// wake causes a call of step. It must not block. Wakes before the step are merged
+	// into one; a wake during the step causes another step.
 	wake func()
 
-	// turn tells the waiter that it is the head now, and what it has to know; or that
-	// it was passed a lease.
-	turn atomic.Pointer[baton]
-	// passed says that it was, and is not in the queue any more. Guarded by locker.mu.
-	passed bool
+	// promotion is set when the waiter becomes the head, with the head's state, or when
+	// it receives a lease by a local hand-off.
+	promotion atomic.Pointer[headState]
+	// handedOff is set if the waiter has received a lease. It is not in the queue any
+	// more. Guarded by locker.mu.
+	handedOff bool
 
-	// What follows is the step's.
+	// The fields below belong to the step.
 
-	leads bool  // it has taken its turn
-	baton baton // what it knows, as the head
-	idle  bool  // it has asked, if there was a reason, and the backstop is armed
-	// g and err are how it has ended.
+	isHead bool      // the step has taken the promotion
+	state  headState // the head's state
+	idle   bool      // a due request was sent, and the backstop is armed
+	// g and err are the result of the waiting.
 	g   grant
 	err error
 }
 
-// baton is what one head of a queue leaves to the next.
-type baton struct {
-	// known is the latest refusal. After a grant it tells of the predecessor's
-	// lease, so that the next head need not ask to learn that the lock is held.
-	known Answer
-	// ask says that the lock may be free as far as is known.
+// headState is what a queue's head knows. One head leaves it to the next.
+type headState struct {
+	// lastRefusal is the latest refusal. After a grant it has the TTL of the
+	// predecessor's lease, so that the next head knows without a request that the lock is
+	// held.
+	lastRefusal Answer
+	// ask: the lock may be free, so a request is due.
 	ask bool
-	// fresh says that nobody has asked yet, so that it is worth finding out, before
-	// one subscribes, whether there is anything to wait for.
-	fresh bool
-	// pause is for how long the store is not asked: it has just failed.
+	// askFirst: no request was sent yet. The head then tries once before it subscribes,
+	// in case there is nothing to wait for.
+	askFirst bool
+	// pause delays the next request after a failure of the store.
 	pause time.Duration
-	// lease, unless it is nil, is for one that did not have to become the head.
+	// lease is not nil for a waiter that received a lease by a local hand-off. It does
+	// not become the head.
 	lease *Lease
 }
 
-// wait lines up for the lock until it is granted or patience is over. known is
-// the store's latest refusal, if it was asked.
-func (l *Locker) wait(a *acquisition, known Answer) (grant, error) {
+// wait joins the lock's queue until the lock is granted or waitCtx ends. lastRefusal is
+// the store's latest refusal, if it has answered.
+func (l *Locker) wait(a *acquisition, lastRefusal Answer) (grant, error) {
 	woken := make(chan struct{}, 1)
-	w := &waiter{acquisition: a, fresh: a.failure != nil, baton: baton{known: known}, wake: func() {
+	w := &waiter{acquisition: a, unanswered: a.failure != nil, state: headState{lastRefusal: lastRefusal}, wake: func() {
 		select {
 		case woken <- struct{}{}:
 		default:
 		}
 	}}
 	if !l.join(w) {
-		return grant{}, a.refused(known, ErrTooManyWaiters)
+		return grant{}, a.refused(lastRefusal, ErrTooManyWaiters)
 	}
-	defer pausing(a.ctx)()
+	defer yieldSlot(a.ctx)()
 	for !w.step() {
 		select {
 		case <-woken:
-		case <-a.patience.Done():
+		case <-a.waitCtx.Done():
 		case <-l.closed.Done():
 		}
 	}
 	return w.g, w.err
 }
 
-// step goes on with the waiting as far as it can without a pause, and reports
-// whether it is over. If not, it is to be called again after a wake, and at the end
-// of patience or of the locker. It may ask the store; one call is made at a time.
+// step advances the waiting as far as possible without a pause, and reports whether it is
+// over. If not, step is called again after a wake, and when waitCtx or the locker ends.
+// It may send a request. Calls do not overlap.
 func (w *waiter) step() (over bool) {
 	q := w.queue
 	returned := false
 	defer func() {
-		if !returned { // a panic of the store, say, is this waiter's end and not the queue's
-			_ = q.locker.cleanup.add(w.hold, w.doubt)
-			q.leave(w, baton{ask: true})
+		if !returned { // a panic, for example of the store, ends this waiter but not the queue
+			_ = q.locker.cleanup.add(w.hold, w.unknownUntil)
+			q.leave(w, headState{ask: true})
 		}
 	}()
-	over = w.proceed()
+	over = w.advance()
 	returned = true
 	return over
 }
 
-// proceed is step, unless the store panics.
-func (w *waiter) proceed() (over bool) {
+// advance is step without the recovery from a panic.
+func (w *waiter) advance() (over bool) {
 	q := w.queue
-	if !w.leads {
+	if !w.isHead {
 		if w.err = w.over(); w.err != nil {
-			q.leave(w, baton{})
+			q.leave(w, headState{})
 			return true
 		}
-		b := w.turn.Swap(nil)
-		if b == nil {
+		s := w.promotion.Swap(nil)
+		if s == nil {
 			return false
 		}
-		if b.lease != nil {
-			w.g = q.locker.received(w.acquisition, b.lease)
+		if s.lease != nil {
+			w.g = q.locker.received(w.acquisition, s.lease)
 			return true
 		}
-		if w.baton.known != (Answer{}) {
-			b.known = w.baton.known
+		if w.state.lastRefusal != (Answer{}) {
+			s.lastRefusal = w.state.lastRefusal
 		}
-		w.leads, w.baton = true, *b
+		w.isHead, w.state = true, *s
 	}
-	next, over := q.lead(w)
+	next, over := q.stepHead(w)
 	if over {
 		if w.err == nil {
-			w.g.relay = q.locker.relay(w.acquisition, w.g) // before there is another head
+			w.g.handOff = q.locker.handOff(w.acquisition, w.g) // before there is another head
 		}
 		q.leave(w, next)
 	}
 	return over
 }
 
-// over returns the error with which the waiting ends, if it is over without anything
-// from the store.
+// over returns the error that ends the waiting, if waitCtx or the locker has ended.
 func (w *waiter) over() error {
 	switch {
-	case w.patience.Err() != nil:
+	case w.waitCtx.Err() != nil:
 		if failure := w.queue.failure.Load(); failure != nil && w.failure == nil {
-			w.failure = *failure // nothing is known of the lock's holder
+			w.failure = *failure // the holder is unknown during an outage
 		}
-		return w.refused(w.baton.known, w.gaveUp())
+		return w.refused(w.state.lastRefusal, w.waitCause())
 	case w.queue.locker.closed.Err() != nil:
 		return ErrClosed
 	}
 	return nil
 }
 
-// lead is a step in the life of a queue's head: ask, wait for a wake, ask again.
-// Once it is over, next is for the head after it. It ends as well when the waiter
-// yields, which then is not the head any more.
-func (q *queue) lead(w *waiter) (next baton, over bool) {
+// stepHead advances the queue's head: it sends a request, waits for a wake, and repeats.
+// Once over, next is the state for the next head. It also returns if the waiter yields
+// and is not the head any more.
+func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 	for {
 		if !w.idle {
-			if next, over = q.inquire(w); over || !w.leads {
+			if next, over = q.askIfDue(w); over || !w.isHead {
 				return next, over
 			}
-			if w.baton.ask {
+			if w.state.ask {
 				continue
 			}
 			w.idle = true
 		}
-		g, ask := q.heard(w.acquisition)
+		g, ask := q.takeWake(w.acquisition)
 		w.err = w.over()
 		switch {
 		case g.Verdict == Granted:
 			w.g, w.err = g, nil
-			return q.pass(w.acquisition, g), true
+			return q.afterGrant(w.acquisition, g), true
 		case w.err != nil:
-			return q.resign(w, ask), true
+			return q.giveUp(w, ask), true
 		case !ask:
-			return baton{}, false
+			return headState{}, false
 		}
-		w.baton.ask, w.idle = true, false
+		w.state.ask, w.idle = true, false
 	}
 }
 
-// resign returns the baton of a head that gives up. ask says that it leaves a wake
-// behind. The next one has to ask, too, for what is less than the head wanted, and for a
-// place in line: the head's was its own.
-func (q *queue) resign(w *waiter, ask bool) baton {
+// giveUp returns the state that a head leaves when it gives up. ask is set if it has not
+// acted on a wake. The next head must also send a request if this one wanted several
+// permits, since fewer may be available, or if the store has a queue, since the place
+// there was this head's own.
+func (q *queue) giveUp(w *waiter, ask bool) headState {
 	less := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
-	return baton{known: w.baton.known, ask: ask || less || q.lines}
+	return headState{lastRefusal: w.state.lastRefusal, ask: ask || less || q.storeEnqueues}
 }
 
-// inquire asks the store, if there is a reason to, and unless it is to ask again, has
-// the backstop wake the head if nothing else does. It is over with a grant or an error.
-func (q *queue) inquire(w *waiter) (next baton, over bool) {
-	b, a := &w.baton, w.acquisition
-	if b.pause > 0 {
-		pause := b.pause
-		b.pause, b.ask = 0, false
-		return q.rouse(w, pause)
+// askIfDue sends a request if one is due. Then, unless another request is due at once, it
+// arms the backstop. It is over after a grant or an error.
+func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
+	s, a := &w.state, w.acquisition
+	if s.pause > 0 {
+		pause := s.pause
+		s.pause, s.ask = 0, false
+		return q.armBackstop(w, pause)
 	}
-	if !b.fresh && q.subscribe(a) {
-		b.ask = true // nothing was heard until now
+	if !s.askFirst && q.subscribe(a) {
+		s.ask = true // no message could arrive before the subscription
 	}
-	q.lineUp(a)
-	if b.ask {
-		q.ask.Store(false) // what came before is heeded now
+	q.enqueueAtStore(a)
+	if s.ask {
+		q.ask.Store(false) // earlier wakes are covered by this request
 		w.g, w.err = q.locker.ask(a)
 		switch {
 		case w.err != nil:
 			return q.failed(w)
 		case w.g.Verdict != Refused:
 			q.answered()
-			return q.pass(a, w.g), true
+			return q.afterGrant(a, w.g), true
 		}
 		q.answered()
-		if b.fresh {
-			*b = baton{known: w.g.Answer, ask: true}
-			return baton{}, false
+		if s.askFirst {
+			*s = headState{lastRefusal: w.g.Answer, ask: true}
+			return headState{}, false
 		}
-		*b = baton{known: w.g.Answer}
+		*s = headState{lastRefusal: w.g.Answer}
 		a.refusals++
-		q.lines = q.lines || !w.g.At.IsZero()
+		q.storeEnqueues = q.storeEnqueues || !w.g.At.IsZero()
 	}
-	pause, again := q.delay(a, b.known)
+	pause, again := q.delay(a, s.lastRefusal)
 	if !again {
-		w.err = a.refused(b.known, ErrRetriesExhausted)
-		return q.resign(w, false), true
+		w.err = a.refused(s.lastRefusal, ErrRetriesExhausted)
+		return q.giveUp(w, false), true
 	}
-	return q.rouse(w, pause)
+	return q.armBackstop(w, pause)
 }
 
-// rouse has the backstop wake the head after the pause.
-func (q *queue) rouse(w *waiter, pause time.Duration) (next baton, over bool) {
+// armBackstop has the backstop wake the head after the pause.
+func (q *queue) armBackstop(w *waiter, pause time.Duration) (next headState, over bool) {
 	if _, err := q.backstop.Arm(pause); err != nil {
-		w.err = fmt.Errorf("lock: %q cannot be waited for: %w", w.hold.Name, err)
-		return baton{known: w.baton.known, ask: true}, true
+		w.err = fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err)
+		return headState{lastRefusal: w.state.lastRefusal, ask: true}, true
 	}
-	return baton{}, false
+	return headState{}, false
 }
 
-// failed decides what follows a request of the head that has failed: its end, if the
-// reason does not pass or its patience is over, and otherwise another try after a
-// pause. Before that, the next waiter tries if the failure may be the head's own: if its
-// TTL may be too short for the way to the store.
-func (q *queue) failed(w *waiter) (next baton, over bool) {
-	next = baton{known: w.baton.known, ask: true, fresh: q.subscription == nil}
-	if !passes(w.err) {
-		return next, true // the wake is used up
+// failed decides what follows a failed request of the head. The waiting ends if the error
+// is not transient, or if waitCtx or the locker has ended. Otherwise the request is
+// repeated after a pause. If the head's own TTL may be too short for a round trip, the
+// next waiter tries first.
+func (q *queue) failed(w *waiter) (next headState, over bool) {
+	next = headState{lastRefusal: w.state.lastRefusal, ask: true, askFirst: q.subscription == nil}
+	if !transient(w.err) {
+		return next, true // the failed request has consumed the wake
 	}
 	if err := w.over(); err != nil {
 		w.err = err
@@ -248,12 +251,12 @@ func (q *queue) failed(w *waiter) (next baton, over bool) {
 	}
 	next.pause = q.outage.next(w)
 	if !own || !q.yield(w, next) {
-		w.baton = next
+		w.state = next
 	}
-	return baton{}, false
+	return headState{}, false
 }
 
-// answered notes that the store has answered.
+// answered resets the outage after an answer of the store.
 func (q *queue) answered() {
 	if q.outage.tries > 0 {
 		q.outage = outage{}
@@ -261,25 +264,25 @@ func (q *queue) answered() {
 	}
 }
 
-// outage is a row of failed requests of one queue.
+// outage is a series of failed requests of one queue.
 type outage struct {
-	tries int
-	since time.Time
-	told  bool
+	tries  int
+	since  time.Time
+	logged bool
 }
 
-// outageNotice is after how long an outage is logged: the waiters learn nothing of it.
+// outageNotice is how long an outage lasts before it is logged. Waiters get no error for
+// it.
 const outageNotice = 5 * time.Second
 
-// next counts the failure of a waiter's request and returns the pause before the next
-// request.
+// next counts a waiter's failed request and returns the pause before the next one.
 func (o *outage) next(w *waiter) time.Duration {
 	if o.tries == 0 {
 		o.since = time.Now()
 	}
-	if !o.told && time.Since(o.since) >= outageNotice {
-		o.told = true
-		w.queue.locker.config.Logger.Warn("lock: the store does not answer; waiting goes on",
+	if !o.logged && time.Since(o.since) >= outageNotice {
+		o.logged = true
+		w.queue.locker.config.Logger.Warn("lock: the store does not answer; still waiting",
 			"name", w.hold.Name, "kind", w.hold.Kind, "for", time.Since(o.since).Round(time.Second), "err", w.failure)
 	}
 	o.tries++

@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// roundTrip is the fault of a long way to the store.
+// roundTrip is the fault of a long round trip.
 func roundTrip(d time.Duration) fault {
 	return func(ctx context.Context, do func() error) error {
 		select {
@@ -28,8 +28,8 @@ func roundTrip(d time.Duration) fault {
 	}
 }
 
-// A head's TTL that is too short for the way to the store is its own trouble: the
-// waiters behind it get the lock.
+// A head's TTL that is too short for a round trip affects only that head: the waiters
+// behind it get the lock.
 func TestShortTTLOfTheHeadFailsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -62,7 +62,7 @@ func TestShortTTLOfTheHeadFailsNobodyElse(t *testing.T) {
 	})
 }
 
-// Whatever ends a head, the next waiter asks for itself.
+// However a head ends, the next waiter sends its own request.
 func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		first fault // of the head's requests once the lock is free
@@ -99,7 +99,7 @@ func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
 				if test.first != nil {
 					store.set(func() { store.acquire = times(1, test.first) })
 				}
-				time.Sleep(11 * time.Second) // the head asks
+				time.Sleep(11 * time.Second) // the head sends a request
 				if err := <-ended; test.is != nil {
 					require.ErrorIs(t, err, test.is)
 				}
@@ -112,10 +112,11 @@ func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
 	}
 }
 
-// Two heads that give up in a row, as a wake arrives, leave the wake to the next one.
+// If two heads in a row give up as a wake arrives, the next head gets the wake.
 func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
-	// The wake and the end of patience come before either of the heads goes on. The second
-	// head must go after the first; on one processor, what was woken last goes first.
+	// The wake and the end of the context come before either head continues. The second
+	// head must continue after the first; on one processor, the goroutine woken last runs
+	// first.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,9 +129,9 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			second, endSecond := context.WithCancel(t.Context())
 			defer endSecond()
 			var work sync.WaitGroup
-			for _, patience := range []context.Context{first, second} {
+			for _, waitFor := range []context.Context{first, second} {
 				work.Go(func() {
-					if lease, err := l.Mutex("a").Lock(patience); err == nil { // the wake came first
+					if lease, err := l.Mutex("a").Lock(waitFor); err == nil { // the wake came first
 						assert.NoError(t, lease.Unlock(t.Context()))
 					}
 				})
@@ -139,7 +140,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			got := await(t, l.Mutex("a"))
 			server.Delete("a")
 			endSecond()
-			m.say(lock.Notice{})
+			m.deliver(lock.Notice{})
 			endFirst()
 			begin := time.Now()
 			lease := <-got
@@ -150,7 +151,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 	}
 }
 
-// messenger is a store between whose messages and its waiters a test stands.
+// messenger is a store that lets a test send the messages.
 type messenger struct {
 	lock.Store
 	forward func(tell func(lock.Notice), n lock.Notice)
@@ -158,8 +159,8 @@ type messenger struct {
 	mu    sync.Mutex
 	tell  func(lock.Notice) // guarded by mu, as the others are
 	owner string            // of the latest acquisition
-	at    time.Time         // and the store's clock, when it was refused
-	asked time.Time         // and when that was here
+	at    time.Time         // the store's clock at the refusal
+	asked time.Time         // local time of that
 	count int
 }
 
@@ -175,23 +176,23 @@ func (m *messenger) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, err
 	return a, err
 }
 
-// latest returns the owner of the latest acquisition, and the store's clock at the
-// latest refusal.
+// latest returns the owner of the latest acquisition, and the store's clock at the latest
+// refusal.
 func (m *messenger) latest() (owner string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.owner, m.at
 }
 
-// asks returns how many acquisitions there were.
+// asks returns the number of acquisitions.
 func (m *messenger) asks() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.count
 }
 
-// say sends the waiter a message.
-func (m *messenger) say(n lock.Notice) {
+// deliver sends the waiter a message.
+func (m *messenger) deliver(n lock.Notice) {
 	m.mu.Lock()
 	tell := m.tell
 	m.mu.Unlock()
@@ -211,8 +212,8 @@ func (m *messenger) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.
 	})
 }
 
-// A hand-over is not relied on for longer than the store keeps it, though the store's
-// clock is fast and its messages are late.
+// A grant by release is not trusted for longer than the store keeps it, even if the
+// store's clock is fast and its messages are late.
 func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 	for name, fast := range map[string]int64{"as fast as is allowed for": 9, "faster": 30} {
 		t.Run(name, func(t *testing.T) {
@@ -232,9 +233,9 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 				time.Sleep(19 * time.Second) // since the refusal
 				require.NoError(t, held.Unlock(t.Context()))
 				lease := <-got
-				first := granted.Add(lock.DefaultTTL / 4) // what was offered
+				first := granted.Add(lock.DefaultTTL / 4) // the provisional TTL
 				if m.asks() > 2 {
-					first = first.Add(lock.DefaultTTL) // it has asked again
+					first = first.Add(lock.DefaultTTL) // it has sent another request
 				}
 				require.False(t, lease.Until().After(first), "%v too long", lease.Until().Sub(first))
 				require.NoError(t, lease.Unlock(t.Context()))
@@ -243,7 +244,7 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 	}
 }
 
-// A message makes nobody a holder that says more than was offered.
+// A message that grants more than was offered is not accepted.
 func TestForgedMessageIsNotBelieved(t *testing.T) {
 	for name, forge := range map[string]func(n *lock.Notice){
 		"a long TTL":             func(n *lock.Notice) { n.TTL = time.Hour },
@@ -268,7 +269,7 @@ func TestForgedMessageIsNotBelieved(t *testing.T) {
 				owner, at := m.latest()
 				n := lock.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: lock.DefaultTTL / 4}
 				forge(&n)
-				m.say(n)
+				m.deliver(n)
 				synctest.Wait()
 				select {
 				case <-got:
@@ -282,8 +283,8 @@ func TestForgedMessageIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A message of a grant that is older than the latest refusal is over: the lock was
-// another's since.
+// A message of a grant older than the latest refusal is void: another owner had the lock
+// since.
 func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -294,7 +295,7 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		owner, latest := m.latest()
 		require.True(t, latest.After(first.Add(2*time.Second)), "it was refused again")
-		m.say(lock.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
+		m.deliver(lock.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
 		synctest.Wait()
 		require.Empty(t, got, "two hold the lock")
 		require.NoError(t, held.Unlock(t.Context()))
@@ -302,7 +303,7 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 	})
 }
 
-// A hand-over reaches a head whose request has just failed.
+// A grant by release reaches a head whose request has just failed.
 func TestHandOverToAHeadWhoseRequestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

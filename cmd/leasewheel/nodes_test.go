@@ -51,7 +51,7 @@ func TestRunOnAQuorum(t *testing.T) {
 
 	p := start(t, env, run("job", sh("echo mine"), "-n")...)
 	assert.Equal(t, exitNotAcquired, p.wait())
-	p.requireOneLine("somebody else")
+	p.requireOneLine("another owner")
 
 	next := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
 	next.awaitError("waiting for lock")

@@ -215,7 +215,7 @@ func TestRunNotAcquired(t *testing.T) {
 			assert.Equal(t, test.code, p.wait())
 			assert.GreaterOrEqual(t, time.Since(begin), test.least)
 			assert.Empty(t, p.stdout.String())
-			p.requireOneLine("somebody else holds it")
+			p.requireOneLine("held by another owner")
 		})
 	}
 	require.NoError(t, held.stdin.Close())

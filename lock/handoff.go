@@ -1,0 +1,124 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// MaxPasses is the maximum of [Options.Passes].
+const MaxPasses = 1_000_000
+
+// DefaultPassFor is the default of [Options.PassFor].
+const DefaultPassFor = time.Second
+
+// handOff is a grant of the store that holders in this process hand to each other. While
+// it is active, an Unlock serves the first waiter, and the queue has no head that sends
+// requests. If the first waiter has no [Options.Passes], it becomes the head
+// nevertheless, which ends the hand-off.
+type handOff struct {
+	queue *queue
+	left  int64     // guarded by locker.mu; remaining hand-offs
+	by    time.Time // no hand-off after that
+}
+
+// handOff starts a hand-off if the acquisition wants one and the store reserved tokens.
+func (l *Locker) handOff(a *acquisition, g grant) *handOff {
+	if a.hold.Spare == 0 || g.Spare == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := &handOff{queue: l.queue(queueOf(a.hold)), left: g.Spare, by: time.Now().Add(a.options.passFor())}
+	h.queue.handOff = h
+	return h
+}
+
+// finish ends a hand-off, so that the queue gets a head again. h may be nil.
+func (l *Locker) finish(h *handOff) {
+	if h == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.finish()
+}
+
+// finish is [Locker.finish] for a caller that holds locker.mu.
+func (h *handOff) finish() {
+	q := h.queue
+	if q.handOff != h {
+		return
+	}
+	q.handOff = nil
+	if q.locker.closed.Err() == nil { // after that, Close ends the queue
+		q.promote(headState{ask: true})
+	}
+}
+
+// handToNext hands the ownership's lease to the first waiter in the queue. If it returns
+// false, the hand-off is over and the caller must release the lock.
+func (l *Locker) handToNext(o *ownership) bool {
+	h := o.handOff
+	if h == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := h.queue
+	if q.handOff != h {
+		return false
+	}
+	if q.head.Load() != nil || q.waiters.Len() == 0 || time.Now().After(h.by) || l.closed.Err() != nil {
+		h.finish()
+		return false
+	}
+	w := q.waiters.Front().Value.(*waiter)
+	lease := o.transfer(w.acquisition)
+	if lease == nil {
+		h.finish()
+		return false
+	}
+	if h.left--; h.left == 0 {
+		q.handOff = nil // the next head sends requests while this holder has the lock
+	}
+	w.handedOff = true
+	w.promotion.Store(&headState{lease: lease})
+	w.wake()
+	q.remove(w, headState{ask: true})
+	return true
+}
+
+// transfer makes a lease for another holder from the rest of this one. It returns nil if
+// that is impossible. The TTLs must be equal: a reentrant acquisition would otherwise
+// send the store a shorter TTL than the lease was granted for.
+func (o *ownership) transfer(a *acquisition) *Lease {
+	if a.hold.TTL != o.hold.TTL {
+		return nil
+	}
+	next := newOwnership(o.locker, o.hold, o.token+1, o.unknownUntil)
+	next.handOff = o.handOff
+	lease, err := o.lease.Pass(next.spec(a))
+	if err != nil {
+		return nil
+	}
+	next.lease = lease
+	return &next.first
+}
+
+// received returns the grant of a local hand-off. Earlier requests of the acquisition may
+// still reach the store, so the cleanup releases them.
+func (l *Locker) received(a *acquisition, lease *Lease) grant {
+	if !a.unknownUntil.IsZero() {
+		_ = l.cleanup.add(a.hold, a.unknownUntil)
+	}
+	return grant{Answer: Answer{Verdict: Granted, Token: lease.own.token}, lease: lease}
+}
+
+// returnLease unlocks a lease whose waiter has left. The caller is an acquisition.
+func (l *Locker) returnLease(lease *Lease) {
+	l.active.Go(func() {
+		if err := lease.Unlock(context.Background()); err != nil {
+			l.config.Logger.Warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
+		}
+	})
+}
