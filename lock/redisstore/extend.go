@@ -32,7 +32,7 @@ func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) 
 // have been missed. It returns once the server has confirmed it. wake must not
 // block.
 func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subscription, error) {
-	return s.bell.subscribe(ctx, []ear{{name, askAgain}}, func(lock.Notice) { wake() })
+	return s.subscriber.subscribe(ctx, []handler{{name, askAgain}}, func(lock.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts have to publish what

@@ -203,9 +203,9 @@ func TestOfferToTheFrozenEnds(t *testing.T) {
 	admin := server.Client(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
 	const frozen = "285475da-9152-4c83-822a-67ee2f116a79"
-	ears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
-	defer func() { assert.NoError(t, ears.Close()) }()
-	_, err := ears.Receive(t.Context())
+	conn := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	_, err := conn.Receive(t.Context())
 	require.NoError(t, err)
 	lease := mustLock(t, mine, "a")
 	got := waitInLine(t, theirs)

@@ -27,8 +27,8 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
@@ -71,7 +71,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	}
 	c := newCall(forceLock,
 		append(lockKeys(key), channelKey(key), derive("redisson_rwlock", key)),
-		lock.MaxTold, publish, lineChannel(key))
+		lock.MaxTold, publish, waitChannel(key))
 	if s.config.Format == FormatPlain {
 		c = plainCall(key, publish, false)
 	}
@@ -91,13 +91,13 @@ func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
 	}
 	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		lock.MaxTold, publish, lineChannel(name), known, heard)
+		lock.MaxTold, publish, waitChannel(name), known, heard)
 }
 
 // lockKeys are the keys of a lock of whatever kind that is kept as a hash.
 func lockKeys(name string) []string {
 	return []string{
-		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), lineKey(name),
+		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), waitQueueKey(name),
 	}
 }
 

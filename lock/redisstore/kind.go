@@ -10,7 +10,7 @@ import (
 // kind is how one kind of lock is kept. Each has a file of its own.
 type kind interface {
 	// ears are where the hold's waiter listens.
-	ears(h *lock.Hold) []ear
+	handlers(h *lock.Hold) []handler
 	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
 	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
 }

@@ -32,12 +32,12 @@ const latchPrefix = "redisson_countdownlatch__channel__"
 
 func tagged(name string) bool { return strings.Contains(name, "{") }
 
-func (latch) ears(h *lock.Hold) []ear {
-	ears := []ear{{latchChannel(h.Name), askAgain}}
+func (latch) handlers(h *lock.Hold) []handler {
+	handlers := []handler{{latchChannel(h.Name), askAgain}}
 	if tagged(h.Name) {
-		ears = append(ears, ear{latchClusterChannel(h.Name), askAgain})
+		handlers = append(handlers, handler{latchClusterChannel(h.Name), askAgain})
 	}
-	return ears
+	return handlers
 }
 
 func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {

@@ -18,32 +18,32 @@ import (
 // a release grants the lock to the first in it, on a channel of its own.
 type mutex struct{}
 
-func lineKey(name string) string { return derive("leasewheel_lock_line", name) }
+func waitQueueKey(name string) string { return derive("leasewheel_lock_line", name) }
 
-// lineChannel is listened to by all of leasewheel's clients that wait; with ":" and
+// waitChannel is listened to by all of leasewheel's clients that wait; with ":" and
 // a client's id it is where that client is told of grants.
-func lineChannel(name string) string { return derive("leasewheel_lock__channel", name) }
+func waitChannel(name string) string { return derive("leasewheel_lock__channel", name) }
 
 // ears begins with what all of leasewheel's clients listen to: whoever listens to
 // Redisson's channel without it is counted as a client of Redisson's.
-func (mutex) ears(h *lock.Hold) []ear {
+func (mutex) handlers(h *lock.Hold) []handler {
 	client, _, _ := strings.Cut(h.Owner, ":")
-	return []ear{
-		{lineChannel(h.Name), unheard},
+	return []handler{
+		{waitChannel(h.Name), ignore},
 		{channelKey(h.Name), askAgain},
-		{lineChannel(h.Name) + ":" + client, granted},
+		{waitChannel(h.Name) + ":" + client, parseGrant},
 	}
 }
 
-// unheard is for a channel on which nothing is said.
-func unheard(*Store, string) (n lock.Notice, ok bool) { return n, false }
+// ignore is for a channel on which nothing is said.
+func ignore(*Store, string) (n lock.Notice, ok bool) { return n, false }
 
 // maxGrant is the most bytes that the message of a grant has.
 const maxGrant = 256
 
 // granted reads "<owner> <token> <µs> <ms> <spare> <secret>". Anything else, and a
 // message without the owner's secret, makes the waiter ask: anybody may publish.
-func granted(s *Store, payload string) (n lock.Notice, ok bool) {
+func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
 	if len(payload) > maxGrant {
 		return n, true
 	}
@@ -95,7 +95,7 @@ func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...
 		return call{}, err
 	}
 	args = append([]any{publish, s.fenceMillis()}, args...)
-	return newCall(sc, []string{name, lineKey(name), tokenKey(name), turnsKey(name)}, args...), nil
+	return newCall(sc, []string{name, waitQueueKey(name), tokenKey(name), yieldKey(name)}, args...), nil
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {

@@ -21,9 +21,9 @@ import (
 var keyFunctions = map[string]func(name string) string{
 	"channelKey":   channelKey,
 	"tokenKey":     tokenKey,
-	"lineKey":      lineKey,
-	"lineChannel":  lineChannel,
-	"turnsKey":     turnsKey,
+	"waitQueueKey": waitQueueKey,
+	"waitChannel":  waitChannel,
+	"yieldKey":     yieldKey,
 	"queueKey":     queueKey,
 	"timeoutsKey":  timeoutsKey,
 	"placesKey":    placesKey,
@@ -43,7 +43,7 @@ var keyFunctions = map[string]func(name string) string{
 
 	// What scripts and Redisson derive.
 	"the lock":              func(name string) string { return name },
-	"a client's channel":    func(name string) string { return lineChannel(name) + ":" + aClient },
+	"a client's channel":    func(name string) string { return waitChannel(name) + ":" + aClient },
 	"a fair waiter's":       func(name string) string { return channelKey(name) + ":" + aClient + ":7" },
 	"a delay queue's":       func(name string) string { return derive("leasewheel_queue_due", name) },
 	"redisson_unlock_latch": func(name string) string { return derive("redisson_unlock_latch", name) + ":00ff" },

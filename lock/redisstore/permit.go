@@ -61,7 +61,7 @@ func permitID(owner string) (id string, several int, err error) {
 	return string(raw), several, nil
 }
 
-func (permit) ears(h *lock.Hold) []ear { return semaphore{}.ears(h) }
+func (permit) handlers(h *lock.Hold) []handler { return semaphore{}.handlers(h) }
 
 func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	if h.Count > 1 {

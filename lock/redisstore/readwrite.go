@@ -32,9 +32,9 @@ var (
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 
-// unlessRepeated has a waiter ask again, but for the message that follows another one for
+// skipRepeated has a waiter ask again, but for the message that follows another one for
 // Redisson alone, see publish.lua.
-func unlessRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
+func skipRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
 
@@ -61,7 +61,9 @@ func writerField(owner string) string { return owner + ":write" }
 // read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
+func (read) handlers(h *lock.Hold) []handler {
+	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+}
 
 func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
@@ -97,7 +99,9 @@ func (read) prolong(c *call, name, owner string, ms int64) {
 // write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
+func (write) handlers(h *lock.Hold) []handler {
+	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+}
 
 func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,

@@ -50,10 +50,10 @@ var (
 	tokenSource string
 	//go:embed owner.lua
 	ownerSource string
-	//go:embed line.lua
-	lineSource string
-	//go:embed mutex_turns.lua
-	mutexTurnsSource string
+	//go:embed wait_queue.lua
+	waitQueueSource string
+	//go:embed mutex_yield.lua
+	mutexYieldSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed acquire_contended.lua
@@ -68,8 +68,8 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireContendedSource)
-	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseContendedSource)
+	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )

@@ -29,7 +29,9 @@ type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
 
-func (semaphore) ears(h *lock.Hold) []ear { return []ear{{semaphoreChannel(h.Name), askAgain}} }
+func (semaphore) handlers(h *lock.Hold) []handler {
+	return []handler{{semaphoreChannel(h.Name), askAgain}}
+}
 
 func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,

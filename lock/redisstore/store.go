@@ -75,16 +75,16 @@ type Config struct {
 
 // Store is a [lock.Store] on Redis. Its methods may be called at the same time.
 type Store struct {
-	client   redis.UniversalClient
-	cluster  *redis.ClusterClient // the client, if it is of a cluster; else nil
-	config   Config
-	names    mapping
-	owned    bool // Close closes the client too
-	bell     *bell
-	batchers batchers
-	clocks   sync.Map               // of node to *serverClock
-	seed     maphash.Seed           // of the secrets in messages
-	publish  atomic.Pointer[string] // what releases are published with, once known
+	client     redis.UniversalClient
+	cluster    *redis.ClusterClient // the client, if it is of a cluster; else nil
+	config     Config
+	names      mapping
+	owned      bool // Close closes the client too
+	subscriber *subscriber
+	batchers   batchers
+	clocks     sync.Map               // of node to *serverClock
+	seed       maphash.Seed           // of the secrets in messages
+	publish    atomic.Pointer[string] // what releases are published with, once known
 }
 
 var _ lock.Store = (*Store)(nil)
@@ -123,7 +123,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed()}
 	s.cluster, _ = client.(*redis.ClusterClient)
-	s.bell = newBell(s)
+	s.subscriber = newSubscriber(s)
 	return s, nil
 }
 
@@ -134,7 +134,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Close ends the store's subscriptions, and the client if [Open] made it.
 func (s *Store) Close() error {
-	s.bell.close()
+	s.subscriber.close()
 	s.batchers.close()
 	if s.owned {
 		return s.client.Close()

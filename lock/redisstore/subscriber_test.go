@@ -111,7 +111,7 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	stacks := make([]byte, 64<<20)
 	for range 20 {
 		time.Sleep(100 * time.Millisecond)
-		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*bell).move(")
+		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*subscriber).move(")
 		require.Less(t, movers, 5)
 	}
 	server.Restart(t)

@@ -11,20 +11,20 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// bell rings for waiters when their lock is released. However many locks are
+// subscriber rings for waiters when their lock is released. However many locks are
 // waited for, it has one subscription connection for each node.
 //
 // Ground rules:
 //
-//  1. bell.mu guards every field of the bell, its channels and its lines that is
+//  1. subscriber.mu guards every field of the bell, its channels and its lines that is
 //     not constant. It is never held while a server is spoken to.
 //  2. A line is one connection and never connects again. When it breaks, its
 //     channels move to a new one, and whoever waits on them is woken then, for a
 //     message may have been missed in between.
 //  3. line.order is held while a line's subscriptions change and the change is
 //     sent, so that the server hears of changes in the order in which they were
-//     made. The sender's context bounds it. It is taken before mu.
-type bell struct {
+//     made. The sender's context bounds it. It is registered before mu.
+type subscriber struct {
 	store *Store
 
 	ctx    context.Context // ends with close
@@ -32,24 +32,24 @@ type bell struct {
 	work   sync.WaitGroup // readers, health checks and movers; added to under mu
 
 	mu       sync.Mutex
-	lines    map[string]*line       // the unbroken ones, by node
+	conns    map[string]*conn       // the unbroken ones, by node
 	channels map[channelID]*channel // those that somebody listens to
 }
 
 // errClosed is returned by a subscription to a closed store.
 var errClosed = errors.New("redisstore: the store is closed")
 
-func newBell(s *Store) *bell {
-	b := &bell{store: s, lines: make(map[string]*line), channels: make(map[channelID]*channel)}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	return b
+func newSubscriber(store *Store) *subscriber {
+	s := &subscriber{store: store, conns: make(map[string]*conn), channels: make(map[channelID]*channel)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // ear is a channel that a waiter listens to, and what the messages there mean.
-type ear struct {
+type handler struct {
 	channel string
 	// read returns what a message tells a waiter of the store; ok is false if nothing.
-	read func(s *Store, payload string) (n lock.Notice, ok bool)
+	parse func(s *Store, payload string) (n lock.Notice, ok bool)
 }
 
 // askAgain is the meaning of most messages, whatever they say.
@@ -59,7 +59,7 @@ func askAgain(*Store, string) (lock.Notice, bool) { return lock.Notice{}, true }
 type channel struct {
 	channelID
 	listeners map[*listener]struct{}
-	line      *line // carries the channel; nil while it moves
+	conn      *conn // carries the channel; nil while it moves
 
 	// ready is closed once the server has confirmed the channel for the first
 	// time, or will not: then err says why.
@@ -68,18 +68,18 @@ type channel struct {
 	err       error
 }
 
-// ring has whoever listens ask again. The caller holds bell.mu.
-func (c *channel) ring() {
+// ring has whoever listens ask again. The caller holds subscriber.mu.
+func (c *channel) notifyAll() {
 	for l := range c.listeners {
-		l.tell(lock.Notice{})
+		l.notify(lock.Notice{})
 	}
 }
 
-// say passes a message on. The caller holds bell.mu.
-func (c *channel) say(s *Store, payload string) {
+// say passes a message on. The caller holds subscriber.mu.
+func (c *channel) deliver(s *Store, payload string) {
 	for l := range c.listeners {
-		if n, ok := l.ear.read(s, payload); ok {
-			l.tell(n)
+		if n, ok := l.handler.parse(s, payload); ok {
+			l.notify(n)
 		}
 	}
 }
@@ -87,18 +87,18 @@ func (c *channel) say(s *Store, payload string) {
 // listener is one of those who listen to a channel.
 type listener struct {
 	channel *channel
-	ear     ear
-	tell    func(lock.Notice)
+	handler handler
+	notify  func(lock.Notice)
 }
 
 // subscription is a waiter's, to all its channels.
 type subscription struct {
-	bell      *bell
-	listeners []*listener
+	subscriber *subscriber
+	listeners  []*listener
 }
 
 // Subscribe has tell called for whatever is published on the lock's channels.
-func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.Notice)) (lock.Subscription, error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return nil, err
@@ -106,25 +106,25 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 	if h, err = s.names.hold(h); err != nil {
 		return nil, err
 	}
-	return s.bell.subscribe(ctx, k.ears(h), tell)
+	return s.subscriber.subscribe(ctx, k.handlers(h), notify)
 }
 
 // subscribe returns once the server has confirmed every channel.
-func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)) (lock.Subscription, error) {
-	sub := &subscription{bell: b}
-	var fresh []*channel
-	for _, e := range ears {
-		ids, err := b.store.channels(ctx, e.channel)
+func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify func(lock.Notice)) (lock.Subscription, error) {
+	sub := &subscription{subscriber: s}
+	var added []*channel
+	for _, h := range handlers {
+		ids, err := s.store.channels(ctx, h.channel)
 		for i := 0; i < len(ids) && err == nil; i++ {
-			fresh, err = sub.listen(ids[i], e, tell, fresh)
+			added, err = sub.listen(ids[i], h, notify, added)
 		}
 		if err != nil {
-			b.attachAll(ctx, fresh) // others may listen to them by now
+			s.attachAll(ctx, added) // others may listen to them by now
 			sub.Close()
 			return nil, err
 		}
 	}
-	b.attachAll(ctx, fresh)
+	s.attachAll(ctx, added)
 	for _, l := range sub.listeners {
 		if err := sub.confirmed(ctx, l.channel); err != nil {
 			sub.Close()
@@ -134,44 +134,44 @@ func (b *bell) subscribe(ctx context.Context, ears []ear, tell func(lock.Notice)
 	return sub, nil
 }
 
-// listen adds a channel to the subscription, and to fresh if the server has yet to be
+// listen adds a channel to the subscription, and to added if the server has yet to be
 // asked for it.
-func (sub *subscription) listen(id channelID, e ear, tell func(lock.Notice), fresh []*channel) ([]*channel, error) {
-	l, first, err := sub.bell.enlist(id, e, tell)
+func (sub *subscription) listen(id channelID, h handler, notify func(lock.Notice), added []*channel) ([]*channel, error) {
+	l, first, err := sub.subscriber.addListener(id, h, notify)
 	if err != nil {
-		return fresh, err
+		return added, err
 	}
 	sub.listeners = append(sub.listeners, l)
 	if first {
-		fresh = append(fresh, l.channel)
+		added = append(added, l.channel)
 	}
-	return fresh, nil
+	return added, nil
 }
 
 // attachAll asks the servers for channels, one after the other, in the background: a
 // connection, and the channels of other callers on it, must not end with the context of
 // the caller that happens to be the first. A patient caller's deadline is kept to.
-func (b *bell) attachAll(ctx context.Context, fresh []*channel) {
-	if len(fresh) == 0 {
+func (s *subscriber) attachAll(ctx context.Context, added []*channel) {
+	if len(added) == 0 {
 		return
 	}
 	by := time.Now().Add(attachWithin)
 	if deadline, ok := ctx.Deadline(); ok && deadline.After(by) {
 		by = deadline
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() != nil {
-		for _, c := range fresh {
-			b.failed(c, errClosed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		for _, c := range added {
+			s.failed(c, errClosed)
 		}
 		return
 	}
-	b.work.Go(func() {
-		for _, c := range fresh {
-			ctx, cancel := context.WithDeadline(b.ctx, by)
-			if err := b.attach(ctx, c); err != nil {
-				b.fail(c, err)
+	s.work.Go(func() {
+		for _, c := range added {
+			ctx, cancel := context.WithDeadline(s.ctx, by)
+			if err := s.attach(ctx, c); err != nil {
+				s.fail(c, err)
 			}
 			cancel()
 		}
@@ -185,131 +185,131 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 	case <-ctx.Done():
 		return classify(ctx.Err())
 	}
-	sub.bell.mu.Lock()
-	defer sub.bell.mu.Unlock()
+	sub.subscriber.mu.Lock()
+	defer sub.subscriber.mu.Unlock()
 	return c.err
 }
 
-// enlist adds a listener. fresh says that it is the channel's first, whose part it
+// enlist adds a listener. added says that it is the channel's first, whose part it
 // is to ask the server for the channel.
-func (b *bell) enlist(id channelID, e ear, tell func(lock.Notice)) (l *listener, fresh bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() != nil {
+func (s *subscriber) addListener(id channelID, h handler, notify func(lock.Notice)) (l *listener, added bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
 		return nil, false, errClosed
 	}
-	c := b.channels[id]
+	c := s.channels[id]
 	if c == nil {
-		fresh = true
+		added = true
 		c = &channel{channelID: id, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
-		b.channels[id] = c
+		s.channels[id] = c
 	}
-	l = &listener{channel: c, ear: e, tell: tell}
+	l = &listener{channel: c, handler: h, notify: notify}
 	c.listeners[l] = struct{}{}
-	return l, fresh, nil
+	return l, added, nil
 }
 
 // Close ends the subscription, and with the last one of a channel the channel.
 func (sub *subscription) Close() {
 	for _, l := range slices.Backward(sub.listeners) {
-		sub.bell.dismiss(l)
+		sub.subscriber.removeListener(l)
 	}
 }
 
 // dismiss ends a listener.
-func (b *bell) dismiss(l *listener) {
+func (s *subscriber) removeListener(l *listener) {
 	c := l.channel
-	b.mu.Lock()
+	s.mu.Lock()
 	delete(c.listeners, l)
-	var carrier *line
-	if len(c.listeners) == 0 && b.channels[c.channelID] == c {
-		delete(b.channels, c.channelID)
-		carrier = c.line
+	var carrying *conn
+	if len(c.listeners) == 0 && s.channels[c.channelID] == c {
+		delete(s.channels, c.channelID)
+		carrying = c.conn
 	}
-	b.mu.Unlock()
-	if carrier != nil {
-		carrier.retire(c)
+	s.mu.Unlock()
+	if carrying != nil {
+		carrying.remove(c)
 	}
 }
 
 // attach asks the server for a channel, on the line to the channel's node.
-func (b *bell) attach(ctx context.Context, c *channel) error {
-	n, err := b.store.node(ctx, c.channelID)
+func (s *subscriber) attach(ctx context.Context, c *channel) error {
+	n, err := s.store.node(ctx, c.channelID)
 	if err != nil {
 		return err
 	}
-	return b.attachTo(ctx, n, c)
+	return s.attachTo(ctx, n, c)
 }
 
 // attachTo asks a node for a channel.
-func (b *bell) attachTo(ctx context.Context, n node, c *channel) error {
-	l, err := b.line(n)
+func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
+	cn, err := s.connTo(n)
 	if err != nil {
 		return err
 	}
-	return l.carry(ctx, c)
+	return cn.add(ctx, c)
 }
 
 // line returns the unbroken line to a node, a new one if need be.
-func (b *bell) line(n node) (*line, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() != nil {
+func (s *subscriber) connTo(n node) (*conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
 		return nil, errClosed
 	}
-	l := b.lines[n.id]
-	if l == nil {
-		l = newLine(b, n)
-		b.lines[n.id] = l
-		b.work.Go(l.read)
+	cn := s.conns[n.id]
+	if cn == nil {
+		cn = newConn(s, n)
+		s.conns[n.id] = cn
+		s.work.Go(cn.read)
 	}
-	return l, nil
+	return cn, nil
 }
 
 // fail tells those who wait for a channel's first confirmation that it will not
 // come. A channel that was confirmed before is left alone.
-func (b *bell) fail(c *channel, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.failed(c, err)
+func (s *subscriber) fail(c *channel, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed(c, err)
 }
 
 // failed is fail, for a caller that holds mu.
-func (b *bell) failed(c *channel, err error) {
+func (s *subscriber) failed(c *channel, err error) {
 	if c.confirmed || c.err != nil {
 		return
 	}
 	c.err = err
 	close(c.ready)
-	if b.channels[c.channelID] == c {
-		delete(b.channels, c.channelID)
+	if s.channels[c.channelID] == c {
+		delete(s.channels, c.channelID)
 	}
 }
 
 // move puts channels whose line broke on new lines, as long as somebody listens
 // to them. Confirmation rings for them.
-func (b *bell) move(channels []*channel) {
+func (s *subscriber) move(channels []*channel) {
 	for try := 0; len(channels) > 0; try++ {
-		if !pause(b.ctx, moveBackoff(try)) {
+		if !pause(s.ctx, moveBackoff(try)) {
 			return
 		}
-		channels = b.moveOnce(channels)
+		channels = s.moveOnce(channels)
 	}
 }
 
 // moveOnce tries to move each channel and returns those that are left. A node that
 // has failed one is not asked for the others: to find out takes time, and by then it
 // may be another node that they belong to.
-func (b *bell) moveOnce(channels []*channel) (left []*channel) {
+func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
 	failed := make(map[string]bool)
 	for _, c := range channels {
-		if b.unwanted(c) {
+		if s.unwanted(c) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(b.ctx, checkEvery)
-		n, err := b.store.node(ctx, c.channelID)
+		ctx, cancel := context.WithTimeout(s.ctx, checkEvery)
+		n, err := s.store.node(ctx, c.channelID)
 		if err == nil && !failed[n.id] {
-			err = b.attachTo(ctx, n, c)
+			err = s.attachTo(ctx, n, c)
 			failed[n.id] = err != nil
 		}
 		cancel()
@@ -321,15 +321,15 @@ func (b *bell) moveOnce(channels []*channel) (left []*channel) {
 }
 
 // unwanted reports whether nobody listens to c any more, or a line carries it.
-func (b *bell) unwanted(c *channel) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.wants(c)
+func (s *subscriber) unwanted(c *channel) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.wants(c)
 }
 
 // wants reports whether somebody listens to c and no line carries it. The caller holds
-// bell.mu.
-func (b *bell) wants(c *channel) bool { return b.channels[c.channelID] == c && c.line == nil }
+// subscriber.mu.
+func (s *subscriber) wants(c *channel) bool { return s.channels[c.channelID] == c && c.conn == nil }
 
 // moveBackoff is the pause before channels move, drawn at random so that the
 // clients of a server that restarts do not come all at once.
@@ -351,16 +351,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // close ends every line and returns once nothing of the bell runs any more.
-func (b *bell) close() {
-	b.mu.Lock()
-	b.cancel()
-	var lines []*line
-	for _, l := range b.lines {
-		lines = append(lines, l)
+func (s *subscriber) close() {
+	s.mu.Lock()
+	s.cancel()
+	var conns []*conn
+	for _, cn := range s.conns {
+		conns = append(conns, cn)
 	}
-	b.mu.Unlock()
-	for _, l := range lines {
-		l.breakDown(errClosed)
+	s.mu.Unlock()
+	for _, cn := range conns {
+		cn.breakDown(errClosed)
 	}
-	b.work.Wait()
+	s.work.Wait()
 }
