@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkEvery is how often a line on which nothing is heard is checked. A mute one
-// is given up after the second check.
+// checkEvery is the interval of health checks on a silent conn. An unresponsive conn is
+// closed at the second check.
 const checkEvery = 3 * time.Second
 
-// attachWithin is for how long a channel is asked for at least, and a connection made with
-// the first one, however impatient the caller is.
+// attachWithin is the least time for subscribing to a channel, which includes connecting
+// for the first one. It holds even if the caller's deadline is earlier.
 const attachWithin = 2 * time.Second
 
-// errUnresponsive breaks a line on which a ping goes unanswered.
+// errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection is mute")
 
-// line is one subscription connection to one node. See the ground rules of bell.
+// conn is one subscription connection to one node. See the ground rules of subscriber.
 type conn struct {
 	subscriber *subscriber
 	node       node
@@ -30,8 +30,8 @@ type conn struct {
 	order    sync.Mutex  // see ground rule 3
 	received atomic.Bool // something was received since the last check
 
-	// begun is closed when there is something to read: a first request was sent,
-	// or the line is broken.
+	// begun is closed when there is something to read: a first request was sent, or the
+	// conn is broken.
 	begun chan struct{}
 	begin func()
 
@@ -42,12 +42,12 @@ type conn struct {
 	health   *time.Timer
 }
 
-// channelState is what a line knows of one channel name.
+// channelState is the state of one channel name on a conn.
 type channelState struct {
-	// channel is who is told of messages; nil once nobody listens any more.
+	// channel receives the messages; nil once it has no listener.
 	channel *channel
-	// asked and retired count the requests whose confirmation is still to come.
-	// Only the confirmation of the last request tells how things stand.
+	// subscribing and unsubscribing count the unconfirmed requests. The state is known
+	// only when the last request is confirmed.
 	subscribing, unsubscribing int
 }
 
@@ -64,8 +64,8 @@ func newConn(s *subscriber, n node) *conn {
 	return cn
 }
 
-// carry asks the server for a channel, unless nobody listens to it any more. It may
-// have waited for a while: for the connection to be made.
+// add subscribes to a channel at the server, unless the channel has lost its listeners
+// meanwhile. It may have waited for the connection to be made.
 func (cn *conn) add(ctx context.Context, c *channel) error {
 	cn.order.Lock()
 	defer cn.order.Unlock()
@@ -83,9 +83,9 @@ func (cn *conn) add(ctx context.Context, c *channel) error {
 	return nil
 }
 
-// take notes that the line carries c. It fails if the line cannot any more, and does
-// nothing for a channel that nobody wants carried: whoever gave it up found no line to
-// retire it from.
+// register notes that the conn carries c. It fails if the conn is broken. It does nothing
+// for a channel without listeners: when the last one left, c was on no conn from which it
+// could be removed.
 func (cn *conn) register(c *channel) (registered bool, err error) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
@@ -106,8 +106,8 @@ func (cn *conn) register(c *channel) (registered bool, err error) {
 	return true, nil
 }
 
-// leave forgets a channel that could not be asked for. It is still its bringer's to
-// put on another line, and must not be moved by this one's end as well.
+// unregister forgets a channel whose request could not be sent. The caller of add will put
+// it on another conn, so the end of this conn must not move it as well.
 func (cn *conn) unregister(c *channel) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
@@ -116,7 +116,7 @@ func (cn *conn) unregister(c *channel) {
 	}
 }
 
-// retire tells the server that nobody listens to c any more.
+// remove unsubscribes from c, which has no listener any more.
 func (cn *conn) remove(c *channel) {
 	cn.order.Lock()
 	defer cn.order.Unlock()
@@ -150,17 +150,16 @@ func (cn *conn) unsubscribe(ctx context.Context, name string) error {
 	return cn.pubsub.Unsubscribe(ctx, name)
 }
 
-// offline is the context of everything that happens on an established connection.
-// With it go-redis cannot connect again behind our back when the connection
-// fails: to know of the failure is the point. Reads and writes are not bounded by
-// it, since it has no deadline.
+// offline is the context of all calls on an established connection. It has ended, so
+// go-redis cannot silently reconnect when the connection fails: the subscriber has to
+// notice the failure. It has no deadline, so it does not bound reads and writes.
 var offline = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// read receives until the line breaks.
+// read receives until the conn breaks.
 func (cn *conn) read() {
 	<-cn.begun
 	for {
@@ -187,7 +186,7 @@ func (cn *conn) message(m *redis.Message) {
 	}
 }
 
-// confirm takes the server's word that a subscription began or ended.
+// confirm handles the server's confirmation that a subscription began or ended.
 func (cn *conn) confirm(m *redis.Subscription) {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -211,7 +210,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	}
 	c := k.channel
 	switch {
-	case c == nil, c.err != nil: // nobody listens, or was told that it has failed, as when the line breaks now
+	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
 		delete(cn.channels, m.Channel)
 	case c.confirmed:
 		c.notifyAll()
@@ -221,8 +220,8 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	}
 }
 
-// evicted moves a channel that the server has dropped by itself: its slot now
-// belongs to another node. The caller holds mu.
+// evicted moves a channel that the server dropped because its slot now belongs to another
+// node. The caller holds mu.
 func (cn *conn) evicted(k *channelState) {
 	c := k.channel
 	if c == nil {
@@ -235,8 +234,8 @@ func (cn *conn) evicted(k *channelState) {
 	}
 }
 
-// check finds out whether a line that is not heard still lives. One that carries
-// nothing is given up.
+// check pings a conn that has received nothing since the last check. It closes a conn
+// without channels, and one that left the last ping unanswered.
 func (cn *conn) check() {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -268,8 +267,8 @@ func (cn *conn) check() {
 	}
 }
 
-// breakDown ends the line. Its channels move; those that were never confirmed
-// fail with err. Only the first call does anything.
+// breakDown ends the conn. Confirmed channels move to another conn; the others fail with
+// err. Only the first call has an effect.
 func (cn *conn) breakDown(err error) {
 	s := cn.subscriber
 	s.mu.Lock()

@@ -11,19 +11,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// subscriber rings for waiters when their lock is released. However many locks are
-// waited for, it has one subscription connection for each node.
+// subscriber receives the messages that wake waiters when their lock is released. It
+// keeps one subscription connection for each node, however many locks are waited for.
 //
 // Ground rules:
 //
-//  1. subscriber.mu guards every field of the bell, its channels and its lines that is
-//     not constant. It is never held while a server is spoken to.
-//  2. A line is one connection and never connects again. When it breaks, its
-//     channels move to a new one, and whoever waits on them is woken then, for a
-//     message may have been missed in between.
-//  3. line.order is held while a line's subscriptions change and the change is
-//     sent, so that the server hears of changes in the order in which they were
-//     made. The sender's context bounds it. It is registered before mu.
+//  1. subscriber.mu guards every field of the subscriber, its channels and its conns
+//     that is not constant. It is never held during network I/O.
+//  2. A conn is one connection and never reconnects. When it breaks, its channels move
+//     to a new conn. Their waiters are woken then, since a message may have been missed
+//     in between.
+//  3. conn.order is held while a conn's subscriptions change and the change is sent, so
+//     that the server receives changes in the order in which they were made. The
+//     sender's context bounds it. It is locked before mu.
 type subscriber struct {
 	store *Store
 
@@ -33,10 +33,10 @@ type subscriber struct {
 
 	mu       sync.Mutex
 	conns    map[string]*conn       // the unbroken ones, by node
-	channels map[channelID]*channel // those that somebody listens to
+	channels map[channelID]*channel // those with a listener
 }
 
-// errClosed is returned by a subscription to a closed store.
+// errClosed is the error of subscribing on a closed store.
 var errClosed = errors.New("redisstore: the store is closed")
 
 func newSubscriber(store *Store) *subscriber {
@@ -45,37 +45,37 @@ func newSubscriber(store *Store) *subscriber {
 	return s
 }
 
-// ear is a channel that a waiter listens to, and what the messages there mean.
+// handler is a channel that a waiter subscribes to, and the parser of its messages.
 type handler struct {
 	channel string
-	// read returns what a message tells a waiter of the store; ok is false if nothing.
+	// parse returns the notice for a message; ok is false if there is none.
 	parse func(s *Store, payload string) (n lock.Notice, ok bool)
 }
 
-// askAgain is the meaning of most messages, whatever they say.
+// askAgain parses any message as a notice to send the acquire request again.
 func askAgain(*Store, string) (lock.Notice, bool) { return lock.Notice{}, true }
 
-// channel is one channel that somebody listens to.
+// channel is one channel with its listeners.
 type channel struct {
 	channelID
 	listeners map[*listener]struct{}
-	conn      *conn // carries the channel; nil while it moves
+	conn      *conn // carries the channel; nil while the channel moves
 
-	// ready is closed once the server has confirmed the channel for the first
-	// time, or will not: then err says why.
+	// ready is closed when the server confirms the channel for the first time, or when
+	// the subscription fails; err is the reason then.
 	ready     chan struct{}
 	confirmed bool
 	err       error
 }
 
-// ring has whoever listens ask again. The caller holds subscriber.mu.
+// notifyAll makes every listener ask again. The caller holds subscriber.mu.
 func (c *channel) notifyAll() {
 	for l := range c.listeners {
 		l.notify(lock.Notice{})
 	}
 }
 
-// say passes a message on. The caller holds subscriber.mu.
+// deliver passes a message to the listeners. The caller holds subscriber.mu.
 func (c *channel) deliver(s *Store, payload string) {
 	for l := range c.listeners {
 		if n, ok := l.handler.parse(s, payload); ok {
@@ -84,20 +84,20 @@ func (c *channel) deliver(s *Store, payload string) {
 	}
 }
 
-// listener is one of those who listen to a channel.
+// listener is the interest of one subscription in one channel.
 type listener struct {
 	channel *channel
 	handler handler
 	notify  func(lock.Notice)
 }
 
-// subscription is a waiter's, to all its channels.
+// subscription is one waiter's subscription to all its channels.
 type subscription struct {
 	subscriber *subscriber
 	listeners  []*listener
 }
 
-// Subscribe has tell called for whatever is published on the lock's channels.
+// Subscribe calls notify for every message on the lock's channels.
 func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.Notice)) (lock.Subscription, error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify f
 	return sub, nil
 }
 
-// listen adds a channel to the subscription, and to added if the server has yet to be
-// asked for it.
+// listen adds a channel to the subscription. If the server has not been asked for the
+// channel yet, listen also appends it to added.
 func (sub *subscription) listen(id channelID, h handler, notify func(lock.Notice), added []*channel) ([]*channel, error) {
 	l, first, err := sub.subscriber.addListener(id, h, notify)
 	if err != nil {
@@ -148,9 +148,9 @@ func (sub *subscription) listen(id channelID, h handler, notify func(lock.Notice
 	return added, nil
 }
 
-// attachAll asks the servers for channels, one after the other, in the background: a
-// connection, and the channels of other callers on it, must not end with the context of
-// the caller that happens to be the first. A patient caller's deadline is kept to.
+// attachAll subscribes to channels one after the other, in the background. The connection
+// carries the channels of other callers, so it must not end with the first caller's
+// context. A longer deadline of the caller is kept.
 func (s *subscriber) attachAll(ctx context.Context, added []*channel) {
 	if len(added) == 0 {
 		return
@@ -178,7 +178,7 @@ func (s *subscriber) attachAll(ctx context.Context, added []*channel) {
 	})
 }
 
-// confirmed waits for the server's confirmation.
+// confirmed waits until the server confirms c.
 func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 	select {
 	case <-c.ready:
@@ -190,8 +190,8 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 	return c.err
 }
 
-// enlist adds a listener. added says that it is the channel's first, whose part it
-// is to ask the server for the channel.
+// addListener adds a listener. added is true for the channel's first listener, whose
+// caller has to subscribe to the channel at the server.
 func (s *subscriber) addListener(id channelID, h handler, notify func(lock.Notice)) (l *listener, added bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,14 +209,14 @@ func (s *subscriber) addListener(id channelID, h handler, notify func(lock.Notic
 	return l, added, nil
 }
 
-// Close ends the subscription, and with the last one of a channel the channel.
+// Close ends the subscription, and each channel that has no other listener.
 func (sub *subscription) Close() {
 	for _, l := range slices.Backward(sub.listeners) {
 		sub.subscriber.removeListener(l)
 	}
 }
 
-// dismiss ends a listener.
+// removeListener removes a listener, and its channel with the last one.
 func (s *subscriber) removeListener(l *listener) {
 	c := l.channel
 	s.mu.Lock()
@@ -232,7 +232,7 @@ func (s *subscriber) removeListener(l *listener) {
 	}
 }
 
-// attach asks the server for a channel, on the line to the channel's node.
+// attach subscribes to a channel on the conn to the channel's node.
 func (s *subscriber) attach(ctx context.Context, c *channel) error {
 	n, err := s.store.node(ctx, c.channelID)
 	if err != nil {
@@ -241,7 +241,7 @@ func (s *subscriber) attach(ctx context.Context, c *channel) error {
 	return s.attachTo(ctx, n, c)
 }
 
-// attachTo asks a node for a channel.
+// attachTo subscribes to a channel on a node.
 func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
 	cn, err := s.connTo(n)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
 	return cn.add(ctx, c)
 }
 
-// line returns the unbroken line to a node, a new one if need be.
+// connTo returns the unbroken conn to a node, and makes one if there is none.
 func (s *subscriber) connTo(n node) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,15 +266,15 @@ func (s *subscriber) connTo(n node) (*conn, error) {
 	return cn, nil
 }
 
-// fail tells those who wait for a channel's first confirmation that it will not
-// come. A channel that was confirmed before is left alone.
+// fail ends the wait for a channel's first confirmation with err. It ignores a channel
+// that was confirmed before.
 func (s *subscriber) fail(c *channel, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed(c, err)
 }
 
-// failed is fail, for a caller that holds mu.
+// failed is fail for a caller that holds mu.
 func (s *subscriber) failed(c *channel, err error) {
 	if c.confirmed || c.err != nil {
 		return
@@ -286,8 +286,8 @@ func (s *subscriber) failed(c *channel, err error) {
 	}
 }
 
-// move puts channels whose line broke on new lines, as long as somebody listens
-// to them. Confirmation rings for them.
+// move puts the channels of a broken conn on new conns, as long as they have listeners.
+// The confirmation of a moved channel notifies its listeners.
 func (s *subscriber) move(channels []*channel) {
 	for try := 0; len(channels) > 0; try++ {
 		if !pause(s.ctx, moveBackoff(try)) {
@@ -297,9 +297,9 @@ func (s *subscriber) move(channels []*channel) {
 	}
 }
 
-// moveOnce tries to move each channel and returns those that are left. A node that
-// has failed one is not asked for the others: to find out takes time, and by then it
-// may be another node that they belong to.
+// moveOnce tries to move each channel and returns those that are left. A node that has
+// failed for one channel is not tried for the others: the failure took time, and the
+// channels may belong to another node by then.
 func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
 	failed := make(map[string]bool)
 	for _, c := range channels {
@@ -320,25 +320,24 @@ func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
 	return left
 }
 
-// unwanted reports whether nobody listens to c any more, or a line carries it.
+// unwanted reports whether c has no listener any more, or is on a conn already.
 func (s *subscriber) unwanted(c *channel) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.wants(c)
 }
 
-// wants reports whether somebody listens to c and no line carries it. The caller holds
-// subscriber.mu.
+// wants reports whether c has a listener and no conn. The caller holds subscriber.mu.
 func (s *subscriber) wants(c *channel) bool { return s.channels[c.channelID] == c && c.conn == nil }
 
-// moveBackoff is the pause before channels move, drawn at random so that the
-// clients of a server that restarts do not come all at once.
+// moveBackoff returns the pause before channels move. It is random, so that the clients
+// of a server that restarts do not reconnect all at once.
 func moveBackoff(try int) time.Duration {
 	d := min(10*time.Millisecond<<min(try, 10), time.Second)
 	return d/2 + rand.N(d/2)
 }
 
-// pause waits for d and reports whether ctx still lives then.
+// pause waits for d and reports whether ctx is still alive then.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -350,7 +349,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// close ends every line and returns once nothing of the bell runs any more.
+// close ends every conn and waits for the subscriber's goroutines.
 func (s *subscriber) close() {
 	s.mu.Lock()
 	s.cancel()
