@@ -19,7 +19,7 @@ const checkEvery = 3 * time.Second
 const attachWithin = 2 * time.Second
 
 // errUnresponsive breaks a conn whose ping goes unanswered.
-var errUnresponsive = errors.New("redisstore: the subscription connection is mute")
+var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
 
 // conn is one subscription connection to one node. See the ground rules of subscriber.
 type conn struct {

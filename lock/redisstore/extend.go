@@ -40,8 +40,8 @@ func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subs
 // asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
 	publish, err := s.publishing(ctx)
-	if err == nil && publish != plain {
-		publish = sharded
+	if err == nil && publish != publishPlain {
+		publish = publishSharded
 	}
 	return publish, err
 }

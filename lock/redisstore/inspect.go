@@ -55,7 +55,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	if err != nil {
 		return lock.Info{}, err
 	}
-	return s.tell(ctx, name, reply)
+	return s.info(ctx, name, reply)
 }
 
 // ForceRelease frees a lock in one script, which also publishes what a release of
@@ -79,19 +79,19 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if err != nil {
 		return lock.Info{}, err
 	}
-	return s.tell(ctx, name, reply)
+	return s.info(ctx, name, reply)
 }
 
 // inspectCall returns the call that tells about a lock in Redisson's format.
 func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
-	known, heard := "", semaphoreChannel(name)
+	mode, channel := "", semaphoreChannel(name)
 	if counter, ok := kinds[as].(counted); ok {
 		_, keys := counter.counting(s, name, "")
-		known, heard = modes[as], keys[1]
+		mode, channel = modes[as], keys[1]
 	}
 	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		lock.MaxTold, publish, waitChannel(name), known, heard)
+		lock.MaxTold, publish, waitChannel(name), mode, channel)
 }
 
 // lockKeys are the keys of a lock of whatever kind that is kept as a hash.
@@ -123,12 +123,12 @@ func kindOfMode(mode string) lock.Kind {
 
 // tell makes an Info of a script's reply and finds out who the clients are. That
 // they cannot be asked for is no reason to keep back what is known.
-func (s *Store) tell(ctx context.Context, name string, reply any) (lock.Info, error) {
+func (s *Store) info(ctx context.Context, name string, reply any) (lock.Info, error) {
 	info, err := describe(name, reply)
 	if err != nil {
 		return lock.Info{}, err
 	}
-	s.introduce(ctx, []*lock.Info{&info})
+	s.identifyClients(ctx, []*lock.Info{&info})
 	return info, nil
 }
 
@@ -169,29 +169,29 @@ func describe(name string, reply any) (lock.Info, error) {
 	for w := range slices.Chunk(waiters, 3) {
 		info.Waiters = append(info.Waiters, waiter(w))
 	}
-	disguise(&info)
+	sanitize(&info)
 	return info, nil
 }
 
 // holder reads what is told of one holder: its field of the lock's hash, how often
 // it holds the lock, and for how long.
-func holder(told []string) lock.Holder {
-	owner, write := strings.CutSuffix(told[0], ":write")
+func holder(fields []string) lock.Holder {
+	owner, write := strings.CutSuffix(fields[0], ":write")
 	return lock.Holder{
-		Owner: owner, Write: write, Holds: integer(told[1]), TTL: remaining(integer(told[2])), Client: clientOf(owner),
+		Owner: owner, Write: write, Holds: integer(fields[1]), TTL: remaining(integer(fields[2])), Client: clientOf(owner),
 	}
 }
 
 // permitHolder reads what is told of a permit in use. Nobody knows who has it.
-func permitHolder(told []string) lock.Holder {
-	return lock.Holder{Owner: hex.EncodeToString([]byte(told[0])), Holds: 1, TTL: remaining(integer(told[2]))}
+func permitHolder(fields []string) lock.Holder {
+	return lock.Holder{Owner: hex.EncodeToString([]byte(fields[0])), Holds: 1, TTL: remaining(integer(fields[2]))}
 }
 
 // waiter reads what is told of one waiter: who it is, for how many ms its place is
 // kept, and since which µs it has it.
-func waiter(told []string) lock.Waiter {
-	w := lock.Waiter{Owner: told[0], TTL: time.Duration(integer(told[1])) * time.Millisecond, Client: clientOf(told[0])}
-	if since := integer(told[2]); since > 0 {
+func waiter(fields []string) lock.Waiter {
+	w := lock.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: clientOf(fields[0])}
+	if since := integer(fields[2]); since > 0 {
 		w.Since = time.UnixMicro(since)
 	}
 	return w
@@ -213,7 +213,7 @@ func clientOf(owner string) lock.Client {
 }
 
 // introduce adds who the clients are, as far as they have announced themselves.
-func (s *Store) introduce(ctx context.Context, infos []*lock.Info) {
+func (s *Store) identifyClients(ctx context.Context, infos []*lock.Info) {
 	records := make(map[string]*redis.SliceCmd)
 	pipe := s.client.Pipeline()
 	eachClient(infos, func(_ *lock.Info, _ *lock.Holder, c *lock.Client) {

@@ -28,9 +28,9 @@ func plainCall(name, publish string, listed bool) call {
 // ownOwner matches the owners that leasewheel's clients have.
 var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:-?[0-9]+$`)
 
-// disguise takes from what is told of a plain lock what only an owner of leasewheel's
+// sanitize takes from what is told of a plain lock what only an owner of leasewheel's
 // has, unless it is one; and what a terminal should not see.
-func disguise(info *lock.Info) {
+func sanitize(info *lock.Info) {
 	for i := range info.Holders {
 		h := &info.Holders[i]
 		if ownOwner.MatchString(h.Owner) {

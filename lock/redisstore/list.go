@@ -206,7 +206,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 	if failure == nil && !s.hidden(ctx, refused) {
 		failure = refusal
 	}
-	s.introduce(ctx, infos)
+	s.identifyClients(ctx, infos)
 	return infos, failure
 }
 

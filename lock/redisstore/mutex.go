@@ -82,8 +82,8 @@ func (s *Store) member(h *lock.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
-	offer := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
 }
 
 // mutexCall returns the call of a script for a mutex, whose arguments follow those that

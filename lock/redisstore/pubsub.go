@@ -27,7 +27,7 @@ const (
 	PubSubOff
 	// PubSubBoth publishes both, and listens to both: for fleets whose clients differ.
 	// Each client takes two connections to a node then, and Info.WaiterCount may count
-	// a client twice.
+	// a client both.
 	PubSubBoth
 )
 
@@ -52,10 +52,10 @@ func ParsePubSub(name string) (PubSub, error) {
 
 // The ways of publishing that scripts know, see publish.lua.
 const (
-	plain   = "publish"
-	sharded = "spublish"
-	heard   = "auto"
-	twice   = "both"
+	publishPlain   = "publish"
+	publishSharded = "spublish"
+	publishAuto    = "auto"
+	publishBoth    = "both"
 )
 
 // errNoShards is the error of PubSubOn where servers are too old.
@@ -64,16 +64,16 @@ var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, wh
 // publishing returns how to publish in a cluster that is able to do so by this command.
 func (p PubSub) publishing(able string) (string, error) {
 	switch {
-	case able == plain && p == PubSubOn:
+	case able == publishPlain && p == PubSubOn:
 		return "", fmt.Errorf("%w: %w", errNoShards, lock.ErrNotDone)
-	case able == plain || p == PubSubOff:
-		return plain, nil
+	case able == publishPlain || p == PubSubOff:
+		return publishPlain, nil
 	case p == PubSubBoth:
-		return twice, nil
+		return publishBoth, nil
 	case p == PubSubOn:
-		return sharded, nil
+		return publishSharded, nil
 	}
-	return heard, nil
+	return publishAuto, nil
 }
 
 // channelID is a channel of one kind of pub/sub.
@@ -89,9 +89,9 @@ func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) 
 		return nil, err
 	}
 	switch {
-	case publish == plain:
+	case publish == publishPlain:
 		return []channelID{{name: name}}, nil
-	case publish == twice && !strings.HasPrefix(name, "leasewheel"): // others publish there
+	case publish == publishBoth && !strings.HasPrefix(name, "leasewheel"): // others publish there
 		return []channelID{{name, true}, {name, false}}, nil
 	}
 	return []channelID{{name, true}}, nil

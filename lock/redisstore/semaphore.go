@@ -35,8 +35,8 @@ func (semaphore) handlers(h *lock.Hold) []handler {
 
 func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
-		forgetting(h, h.Name, requestKey(h.Name, h.Owner)),
-		h.Permits, memory(h))
+		keysToForget(h, h.Name, requestKey(h.Name, h.Owner)),
+		h.Permits, requestMillis(h))
 	if err != nil {
 		return lock.Answer{}, err
 	}
@@ -44,7 +44,7 @@ func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answ
 }
 
 // forgetting adds to a script's keys those of the requests that it forgets.
-func forgetting(h *lock.Hold, keys ...string) []string {
+func keysToForget(h *lock.Hold, keys ...string) []string {
 	for _, owner := range h.Forget {
 		keys = append(keys, requestKey(h.Name, owner))
 	}
@@ -52,7 +52,7 @@ func forgetting(h *lock.Hold, keys ...string) []string {
 }
 
 // memory is for how many ms a request of the hold is remembered.
-func memory(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
+func requestMillis(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 
 // shared reads a script's reply to an acquisition of something that has no tokens,
 // but of which others may have a part, too: how much of it is left.
@@ -74,8 +74,8 @@ func (semaphore) release(ctx context.Context, s *Store, h *lock.Hold) (held bool
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
-		forgetting(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
-		h.Permits, memory(h), owed, publish, lock.MaxCount)
+		keysToForget(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
+		h.Permits, requestMillis(h), owed, publish, lock.MaxCount)
 	if err != nil {
 		return false, err
 	}
