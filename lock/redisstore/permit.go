@@ -27,13 +27,13 @@ var (
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.
 type permit struct{}
 
-// permitsKey is where the permits in use are.
+// permitsKey is the key of the permits in use.
 func permitsKey(name string) string { return holdsTag(name) + permitsSuffix }
 
 const permitsSuffix = ":timeout"
 
-// permitsNames returns the names whose permits in use are in key: that of "{a}" is
-// also that of "a".
+// permitsNames returns the names whose permits in use are in key: the key of "{a}" is also
+// that of "a".
 func permitsNames(key string) []string {
 	tag, ok := strings.CutSuffix(key, permitsSuffix)
 	if !ok || !strings.Contains(tag, "{") {
@@ -46,8 +46,8 @@ func permitsNames(key string) []string {
 	return names
 }
 
-// permitID returns the bytes that stand for an owner on the server, those of the first
-// of its permits, and how many there are.
+// permitID returns the first of an owner's permit ids on the server, and how many permits
+// the owner has.
 func permitID(owner string) (id string, several int, err error) {
 	digits, number, many := strings.Cut(owner, "*")
 	several = 1

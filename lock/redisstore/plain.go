@@ -22,17 +22,17 @@ var (
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
-// plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. How often
-// it holds the lock is known to its process alone, which tells absolute counts: the
-// store has only to know that it holds it at all.
+// plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. Only the
+// owner's process knows how often it holds the lock, and sends absolute counts; the store
+// knows only whether it holds the lock at all.
 type plainMutex struct{}
 
-// yieldKey is what leasewheel's clients know of whose turn it is: theirs, who hear
-// of each other's releases, or their peers', who ask now and then.
+// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's clients,
+// which are notified of releases, or is left to their peers, which poll.
 func yieldKey(name string) string { return derive("leasewheel_lock_turns", name) }
 
-// ears is Redisson's channel, on which leasewheel's clients of both formats hear of
-// each other.
+// handlers is Redisson's channel, on which leasewheel's clients of both formats are
+// notified of releases.
 func (plainMutex) handlers(h *lock.Hold) []handler { return []handler{{channelKey(h.Name), askAgain}} }
 
 func (plainMutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {

@@ -9,25 +9,25 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// PubSub is how releases are published in a Redis cluster, and how waiters listen for
-// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind that
-// it has subscribed to. Redisson's option shardedSubscriptionMode, since 3.29, chooses
-// one of them.
+// PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
+// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind to which
+// it has subscribed. Redisson's option shardedSubscriptionMode, since 3.29, chooses one of
+// them.
 type PubSub uint8
 
 const (
-	// PubSubAuto listens to sharded pub/sub where the servers have it (Redis 7), as
-	// Redisson's AUTO does, and publishes there. A release is published without shards as
-	// well if somebody listens for that. It is the default.
+	// PubSubAuto uses sharded pub/sub where the servers have it (Redis 7), as Redisson's
+	// AUTO does. It also publishes a release without shards if that has subscribers. It is
+	// the default.
 	PubSubAuto PubSub = iota
-	// PubSubOn uses sharded pub/sub alone. A cluster without it is an error.
+	// PubSubOn uses only sharded pub/sub. A cluster without it is an error.
 	PubSubOn
 	// PubSubOff uses the pub/sub without shards, for fleets with Redisson before 3.22, or
 	// with shardedSubscriptionMode=OFF.
 	PubSubOff
-	// PubSubBoth publishes both, and listens to both: for fleets whose clients differ.
-	// Each client takes two connections to a node then, and Info.WaiterCount may count
-	// a client both.
+	// PubSubBoth publishes and subscribes to both, for fleets whose clients differ. Each
+	// client then takes two connections to a node, and Info.WaiterCount may count a client
+	// twice.
 	PubSubBoth
 )
 
@@ -40,7 +40,7 @@ func (p PubSub) String() string {
 	return "unknown"
 }
 
-// ParsePubSub returns the mode with this name, as String gives it.
+// ParsePubSub returns the mode of this name, as String returns it.
 func ParsePubSub(name string) (PubSub, error) {
 	for i, known := range pubSubs {
 		if known == name {
@@ -50,7 +50,7 @@ func ParsePubSub(name string) (PubSub, error) {
 	return 0, fmt.Errorf("redisstore: there is no PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
 }
 
-// The ways of publishing that scripts know, see publish.lua.
+// The publish modes of scripts, see publish.lua.
 const (
 	publishPlain   = "publish"
 	publishSharded = "spublish"
@@ -58,10 +58,10 @@ const (
 	publishBoth    = "both"
 )
 
-// errNoShards is the error of PubSubOn where servers are too old.
+// errNoShards is the error of PubSubOn with servers that are too old.
 var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn asks for: it takes Redis 7; set PubSubAuto or PubSubOff")
 
-// publishing returns how to publish in a cluster that is able to do so by this command.
+// publishing returns the publish mode for a cluster that supports the command able.
 func (p PubSub) publishing(able string) (string, error) {
 	switch {
 	case able == publishPlain && p == PubSubOn:
@@ -82,7 +82,7 @@ type channelID struct {
 	sharded bool
 }
 
-// channels returns which channels of a name a waiter has to listen to.
+// channels returns the channels of a name to which a waiter has to subscribe.
 func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) 
 	switch {
 	case publish == publishPlain:
 		return []channelID{{name: name}}, nil
-	case publish == publishBoth && !strings.HasPrefix(name, "leasewheel"): // others publish there
+	case publish == publishBoth && !strings.HasPrefix(name, "leasewheel"): // Redisson publishes there
 		return []channelID{{name, true}, {name, false}}, nil
 	}
 	return []channelID{{name, true}}, nil

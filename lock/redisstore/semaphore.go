@@ -22,9 +22,9 @@ var (
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
-// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have
-// no owners is why requests are remembered: one that is sent again must not take, or
-// give, twice.
+// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. Its permits have no owners.
+// The server therefore remembers requests, so that a repeated one does not take, or give,
+// twice.
 type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
@@ -43,7 +43,7 @@ func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answ
 	return shared(reply)
 }
 
-// forgetting adds to a script's keys those of the requests that it forgets.
+// keysToForget adds to a script's keys the requests that it is to forget.
 func keysToForget(h *lock.Hold, keys ...string) []string {
 	for _, owner := range h.Forget {
 		keys = append(keys, requestKey(h.Name, owner))
@@ -51,11 +51,11 @@ func keysToForget(h *lock.Hold, keys ...string) []string {
 	return keys
 }
 
-// memory is for how many ms a request of the hold is remembered.
+// requestMillis is how long a request of the hold is remembered, in ms.
 func requestMillis(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 
-// shared reads a script's reply to an acquisition of something that has no tokens,
-// but of which others may have a part, too: how much of it is left.
+// shared parses a script's reply to an acquisition without tokens that other owners may
+// share: it is the amount left.
 func shared(reply any) (lock.Answer, error) {
 	a, err := answer(reply)
 	if a.Verdict == lock.Granted {
