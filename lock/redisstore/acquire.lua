@@ -18,16 +18,16 @@
 --                          (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
 --          {3, 0, 0}       the owner wants a further hold but has none
-local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local publish, life, ttl, owner, count, waiter, spare = unpack(ARGV)
+local lock, queue, counter, yieldState = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local publish, life, ttl, owner, count, waiter, reserve = unpack(ARGV)
 
 -- A token comes first: without memory it is refused, before anything was changed.
 local function grant()
-  local token, reserved = nextToken(counter, false, life, spare)
+  local token, reserved = nextToken(counter, false, life, reserve)
   redis.call('hset', lock, owner, 1)
   redis.call('pexpire', lock, ttl)
   return {1, token, reserved}
 end
 
 -- Most locks are free, and nobody waits for them. What follows is for the others.
-if count == '1' and redis.call('exists', lock, line) == 0 then return grant() end
+if count == '1' and redis.call('exists', lock, queue) == 0 then return grant() end

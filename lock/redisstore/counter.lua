@@ -9,6 +9,6 @@ end
 
 -- offer tells waiters how many permits there are, if there are any. A client of
 -- Redisson wakes that many of its waiters.
-local function offer(publish, channel, count)
+local function announcePermits(publish, channel, count)
   if count > 0 then send(publish, channel, decimal(count)) end
 end

@@ -55,6 +55,6 @@ local function reclaim(key, count, permits, now, publish, channel)
   local expired, more = removeOverdue(permits, now)
   if expired == 0 or not count then return count, more end
   count = redis.call('incrby', key, expired)
-  offer(publish, channel, count)
+  announcePermits(publish, channel, count)
   return count, more
 end

@@ -54,9 +54,9 @@ if place and place <= now then
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-local known, ears = wait > 0, 0
-if known then known, ears = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
-local keptUntil = decimal(now + wait) .. (known and ears > 0 and '.5' or '')
+local ok, connections = wait > 0, 0
+if ok then ok, connections = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
+local keptUntil = decimal(now + wait) .. (ok and connections > 0 and '.5' or '')
 if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head

@@ -29,7 +29,7 @@ end
 --          the head again with the next request
 -- returns  the first living waiter, or false; whether it has dropped any; whether there
 --          may be a living one behind those that it has looked at
-local function first(list, timeouts, places, now, longest, deaf)
+local function first(list, timeouts, places, now, longest, unsubscribed)
   local dropped, room = false, 100
   while room > 0 do
     local waiter = redis.call('lindex', list, 0)
@@ -43,8 +43,8 @@ local function first(list, timeouts, places, now, longest, deaf)
     local by, kept
     if isOwner(waiter) then by, kept = endOf(waiter, timeouts, places) end
     local living = by and by > now
-    local silent = living and deaf and kept == places and deaf(waiter, by)
-    if living and not silent then
+    local departed = living and unsubscribed and kept == places and unsubscribed(waiter, by)
+    if living and not departed then
       local limit = longest and longest[kept]
       if limit and math.floor(by) > now + limit then
         redis.call('zadd', kept, decimal(now + limit) .. (by % 1 > 0 and '.5' or ''), waiter)
@@ -53,7 +53,7 @@ local function first(list, timeouts, places, now, longest, deaf)
     end
     redis.call('lpop', list)
     redis.call('zrem', timeouts, waiter)
-    if not silent then redis.call('zrem', places, waiter) end
+    if not departed then redis.call('zrem', places, waiter) end
     dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
   return false, true, true

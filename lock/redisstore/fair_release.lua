@@ -30,12 +30,12 @@ leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
   -- Who listened when it asked last, and does not any more, has ended.
-  local function deaf(waiter, by)
+  local function unsubscribed(waiter, by)
     if by % 1 == 0 then return false end
-    local known, ears = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
-    return known and ears == 0
+    local ok, connections = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
+    return ok and connections == 0
   end
-  local head, _, more = first(list, timeouts, places, milliseconds(), nil, deaf)
+  local head, _, more = first(list, timeouts, places, milliseconds(), nil, unsubscribed)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
 return holds and 1 or -1

@@ -9,10 +9,10 @@
 --       2 the command to publish with
 --       3 the channels of those in line, without the client
 -- returns  as describe, before the release
-local told = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
-if told[1] ~= 'lock' then return told end
+local reply = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
+if reply[1] ~= 'lock' then return reply end
 redis.call('unlink', KEYS[1]) -- it may be huge
-if told[3] == 'read' or told[3] == 'write' then
+if reply[3] == 'read' or reply[3] == 'write' then
   sendAll(ARGV[2], KEYS[8])
 else
   send(ARGV[2], KEYS[7], '0')
@@ -21,4 +21,4 @@ end
 -- no reason to leave the lock held.
 local intact, head, _, more = pcall(first, KEYS[3], KEYS[4], KEYS[5], milliseconds())
 if intact then wake(ARGV[2], KEYS[7], KEYS[5], head, more) end
-return told
+return reply

@@ -12,21 +12,21 @@
 -- returns  as describe; the modes of what has a count are 'semaphore', 'permits' and
 --          'latch', and the type of a number that nobody knows is 'string'
 local most, publish, as = tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local told = describe(KEYS, most, publish, ARGV[3])
-local kind = told[1]
+local reply = describe(KEYS, most, publish, ARGV[3])
+local kind = reply[1]
 if as ~= '' and kind == 'lock' then -- it is known to be something else
-  return {'hash', told[2], '', 0, {}, 0, {}, told[8], ''}
+  return {'hash', reply[2], '', 0, {}, 0, {}, reply[8], ''}
 elseif as ~= '' and kind == 'none' then
-  return {kind, told[2], as, 0, {}, listening(publish, ARGV[5]), {}, told[8], ''}
+  return {kind, reply[2], as, 0, {}, listening(publish, ARGV[5]), {}, reply[8], ''}
 elseif kind ~= 'string' then
-  return told
+  return reply
 end
 
 local mode, count, used, permits, left = describeCount(KEYS[1], KEYS[7], as, most)
-if not mode then return told end
-told[9] = decimal(count)
+if not mode then return reply end
+reply[9] = decimal(count)
 if mode ~= '' then
-  told[1], told[2], told[3], told[4], told[5] = 'lock', left or told[2], mode, used, permits
-  told[6], told[7] = listening(publish, ARGV[5]), {}
+  reply[1], reply[2], reply[3], reply[4], reply[5] = 'lock', left or reply[2], mode, used, permits
+  reply[6], reply[7] = listening(publish, ARGV[5]), {}
 end
-return told
+return reply

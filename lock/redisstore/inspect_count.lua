@@ -13,17 +13,17 @@ local function inUse(permits, most)
 
   local now = milliseconds()
   local alive = redis.call('zrangebyscore', permits, '(' .. decimal(now), '+inf', 'withscores', 'limit', 0, most)
-  local told = {}
+  local found = {}
   for i = 1, #alive, 2 do
     if #alive[i] == 16 then
-      table.insert(told, alive[i])
-      table.insert(told, '1')
-      table.insert(told, decimal(leftOf(alive[i + 1], now)))
+      table.insert(found, alive[i])
+      table.insert(found, '1')
+      table.insert(found, decimal(leftOf(alive[i + 1], now)))
     end
   end
   local last = redis.call('zrange', permits, -1, -1, 'withscores')[2]
   local expired = redis.call('zcount', permits, '-inf', decimal(now))
-  return redis.call('zcard', permits) - expired, told, leftOf(last, now), expired
+  return redis.call('zcard', permits) - expired, found, leftOf(last, now), expired
 end
 
 -- describeCount tells of a name that has a number.
@@ -38,7 +38,7 @@ local function describeCount(lock, permits, as, most)
   local count = countOf(lock)
   if not count or as == 'permits' and not isPermits(permits) then return end
   if as ~= '' and as ~= 'permits' then return as, count, 0, {} end
-  local used, told, left, expired = inUse(permits, most)
-  if used then return 'permits', count + expired, used, told, used > 0 and left or nil end
+  local used, found, left, expired = inUse(permits, most)
+  if used then return 'permits', count + expired, used, found, used > 0 and left or nil end
   return as, count, 0, {}
 end

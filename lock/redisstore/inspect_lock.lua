@@ -3,7 +3,7 @@
 
 -- reading returns for how many ms a reader has a lock yet (-1: without an end, -2: it
 -- is dead). Each of its holds has a key, and the latest tell.
-local function reading(lock, reader, holds, most)
+local function readerLeft(lock, reader, holds, most)
   local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
   local longest = -2
   for i = holds, math.max(holds - most, 0) + 1, -1 do
@@ -22,64 +22,64 @@ local function holders(lock, left, most)
   local mode = redis.call('hget', lock, 'mode') or ''
   if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end
   local size = redis.call('hlen', lock) - (mode ~= '' and 1 or 0)
-  local count, told, room = 0, {}, most
+  local count, found, room = 0, {}, most
   for _, field in ipairs(redis.call('hrandfield', lock, most + 1)) do
     local writer = string.match(field, '^(.*):write$')
     if isOwner(writer or field) then
       local holds = integer(redis.call('hget', lock, field)) or 0
       local lasts = left
       if mode ~= '' and not writer and room > 0 then
-        lasts = reading(lock, field, holds > 0 and holds or most, most)
+        lasts = readerLeft(lock, field, holds > 0 and holds or most, most)
         room = room - math.min(math.max(holds, 1), most)
       end
       if lasts == -2 then
         size = size - 1
       elseif count < most then
         count = count + 1
-        table.insert(told, field)
-        table.insert(told, decimal(holds))
-        table.insert(told, decimal(lasts))
+        table.insert(found, field)
+        table.insert(found, decimal(holds))
+        table.insert(found, decimal(lasts))
       end
     elseif field ~= 'mode' then
       size = size - 1
     end
   end
-  return mode, size, told
+  return mode, size, found
 end
 
 -- queue returns how many waiters a fair lock has, and the first of them.
-local function queue(list, timeouts, places, most)
+local function fairWaiters(list, timeouts, places, most)
   local waiters = redis.pcall('lrange', list, 0, most - 1)
   if waiters.err or #waiters == 0 then return 0, {} end
-  local now, told = milliseconds(), {}
+  local now, found = milliseconds(), {}
   for _, waiter in ipairs(waiters) do
     if isOwner(waiter) then
       local by = redis.pcall('zscore', places, waiter)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
-      table.insert(told, waiter)
-      table.insert(told, decimal(math.max(-1e12, math.min(by - now, 1e12))))
-      table.insert(told, '')
+      table.insert(found, waiter)
+      table.insert(found, decimal(math.max(-1e12, math.min(by - now, 1e12))))
+      table.insert(found, '')
     end
   end
-  return redis.call('llen', list), told
+  return redis.call('llen', list), found
 end
 
 -- inLine adds to told those who wait in the line of a mutex, and returns how many they
 -- are. Whoever does not listen any more is passed over.
-local function inLine(line, publish, channel, most, told)
-  local members = redis.pcall('zrange', line, 0, most, 'withscores')
+local function mutexWaiters(queue, publish, channel, most, found)
+  local members = redis.pcall('zrange', queue, 0, most, 'withscores')
   if members.err or #members == 0 then return 0 end
-  local kept = decimal(redis.call('pttl', line))
+  local kept = decimal(redis.call('pttl', queue))
   for i = 1, #members, 2 do
     local owner, client = waiterOf(members[i])
-    if owner and isOwner(owner) and #told < 3 * most then
-      table.insert(told, owner)
-      table.insert(told, oursListening(publish, channel .. ':' .. client) > 0 and kept or '0')
-      table.insert(told, members[i + 1])
+    if owner and isOwner(owner) and #found < 3 * most then
+      table.insert(found, owner)
+      table.insert(found, oursListening(publish, channel .. ':' .. client) > 0 and kept or '0')
+      table.insert(found, members[i + 1])
     end
   end
-  return redis.call('zcard', line) - (redis.call('zscore', line, gap) and 1 or 0)
+  return redis.call('zcard', queue) - (redis.call('zscore', queue, yieldMember) and 1 or 0)
 end
 
 -- describe tells of a lock.
@@ -98,15 +98,15 @@ end
 local function describe(keys, most, publish, channel)
   local lock = keys[1]
   local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)
-  local mode, count, told = '', 0, {}
+  local mode, count, found = '', 0, {}
   if kind == 'hash' then
     local m, n, t = holders(lock, left, most)
-    if m then kind, mode, count, told = 'lock', m, n, t end
+    if m then kind, mode, count, found = 'lock', m, n, t end
   end
-  local waiting, waiters = queue(keys[3], keys[4], keys[5], most)
+  local waiting, waiters = fairWaiters(keys[3], keys[4], keys[5], most)
   if mode == '' and waiting > 0 then mode = 'fair' end
-  waiting = waiting + inLine(keys[6], publish, channel, most, waiters)
+  waiting = waiting + mutexWaiters(keys[6], publish, channel, most, waiters)
   local token = redis.pcall('get', keys[2])
   if type(token) ~= 'string' or not integer(token) then token = '' end
-  return {kind, left, mode, count, told, waiting, waiters, token, ''}
+  return {kind, left, mode, count, found, waiting, waiters, token, ''}
 end

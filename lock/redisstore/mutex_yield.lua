@@ -3,20 +3,20 @@
 -- that are long enough for those who ask ten times a second. Whether there are any is
 -- known once one has had the lock: until then, the lock is left free for 0.3 % of the
 -- time, which is what it costs those who are alone.
-pause = 150000
-local probe = 30000
+yieldTime = 150000
+local probeTime = 30000
 
 -- leftToOthers reports whether a lock for which a client of ours waits is left free
 -- instead, and notes that. However long each has had the lock: the first release after
 -- that time is theirs.
-local function leftToOthers(turns)
-  local seen = past(turns, 'peer')
-  local every = seen and often or seldom
-  local since = past(turns, 'since')
+local function yieldToPollers(yieldState)
+  local seen = age(yieldState, 'peer')
+  local every = seen and yieldInterval or rareYieldInterval
+  local since = age(yieldState, 'since')
   if not since then
-    keep(turns, 'until', 'since', micros())
+    record(yieldState, 'until', 'since', micros())
   elseif since >= every then
-    keep(turns, 'since', 'until', micros() + (seen and pause or probe))
+    record(yieldState, 'since', 'until', micros() + (seen and yieldTime or probeTime))
     return true
   end
   return false

@@ -36,20 +36,20 @@ if op == 'create' then
   done(n)
   redis.call('set', KEYS[1], ARGV[2])
   if ARGV[6] ~= '0' then redis.call('pexpire', KEYS[1], ARGV[6]) end
-  offer(ARGV[4], KEYS[2], n)
+  announcePermits(ARGV[4], KEYS[2], n)
   return {1, n}
 elseif op == 'set' then
   local more = n - (count and count - expired or 0) - redis.call('zcard', KEYS[4])
   done(n)
   local available = redis.call('incrby', KEYS[1], decimal(more))
-  if more > 0 then offer(ARGV[4], KEYS[2], available) end
+  if more > 0 then announcePermits(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'add' then
   local sum = (count or 0) + n
   if math.abs(sum) > most then return {0, count or 0} end
   done(sum)
   redis.call('incrby', KEYS[1], ARGV[2])
-  offer(ARGV[4], KEYS[2], n)
+  announcePermits(ARGV[4], KEYS[2], n)
   return {1, sum}
 elseif op == 'drain' then
   if not count or count <= 0 then return {0, 0} end

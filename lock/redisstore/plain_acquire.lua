@@ -14,13 +14,13 @@
 --          {2, ms}     the key is not a string
 --          {3, 0}      the owner wants a further hold but has none
 --          {5, ms}     a peer holds it, which will not tell of its release
-local lock, counter, turns = KEYS[1], KEYS[2], KEYS[3]
+local lock, counter, yieldState = KEYS[1], KEYS[2], KEYS[3]
 local ttl, owner, count, life = unpack(ARGV)
 
 local left = redis.call('pttl', lock)
 if left == -2 then
   if count ~= '1' then return {3, 0} end
-  local open = openTurn(turns)
+  local open = yieldRemaining(yieldState)
   if open > 0 then return {0, math.ceil(open / 1000)} end
   local token = nextToken(counter, false, life)
   redis.call('set', lock, owner, 'px', ttl)
@@ -40,5 +40,5 @@ elseif count ~= '1' then
 elseif isOwner(held) then
   return {0, left}
 end
-seePeer(turns)
+recordPeer(yieldState)
 return {5, left}

@@ -8,7 +8,7 @@
 --       3 the lease in ms, for a lock that is kept
 --       4 the command to publish with
 -- returns  1 freed, 0 kept, -1 the owner has no hold
-local lock, channel, turns = KEYS[1], KEYS[2], KEYS[3]
+local lock, channel, yieldState = KEYS[1], KEYS[2], KEYS[3]
 local owner, count, ttl, publish = unpack(ARGV)
 
 local held = redis.pcall('getrange', lock, 0, 127) -- an owner is shorter
@@ -23,8 +23,8 @@ redis.call('del', lock)
 -- The lock is free, whatever is the matter with the turns. Where nobody waits, peers
 -- are not kept out.
 if send(publish, channel, '0') > 0 then
-  pcall(takeTurn, turns)
+  pcall(recordHandOff, yieldState)
 else
-  redis.pcall('hdel', turns, 'since')
+  redis.pcall('hdel', yieldState, 'since')
 end
 return 1

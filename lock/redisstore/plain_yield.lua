@@ -9,41 +9,41 @@
 --
 -- What is further away than it can be is of before the clock was set, and does not
 -- count.
-local often, seldom, pause, memory = 1000000, 10000000, 250000, 600000000
+local yieldInterval, rareYieldInterval, yieldTime, peerMemory = 1000000, 10000000, 250000, 600000000
 
 -- past returns for how many µs an instant of the turns is past; nil for none.
-local function past(turns, field)
-  local at = tonumber(redis.call('hget', turns, field) or nil)
-  local age = at and micros() - at
-  return age and age >= 0 and age < memory and age or nil
+local function age(yieldState, field)
+  local at = tonumber(redis.call('hget', yieldState, field) or nil)
+  local elapsed = at and micros() - at
+  return elapsed and elapsed >= 0 and elapsed < peerMemory and elapsed or nil
 end
 
 -- openTurn returns for how many µs a free lock is left to peers.
-local function openTurn(turns)
-  local ends = tonumber(redis.call('hget', turns, 'until') or nil)
+local function yieldRemaining(yieldState)
+  local ends = tonumber(redis.call('hget', yieldState, 'until') or nil)
   local open = ends and ends - micros() or 0
-  return open > 0 and open <= pause and open or 0
+  return open > 0 and open <= yieldTime and open or 0
 end
 
 -- keep notes an instant. The first write is one that needs no memory.
-local function keep(turns, drop, field, at)
-  redis.call('hdel', turns, drop)
-  redis.call('hset', turns, field, decimal(at))
-  redis.call('pexpire', turns, 600000)
+local function record(yieldState, drop, field, at)
+  redis.call('hdel', yieldState, drop)
+  redis.call('hset', yieldState, field, decimal(at))
+  redis.call('pexpire', yieldState, 600000)
 end
 
 -- seePeer notes that a peer holds the lock.
-local function seePeer(turns) keep(turns, 'since', 'peer', micros()) end
+local function recordPeer(yieldState) record(yieldState, 'since', 'peer', micros()) end
 
 -- takeTurn notes that the lock goes to one of leasewheel's waiters, or leaves it to the
 -- peers when it is their turn.
-local function takeTurn(turns)
-  local since = past(turns, 'since')
+local function recordHandOff(yieldState)
+  local since = age(yieldState, 'since')
   if not since then
-    keep(turns, 'since', 'since', micros())
-  elseif since >= (past(turns, 'peer') and often or seldom) then
-    keep(turns, 'since', 'until', micros() + pause)
+    record(yieldState, 'since', 'since', micros())
+  elseif since >= (age(yieldState, 'peer') and yieldInterval or rareYieldInterval) then
+    record(yieldState, 'since', 'until', micros() + yieldTime)
   else
-    redis.call('pexpire', turns, 600000)
+    redis.call('pexpire', yieldState, 600000)
   end
 end

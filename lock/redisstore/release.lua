@@ -14,8 +14,8 @@
 --       7 '1' if the lock was granted to the owner by another one's release
 --       8 the channel of those who do not enter the wait queue, Redisson's
 -- returns  1 freed, 0 kept, -1 the owner has no hold
-local lock, line, counter, turns = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local publish, life, owner, count, ttl, waiter, handed, channel = unpack(ARGV)
+local lock, queue, counter, yieldState = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local publish, life, owner, count, ttl, waiter, grantedByRelease, channel = unpack(ARGV)
 
 -- With the last field goes the hash.
 local holds = redis.pcall(count == '0' and 'hdel' or 'hget', lock, owner)
@@ -25,7 +25,7 @@ if type(holds) == 'table' then
 end
 if not holds or holds == 0 then
   -- The wait queue may be another program's, which the owner has no place in then.
-  if waiter ~= '' then redis.pcall('zrem', line, waiter) end
+  if waiter ~= '' then redis.pcall('zrem', queue, waiter) end
   return -1
 end
 if count ~= '0' then -- what may need memory comes last: a first write must not
@@ -38,8 +38,8 @@ end
 -- succeeded, and those who listen ask. Most often nobody waits. What follows is for the
 -- others.
 local popped, since
-if handed ~= '1' then
-  local head = redis.pcall('zpopmin', line)
+if grantedByRelease ~= '1' then
+  local head = redis.pcall('zpopmin', queue)
   popped, since = head[1], head[2]
   if not popped then
     send(publish, channel, '0')

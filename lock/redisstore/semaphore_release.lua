@@ -32,5 +32,5 @@ if count == false or not owed and (did ~= 'taken' or not count) then
 end
 if (count or 0) + tonumber(ARGV[1]) > tonumber(ARGV[5]) then return -1 end
 remember('given')
-offer(ARGV[4], KEYS[3], redis.call('incrby', KEYS[1], ARGV[1]))
+announcePermits(ARGV[4], KEYS[3], redis.call('incrby', KEYS[1], ARGV[1]))
 return 1

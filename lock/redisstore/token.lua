@@ -25,7 +25,7 @@ local function lastToken(counter, text)
   error('DAMAGED ' .. counter .. ' holds no whole number below 2^53', 0)
 end
 
-local function nextToken(counter, held, life, spare)
+local function nextToken(counter, held, life, reserve)
   local left = redis.call('pttl', counter)
   local endless = life == '0' or left == -1
   if held and left ~= -2 then
@@ -58,6 +58,6 @@ local function nextToken(counter, held, life, spare)
     redis.call('set', counter, decimal(now), 'keepttl')
     return now, 0
   end
-  local token = math.max(last + 1, now - math.min(tonumber(spare or 0), 10000))
+  local token = math.max(last + 1, now - math.min(tonumber(reserve or 0), 10000))
   return token, now - token
 end

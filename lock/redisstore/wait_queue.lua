@@ -6,14 +6,14 @@
 --
 -- One member is no waiter: gap, whose score is the µs up to which a free lock is left
 -- to clients that do not enter the queue. That is for so many ms.
-local gap, yields = 'gap', 10
+local yieldMember, yieldMillis = 'gap', 10
 
 -- lineUp puts a waiter at the end of the queue, unless it has a place already. The
 -- queue outlives its waiters by ten minutes at most.
-local function lineUp(line, waiter)
+local function enqueue(queue, waiter)
   local now = micros()
-  redis.call('zadd', line, 'nx', decimal(now), waiter)
-  redis.call('pexpire', line, 600000)
+  redis.call('zadd', queue, 'nx', decimal(now), waiter)
+  redis.call('pexpire', queue, 600000)
   return now
 end
 
@@ -22,9 +22,9 @@ end
 -- before pattern: anybody may have written the member.
 local function waiterOf(member)
   if #member > 128 then return end
-  local owner, client, offer, spare, secret = string.match(member, '^(([^ :]+):[^ :]+) (%d+) (%d+) ?(%w*)$')
-  if not owner or #offer > 15 or tonumber(offer) == 0 or #spare > 15 then return end
-  return owner, client, offer, spare, secret
+  local owner, client, provisional, reserve, secret = string.match(member, '^(([^ :]+):[^ :]+) (%d+) (%d+) ?(%w*)$')
+  if not owner or #provisional > 15 or tonumber(provisional) == 0 or #reserve > 15 then return end
+  return owner, client, provisional, reserve, secret
 end
 
 -- ourChannel returns what leasewheel's clients listen to, and with ":<client>" one of
@@ -41,22 +41,22 @@ end
 -- waiters at most, and returns 1 if there are more: the rest is the next run's.
 --
 -- popped  the first member, if it was taken out already
-local function serve(lock, line, counter, publish, life, mine, popped)
+local function grantNext(lock, queue, counter, publish, life, own, popped)
   for _ = 1, 100 do
-    popped = popped or redis.call('zpopmin', line)[1]
-    if not popped or popped == mine then return end
-    local owner, client, offer, spare, secret = waiterOf(popped)
+    popped = popped or redis.call('zpopmin', queue)[1]
+    if not popped or popped == own then return end
+    local owner, client, provisional, reserve, secret = waiterOf(popped)
     local channel = owner and ourChannel(lock) .. ':' .. client
     if owner and oursListening(publish, channel) > 0 then
-      local made, token, reserved = pcall(nextToken, counter, false, life, spare)
+      local made, token, reserved = pcall(nextToken, counter, false, life, reserve)
       if not made then return end -- those who ask learn why
       redis.call('hset', lock, owner, 1)
-      redis.call('pexpire', lock, offer)
+      redis.call('pexpire', lock, provisional)
       local now, digits = micros()
-      sendOurs(publish, channel, table.concat({owner, decimal(token), digits, offer, decimal(reserved), secret}, ' '))
-      return tonumber(offer), true
+      sendOurs(publish, channel, table.concat({owner, decimal(token), digits, provisional, decimal(reserved), secret}, ' '))
+      return tonumber(provisional), true
     end
     popped = nil
   end
-  if redis.call('exists', line) == 1 then return 1 end
+  if redis.call('exists', queue) == 1 then return 1 end
 end
