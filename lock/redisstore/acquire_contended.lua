@@ -1,4 +1,4 @@
--- Goes on for a mutex that is held or waited for, see acquire.lua.
+-- The part of acquire.lua for a mutex that is held or has waiters.
 local function refused(left)
   return {0, left, waiter ~= '' and enqueue(queue, waiter) or 0}
 end
@@ -9,7 +9,7 @@ if left ~= -2 then
   if type(holds) == 'table' then
     if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left, 0} end
     return holds
-  elseif holds then -- what may need memory comes last: what is held is kept
+  elseif holds then -- hset, which may need memory, comes last: the hold is kept without it
     local token = nextToken(counter, true, life)
     redis.call('pexpire', lock, ttl)
     redis.call('hset', lock, owner, count)
@@ -20,7 +20,7 @@ if left ~= -2 then
   elseif foreign(lock) then
     return {2, left, 0}
   end
-  redis.call('zrem', queue, yieldMember) -- the client that it was left to has had its turn
+  redis.call('zrem', queue, yieldMember) -- another client has used the yield window
   if not isOurs(redis.call('hrandfield', lock)) then
     local sound, seen = pcall(age, yieldState, 'peer')
     if sound and (not seen or seen >= yieldInterval) then pcall(recordPeer, yieldState) end
@@ -30,8 +30,8 @@ elseif count ~= '1' then
   return {3, 0, 0}
 end
 
--- The lock is free, and somebody waits for it. A gap that is longer than it can be is
--- of before the clock was set back.
+-- The lock is free, and has waiters. A yield window longer than yieldMillis dates from
+-- before the clock was set back.
 local closes = tonumber(redis.call('zscore', queue, yieldMember))
 if closes then
   local open = closes - micros()

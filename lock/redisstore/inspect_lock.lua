@@ -1,8 +1,8 @@
--- What there is to know of a lock that is a hash. Whatever the keys hold, nothing here
--- fails; of what is huge a part is read.
+-- The description of a lock that is a hash. Nothing here fails, for any content of the
+-- keys. Only a part of huge keys is read.
 
--- reading returns for how many ms a reader has a lock yet (-1: without an end, -2: it
--- is dead). Each of its holds has a key, and the latest tell.
+-- readerLeft returns for how many more ms a reader has a lock (-1: without an end, -2: it
+-- is dead). Each hold has a key; only the keys of the latest holds are read.
 local function readerLeft(lock, reader, holds, most)
   local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
   local longest = -2
@@ -14,10 +14,9 @@ local function readerLeft(lock, reader, holds, most)
   return longest == -2 and holds > most and redis.call('pttl', lock) or longest
 end
 
--- holders returns the mode of a lock, how many holders it has, and some of them, at most
--- so many; or nothing if the hash is not a lock. Dead readers among those do not count.
--- Whoever has an unreadable number of holds has none, and yet is a holder: it keeps
--- others out.
+-- holders returns the mode of a lock, the number of its holders, and some of them, at most
+-- most; or nothing if the hash is not a lock. Dead readers among those do not count. A
+-- holder with an unreadable number of holds counts with 0 holds: it keeps others out.
 local function holders(lock, left, most)
   local mode = redis.call('hget', lock, 'mode') or ''
   if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end
@@ -47,7 +46,7 @@ local function holders(lock, left, most)
   return mode, size, found
 end
 
--- queue returns how many waiters a fair lock has, and the first of them.
+-- fairWaiters returns the number of a fair lock's waiters, and the first of them.
 local function fairWaiters(list, timeouts, places, most)
   local waiters = redis.pcall('lrange', list, 0, most - 1)
   if waiters.err or #waiters == 0 then return 0, {} end
@@ -65,8 +64,8 @@ local function fairWaiters(list, timeouts, places, most)
   return redis.call('llen', list), found
 end
 
--- inLine adds to told those who wait in the line of a mutex, and returns how many they
--- are. Whoever does not listen any more is passed over.
+-- mutexWaiters adds the waiters of a mutex to found, and returns their number. A waiter
+-- that is no longer subscribed has 0 ms left, since a release skips it.
 local function mutexWaiters(queue, publish, channel, most, found)
   local members = redis.pcall('zrange', queue, 0, most, 'withscores')
   if members.err or #members == 0 then return 0 end
@@ -82,19 +81,19 @@ local function mutexWaiters(queue, publish, channel, most, found)
   return redis.call('zcard', queue) - (redis.call('zscore', queue, yieldMember) and 1 or 0)
 end
 
--- describe tells of a lock.
+-- describe describes a lock.
 --
 -- keys  the lock, its fencing counter; the list of a fair lock's waiters, their
---       timeouts, their places; the line of a mutex
--- most  the most holders, and the most waiters, to tell of
--- publish, channel  the command to publish with, whose listeners are counted, and the
---       channels of those in line, without the client
--- returns  {'lock', 'none' or the type of what is no lock of this format,
+--       timeouts, their places; the wait queue of a mutex
+-- most  the most holders, and the most waiters, to return
+-- publish, channel  the command to publish with, whose subscribers are counted, and the
+--       prefix of the channels of a mutex's waiters
+-- returns  {'lock', 'none' or the type of a key that is no lock of this format,
 --           ms left (-1: without an end, -2: no such key),
 --           'fair', 'read', 'write' or '', holders, {owner field, holds, ms left, …},
---           waiters, {owner, ms that its place is kept, µs since when or '', …},
+--           waiters, {owner, ms that its place is kept, µs of its arrival or '', …},
 --           fencing token or '',
---           '', where the count is of a name that has a number}
+--           '', in place of the count of a name that has a number}
 local function describe(keys, most, publish, channel)
   local lock = keys[1]
   local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)

@@ -1,14 +1,14 @@
--- The turns of a mutex, kept as those of a plain lock. Clients of Redisson that poll, or
--- listen to a replica, have an eighth of the time while the lock is contended, in parts
--- that are long enough for those who ask ten times a second. Whether there are any is
--- known once one has had the lock: until then, the lock is left free for 0.3 % of the
--- time, which is what it costs those who are alone.
+-- The yield state of a mutex, in the form of a plain lock's. Clients of Redisson that poll,
+-- or subscribe to a replica, get an eighth of the time of a contended lock, in windows that
+-- suffice for ten requests a second. Whether there are any is known once one has held the
+-- lock. Until then the lock is left free for 0.3 % of the time, which is the cost for
+-- leasewheel clients alone.
 yieldTime = 150000
 local probeTime = 30000
 
--- leftToOthers reports whether a lock for which a client of ours waits is left free
--- instead, and notes that. However long each has had the lock: the first release after
--- that time is theirs.
+-- yieldToPollers reports whether a lock with waiters of ours is left free for pollers
+-- instead, and records that. The window opens at the first release after the interval,
+-- however long each owner has held the lock.
 local function yieldToPollers(yieldState)
   local seen = age(yieldState, 'peer')
   local every = seen and yieldInterval or rareYieldInterval

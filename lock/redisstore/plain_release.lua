@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock, a string: its owner
 --       2 its channel
---       3 whose turn it is, a hash
+--       3 its yield state, a hash
 -- ARGV  1 the owner
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
@@ -20,8 +20,8 @@ if count ~= '0' then
 end
 redis.call('del', lock)
 
--- The lock is free, whatever is the matter with the turns. Where nobody waits, peers
--- are not kept out.
+-- The lock is free, even if the yield state is broken. Without waiters of ours, peers are
+-- not kept out.
 if send(publish, channel, '0') > 0 then
   pcall(recordHandOff, yieldState)
 else
