@@ -27,7 +27,7 @@ last = integer(last)
 if not last or last > exact - limit then
   return redis.error_reply('ERR the fencing counter ' .. counter .. ' is damaged: set it to the largest token that was granted')
 end
-spend()
+allowWrites()
 
 -- exhausted reports whether a message has had all its attempts.
 local function exhausted(r) return most > 0 and r.attempt >= most end
@@ -42,7 +42,7 @@ for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 
   if r and exhausted(r) then
     bury(id, r, ended(r))
   elseif r then
-    wait(id, r)
+    schedule(id, r)
   else
     salvage(id)
     damaged = damaged + 1
@@ -57,7 +57,7 @@ for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'l
   local r = read(id)
   if r then
     r.due = math.min(r.due, latestDue)
-    wait(id, r)
+    schedule(id, r)
   else
     call('zrem', due, id)
     salvage(id)
@@ -66,7 +66,7 @@ for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'l
 end
 
 local reply = {}
-local function hand(id, payload, r)
+local function deliver(id, payload, r)
   call('zadd', leased, number(now + lease), id)
   for _, part in ipairs({id, payload, number(r.attempt), number(r.token), number(r.put), number(r.due), r.err}) do
     reply[#reply + 1] = part
@@ -75,17 +75,17 @@ local function hand(id, payload, r)
 end
 
 -- The tokens of a claim follow each other.
-local function renewed(earlier)
+local function redeliver(earlier)
   for i, id in ipairs(earlier[3]) do
     local r = read(id)
     local payload = call('hget', payloads, id)
     if payload and r and r.token == tonumber(earlier[2]) + i - 1 and call('zscore', leased, id) then
-      hand(id, payload, r)
+      deliver(id, payload, r)
     end
   end
 end
 
-local function fresh()
+local function claimDue()
   local first = math.max(micros, last + 1)
   local ids = {}
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do
@@ -98,7 +98,7 @@ local function fresh()
       r.attempt, r.token = r.attempt + 1, first + #ids
       ids[#ids + 1] = id
       write(id, r)
-      hand(id, payload, r)
+      deliver(id, payload, r)
     else
       salvage(id)
       damaged = damaged + 1
@@ -130,11 +130,11 @@ end
 -- for it.
 local earlier = latest()
 local past = integer(earlier[1]) - tonumber(ARGV[5])
-if past == 0 then renewed(earlier) elseif past < 0 then fresh() end
+if past == 0 then redeliver(earlier) elseif past < 0 then claimDue() end
 
 local first, ending = head(due), head(leased)
 local at = math.min(first or math.huge, ending or math.huge)
 local pause = at == math.huge and -1 or math.max(0, at * 1000 - micros)
 if past > 0 then pause = -2 end
-tell(before)
+publishEarlier(before)
 return {number(now), number(pause), damaged, unpack(reply)}

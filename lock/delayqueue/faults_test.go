@@ -280,7 +280,7 @@ func TestDeafWorker(t *testing.T) {
 		l.await(t, i+1)
 	}
 	stop()
-	tries := strings.Count(said.String(), "not told of messages")
+	tries := strings.Count(said.String(), "no notice of messages")
 	assert.Positive(t, tries)
 	assert.LessOrEqual(t, tries, 1+int(time.Since(begun)/(5*time.Second)), "%s", &said)
 }

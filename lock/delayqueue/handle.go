@@ -74,12 +74,12 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 func (w *worker) end() {
 	w.busy.Add(-1)
 	w.handling.Done()
-	w.rouse()
+	w.notify()
 }
 
 // giveBack returns a message whose handling has not begun.
 func (w *worker) giveBack(d *Delivery) {
-	st := settlement{word: wordBack, id: d.ID, token: d.Token}
+	st := settlement{action: actionBack, id: d.ID, token: d.Token}
 	outcome := w.settle(d, st)
 	w.report(Report{Delivery: d, Outcome: outcome})
 }
@@ -96,7 +96,7 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 		r := Report{Delivery: d, Err: err, Took: time.Since(begun)}
-		r.Outcome = w.settle(d, w.word(d, err))
+		r.Outcome = w.settle(d, w.settlementOf(d, err))
 		w.report(r)
 	}()
 	err = w.handler(ctx, d)
@@ -104,8 +104,8 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 
 // word returns what a handler's error makes of the message. Methods of the error and
 // the backoff are users' code, too.
-func (w *worker) word(d *Delivery, err error) (st settlement) {
-	st = settlement{word: wordDone, id: d.ID, token: d.Token}
+func (w *worker) settlementOf(d *Delivery, err error) (st settlement) {
+	st = settlement{action: actionDone, id: d.ID, token: d.Token}
 	if err == nil {
 		return st
 	}
@@ -113,26 +113,26 @@ func (w *worker) word(d *Delivery, err error) (st settlement) {
 		if p := recover(); p != nil {
 			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			st.word, st.after = wordRetry, DefaultMaxBackoff.Milliseconds()
+			st.action, st.after = actionRetry, DefaultMaxBackoff.Milliseconds()
 			if w.isLast(d) {
-				st.word = wordDead
+				st.action = actionDead
 			}
 		}
 	}()
 	st.err = clip(err.Error())
 	var v *verdict
-	said := errors.As(err, &v)
+	explicit := errors.As(err, &v)
 	switch {
-	case said && v.reject:
-		st.word = wordDead
+	case explicit && v.reject:
+		st.action = actionDead
 	case w.base.Err() != nil:
-		st.word = wordBack // it was not the handler that failed
+		st.action = actionBack // it was not the handler that failed
 	case w.isLast(d):
-		st.word = wordDead
-	case said:
-		st.word, st.after = wordRetry, ceilMillis(min(v.after, MaxDelay))
+		st.action = actionDead
+	case explicit:
+		st.action, st.after = actionRetry, ceilMillis(min(v.after, MaxDelay))
 	default:
-		st.word, st.after = wordRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
+		st.action, st.after = actionRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
 	}
 	return st
 }
@@ -155,36 +155,36 @@ func clip(text string) string {
 // message is not where it was although its lease lasts.
 func (w *worker) settle(d *Delivery, st settlement) Outcome {
 	defer w.release(d)
-	doubt := false       // an earlier word may have been carried out
-	var lapsed time.Time // when the lease was found to be over
+	maybeApplied := false // an earlier word may have been carried out
+	var expired time.Time // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
-		if lapsed.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
-			lapsed = time.Now()
+		if expired.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
+			expired = time.Now()
 		}
 		switch {
-		case err == nil && answer == 1, err == nil && doubt && d.Valid(), doubt && d.gone():
-			return outcomeOf(st.word)
+		case err == nil && answer == 1, err == nil && maybeApplied && d.Valid(), maybeApplied && d.gone():
+			return outcomeOf(st.action)
 		case err == nil:
 			return Forfeited
-		case !lapsed.IsZero() && (w.ending.Err() != nil || time.Since(lapsed) >= w.queue.config.RetryFor), !passing(err) && try > 5:
-			w.queue.config.Logger.Warn("delayqueue: a message is handled again: the server could not be told what became of it",
-				"queue", w.queue.name, "id", d.ID, "became", st.word, "err", err)
+		case !expired.IsZero() && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
+			w.queue.config.Logger.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
+				"queue", w.queue.name, "id", d.ID, "became", st.action, "err", err)
 			return Forfeited
 		}
-		doubt = doubt || !errors.Is(err, lock.ErrNotDone)
+		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
 		pause(context.Background(), backoff(try, 10*time.Millisecond, w.config.TTL/6))
 	}
 }
 
 // outcomeOf returns what a word that was heard has done.
-func outcomeOf(word string) Outcome {
-	switch word {
-	case wordDone:
+func outcomeOf(action string) Outcome {
+	switch action {
+	case actionDone:
 		return Done
-	case wordRetry:
+	case actionRetry:
 		return Retried
-	case wordDead:
+	case actionDead:
 		return Buried
 	}
 	return Returned

@@ -221,20 +221,20 @@ func (m *model) say(word string, d *Delivery, d2 time.Duration) error {
 	switch {
 	case known == nil || known.token != d.Token:
 		want = 0
-	case word == wordDone:
+	case word == actionDone:
 		delete(m.messages, d.ID)
 	case known.place != "leased":
 		want = 2
-	case word == wordRetry:
+	case word == actionRetry:
 		known.due = after(d2)
 		known.put("due", known.due)
-	case word == wordDead:
+	case word == actionDead:
 		known.put("dead", now())
 	default:
 		known.attempt--
 		known.put("due", known.due)
 	}
-	got, err := m.queue.settler.settle(settlement{word: word, id: d.ID, token: d.Token, after: ceilMillis(d2), err: "failed"})
+	got, err := m.queue.settler.settle(settlement{action: word, id: d.ID, token: d.Token, after: ceilMillis(d2), err: "failed"})
 	if err == nil && got != want {
 		err = fmt.Errorf("%s of %s is answered by %d, want %d", word, d.ID, got, want)
 	}

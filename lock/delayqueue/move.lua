@@ -8,10 +8,10 @@ local r = read(id)
 if not r then return 0 end
 if held(id) then return -1 end
 if call('zscore', dead, id) then return -2 end
-spend()
+allowWrites()
 local before = head(due)
 call('zrem', leased, id)
 r.due = instant(ARGV[3], ARGV[4])
-wait(id, r)
-tell(before)
+schedule(id, r)
+publishEarlier(before)
 return 1

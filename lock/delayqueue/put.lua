@@ -19,9 +19,9 @@ for i = 3, #ARGV, 5 do
   else
     room, outcome = room - 1, 1
     call('hset', payloads, id, ARGV[i + 4])
-    wait(id, {attempt = 0, token = 0, put = now, due = instant(ARGV[i + 1], ARGV[i + 2]), nonce = nonce, err = ''})
+    schedule(id, {attempt = 0, token = 0, put = now, due = instant(ARGV[i + 1], ARGV[i + 2]), nonce = nonce, err = ''})
   end
   outcomes[#outcomes + 1] = outcome
 end
-tell(before)
+publishEarlier(before)
 return outcomes

@@ -73,7 +73,7 @@ local function write(id, r)
 end
 
 -- wait puts a message among those that wait, from its due time on.
-local function wait(id, r)
+local function schedule(id, r)
   call('zadd', due, number(r.due), id)
   write(id, r)
 end
@@ -112,11 +112,11 @@ local function instant(kind, ms) return kind == 'in' and after(tonumber(ms)) or 
 -- spend allows the script to write although the server is out of memory: what takes
 -- messages out of a queue must work above all then. A server refuses the first
 -- write alone, and only if it is of a kind that may need memory.
-local function spend() call('zrem', leased, '') end
+local function allowWrites() call('zrem', leased, '') end
 
 -- tell wakes the workers if the first message that waits is an earlier one than
 -- before.
-local function tell(before)
+local function publishEarlier(before)
   local first = head(due)
   if first and (not before or first < before) then call(ARGV[1], channel, number(first)) end
 end

@@ -2,7 +2,7 @@
 --
 -- ARGV  2… for each: its id, the token of the claim, the lease in ms
 -- returns  for each: 1 prolonged, 0 it has ended, -1 it is another claimant's
-spend()
+allowWrites()
 local outcomes = {}
 for i = 2, #ARGV, 3 do
   local id, outcome = ARGV[i], 0

@@ -2,7 +2,7 @@
 --
 -- ARGV  2… their ids
 -- returns  for each: 1 revived, 0 there is no dead letter of that name
-spend()
+allowWrites()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV do
   local id = ARGV[i]
@@ -11,9 +11,9 @@ for i = 2, #ARGV do
   if outcome == 1 then
     -- Without a token, a word of the last claimant that comes now is too late.
     r.attempt, r.token, r.due = 0, 0, now
-    wait(id, r)
+    schedule(id, r)
   end
   outcomes[#outcomes + 1] = outcome
 end
-tell(before)
+publishEarlier(before)
 return outcomes

@@ -9,28 +9,28 @@
 -- returns  for each: 1 so be it
 --                    0 the message is another claimant's, or no more
 --                    2 it is not with the claimant any more, and waits or is dead
-spend()
+allowWrites()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV, 5 do
-  local what, id, err = ARGV[i], ARGV[i + 1], ARGV[i + 4]
+  local action, id, err = ARGV[i], ARGV[i + 1], ARGV[i + 4]
   local r, outcome = read(id), 1
   if not r or r.token ~= tonumber(ARGV[i + 2]) then
     outcome = 0
-  elseif what == 'done' then
+  elseif action == 'done' then
     local _ = call('zrem', leased, id) == 1 or call('zrem', due, id) == 1 or call('zrem', dead, id)
     forget(id)
   elseif call('zrem', leased, id) == 0 then
     outcome = 2
-  elseif what == 'retry' then
+  elseif action == 'retry' then
     r.due, r.err = after(tonumber(ARGV[i + 3])), err
-    wait(id, r)
-  elseif what == 'dead' then
+    schedule(id, r)
+  elseif action == 'dead' then
     bury(id, r, err)
   else
     r.attempt = math.max(0, r.attempt - 1)
-    wait(id, r)
+    schedule(id, r)
   end
   outcomes[#outcomes + 1] = outcome
 end
-tell(before)
+publishEarlier(before)
 return outcomes

@@ -8,19 +8,19 @@ import (
 
 // The words of settle.lua.
 const (
-	wordDone  = "done"
-	wordRetry = "retry"
-	wordDead  = "dead"
-	wordBack  = "back"
+	actionDone  = "done"
+	actionRetry = "retry"
+	actionDead  = "dead"
+	actionBack  = "back"
 )
 
 // settlement is a worker's word on what became of a message that it had claimed.
 type settlement struct {
-	word  string
-	id    string
-	token int64
-	after int64  // ms, with retry
-	err   string // with retry and dead
+	action string
+	id     string
+	token  int64
+	after  int64  // ms, with retry
+	err    string // with retry and dead
 
 	// outcome is the server's answer, or failure why there is none, once settled
 	// is closed.
@@ -74,7 +74,7 @@ func (s *settler) send() {
 func (s *settler) sendSome(some []*settlement) {
 	args := make([]any, 0, 5*len(some))
 	for _, st := range some {
-		args = append(args, st.word, st.id, st.token, st.after, st.err)
+		args = append(args, st.action, st.id, st.token, st.after, st.err)
 	}
 	// Not by a worker's context: at its end there is the most to tell.
 	reply, err := s.queue.once(context.Background(), settleScript, args...)

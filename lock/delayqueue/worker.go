@@ -120,7 +120,7 @@ type worker struct {
 	wake chan struct{}
 	// told says that something may be due that the worker does not know of. Atomic,
 	// anybody's to set.
-	told atomic.Bool
+	notified atomic.Bool
 	// busy counts the messages in hand. Atomic.
 	busy     atomic.Int64
 	handling sync.WaitGroup
@@ -132,9 +132,9 @@ type worker struct {
 	failures   int  // since the last success
 	served     bool // the server has answered once
 
-	heard lock.Subscription
-	// listenAt is when to try to listen again.
-	listenAt time.Time
+	subscription lock.Subscription
+	// subscribeAt is when to try to listen again.
+	subscribeAt time.Time
 }
 
 // Work handles messages until ctx ends or the queue is closed: then it claims no
@@ -169,13 +169,13 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
 	w.alarm = new(wheel.Timer)
-	w.alarm.Init(e.wheel, w.rouse)
+	w.alarm.Init(e.wheel, w.notify)
 	defer w.alarm.Cancel()
 	return w.run()
 }
 
 // rouse has the worker look at how things stand.
-func (w *worker) rouse() {
+func (w *worker) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -184,15 +184,15 @@ func (w *worker) rouse() {
 
 // run works until the end.
 func (w *worker) run() error {
-	defer w.deafen()
+	defer w.unsubscribe()
 	var err error
 	for w.ending.Err() == nil && err == nil {
 		now := time.Now()
-		if w.told.Swap(false) {
+		if w.notified.Swap(false) {
 			w.next = now
 		}
 		if w.room() > 0 && !now.Before(w.next) && !now.Before(w.rest) {
-			err = w.look()
+			err = w.poll()
 			continue
 		}
 		err = w.sleep()
@@ -211,7 +211,7 @@ func (w *worker) sleep() error {
 			at = w.rest
 		}
 		if _, err := w.alarm.ArmAt(at); err != nil {
-			return fmt.Errorf("delayqueue: %q: nothing tells when messages are due: %w", w.queue.name, err)
+			return fmt.Errorf("delayqueue: %q: the timer for due messages failed: %w", w.queue.name, err)
 		}
 	}
 	select {
@@ -222,8 +222,8 @@ func (w *worker) sleep() error {
 }
 
 // look claims what is due, and learns when to look next.
-func (w *worker) look() error {
-	w.listen()
+func (w *worker) poll() error {
+	w.subscribe()
 	c, err := w.claim(min(w.room(), batch))
 	if err != nil {
 		return w.failed(err)
@@ -233,8 +233,8 @@ func (w *worker) look() error {
 	if c.pause >= 0 {
 		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
 	}
-	if w.heard == nil && w.next.After(w.listenAt) {
-		w.next = w.listenAt
+	if w.subscription == nil && w.next.After(w.subscribeAt) {
+		w.next = w.subscribeAt
 	}
 	if err := w.begin(c); err != nil && w.ending.Err() == nil {
 		w.pause("messages are given back: their leases cannot be kept", err)
@@ -265,28 +265,28 @@ func (w *worker) pause(why string, err error) {
 
 // listen has the server tell of messages that are due earlier than the others. What
 // was told before is found by looking, and without it there is the poll.
-func (w *worker) listen() {
-	if w.heard != nil || time.Now().Before(w.listenAt) {
+func (w *worker) subscribe() {
+	if w.subscription != nil || time.Now().Before(w.subscribeAt) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
 	defer cancel()
-	heard, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
-		w.told.Store(true)
-		w.rouse()
+	subscription, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
+		w.notified.Store(true)
+		w.notify()
 	})
 	if err != nil {
-		w.listenAt = time.Now().Add(mostPause)
-		w.queue.config.Logger.Warn("delayqueue: not told of messages that are due early; trying again",
+		w.subscribeAt = time.Now().Add(mostPause)
+		w.queue.config.Logger.Warn("delayqueue: no notice of messages that are due earlier; trying again",
 			"queue", w.queue.name, "after", mostPause, "err", err)
 		return
 	}
-	w.heard = heard
+	w.subscription = subscription
 }
 
-func (w *worker) deafen() {
-	if w.heard != nil {
-		w.heard.Close()
+func (w *worker) unsubscribe() {
+	if w.subscription != nil {
+		w.subscription.Close()
 	}
 }
 
