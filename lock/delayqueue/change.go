@@ -15,7 +15,7 @@ func (q *Queue) Move(ctx context.Context, id string, due time.Time) error {
 		return err
 	}
 	if due.IsZero() {
-		return invalid("Move to no time; use time.Now for at once")
+		return invalid("Move needs a due time; use time.Now for at once")
 	}
 	return q.move(ctx, id, 0, due)
 }

@@ -65,7 +65,7 @@ func (w *worker) claim(limit int) (claim, error) {
 		w.renameClaims()
 	}
 	if damaged := r.number(); damaged > 0 {
-		q.config.Logger.Error("delayqueue: messages were dropped or buried: another client has removed or damaged a part of them",
+		q.config.Logger.Error("delayqueue: messages were dropped or became dead letters: another client has removed or damaged a part of them",
 			"queue", q.name, "messages", damaged)
 	}
 	for r.err == nil && len(r.parts) > 0 {

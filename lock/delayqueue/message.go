@@ -45,9 +45,9 @@ func (m *Message) validate(most int, now time.Time) error {
 	case m.ID != "" && reason != "":
 		return invalid("the id of a message %s", reason)
 	case len(m.Payload) > most:
-		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: keep large things elsewhere and put where", m.ID, len(m.Payload), most)
+		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: store large data elsewhere and put its address", m.ID, len(m.Payload), most)
 	case len(m.Payload) == 0 && m.ID == "":
-		return invalid("a message with neither an id nor a payload says nothing")
+		return invalid("a message needs an id or a payload")
 	case m.Delay != 0 && !m.Due.IsZero():
 		return invalid("message %q has both a Delay and a Due; give one", m.ID)
 	}

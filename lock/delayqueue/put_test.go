@@ -165,15 +165,15 @@ func TestFull(t *testing.T) {
 func TestBadMessages(t *testing.T) {
 	q := open(t, embedded(t), config{MaxPayload: 10})
 	for name, m := range map[string]message{
-		"neither an id nor a payload": {},
-		"513 bytes":                   {ID: strings.Repeat("x", delayqueue.MaxID+1)},
-		"not UTF-8":                   {ID: "\xff"},
-		"control character":           {ID: "a\nb"},
-		"payload of 11 bytes":         {ID: "a", Payload: make([]byte, 11)},
-		"delay of -1ns":               {ID: "a", Delay: -1},
-		"delay of 87600h0m0.001s":     {ID: "a", Delay: delayqueue.MaxDelay + time.Millisecond},
-		"both a Delay and a Due":      {ID: "a", Delay: 1, Due: time.Now()},
-		"further than 87600h":         {ID: "a", Due: time.Now().Add(delayqueue.MaxDelay + time.Minute)},
+		"needs an id or a payload": {},
+		"513 bytes":                {ID: strings.Repeat("x", delayqueue.MaxID+1)},
+		"not UTF-8":                {ID: "\xff"},
+		"control character":        {ID: "a\nb"},
+		"payload of 11 bytes":      {ID: "a", Payload: make([]byte, 11)},
+		"delay of -1ns":            {ID: "a", Delay: -1},
+		"delay of 87600h0m0.001s":  {ID: "a", Delay: delayqueue.MaxDelay + time.Millisecond},
+		"both a Delay and a Due":   {ID: "a", Delay: 1, Due: time.Now()},
+		"further than 87600h":      {ID: "a", Due: time.Now().Add(delayqueue.MaxDelay + time.Minute)},
 	} {
 		_, err := q.PutAll(t.Context(), []message{{ID: "fine"}, m})
 		require.ErrorIs(t, err, delayqueue.ErrInvalid, name)

@@ -8,7 +8,7 @@ import (
 )
 
 // errReply is the error for a reply that no script gives.
-var errReply = errors.New("delayqueue: unexpected answer of the server")
+var errReply = errors.New("delayqueue: unexpected reply from the server")
 
 // reader reads the parts of a script's reply one by one. The first unexpected part becomes
 // its err, and all later parts are empty.

@@ -32,7 +32,7 @@ func inspect(client redis.UniversalClient) error {
 			break
 		}
 		if c.Options().MaxRedirects < 1 {
-			return fmt.Errorf("%w: it follows no redirects, so a lock whose slot moves is out of reach: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
+			return fmt.Errorf("%w: it follows no redirects, so it cannot reach a lock whose slot has moved: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
 		}
 		return bounded(c.Options().ContextTimeoutEnabled)
 	case *redis.Ring:
@@ -45,7 +45,7 @@ func bounded(contextTimeoutEnabled bool) error {
 	if contextTimeoutEnabled {
 		return nil
 	}
-	return fmt.Errorf("%w: it ignores deadlines, so a mute server would hold a request for seconds after its lease ran out: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient)
+	return fmt.Errorf("%w: it ignores deadlines, so an unresponsive server would block a request for seconds after its lease has ended: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient)
 }
 
 // Open makes a client from a URL and returns a store on it. The store's Close closes the

@@ -59,5 +59,5 @@ func (s *Store) kindOf(k lock.Kind) (kind, error) {
 	if kept, ok := plainKinds[k]; ok {
 		return kept, nil
 	}
-	return nil, fmt.Errorf("%w: a %v is more than a plain string can hold; keep it in the format %v, under a name of its own: %w", lock.ErrUnsupported, k, FormatRedisson, lock.ErrNotDone)
+	return nil, fmt.Errorf("%w: a plain string cannot hold a %v; use the format %v, under another name: %w", lock.ErrUnsupported, k, FormatRedisson, lock.ErrNotDone)
 }

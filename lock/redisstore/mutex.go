@@ -203,5 +203,5 @@ func pair(reply any) (first, second int64, err error) {
 // unexpected is the error for a reply that none of our scripts gives. It omits the reply,
 // whose content is unknown.
 func unexpected(reply any) error {
-	return fmt.Errorf("redisstore: a script replied with %T where something else was expected: is there a proxy that alters replies?", reply)
+	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
 }

@@ -44,7 +44,7 @@ func (m *mapping) key(name string) (string, error) {
 	}
 	key := m.mapTo(name)
 	if err := lock.ValidateName(key); err != nil {
-		return "", fmt.Errorf("redisstore: the name %q is mapped to a key that is none of a lock: %w: %w", name, err, lock.ErrNotDone)
+		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, lock.ErrNotDone)
 	}
 	return key, nil
 }

@@ -56,7 +56,7 @@ func permitID(owner string) (id string, several int, err error) {
 	}
 	raw, malformed := hex.DecodeString(digits)
 	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > lock.MaxSeveral {
-		return "", 0, fmt.Errorf("redisstore: a permit's owner %q is not of 32 hexadecimal digits, and perhaps *n for n permits", owner)
+		return "", 0, fmt.Errorf("redisstore: invalid owner %q of a permit; accepted are 32 hexadecimal digits, with *n for n permits", owner)
 	}
 	return string(raw), several, nil
 }

@@ -19,7 +19,7 @@ const lateTries = 3
 var errLate = &ServerError{
 	Err:     errors.New("the request arrived after its deadline"),
 	passing: true,
-	advice:  "raise the time-out, or look at what delays requests or moves the server's clock",
+	advice:  "raise the timeout, or find out what delays requests or sets the server's clock",
 }
 
 // late reports whether a script did nothing because its deadline had passed.

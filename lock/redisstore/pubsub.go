@@ -47,7 +47,7 @@ func ParsePubSub(name string) (PubSub, error) {
 			return PubSub(i), nil
 		}
 	}
-	return 0, fmt.Errorf("redisstore: there is no PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
+	return 0, fmt.Errorf("redisstore: unknown PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
 }
 
 // The publish modes of scripts, see publish.lua.
@@ -59,7 +59,7 @@ const (
 )
 
 // errNoShards is the error of PubSubOn with servers that are too old.
-var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn asks for: it takes Redis 7; set PubSubAuto or PubSubOff")
+var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn needs: it requires Redis 7; set PubSubAuto or PubSubOff")
 
 // publishing returns the publish mode for a cluster that supports the command able.
 func (p PubSub) publishing(able string) (string, error) {

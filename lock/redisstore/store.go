@@ -96,10 +96,10 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Format > FormatPlain {
-		return nil, fmt.Errorf("redisstore: there is no Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
+		return nil, fmt.Errorf("redisstore: unknown Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
 	}
 	if c.PubSub > PubSubBoth {
-		return nil, fmt.Errorf("redisstore: there is no PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
+		return nil, fmt.Errorf("redisstore: unknown PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
 	}
 	if c.FenceTTL == 0 {
 		c.FenceTTL = DefaultFenceTTL

@@ -87,7 +87,7 @@ func (s *Store) able(ctx context.Context) (string, error) {
 	return "", classify(err)
 }
 
-var errNoMaster = errors.New("redisstore: the cluster tells of no master")
+var errNoMaster = errors.New("redisstore: the cluster has no known master")
 
 // publishingOf returns the publish command that one master of a cluster supports.
 func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
