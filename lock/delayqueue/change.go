@@ -37,8 +37,9 @@ func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due ti
 	return q.changed(id, reply, err)
 }
 
-// Cancel drops a waiting message, or a dead letter. It returns [ErrNotFound], or [ErrLeased]
-// while a worker's lease runs. After [ErrUnavailable] the message may have been dropped.
+// Cancel drops a waiting message, or a dead letter. It returns [ErrNotFound], or
+// [ErrLeased] while a worker's lease runs. After [ErrUnavailable] the message may have
+// been dropped.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
 	if err := validateID(id); err != nil {
 		return err

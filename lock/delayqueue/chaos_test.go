@@ -27,13 +27,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Worker processes are killed and frozen at random, and their work is checked: each message
-// was handled, no two processes had one at the same time by their leases, and none was
-// handled again after it was done.
+// Worker processes are killed and frozen at random, and their work is checked: each
+// message was handled, no two processes had one at the same time by their leases, and
+// none was handled again after it was done.
 
 const (
-	// chaosWorker is the environment variable of a process started by this test binary. It
-	// holds the server's URL.
+	// chaosWorker is the environment variable of a process started by this test binary.
+	// It holds the server's URL.
 	chaosWorker = "LEASEWHEEL_QUEUE_WORKER"
 	// chaosTTL is the lease of a message.
 	chaosTTL = time.Second
@@ -41,7 +41,8 @@ const (
 	chaosRate = 1000
 	// chaosProcesses is how many processes work at a time.
 	chaosProcesses = 4
-	// notice is how long a resumed process has to report its losses before it may be killed.
+	// notice is how long a resumed process has to report its losses before it may be
+	// killed.
 	notice = time.Second
 )
 
@@ -54,8 +55,8 @@ func monotonic() int64 {
 	return at.Nano()
 }
 
-// workInChaos is a worker process. It writes a line when a handler begins, when it ends, and
-// when the server has its outcome.
+// workInChaos is a worker process. It writes a line when a handler begins, when it ends,
+// and when the server has its outcome.
 func workInChaos(url string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -320,8 +321,8 @@ func (c *chaos) check() {
 				if !killed {
 					c.Errorf("message %s: process %d has lost it", id, s.process)
 				}
-				// On a busy machine it may have lost its lease earlier, and died before it
-				// reported that.
+				// On a busy machine it may have lost its lease earlier, and died before
+				// it reported that.
 				s.end = min(died, s.until)
 				if frost := c.frosts[s.process]; frost > s.begin {
 					s.end = min(frost, s.end) // its lease since then is unknown

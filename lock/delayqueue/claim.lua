@@ -1,5 +1,5 @@
--- Claims due messages for a lease each. Before that it reclaims messages whose leases have
--- ended.
+-- Claims due messages for a lease each. Before that it reclaims messages whose leases
+-- have ended.
 --
 -- KEYS  8 the worker's latest claim
 -- ARGV  2 the most messages
@@ -49,7 +49,8 @@ for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 
   end
 end
 
--- Scores beyond the latest were written by other clients, or before the clock was set back.
+-- Scores beyond the latest were written by other clients, or before the clock was set
+-- back.
 for _, id in ipairs(call('zrangebyscore', leased, number(latestEnd + 1), '+inf', 'limit', 0, ARGV[7])) do
   call('zadd', leased, number(now + lease), id)
 end
@@ -126,8 +127,8 @@ local function latest()
   return known
 end
 
--- A request that was overtaken by later ones gets no messages: its worker does not wait for
--- the reply.
+-- A request that was overtaken by later ones gets no messages: its worker does not wait
+-- for the reply.
 local earlier = latest()
 local past = integer(earlier[1]) - tonumber(ARGV[5])
 if past == 0 then redeliver(earlier) elseif past < 0 then claimDue() end

@@ -53,8 +53,8 @@ func bubble(t *testing.T, test func(t *testing.T, q *Queue, server *locktest.Ser
 	})
 }
 
-// A claim that is repeated because its reply was lost returns the same messages again, with
-// fresh leases, except those that have left the claimant.
+// A claim that is repeated because its reply was lost returns the same messages again,
+// with fresh leases, except those that have left the claimant.
 func TestClaimIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")

@@ -61,7 +61,8 @@ const (
 	Done Outcome = iota
 	// Retried: the handler failed, and the message waits for its next attempt.
 	Retried
-	// Buried: the message failed for the last time, or was rejected, and is a dead letter.
+	// Buried: the message failed for the last time, or was rejected, and is a dead
+	// letter.
 	Buried
 	// Returned: the message was given back because the worker was ending. The attempt
 	// does not count.

@@ -12,13 +12,13 @@
 //
 // # The life of a message
 //
-// A message waits until its due time. Then one of the workers, in any number of processes,
-// claims it for a lease. The watchdog of package renewal prolongs the leases in batches
-// while the handlers work. If the handler returns nil, the message is done and deleted. If
-// it returns an error, or panics, the message is retried after a backoff. After the last
-// attempt the message becomes a dead letter, which can be inspected ([Queue.Dead]), revived
-// or dropped. If a worker dies, freezes or loses the server, another one gets the message
-// when the lease has ended.
+// A message waits until its due time. Then one of the workers, in any number of
+// processes, claims it for a lease. The watchdog of package renewal prolongs the leases
+// in batches while the handlers work. If the handler returns nil, the message is done and
+// deleted. If it returns an error, or panics, the message is retried after a backoff.
+// After the last attempt the message becomes a dead letter, which can be inspected
+// ([Queue.Dead]), revived or dropped. If a worker dies, freezes or loses the server,
+// another one gets the message when the lease has ended.
 //
 // # Promises
 //
@@ -51,8 +51,8 @@
 //
 // A worker with room for more sleeps, as a timer on the wheel, until the first message is
 // due or the first lease ends. Pub/sub notifies it of a message that is due earlier than
-// all others. It also polls now and then ([Config.Poll]), since notifications may be lost.
-// No message has a goroutine before it is handled.
+// all others. It also polls now and then ([Config.Poll]), since notifications may be
+// lost. No message has a goroutine before it is handled.
 //
 // # What is on the server
 //
@@ -68,6 +68,6 @@
 //	leasewheel_queue_channel:{mails}        channel; notifies of a message due earlier than the others
 //
 // Names follow those of locks: if a name holds a hash tag, the keys use it. So a queue is
-// on one server of a cluster, and as fast as that server; use several queues if one is not
-// fast enough.
+// on one server of a cluster, and as fast as that server; use several queues if one is
+// not fast enough.
 package delayqueue

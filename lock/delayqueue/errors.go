@@ -61,8 +61,8 @@ func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
 // RetryAfter returns err as a handler's error that retries the message after d instead of
-// the worker's backoff; at once if d is zero or less. The attempt counts. A nil err becomes
-// an error with that reason.
+// the worker's backoff; at once if d is zero or less. The attempt counts. A nil err
+// becomes an error with that reason.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("the handler asked for another attempt")

@@ -78,7 +78,8 @@ func TestAnswerToClaimIsLost(t *testing.T) {
 	assert.Empty(t, whole(t, admin))
 }
 
-// A worker that ends while the reply to its claim is lost gives the claimed messages back.
+// A worker that ends while the reply to its claim is lost gives the claimed messages
+// back.
 func TestAnswerToLastClaimIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -154,8 +155,8 @@ func TestAnswerToWordIsLost(t *testing.T) {
 	assert.Equal(t, 1, info.Attempt)
 }
 
-// Outages of the server cost only time. Messages are handled afterwards, and none twice whose
-// lease did not end.
+// Outages of the server cost only time. Messages are handled afterwards, and none twice
+// whose lease did not end.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	outages := map[string]func(t *testing.T, s *redistest.Server){
@@ -260,8 +261,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A worker without a subscription finds messages by polling, and does not subscribe at each
-// poll.
+// A worker without a subscription finds messages by polling, and does not subscribe at
+// each poll.
 func TestDeafWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"deaf on >secret ~* &* +@all -subscribe"}})

@@ -151,8 +151,8 @@ func clip(text string) string {
 // [Config.RetryFor] longer unless the worker is ending. A settlement counts until another
 // worker claims the message.
 //
-// An earlier attempt whose reply was lost may have been applied. It was, if the message has
-// left this worker although its lease lasts.
+// An earlier attempt whose reply was lost may have been applied. It was, if the message
+// has left this worker although its lease lasts.
 func (w *worker) settle(d *Delivery, st settlement) Outcome {
 	defer w.release(d)
 	maybeApplied := false // an earlier attempt may have been applied
@@ -190,7 +190,8 @@ func outcomeOf(action string) Outcome {
 	return Returned
 }
 
-// release ends the renewal of a lease. A renewal that is in flight finds no lease to renew.
+// release ends the renewal of a lease. A renewal that is in flight finds no lease to
+// renew.
 func (w *worker) release(d *Delivery) {
 	if d.lease == nil {
 		return

@@ -39,8 +39,8 @@ type Info struct {
 	Payload []byte
 	State   State
 
-	// Put is when the message was put. Due is when it is or was due; after a failure it is
-	// the time of the next attempt.
+	// Put is when the message was put. Due is when it is or was due; after a failure it
+	// is the time of the next attempt.
 	Put, Due time.Time
 	// Until is, if Leased, when the worker's lease ends unless it is renewed.
 	Until time.Time
@@ -73,13 +73,13 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 }
 
 // Dead lists the dead letters in the order in which they died, some dozens in a request.
-// Letters may be revived or dropped meanwhile, also by the loop itself, without others being
-// skipped. An error ends the list.
+// Letters may be revived or dropped meanwhile, also by the loop itself, without others
+// being skipped. An error ends the list.
 func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		var last Info
-		// seen has the letters that died in the same ms as the last one. If the last one is
-		// gone, the server returns the letters of that ms again.
+		// seen has the letters that died in the same ms as the last one. If the last one
+		// is gone, the server returns the letters of that ms again.
 		seen := make(map[string]bool)
 		for {
 			letters, err := q.deadAfter(ctx, last)

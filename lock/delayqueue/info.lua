@@ -1,5 +1,5 @@
--- describe returns a message as {id, state, at, attempt, token, put, due, error, payload};
--- at is its score in the zset of its state.
+-- describe returns a message as {id, state, at, attempt, token, put, due, error,
+-- payload}; at is its score in the zset of its state.
 local function describe(id)
   local r, damaged = read(id)
   if not r and not damaged then return nil end

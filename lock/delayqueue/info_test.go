@@ -146,8 +146,8 @@ func bury(t *testing.T, q *delayqueue.Queue, messages ...message) {
 	stop()
 }
 
-// However many letters die at once or change meanwhile, each is listed once, in the order of
-// their deaths.
+// However many letters die at once or change meanwhile, each is listed once, in the order
+// of their deaths.
 func TestDeadLettersAreListed(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, client redis.UniversalClient) {

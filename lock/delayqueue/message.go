@@ -110,9 +110,9 @@ func ceilMillis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Put puts a message into the queue and returns its id. If the queue has a message of that
-// id already, Put returns [ErrDuplicate] and the id. A Put whose reply was lost is repeated
-// and is not its own duplicate.
+// Put puts a message into the queue and returns its id. If the queue has a message of
+// that id already, Put returns [ErrDuplicate] and the id. A Put whose reply was lost is
+// repeated and is not its own duplicate.
 func (q *Queue) Put(ctx context.Context, m Message) (id string, err error) {
 	receipts, err := q.PutAll(ctx, []Message{m})
 	if err != nil {
@@ -146,8 +146,8 @@ func (q *Queue) PutAll(ctx context.Context, messages []Message) ([]Receipt, erro
 			m.ID = rand.Text()
 		}
 	}
-	// Each message has a nonce of its own: a second message of the same id is a duplicate,
-	// and not a repeated request.
+	// Each message has a nonce of its own: a second message of the same id is a
+	// duplicate, and not a repeated request.
 	nonce := rand.Text()[:13]
 	receipts := make([]Receipt, 0, len(named))
 	for len(named) > 0 {

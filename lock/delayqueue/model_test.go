@@ -18,8 +18,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// The scripts against a naive model, under random operations. After each, the server's state
-// and its reply match the model's.
+// The scripts against a naive model, under random operations. After each, the server's
+// state and its reply match the model's.
 
 const (
 	modelAttempts = 3
@@ -91,8 +91,8 @@ func (m *model) in(place string, most int64) []string {
 	return ids
 }
 
-// do applies an operation to the queue and to the model, and returns the difference of their
-// replies.
+// do applies an operation to the queue and to the model, and returns the difference of
+// their replies.
 func (m *model) do(ctx context.Context, o operation) error {
 	id := "m" + strconv.Itoa(o.A%4)
 	known := m.messages[id]

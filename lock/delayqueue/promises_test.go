@@ -50,8 +50,8 @@ func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A handler's context ends before another worker can have the message, even on a wheel with
-// a coarse tick.
+// A handler's context ends before another worker can have the message, even on a wheel
+// with a coarse tick.
 func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 230 * time.Millisecond, 310 * time.Millisecond, time.Second} {
 		for phase := time.Duration(0); phase < 50*time.Millisecond; phase += 7 * time.Millisecond {
@@ -102,8 +102,8 @@ func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 	})
 }
 
-// The settlement of a handler whose lease ends in an outage counts afterwards, as long as no
-// other worker has the message.
+// The settlement of a handler whose lease ends in an outage counts afterwards, as long as
+// no other worker has the message.
 func TestWordOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)

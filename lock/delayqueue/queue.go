@@ -25,17 +25,17 @@ const (
 	maxPayload = 64 << 20
 )
 
-// ownTick is the tick of a queue's own wheel. A wheel sleeps from deadline to deadline, so
-// a fine tick costs nothing while there are few deadlines.
+// ownTick is the tick of a queue's own wheel. A wheel sleeps from deadline to deadline,
+// so a fine tick costs nothing while there are few deadlines.
 const ownTick = time.Millisecond
 
 // Config configures a [Queue]. Its zero value is ready to use.
 type Config struct {
 	// RequestTimeout bounds one request to the server. Default: 1 s.
 	RequestTimeout time.Duration
-	// RetryFor is how long a request is repeated that fails for a temporary reason, before
-	// it returns [ErrUnavailable]. Workers retry without end. Default: 5 s. Negative: no
-	// retries.
+	// RetryFor is how long a request is repeated that fails for a temporary reason,
+	// before it returns [ErrUnavailable]. Workers retry without end. Default: 5 s.
+	// Negative: no retries.
 	RetryFor time.Duration
 	// Poll is the longest interval at which a worker with room for more polls without a
 	// notification. Default: 30 s.
@@ -138,8 +138,8 @@ func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Close ends every [Queue.Work], as the end of its context does, and waits for them. If ctx
-// ends first, the leases of messages in handlers are lost, and the error reports that
+// Close ends every [Queue.Work], as the end of its context does, and waits for them. If
+// ctx ends first, the leases of messages in handlers are lost, and the error reports that
 // handlers still run. A second Close waits as well.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()

@@ -19,8 +19,8 @@ local now = math.floor(micros / 1000)
 local function number(n) return string.format('%.0f', n) end
 
 -- Other clients may have written any data. These are the limits of what is accepted: the
--- largest integer up to which Lua is exact, the longest record, the latest due time and the
--- latest end of a lease.
+-- largest integer up to which Lua is exact, the longest record, the latest due time and
+-- the latest end of a lease.
 local exact, longest = 9007199254740991, 4096
 local latestDue, latestEnd = now + 3660 * 86400000, now + 25 * 3600000
 
@@ -100,19 +100,20 @@ local function salvage(id)
   return true
 end
 
--- after returns the due time of a message that waits for so many ms: rounded up, so that it
--- is never early, and now for none.
+-- after returns the due time of a message that waits for so many ms: rounded up, so that
+-- it is never early, and now for none.
 local function after(ms) return ms > 0 and math.ceil(micros / 1000) + ms or now end
 
 -- instant parses a due time: "at" a ms, but not before now, or "in" so many ms.
 local function instant(kind, ms) return kind == 'in' and after(tonumber(ms)) or math.max(now, tonumber(ms)) end
 
 -- allowWrites allows the script to write although the server is out of memory, since the
--- queue must then above all be emptied. A server refuses only the first write, and only if
--- the command may need memory.
+-- queue must then above all be emptied. A server refuses only the first write, and only
+-- if the command may need memory.
 local function allowWrites() call('zrem', leased, '') end
 
--- publishEarlier notifies the workers if the first waiting message is earlier than before.
+-- publishEarlier notifies the workers if the first waiting message is earlier than
+-- before.
 local function publishEarlier(before)
   local first = head(due)
   if first and (not before or first < before) then call(ARGV[1], channel, number(first)) end

@@ -10,8 +10,8 @@ import (
 // errReply is the error for a reply that no script gives.
 var errReply = errors.New("delayqueue: unexpected reply from the server")
 
-// reader reads the parts of a script's reply one by one. The first unexpected part becomes
-// its err, and all later parts are empty.
+// reader reads the parts of a script's reply one by one. The first unexpected part
+// becomes its err, and all later parts are empty.
 type reader struct {
 	parts []any
 	err   error

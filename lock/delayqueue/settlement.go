@@ -29,9 +29,9 @@ type settlement struct {
 	failure error
 }
 
-// settler sends settlements to the server. While one request is in flight, new settlements
-// queue for the next one. Under load each request carries more of them, and none waits
-// without need.
+// settler sends settlements to the server. While one request is in flight, new
+// settlements queue for the next one. Under load each request carries more of them, and
+// none waits without need.
 type settler struct {
 	queue *Queue
 

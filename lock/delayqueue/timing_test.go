@@ -80,8 +80,8 @@ func TestClaimedWhenDue(t *testing.T) {
 	})
 }
 
-// A worker sleeps until the first message is due, and still gets messages in time that are
-// put later and due earlier.
+// A worker sleeps until the first message is due, and still gets messages in time that
+// are put later and due earlier.
 func TestWokenForEarlierMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -245,8 +245,8 @@ func (unplugged) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// A message whose worker is cut off goes to another one when its lease has ended. The first
-// worker has lost the lease before.
+// A message whose worker is cut off goes to another one when its lease has ended. The
+// first worker has lost the lease before.
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -294,8 +294,8 @@ func TestLeaseIsLost(t *testing.T) {
 	})
 }
 
-// A server that has lost a message, or has given another of its name away, reports so at the
-// next renewal.
+// A server that has lost a message, or has given another of its name away, reports so at
+// the next renewal.
 func TestForgottenByTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, again := range []bool{false, true} {
@@ -357,8 +357,8 @@ func TestMaxHold(t *testing.T) {
 	})
 }
 
-// A worker's settlement counts even after its lease has ended, as long as the message was not
-// claimed since.
+// A worker's settlement counts even after its lease has ended, as long as the message was
+// not claimed since.
 func TestLateWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)

@@ -26,13 +26,13 @@ const (
 	maxTTL         = 24 * time.Hour
 )
 
-// Handler does the work of a message. If it returns nil, the message is done. If it returns
-// an error or panics, the message is tried again; see [RetryAfter] and [Reject].
+// Handler does the work of a message. If it returns nil, the message is done. If it
+// returns an error or panics, the message is tried again; see [RetryAfter] and [Reject].
 //
 // Its context ends with cause [ErrLost] when the lease is lost; then the work is another
-// worker's. It ends with cause [ErrClosed] when the worker ends and [WorkerConfig.Grace] is
-// over. It carries the values of the context of [Queue.Work]. A handler that ignores the
-// end of its context keeps its place in the worker.
+// worker's. It ends with cause [ErrClosed] when the worker ends and [WorkerConfig.Grace]
+// is over. It carries the values of the context of [Queue.Work]. A handler that ignores
+// the end of its context keeps its place in the worker.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // WorkerConfig configures a worker. Its zero value is ready to use.
@@ -137,13 +137,13 @@ type worker struct {
 	subscribeAt time.Time
 }
 
-// Work handles messages until ctx ends or the queue is closed. Then it claims no more, gives
-// back messages that were claimed and not begun, waits for the handlers, and returns nil.
-// Any number of workers may run, in one process and in many.
+// Work handles messages until ctx ends or the queue is closed. Then it claims no more,
+// gives back messages that were claimed and not begun, waits for the handlers, and
+// returns nil. Any number of workers may run, in one process and in many.
 //
-// While the server is unavailable, Work waits for it. It returns an error only if waiting is
-// useless: an invalid config, [ErrClosed], or a server that permanently refuses the very
-// first request.
+// While the server is unavailable, Work waits for it. It returns an error only if waiting
+// is useless: an invalid config, [ErrClosed], or a server that permanently refuses the
+// very first request.
 func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	if h == nil {
 		return invalid("Work needs a handler, got nil")

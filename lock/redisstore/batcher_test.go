@@ -18,8 +18,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Requests of many goroutines share batches, and each gets its own reply. A key that is no
-// lock fails only the requests for it.
+// Requests of many goroutines share batches, and each gets its own reply. A key that is
+// no lock fails only the requests for it.
 func TestRequestsTravelTogether(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -55,8 +55,9 @@ func TestRequestsTravelTogether(t *testing.T) {
 	work.Wait()
 }
 
-// A request that is cancelled before it was sent was certainly not carried out. While others
-// wait for an unresponsive server, each waits only as long as its own context allows.
+// A request that is cancelled before it was sent was certainly not carried out. While
+// others wait for an unresponsive server, each waits only as long as its own context
+// allows.
 func TestQueuedRequests(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -86,8 +87,8 @@ func TestQueuedRequests(t *testing.T) {
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
 }
 
-// Requests of one batch keep their own deadlines: the one with the short deadline ends with
-// it, and the one with the long deadline gets its reply from a slow server.
+// Requests of one batch keep their own deadlines: the one with the short deadline ends
+// with it, and the one with the long deadline gets its reply from a slow server.
 func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

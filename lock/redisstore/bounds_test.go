@@ -110,8 +110,8 @@ const (
 	aPlaces   = "leasewheel_lock_places:{a}"
 )
 
-// A hundred thousand dead entries, or members of 2 MB, delay no run of a script by more than
-// a moment.
+// A hundred thousand dead entries, or members of 2 MB, delay no run of a script by more
+// than a moment.
 func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 	const (
 		deadWaiters = `
@@ -282,8 +282,8 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 	})
 }
 
-// A writer gets a lock soon behind ten thousand dead readers, and not before the last living
-// reader is done.
+// A writer gets a lock soon behind ten thousand dead readers, and not before the last
+// living reader is done.
 func TestWriterBehindManyDeadReaders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -343,8 +343,8 @@ func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 	assert.EqualValues(t, 1, admin.ZCard(t.Context(), "{a}:timeout").Val())
 }
 
-// A place, or a timeout, further away than it can be dates from before the server's clock was
-// set back. It ends like one that is made now.
+// A place, or a timeout, further away than it can be dates from before the server's clock
+// was set back. It ends like one that is made now.
 func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

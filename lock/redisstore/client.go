@@ -140,9 +140,9 @@ const dialOnce = 1
 // unparsed describes a URL whose fault cannot be explained without quoting it.
 const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
 
-// refuse returns an error for URLs that the parsers of go-redis accept and should not. One
-// is a URL that disables the verification of certificates, since its author is often not
-// the program's. The other is a URL that a password has split: a part of the password
+// refuse returns an error for URLs that the parsers of go-redis accept and should not.
+// One is a URL that disables the verification of certificates, since its author is often
+// not the program's. The other is a URL that a password has split: a part of the password
 // would become the host.
 func refuse(rawURL string) error {
 	u, err := url.Parse(rawURL)
@@ -157,8 +157,8 @@ func refuse(rawURL string) error {
 	return nil
 }
 
-// parseSentinelURL parses the URL of sentinels. The parser of go-redis uses user:password@
-// for the sentinels and has no other option for their credentials.
+// parseSentinelURL parses the URL of sentinels. The parser of go-redis uses
+// user:password@ for the sentinels and has no other option for their credentials.
 func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
 	const username, password = "sentinel_username", "sentinel_password"
 	u, err := url.Parse(rawURL)

@@ -180,8 +180,8 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 	}
 }
 
-// The two logins of a sentinel URL are used as Open documents: for the sentinels, and for the
-// server.
+// The two logins of a sentinel URL are used as Open documents: for the sentinels, and for
+// the server.
 func TestSentinelURLHasTwoLogins(t *testing.T) {
 	t.Parallel()
 	const sentinels = "open sesame"

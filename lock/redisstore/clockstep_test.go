@@ -48,8 +48,8 @@ func (c steppedClock) env() []string {
 	return []string{"LD_PRELOAD=" + c.library, "CHAOS_CLOCK=" + c.file}
 }
 
-// A reading of a clock that was set back since, or of another server's, lets no late request
-// through.
+// A reading of a clock that was set back since, or of another server's, lets no late
+// request through.
 func TestLateRequestAfterTheClockWasSetBackChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := newSteppedClock(t)

@@ -27,8 +27,8 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	return client.(*redis.ClusterClient)
 }
 
-// The keys of a lock must be on one server for any name. The keys of redsync and others are
-// not, for names with braces.
+// The keys of a lock must be on one server for any name. The keys of redsync and others
+// are not, for names with braces.
 func TestClusterKeysAreInOneSlot(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -68,8 +68,8 @@ func TestClusterKeysAreInOneSlot(t *testing.T) {
 	}
 }
 
-// In a cluster Redisson publishes releases with SPUBLISH, which a plain subscriber does not
-// receive, and the other way round.
+// In a cluster Redisson publishes releases with SPUBLISH, which a plain subscriber does
+// not receive, and the other way round.
 func TestClusterPublishesAsRedissonDoes(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -181,8 +181,8 @@ func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	assert.Greater(t, store.rounds, 10)
 }
 
-// changesNothing checks that a change of the topology without loss of data loses no lease,
-// and that waiters are woken after it.
+// changesNothing checks that a change of the topology without loss of data loses no
+// lease, and that waiters are woken after it.
 func changesNothing(t *testing.T, client func() redis.UniversalClient, change func()) {
 	t.Helper()
 	mine := locker(t, client(), lock.Config{TTL: 10 * time.Second, RetryFor: 20 * time.Second})
@@ -259,7 +259,8 @@ func TestSentinelFailsOver(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
 		set.Failover(t)
-		// Until the old master knows of the move, slots that were released there come back.
+		// Until the old master knows of the move, slots that were released there come
+		// back.
 		set.AwaitReplicas(t)
 	})
 }

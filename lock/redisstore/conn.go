@@ -106,8 +106,8 @@ func (cn *conn) register(c *channel) (registered bool, err error) {
 	return true, nil
 }
 
-// unregister forgets a channel whose request could not be sent. The caller of add will put
-// it on another conn, so the end of this conn must not move it as well.
+// unregister forgets a channel whose request could not be sent. The caller of add will
+// put it on another conn, so the end of this conn must not move it as well.
 func (cn *conn) unregister(c *channel) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()

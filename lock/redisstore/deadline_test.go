@@ -48,7 +48,8 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		}
 	}
 	none := func(context.Context, *redis.Client) {}
-	// mine is a hold of the owner that ends in an hour. A renewal would make it two hours.
+	// mine is a hold of the owner that ends in an hour. A renewal would make it two
+	// hours.
 	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
 		return func(ctx context.Context, admin *redis.Client) {
 			at := float64(time.Now().Add(time.Hour).UnixMilli())
@@ -185,8 +186,8 @@ func contents(t *testing.T, admin *redis.Client) map[string]string {
 	return dumps
 }
 
-// A renewal that arrives late changes nothing either: by then the lease may belong to another
-// attempt of the owner, or have been released.
+// A renewal that arrives late changes nothing either: by then the lease may belong to
+// another attempt of the owner, or have been released.
 func TestLateRenewalProlongsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -244,8 +245,8 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 	}
 }
 
-// stalling makes connections, one of which stalls: the next write on it that names the lock
-// arrives late, after the writer has given up.
+// stalling makes connections, one of which stalls: the next write on it that names the
+// lock arrives late, after the writer has given up.
 type stalling struct {
 	name    string
 	armed   atomic.Bool
@@ -289,9 +290,9 @@ func (c *stallingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A connection stalls after the request for a lock was written. The caller gives up, or gets
-// the lock by another attempt and unlocks it. When the request arrives at last, after the
-// cleanup, the lock stays free.
+// A connection stalls after the request for a lock was written. The caller gives up, or
+// gets the lock by another attempt and unlocks it. When the request arrives at last,
+// after the cleanup, the lock stays free.
 func TestStalledRequestHoldsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
@@ -339,8 +340,8 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 	}
 }
 
-// A lock is granted over a network whose round trip is well within RequestTimeout, but too
-// long for two.
+// A lock is granted over a network whose round trip is well within RequestTimeout, but
+// too long for two.
 func TestSlowRoundTripGetsTheLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

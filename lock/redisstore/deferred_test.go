@@ -177,8 +177,8 @@ func (d *deferral) check(tb testing.TB) {
 
 const deferralLabel = "deferral"
 
-// ownGoroutines counts the goroutines that the test, or one of its goroutines, has started:
-// other tests run at the same time.
+// ownGoroutines counts the goroutines that the test, or one of its goroutines, has
+// started: other tests run at the same time.
 func ownGoroutines(tb testing.TB) (count int) {
 	var profile strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -40,8 +40,8 @@
 // in another pair of braces. In a cluster that is another slot, so Redisson cannot keep
 // such a latch there. leasewheel can, on a channel without the extra braces.
 //
-// If a lock's name holds a hash tag, like {user:7}:cart, the derived keys use that tag and
-// end in the bare name. So all keys of one lock are on one server of a cluster.
+// If a lock's name holds a hash tag, like {user:7}:cart, the derived keys use that tag
+// and end in the bare name. So all keys of one lock are on one server of a cluster.
 //
 // # Plain locks
 //
@@ -78,10 +78,10 @@
 //
 // # The client
 //
-// [Open] makes a client with the right options from a URL. [New] takes an existing client,
-// single, sentinel or cluster, and refuses it if an option would break a promise. Each
-// command disables go-redis's own retries, since a retry cannot be distinguished from a
-// first attempt. Package lock repeats the requests that are safe to repeat.
+// [Open] makes a client with the right options from a URL. [New] takes an existing
+// client, single, sentinel or cluster, and refuses it if an option would break a promise.
+// Each command disables go-redis's own retries, since a retry cannot be distinguished
+// from a first attempt. Package lock repeats the requests that are safe to repeat.
 //
 // The server must be Redis 6.2 or later, or a compatible one, with scripts and pub/sub.
 // Its eviction policy must be noeviction, or one that spares keys with a TTL: an evicted

@@ -43,8 +43,8 @@ var (
 	ErrTooOld = errors.New("the server is too old")
 	// ErrCrossSlot is CROSSSLOT.
 	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
-	// ErrDamaged is for a fencing counter that is no whole number from 0 to 2^53. Until it
-	// is repaired no lock of that name is granted, since tokens would not grow.
+	// ErrDamaged is for a fencing counter that is no whole number from 0 to 2^53. Until
+	// it is repaired no lock of that name is granted, since tokens would not grow.
 	ErrDamaged = errors.New("the lock's fencing counter is damaged")
 )
 
@@ -181,8 +181,8 @@ func faultOf(text string) fault {
 	return fault{ofKey: true}
 }
 
-// tooOld reports whether a refusal is for a script's command that the server does not know
-// in this form. The scripts make no syntax errors, so the server is old.
+// tooOld reports whether a refusal is for a script's command that the server does not
+// know in this form. The scripts make no syntax errors, so the server is old.
 func tooOld(text string) bool {
 	return strings.HasSuffix(text, "syntax error") ||
 		strings.Contains(text, "Unknown Redis command called from") ||

@@ -26,8 +26,8 @@ local function idsOf(first, several)
   return ids
 end
 
--- lasting returns the ms for which a lease of permits is kept: at most until the end of the
--- semaphore, if that has one.
+-- lasting returns the ms for which a lease of permits is kept: at most until the end of
+-- the semaphore, if that has one.
 local function lasting(permits, lease)
   local left = redis.call('pttl', permits)
   return left >= 0 and math.min(left, tonumber(lease)) or tonumber(lease)

@@ -20,15 +20,16 @@ type Script struct{ *script }
 // changes nothing.
 func NewScript(sources ...string) Script { return Script{newTimelyScript(sources...)} }
 
-// Run runs a script on the server that has the keys, and does not repeat it. A server that
-// does not know the script gets its source. Errors are of type *[ServerError].
+// Run runs a script on the server that has the keys, and does not repeat it. A server
+// that does not know the script gets its source. Errors are of type *[ServerError].
 func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
 	return s.run(ctx, sc.script, keys, args...)
 }
 
-// Listen calls wake for every message on a channel, and after every gap in which a message
-// may have been missed. In a cluster the channel is on the node that has the key of that
-// name. Listen returns once the server has confirmed the subscription. wake must not block.
+// Listen calls wake for every message on a channel, and after every gap in which a
+// message may have been missed. In a cluster the channel is on the node that has the key
+// of that name. Listen returns once the server has confirmed the subscription. wake must
+// not block.
 func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subscription, error) {
 	return s.subscriber.subscribe(ctx, []handler{{name, askAgain}}, func(lock.Notice) { wake() })
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// fenced is a resource that refuses writes with a token smaller than the largest that it has
-// seen.
+// fenced is a resource that refuses writes with a token smaller than the largest that it
+// has seen.
 type fenced struct {
 	mu      sync.Mutex
 	largest int64
@@ -45,9 +45,9 @@ func replicated(t testing.TB, client redis.UniversalClient, replicas int, c lock
 	return l
 }
 
-// A failover before replication loses the lock, as documented: two owners hold it by their
-// clocks, but their tokens differ, and a holder whose lease is renewed learns of the loss at
-// the next renewal.
+// A failover before replication loses the lock, as documented: two owners hold it by
+// their clocks, but their tokens differ, and a holder whose lease is renewed learns of
+// the loss at the next renewal.
 func TestFailoverBeforeReplication(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second
@@ -135,8 +135,8 @@ func TestReplicasAreValidated(t *testing.T) {
 	}
 }
 
-// All kinds of lock wait for their replicas, also in a cluster. Waiters get the lock by their
-// own requests, not by a grant that waits for no replica.
+// All kinds of lock wait for their replicas, also in a cluster. Waiters get the lock by
+// their own requests, not by a grant that waits for no replica.
 func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})

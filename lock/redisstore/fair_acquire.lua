@@ -1,6 +1,6 @@
 -- Grants a fair lock to an owner if the owner holds it already, or if it is free and the
--- owner is the head of the queue. Otherwise gives the owner a place in the queue, or keeps
--- the one it has.
+-- owner is the head of the queue. Otherwise gives the owner a place in the queue, or
+-- keeps the one it has.
 --
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its fencing counter
@@ -33,8 +33,8 @@ elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
--- A first grant begins with a token, since none is given without one. A further one begins
--- with a write that a server allows when it is out of memory.
+-- A first grant begins with a token, since none is given without one. A further one
+-- begins with a write that a server allows when it is out of memory.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
   if holds then redis.call('pexpire', lock, lease) end
@@ -48,7 +48,8 @@ local now = milliseconds()
 local place = tonumber(redis.call('zscore', places, owner))
 if place and place <= now then
   -- The owner is alive although its place has expired: the server was down, or its clock
-  -- was set. The other waiters' places may have expired for that reason, so they are kept.
+  -- was set. The other waiters' places may have expired for that reason, so they are
+  -- kept.
   for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
     redis.call('zadd', places, decimal(now + wait), waiter)
   end
@@ -77,8 +78,8 @@ if wait == 0 then return {0, more and 1 or left} end
 
 -- A waiter of Redisson's lowers the timeouts behind it by its own wait, 5 minutes by
 -- default, when it is served and when it gives up. Our timeout is therefore later by that
--- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before the
--- end of the present lease. The margin for clocks ahead of the server's is how long
+-- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before
+-- the end of the present lease. The margin for clocks ahead of the server's is how long
 -- Redisson waits for a dead head.
 local ahead = 10000
 if not queued then

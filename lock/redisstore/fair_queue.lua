@@ -17,9 +17,9 @@ local function endOf(waiter, timeouts, places)
   if by then return tonumber(by), timeouts end
 end
 
--- first drops dead waiters, and entries that are no owners, from the head of the queue. It
--- examines at most a hundred waiters, and fewer if their names are long, to keep the run
--- of the script short. Later runs drop the rest.
+-- first drops dead waiters, and entries that are no owners, from the head of the queue.
+-- It examines at most a hundred waiters, and fewer if their names are long, to keep the
+-- run of the script short. Later runs drop the rest.
 --
 -- longest       the most ms for which places, and Redisson's timeouts, are kept. What lasts
 --               longer, since the server's clock was set back, is shortened to that; nil
@@ -88,8 +88,8 @@ local function theirsBefore(list, places, waiter, now, most)
 end
 
 -- wake makes the head of the queue ask: the first living waiter, as first returns it. If
--- the head is not known yet, wake notifies our waiter with the latest place, whose request
--- drops more dead waiters.
+-- the head is not known yet, wake notifies our waiter with the latest place, whose
+-- request drops more dead waiters.
 local function wake(publish, channel, places, head, more)
   if more then head = redis.call('zrange', places, -1, -1)[1] end
   if head then send(publish, channel .. ':' .. head, '0') end

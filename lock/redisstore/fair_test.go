@@ -301,8 +301,8 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	assert.Zero(t, admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
 }
 
-// A thread of Redisson need not ask again. It has its own timeout, not the seconds of ours.
-// When that is over it is dropped.
+// A thread of Redisson need not ask again. It has its own timeout, not the seconds of
+// ours. When that is over it is dropped.
 func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -326,9 +326,9 @@ func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	assert.Empty(t, queue(t, thread.client))
 }
 
-// When a thread of Redisson is served it lowers the timeouts of all others by its own wait,
-// used or not. That must not drop a living waiter of ours (Redisson #3004), however long the
-// thread has waited.
+// When a thread of Redisson is served it lowers the timeouts of all others by its own
+// wait, used or not. That must not drop a living waiter of ours (Redisson #3004), however
+// long the thread has waited.
 func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -360,8 +360,8 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	require.False(t, late.lock(redissonWait))
 	assert.Equal(t, []string{golf + ":2", golf + ":3", late.owner}, queue(t, one.client))
 
-	// A thread that had a wait longer than Redisson's default lowers them by more than was
-	// allowed for. A waiter that asks again then gets its place back.
+	// A thread that had a wait longer than Redisson's default lowers them by more than
+	// was allowed for. A waiter that asks again then gets its place back.
 	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
 	require.False(t, late.lock(redissonWait))
 	require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
@@ -369,7 +369,8 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
 }
 
-// The place of a dead waiter among threads of Redisson is not kept for Redisson's minutes.
+// The place of a dead waiter among threads of Redisson is not kept for Redisson's
+// minutes.
 func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -389,8 +390,8 @@ func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	assert.Empty(t, queue(t, thread.client))
 }
 
-// Many waiters, also short-lived ones, do not add up to a timeout of hours for a thread of
-// Redisson behind them.
+// Many waiters, also short-lived ones, do not add up to a timeout of hours for a thread
+// of Redisson behind them.
 func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -450,12 +451,12 @@ func TestClusterFairChannels(t *testing.T) {
 	require.Eventually(t, func() bool { return channels(owner) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
-// fairWaiters is the environment variable with the server's URL, in a process started by this
-// test binary: the process then waits for the lock called orders.
+// fairWaiters is the environment variable with the server's URL, in a process started by
+// this test binary: the process then waits for the lock called orders.
 const fairWaiters = "LEASEWHEEL_FAIR_WAITERS"
 
-// waitFairly makes n goroutines of this process each take the lock once, and record it in the
-// list called served. It ends early when standard input does.
+// waitFairly makes n goroutines of this process each take the lock once, and record it in
+// the list called served. It ends early when standard input does.
 func waitFairly(url, n string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -527,8 +528,8 @@ func startFairProcess(t *testing.T, url string, waiters int) *fairProcess {
 	return p
 }
 
-// A thousand waiters of eight processes are served in the order of the server's queue. If one
-// process dies, with a tenth of them, the others are still served.
+// A thousand waiters of eight processes are served in the order of the server's queue. If
+// one process dies, with a tenth of them, the others are still served.
 func TestFairAmongProcesses(t *testing.T) {
 	t.Parallel()
 	const all, dying = 1000, 100

@@ -107,8 +107,8 @@ func watch(lease *lock.Lease) *witness {
 	return w
 }
 
-// lossIsInTime fails t unless the lease was lost by until, within the documented tolerance.
-// It returns when and why the lease was lost.
+// lossIsInTime fails t unless the lease was lost by until, within the documented
+// tolerance. It returns when and why the lease was lost.
 func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (told time.Time, loss *lock.LostError) {
 	t.Helper()
 	select {
@@ -141,9 +141,9 @@ func TestServerPausesBriefly(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// A server that does not answer: the holder learns of the loss before another owner can have
-// the lock. Others get the error that the store is unavailable, not that the lock is taken.
-// Afterwards everything works.
+// A server that does not answer: the holder learns of the loss before another owner can
+// have the lock. Others get the error that the store is unavailable, not that the lock is
+// taken. Afterwards everything works.
 func TestServerIsMute(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -187,8 +187,8 @@ func TestServerIsMute(t *testing.T) {
 	}
 }
 
-// While a holder that cannot reach the server considers the lock its own, no other owner has
-// it (rueidislock notified its holder 2.5 s too late).
+// While a holder that cannot reach the server considers the lock its own, no other owner
+// has it (rueidislock notified its holder 2.5 s too late).
 func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -221,8 +221,8 @@ func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
 	}
 }
 
-// The reply to a request is lost with its connection. go-redis's own retries would report a
-// lock taken by ourselves, and a release of a lock that is not held.
+// The reply to a request is lost with its connection. go-redis's own retries would report
+// a lock taken by ourselves, and a release of a lock that is not held.
 func TestReplyIsLostOnTheWire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -400,8 +400,8 @@ func TestServerLosesItsData(t *testing.T) {
 	}
 }
 
-// A server out of memory grants no new locks, with an error that names the reason; held ones
-// live on.
+// A server out of memory grants no new locks, with an error that names the reason; held
+// ones live on.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -15,9 +15,9 @@ var (
 )
 
 // Fence raises the fencing counter of a mutex to at least token, if the owner holds the
-// mutex. It is for stores made of several servers, as in package quorum: their tokens must
-// grow together. If the owner does not hold the mutex, Fence does nothing and held is
-// false.
+// mutex. It is for stores made of several servers, as in package quorum: their tokens
+// must grow together. If the owner does not hold the mutex, Fence does nothing and held
+// is false.
 func (s *Store) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
 	h, err = s.names.hold(h)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Format is how locks are stored on the server, and so which other clients share them. All
-// clients of one lock must use one format. To clients of another format the name is taken:
-// they fail with [lock.ErrForeign], or wait as if the lock were held.
+// Format is how locks are stored on the server, and so which other clients share them.
+// All clients of one lock must use one format. To clients of another format the name is
+// taken: they fail with [lock.ErrForeign], or wait as if the lock were held.
 type Format uint8
 
 const (
@@ -17,10 +17,10 @@ const (
 	FormatRedisson Format = iota
 
 	// FormatPlain is the format of redsync, of redislock, and of all clients that take a
-	// lock by SET with NX and PX. The key is a random string of the holder, which compares
-	// it before it deletes or prolongs the key. It has room for one owner, so only
-	// [lock.Locker.Mutex] supports it. See "Plain locks" in the package documentation for
-	// its promises.
+	// lock by SET with NX and PX. The key is a random string of the holder, which
+	// compares it before it deletes or prolongs the key. It has room for one owner, so
+	// only [lock.Locker.Mutex] supports it. See "Plain locks" in the package
+	// documentation for its promises.
 	FormatPlain
 )
 

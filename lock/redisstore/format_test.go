@@ -19,8 +19,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// redisson behaves on the wire like a client of Redisson's RLock: it sends the commands of
-// its scripts in their order, by their documentation and sources.
+// redisson behaves on the wire like a client of Redisson's RLock: it sends the commands
+// of its scripts in their order, by their documentation and sources.
 type redisson struct {
 	*testing.T
 	client *redis.Client
@@ -31,8 +31,8 @@ func newRedisson(t *testing.T, s *redistest.Server) *redisson {
 	return &redisson{t, s.Client(t), "285475da-9152-4c83-822a-67ee2f116a79:52"}
 }
 
-// tryLock returns the remaining time of another client's lock, and nil when it has acquired
-// the lock.
+// tryLock returns the remaining time of another client's lock, and nil when it has
+// acquired the lock.
 func (r *redisson) tryLock(name string, lease time.Duration) *time.Duration {
 	r.Helper()
 	reply, err := r.client.Eval(r.Context(), `
@@ -177,8 +177,8 @@ func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int6
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed fleet grow
-// from one holder to the next.
+// Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed fleet
+// grow from one holder to the next.
 func TestSharesFencingTokensWithRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -233,8 +233,8 @@ func TestFencingCounterExpires(t *testing.T) {
 	require.ErrorContains(t, err, "FenceTTL")
 }
 
-// Readers who join others share their token as long as the counter exists, and each of them
-// prolongs it.
+// Readers who join others share their token as long as the counter exists, and each of
+// them prolongs it.
 func TestFencingCounterOfReaders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -360,8 +360,8 @@ func TestOneSubscriptionConnection(t *testing.T) {
 	}, 15*time.Second, 50*time.Millisecond)
 }
 
-// A waiter that asks in the last millisecond of the holder's lease waits that millisecond,
-// not for the poll.
+// A waiter that asks in the last millisecond of the holder's lease waits that
+// millisecond, not for the poll.
 func TestLastMillisecondOfALease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -385,8 +385,8 @@ func TestLastMillisecondOfALease(t *testing.T) {
 	}
 }
 
-// awaitAnnounced returns the key of the locker's record on the server, which its first grant
-// writes in the background.
+// awaitAnnounced returns the key of the locker's record on the server, which its first
+// grant writes in the background.
 func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	t.Helper()
 	key := "leasewheel:client:{" + l.ClientID() + "}"
@@ -394,7 +394,8 @@ func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	return key
 }
 
-// Locks that are used only once leave nothing behind that does not expire within a minute.
+// Locks that are used only once leave nothing behind that does not expire within a
+// minute.
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {

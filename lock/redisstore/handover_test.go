@@ -42,8 +42,8 @@ func waitInLine(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
 	return got
 }
 
-// A release grants the lock to the longest waiting client, on that client's channel. The next
-// ones send no requests.
+// A release grants the lock to the longest waiting client, on that client's channel. The
+// next ones send no requests.
 func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -125,7 +125,8 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 	require.NoError(t, handed.Unlock(t.Context()))
 }
 
-// Each hand-over takes two commands for any number of clients: one to enqueue, one to release.
+// Each hand-over takes two commands for any number of clients: one to enqueue, one to
+// release.
 func TestCommandsOfAHandOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -249,8 +250,8 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 	assert.Greater(t, taken.Load(), int64(10))
 }
 
-// A client of Redisson's, which does not enter the queue, gets its share among clients that
-// hand the lock over to each other without a pause.
+// A client of Redisson's, which does not enter the queue, gets its share among clients
+// that hand the lock over to each other without a pause.
 func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -279,8 +280,8 @@ func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	stop()
 }
 
-// Tokens are the server's time in microseconds, also in the first tenth of a second, whose
-// text has fewer digits.
+// Tokens are the server's time in microseconds, also in the first tenth of a second,
+// whose text has fewer digits.
 func TestTokensAreMicroseconds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

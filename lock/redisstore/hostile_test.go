@@ -123,8 +123,8 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
 }
 
-// With any content of a lock's keys, a request ends soon, with an error that has a class or
-// as with a valid key. When the key is gone everything works.
+// With any content of a lock's keys, a request ends soon, with an error that has a class
+// or as with a valid key. When the key is gone everything works.
 func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	t.Parallel()
 	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
@@ -424,8 +424,8 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	assert.ErrorIs(t, forbidden.Err(), lock.ErrLost)
 }
 
-// A renewal that is refused because of one lease succeeds for all others, in the same request
-// of the watchdog.
+// A renewal that is refused because of one lease succeeds for all others, in the same
+// request of the watchdog.
 func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}})

@@ -236,8 +236,8 @@ func (s *Store) identifyClients(ctx context.Context, infos []*lock.Info) {
 	})
 }
 
-// leastInstant is the smallest token that counts as an instant, in 1973. Redisson's tokens
-// begin at 1.
+// leastInstant is the smallest token that counts as an instant, in 1973. Redisson's
+// tokens begin at 1.
 const leastInstant = 100_000_000_000_000
 
 // eachClient calls f for every client of the locks that may have announced itself. h is
@@ -269,14 +269,14 @@ func announced(c *lock.Client, record []any) bool {
 	return true
 }
 
-// printable reports whether a leasewheel client may have written this text: it will appear
-// on terminals.
+// printable reports whether a leasewheel client may have written this text: it will
+// appear on terminals.
 func printable(text string) bool {
 	return len(text) <= lock.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// replyReader splits a script's reply field by field. After one unexpected field the whole
-// reply has failed.
+// replyReader splits a script's reply field by field. After one unexpected field the
+// whole reply has failed.
 type replyReader struct {
 	fields []any
 	failed bool

@@ -1,7 +1,7 @@
--- inUse describes the permits in use of a semaphore whose permits expire: their number, the
--- first of them, the ms left of the last one (-1: without an end), and the number of
--- expired ones. It returns nothing if the key holds none, or something else: a permit's id
--- is 16 random bytes, while text belongs to another program.
+-- inUse describes the permits in use of a semaphore whose permits expire: their number,
+-- the first of them, the ms left of the last one (-1: without an end), and the number of
+-- expired ones. It returns nothing if the key holds none, or something else: a permit's
+-- id is 16 random bytes, while text belongs to another program.
 local function inUse(permits, most)
   if redis.call('type', permits).ok ~= 'zset' then return end
   local text = true

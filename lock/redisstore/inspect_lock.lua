@@ -14,9 +14,9 @@ local function readerLeft(lock, reader, holds, most)
   return longest == -2 and holds > most and redis.call('pttl', lock) or longest
 end
 
--- holders returns the mode of a lock, the number of its holders, and some of them, at most
--- most; or nothing if the hash is not a lock. Dead readers among those do not count. A
--- holder with an unreadable number of holds counts with 0 holds: it keeps others out.
+-- holders returns the mode of a lock, the number of its holders, and some of them, at
+-- most most; or nothing if the hash is not a lock. Dead readers among those do not count.
+-- A holder with an unreadable number of holds counts with 0 holds: it keeps others out.
 local function holders(lock, left, most)
   local mode = redis.call('hget', lock, 'mode') or ''
   if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end

@@ -1,5 +1,5 @@
--- Describes a plain lock, as inspect does for Redisson's format; or frees it regardless of
--- its holder, and wakes its waiters.
+-- Describes a plain lock, as inspect does for Redisson's format; or frees it regardless
+-- of its holder, and wakes its waiters.
 --
 -- KEYS  1 the lock, 2 its fencing counter, 3 its channel
 -- ARGV  1 the command to publish the release with, '' to release nothing

@@ -246,7 +246,8 @@ func (i *inspected) dump() map[string]string {
 	return all
 }
 
-// Clients write their own records. What people see of them must not affect their terminals.
+// Clients write their own records. What people see of them must not affect their
+// terminals.
 func TestInspectDistrustsRecords(t *testing.T) {
 	i := newInspected(t)
 	i.do(fmt.Sprintf("HSET a %s:1 1", golf))
@@ -267,8 +268,8 @@ func TestInspectDistrustsRecords(t *testing.T) {
 	}
 }
 
-// Of many entries a part is returned, and their number: for hashes that the server returns as
-// a whole, and for those that it returns in parts.
+// Of many entries a part is returned, and their number: for hashes that the server
+// returns as a whole, and for those that it returns in parts.
 func TestInspectOfMany(t *testing.T) {
 	i := newInspected(t)
 	for _, many := range []int{lock.MaxTold + 50, 20_000} {
@@ -362,8 +363,8 @@ func (h scanHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// SCAN may return a key twice; a key may be gone, or another's, before it is read; and the
-// server may lose its scripts.
+// SCAN may return a key twice; a key may be gone, or another's, before it is read; and
+// the server may lose its scripts.
 func TestListWhileKeysChange(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -420,8 +421,8 @@ func TestListByPrefix(t *testing.T) {
 	}
 }
 
-// A pattern with many stars takes time that grows with its length, not exponentially, even if
-// the server's own matching would.
+// A pattern with many stars takes time that grows with its length, not exponentially,
+// even if the server's own matching would.
 func TestListByManyStars(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -475,8 +476,8 @@ func countLocks(l *lock.Locker) (told int, errs error) {
 	return told, errs
 }
 
-// A forced release in a cluster wakes the lock's waiter by the sharded message to which it is
-// subscribed, and notifies the victim.
+// A forced release in a cluster wakes the lock's waiter by the sharded message to which
+// it is subscribed, and notifies the victim.
 func TestForceReleaseInCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -512,8 +513,8 @@ func TestForceReleaseInCluster(t *testing.T) {
 	}
 }
 
-// The waiters in the wait queue of a mutex are listed in order. Those without a subscription
-// have no time left, and the yield window is no waiter.
+// The waiters in the wait queue of a mutex are listed in order. Those without a
+// subscription have no time left, and the yield window is no waiter.
 func TestInspectTellsOfTheLine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -107,8 +107,8 @@ func TestCounterThatRedissonCountsWithLasts(t *testing.T) {
 	assert.EqualValues(t, -1, client.PTTL(t.Context(), counter).Val())
 }
 
-// A reader is renewed in time although another reader's watchdog, as Redisson's does, sets
-// the lock to a shorter lease again and again, and dies.
+// A reader is renewed in time although another reader's watchdog, as Redisson's does,
+// sets the lock to a shorter lease again and again, and dies.
 func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -232,8 +232,8 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	<-renewed.Lost() // the lease of two permits is lost with one
 }
 
-// Setting the number of permits works with any number of expired ones: one run reclaims at
-// most a hundred.
+// Setting the number of permits works with any number of expired ones: one run reclaims
+// at most a hundred.
 func TestSetPermitsWithManyExpired(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -318,9 +318,9 @@ func TestPermitsEndWithTheirSemaphore(t *testing.T) {
 	}
 }
 
-// The timeout that keeps Redisson from dropping a waiter of ours counts only the waiters of
-// Redisson's before it. Otherwise a killed process with many waiters would block Java for
-// minutes each.
+// The timeout that keeps Redisson from dropping a waiter of ours counts only the waiters
+// of Redisson's before it. Otherwise a killed process with many waiters would block Java
+// for minutes each.
 func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -358,8 +358,8 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	assert.Greater(t, timeout(20), 15*time.Minute, "behind three threads")
 }
 
-// Requests beside the head of a fair queue do not clear the mark that the head is subscribed:
-// otherwise the end of its process would go unnoticed.
+// Requests beside the head of a fair queue do not clear the mark that the head is
+// subscribed: otherwise the end of its process would go unnoticed.
 func TestNeighboursLeaveTheMarkOfAListener(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -427,9 +427,9 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	assert.Equal(t, enough, turns, "a client that polls is starved")
 }
 
-// A client that polls, of which the server has no trace, gets its share among clients of ours
-// that hand the lock over to each other: the first time within 10 s or two, then some times
-// every second.
+// A client that polls, of which the server has no trace, gets its share among clients of
+// ours that hand the lock over to each other: the first time within 10 s or two, then
+// some times every second.
 func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -451,8 +451,8 @@ func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	stop()
 }
 
-// A killed waiter of ours at the head of a fair queue delays none of Redisson's: the release
-// drops it when it is no longer subscribed.
+// A killed waiter of ours at the head of a fair queue delays none of Redisson's: the
+// release drops it when it is no longer subscribed.
 func TestFairReleasePassesADeafHead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

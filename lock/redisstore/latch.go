@@ -21,9 +21,9 @@ var (
 // latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.
 type latch struct{}
 
-// latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own, the
-// channel is not in the name's slot, so Redisson cannot keep such a latch in a cluster.
-// There, leasewheel uses latchClusterChannel.
+// latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own,
+// the channel is not in the name's slot, so Redisson cannot keep such a latch in a
+// cluster. There, leasewheel uses latchClusterChannel.
 func latchChannel(name string) string { return latchPrefix + "{" + name + "}" }
 
 func latchClusterChannel(name string) string { return latchPrefix + name }

@@ -23,9 +23,10 @@ const (
 	pageTimeout = 5 * time.Second
 )
 
-// List reads the names of every master's hashes with SCAN, page by page, and then the locks
-// among them. It reads semaphores' permits in use in the same way. It omits names that
-// package lock refuses, which no lock of ours has, and keys that the user may not access.
+// List reads the names of every master's hashes with SCAN, page by page, and then the
+// locks among them. It reads semaphores' permits in use in the same way. It omits names
+// that package lock refuses, which no lock of ours has, and keys that the user may not
+// access.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
 	return func(yield func(lock.Info, error) bool) {
 		l := lister{
@@ -173,8 +174,8 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 	return true
 }
 
-// inspectAll reads locks in one pipeline, and their clients in another. It returns the held
-// ones, and the first error.
+// inspectAll reads locks in one pipeline, and their clients in another. It returns the
+// held ones, and the first error.
 func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*lock.Info, failure error) {
 	calls := make([]call, len(names))
 	for i, name := range names {
@@ -217,8 +218,8 @@ func keyRefused(err error) bool {
 }
 
 // hidden reports whether this user may access none of the names. SCAN returns all names,
-// so a name without access is no failure. A name with access, and without access to another
-// key of the lock, is one.
+// so a name without access is no failure. A name with access, and without access to
+// another key of the lock, is one.
 func (s *Store) hidden(ctx context.Context, names []string) bool {
 	if len(names) == 0 {
 		return true

@@ -27,9 +27,9 @@ func full(t *testing.T, admin *redis.Client, yes bool) {
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", most).Err())
 }
 
-// A server out of memory allows holds of every kind to be renewed, lowered and released, and
-// a latch to be counted down. Each is tested by itself, since in a run that does several
-// things the first write may hide the others.
+// A server out of memory allows holds of every kind to be renewed, lowered and released,
+// and a latch to be counted down. Each is tested by itself, since in a run that does
+// several things the first write may hide the others.
 func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -115,8 +115,8 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 	}
 }
 
-// For longer than two leases without memory, holds of every kind are kept and released, no
-// permit vanishes, and no second client is granted what the first one holds.
+// For longer than two leases without memory, holds of every kind are kept and released,
+// no permit vanishes, and no second client is granted what the first one holds.
 func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -13,9 +13,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// mutex keeps [lock.KindMutex]: Redisson's RLock. Redisson's clients receive every release
-// on one channel and ask again. Those of leasewheel enter a wait queue: a release grants
-// the lock to the first of them, on a channel of its own.
+// mutex keeps [lock.KindMutex]: Redisson's RLock. Redisson's clients receive every
+// release on one channel and ask again. Those of leasewheel enter a wait queue: a release
+// grants the lock to the first of them, on a channel of its own.
 type mutex struct{}
 
 func waitQueueKey(name string) string { return derive("leasewheel_lock_line", name) }
@@ -75,9 +75,9 @@ func (s *Store) secret(owner string) string {
 	return strconv.FormatUint(maphash.String(s.seed, owner), 36)
 }
 
-// member returns the owner's member in the wait queue, "" for an owner that does not wait.
-// With Config.Replicas no owner enters the queue, since a release grants without waiting
-// for replicas.
+// member returns the owner's member in the wait queue, "" for an owner that does not
+// wait. With Config.Replicas no owner enters the queue, since a release grants without
+// waiting for replicas.
 func (s *Store) member(h *lock.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
@@ -144,8 +144,8 @@ func answer(reply any) (lock.Answer, error) {
 	return lock.Answer{}, unexpected(reply)
 }
 
-// remaining converts a reply of PTTL, with zero for a key that never expires. A key in its
-// last millisecond has 0 ms left, which must not become zero.
+// remaining converts a reply of PTTL, with zero for a key that never expires. A key in
+// its last millisecond has 0 ms left, which must not become zero.
 func remaining(pttl int64) time.Duration {
 	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if pttl < 0 {

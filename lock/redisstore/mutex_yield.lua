@@ -1,8 +1,8 @@
--- The yield state of a mutex, in the form of a plain lock's. Clients of Redisson that poll,
--- or subscribe to a replica, get an eighth of the time of a contended lock, in windows that
--- suffice for ten requests a second. Whether there are any is known once one has held the
--- lock. Until then the lock is left free for 0.3 % of the time, which is the cost for
--- leasewheel clients alone.
+-- The yield state of a mutex, in the form of a plain lock's. Clients of Redisson that
+-- poll, or subscribe to a replica, get an eighth of the time of a contended lock, in
+-- windows that suffice for ten requests a second. Whether there are any is known once one
+-- has held the lock. Until then the lock is left free for 0.3 % of the time, which is the
+-- cost for leasewheel clients alone.
 yieldTime = 150000
 local probeTime = 30000
 

@@ -16,8 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// keyFunctions are the functions that derive keys and channels from a lock's name, each with
-// a client and an owner if it takes one.
+// keyFunctions are the functions that derive keys and channels from a lock's name, each
+// with a client and an owner if it takes one.
 var keyFunctions = map[string]func(name string) string{
 	"channelKey":   channelKey,
 	"tokenKey":     tokenKey,
@@ -58,8 +58,8 @@ var notKeys = []string{
 	"hashTag",
 }
 
-// Two accepted names have no key and no channel in common, except those that random client
-// ids make private to a client.
+// Two accepted names have no key and no channel in common, except those that random
+// client ids make private to a client.
 func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 	part := rapid.SampledFrom([]string{
 		"a", "b", "{", "}", "{a}", "{b}", ":", "timeout", ":timeout", ":rwlock_timeout", ":1", aClient + ":7",

@@ -6,8 +6,8 @@ local function isOwner(field)
   return rest ~= nil and (rest == '' or string.find(rest, '^:[%x%-]+$') ~= nil)
 end
 
--- foreign reports whether a hash is not a lock: no field is an owner, or an owner followed
--- by ':write'. Of many fields it samples a hundred.
+-- foreign reports whether a hash is not a lock: no field is an owner, or an owner
+-- followed by ':write'. Of many fields it samples a hundred.
 local function foreign(lock)
   for _, most in ipairs({4, 100}) do
     local fields = redis.call('hrandfield', lock, most)

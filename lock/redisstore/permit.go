@@ -32,8 +32,8 @@ func permitsKey(name string) string { return holdsTag(name) + permitsSuffix }
 
 const permitsSuffix = ":timeout"
 
-// permitsNames returns the names whose permits in use are in key: the key of "{a}" is also
-// that of "a".
+// permitsNames returns the names whose permits in use are in key: the key of "{a}" is
+// also that of "a".
 func permitsNames(key string) []string {
 	tag, ok := strings.CutSuffix(key, permitsSuffix)
 	if !ok || !strings.Contains(tag, "{") {

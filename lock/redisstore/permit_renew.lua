@@ -1,4 +1,5 @@
--- Prolongs many leases of permits. A lease that cannot be prolonged does not affect others.
+-- Prolongs many leases of permits. A lease that cannot be prolonged does not affect
+-- others.
 --
 -- KEYS  for each lease: the permits in use of its semaphore
 -- ARGV  for each lease: its ms, its first permit's id, how many permits

@@ -27,8 +27,8 @@ var (
 // knows only whether it holds the lock at all.
 type plainMutex struct{}
 
-// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's clients,
-// which are notified of releases, or is left to their peers, which poll.
+// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
+// clients, which are notified of releases, or is left to their peers, which poll.
 func yieldKey(name string) string { return derive("leasewheel_lock_turns", name) }
 
 // handlers is Redisson's channel, on which leasewheel's clients of both formats are

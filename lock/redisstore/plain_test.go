@@ -205,8 +205,8 @@ type idle struct{}
 func (idle) Group(string) string                   { return "" }
 func (idle) Renew(context.Context, []renewal.Item) {}
 
-// A lock that goes from one waiter of ours to the next is left to peers every second if one
-// was seen, otherwise every ten seconds; and never without waiters of ours.
+// A lock that goes from one waiter of ours to the next is left to peers every second if
+// one was seen, otherwise every ten seconds; and never without waiters of ours.
 func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -289,8 +289,8 @@ func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
 	})
 }
 
-// Any string is a lock if the caller asks for its name. Lists contain only strings that look
-// like locks. Other programs' values do no harm to a terminal.
+// Any string is a lock if the caller asks for its name. Lists contain only strings that
+// look like locks. Other programs' values do no harm to a terminal.
 func TestPlainInspectsStrangers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -2,10 +2,10 @@
 -- leasewheel waiter to the next, until when it is left to peers, and when a peer was last
 -- seen.
 --
--- Peers poll, redsync every 50 to 250 ms. Leasewheel's waiters are notified of a release at
--- once and would leave nothing to them. So when the lock has gone from one waiter to the
--- next for a while, it is left to peers until each of them has asked. Peers that were not
--- seen for ten minutes get the lock rarely.
+-- Peers poll, redsync every 50 to 250 ms. Leasewheel's waiters are notified of a release
+-- at once and would leave nothing to them. So when the lock has gone from one waiter to
+-- the next for a while, it is left to peers until each of them has asked. Peers that were
+-- not seen for ten minutes get the lock rarely.
 --
 -- Instants further away than they can be date from before the clock was set, and do not
 -- count.
@@ -35,8 +35,8 @@ end
 -- recordPeer records that a peer holds the lock.
 local function recordPeer(yieldState) record(yieldState, 'since', 'peer', micros()) end
 
--- recordHandOff records that the lock goes to a leasewheel waiter, or leaves it to peers if
--- the interval is over.
+-- recordHandOff records that the lock goes to a leasewheel waiter, or leaves it to peers
+-- if the interval is over.
 local function recordHandOff(yieldState)
   local since = age(yieldState, 'since')
   if not since then

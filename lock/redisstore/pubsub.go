@@ -10,15 +10,15 @@ import (
 )
 
 // PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
-// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind to which
-// it has subscribed. Redisson's option shardedSubscriptionMode, since 3.29, chooses one of
-// them.
+// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind to
+// which it has subscribed. Redisson's option shardedSubscriptionMode, since 3.29, chooses
+// one of them.
 type PubSub uint8
 
 const (
 	// PubSubAuto uses sharded pub/sub where the servers have it (Redis 7), as Redisson's
-	// AUTO does. It also publishes a release without shards if that has subscribers. It is
-	// the default.
+	// AUTO does. It also publishes a release without shards if that has subscribers. It
+	// is the default.
 	PubSubAuto PubSub = iota
 	// PubSubOn uses only sharded pub/sub. A cluster without it is an error.
 	PubSubOn
@@ -26,8 +26,8 @@ const (
 	// with shardedSubscriptionMode=OFF.
 	PubSubOff
 	// PubSubBoth publishes and subscribes to both, for fleets whose clients differ. Each
-	// client then takes two connections to a node, and Info.WaiterCount may count a client
-	// twice.
+	// client then takes two connections to a node, and Info.WaiterCount may count a
+	// client twice.
 	PubSubBoth
 )
 

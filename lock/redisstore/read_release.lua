@@ -1,5 +1,5 @@
--- Lowers a reader's holds. When the last reader has none, the lock is free and a writer is
--- notified.
+-- Lowers a reader's holds. When the last reader has none, the lock is free and a writer
+-- is notified.
 --
 -- KEYS  1 the lock
 --       2 its channel

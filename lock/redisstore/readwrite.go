@@ -32,8 +32,8 @@ var (
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 
-// skipRepeated makes a waiter ask again, except for the second message of a release, which
-// is for Redisson alone, see publish.lua.
+// skipRepeated makes a waiter ask again, except for the second message of a release,
+// which is for Redisson alone, see publish.lua.
 func skipRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }

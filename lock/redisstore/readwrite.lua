@@ -70,8 +70,8 @@ local function lasts(lock, timeouts, holds)
   return longest, looked
 end
 
--- settle drops the dead readers of a lock without a writer, and makes the lock last as long
--- as the living ones. Of many readers it examines a random sample.
+-- settle drops the dead readers of a lock without a writer, and makes the lock last as
+-- long as the living ones. Of many readers it examines a random sample.
 --
 -- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
 --          readers are dead, but there are others; false if the lock is free

@@ -19,8 +19,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// redissonReadWrite behaves on the wire like a thread that uses Redisson's read-write lock of
-// some name. It has the effects of Redisson's scripts, by their documentation and sources.
+// redissonReadWrite behaves on the wire like a thread that uses Redisson's read-write
+// lock of some name. It has the effects of Redisson's scripts, by their documentation and
+// sources.
 type redissonReadWrite struct {
 	*testing.T
 	client *redis.Client

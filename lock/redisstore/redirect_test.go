@@ -87,8 +87,8 @@ func (f *former) serve(conn net.Conn) {
 	}
 }
 
-// go-redis follows a redirect, and leaves it as the error of a command whose second attempt
-// gets no reply. Such a command may have been carried out.
+// go-redis follows a redirect, and leaves it as the error of a command whose second
+// attempt gets no reply. Such a command may have been carried out.
 func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -1,5 +1,5 @@
--- Lowers an owner's holds of a mutex. Without holds the lock goes to the first of the wait
--- queue, or is free. An owner without holds leaves the wait queue.
+-- Lowers an owner's holds of a mutex. Without holds the lock goes to the first of the
+-- wait queue, or is free. An owner without holds leaves the wait queue.
 --
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its wait queue

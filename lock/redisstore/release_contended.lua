@@ -1,9 +1,9 @@
 -- The part of release.lua for a mutex that has waiters.
 --
--- A free lock is left for a while to clients that do not enter the wait queue, so that they
--- are not starved. Those that subscribe here are counted on the lock's channel: our clients
--- subscribe to ours as well. They get every other grant. For clients that subscribe
--- elsewhere, or poll, the lock is left free now and then.
+-- A free lock is left for a while to clients that do not enter the wait queue, so that
+-- they are not starved. Those that subscribe here are counted on the lock's channel: our
+-- clients subscribe to ours as well. They get every other grant. For clients that
+-- subscribe elsewhere, or poll, the lock is left free now and then.
 local awaited = popped or redis.pcall('exists', queue) == 1
 local sound, left
 if awaited then sound, left = pcall(yieldToPollers, yieldState) end

@@ -127,8 +127,8 @@ func settle(items []renewal.Item, batch []int, reply any) {
 }
 
 // outcome parses the script's reply for one lease: a code, or the text of the server's
-// error. The error is a string: an error reply inside an array would make go-redis lose its
-// place in the stream, see docs/upstream.md.
+// error. The error is a string: an error reply inside an array would make go-redis lose
+// its place in the stream, see docs/upstream.md.
 func outcome(code any) (renewal.Outcome, error) {
 	switch code := code.(type) {
 	case int64:

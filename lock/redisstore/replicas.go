@@ -12,8 +12,8 @@ import (
 // DefaultReplicaTimeout is how long a grant waits for its replicas.
 const DefaultReplicaTimeout = 100 * time.Millisecond
 
-// ErrUnreplicated is the fault of a grant that too few replicas have acknowledged in time,
-// see [Config]; may pass.
+// ErrUnreplicated is the fault of a grant that too few replicas have acknowledged in
+// time, see [Config]; may pass.
 var ErrUnreplicated = errors.New("too few replicas have the lock")
 
 // validateReplicas reports what is wrong with c, whose zero fields are filled in.

@@ -31,8 +31,8 @@ import (
 // caught matches a variable with the result of pcall.
 var caught = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = (?:redis\.)?pcall\(`)
 
-// No script puts a result of pcall into a table, where it would be an error inside a value. As
-// the whole reply it is an error like any other.
+// No script puts a result of pcall into a table, where it would be an error inside a
+// value. As the whole reply it is an error like any other.
 func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.lua")
@@ -149,8 +149,8 @@ func scan(in *bufio.Reader, depth int, found *atomic.Int64) error {
 	return nil
 }
 
-// callers request locks of every kind, put messages, and run user scripts, all through one
-// client. Each checks that the reply is its own.
+// callers request locks of every kind, put messages, and run user scripts, all through
+// one client. Each checks that the reply is its own.
 type callers struct {
 	t      *testing.T
 	client *redis.Client
@@ -174,7 +174,8 @@ func (c *callers) latest() error {
 	return nil
 }
 
-// check fails the test unless err is of the class, or reports that the store is unavailable.
+// check fails the test unless err is of the class, or reports that the store is
+// unavailable.
 func (c *callers) check(what string, err error) (ok bool) {
 	if err == nil {
 		c.answered.Add(1)
@@ -188,8 +189,8 @@ func (c *callers) check(what string, err error) (ok bool) {
 	return false
 }
 
-// ask makes one round of requests as caller n. Names with "taken" are held by another owner,
-// and semaphores with "none" have no permits.
+// ask makes one round of requests as caller n. Names with "taken" are held by another
+// owner, and semaphores with "none" have no permits.
 func (c *callers) ask(ctx context.Context, n, round int) {
 	own := func(name string) string { return fmt.Sprintf("%s %d", name, n) }
 	of := func(kind lock.Kind, name string) *lock.Hold {
@@ -334,8 +335,8 @@ func (c *callers) hold() {
 	}
 }
 
-// answersWithin is more time than a busy machine takes. The faults under test are replies, not
-// timeouts.
+// answersWithin is more time than a busy machine takes. The faults under test are
+// replies, not timeouts.
 const answersWithin = 30 * time.Second
 
 // run lets many callers ask at the same time, for a while.
@@ -352,9 +353,9 @@ func (c *callers) run(d time.Duration) {
 	work.Wait()
 }
 
-// For any refusal of a server, every reply goes to its own caller, with several kinds of locks
-// in one pipeline, queues, and user scripts on the same client. No hold is granted that is not
-// there, and no accepted message is lost.
+// For any refusal of a server, every reply goes to its own caller, with several kinds of
+// locks in one pipeline, queues, and user scripts on the same client. No hold is granted
+// that is not there, and no accepted message is lost.
 func TestEachReplyGoesToItsCaller(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]struct {
@@ -484,8 +485,8 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 	}
 }
 
-// refusesBad starts a server that refuses every script whose first key begins with "bad", and
-// otherwise grants a mutex with the token in its name.
+// refusesBad starts a server that refuses every script whose first key begins with "bad",
+// and otherwise grants a mutex with the token in its name.
 func refusesBad(t *testing.T, refusal string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -552,8 +553,8 @@ func request(in *bufio.Reader) ([]string, error) {
 	return words, err
 }
 
-// The same for refusals of only some keys of a server, as while slots of a cluster move: other
-// requests in one pipeline have their own replies.
+// The same for refusals of only some keys of a server, as while slots of a cluster move:
+// other requests in one pipeline have their own replies.
 func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 	t.Parallel()
 	for text, class := range map[string]error{

@@ -54,7 +54,8 @@ func TestExpiredPermitIsNotRenewed(t *testing.T) {
 	assert.InDelta(t, past, admin.ZScore(t.Context(), "{a}:timeout", id).Val(), 0)
 }
 
-// HolderCount counts all holders, of which only some are listed, and no dead or invalid ones.
+// HolderCount counts all holders, of which only some are listed, and no dead or invalid
+// ones.
 func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -85,8 +86,8 @@ func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 	}
 }
 
-// A waiter of ours counts the waiters of Redisson's before it, not those behind, and gives
-// only those before it five minutes each.
+// A waiter of ours counts the waiters of Redisson's before it, not those behind, and
+// gives only those before it five minutes each.
 func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{1, 3, 6} {
@@ -149,8 +150,8 @@ func (h noNestedErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	}
 }
 
-// The refusal of one lease's renewal is a status of its own: every other request in the same
-// pipeline has its own reply.
+// The refusal of one lease's renewal is a status of its own: every other request in the
+// same pipeline has its own reply.
 func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -22,9 +22,9 @@ var (
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
-// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. Its permits have no owners.
-// The server therefore remembers requests, so that a repeated one does not take, or give,
-// twice.
+// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. Its permits have no
+// owners. The server therefore remembers requests, so that a repeated one does not take,
+// or give, twice.
 type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }

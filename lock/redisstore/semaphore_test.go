@@ -26,9 +26,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// redissonSemaphore behaves on the wire like a client of Redisson with a semaphore of some
-// name, with or without permits that expire. It has the effects of Redisson's scripts, by
-// their documentation and sources.
+// redissonSemaphore behaves on the wire like a client of Redisson with a semaphore of
+// some name, with or without permits that expire. It has the effects of Redisson's
+// scripts, by their documentation and sources.
 type redissonSemaphore struct {
 	*testing.T
 	client *redis.Client
@@ -155,8 +155,9 @@ func listening(t *testing.T, client *redis.Client, channel string) func() string
 	}
 }
 
-// keysBut returns the server's keys except those of requests, of which it checks that they
-// expire: a request whose reply the server does not know to have arrived, after an hour.
+// keysBut returns the server's keys except those of requests, of which it checks that
+// they expire: a request whose reply the server does not know to have arrived, after an
+// hour.
 func keysBut(t *testing.T, client *redis.Client, requests string) (keys []string) {
 	t.Helper()
 	for _, key := range client.Keys(t.Context(), "*").Val() {
@@ -451,13 +452,13 @@ func TestPermitsNeedAnID(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrUnsupported)
 }
 
-// permitUsers is the environment variable with the server's URL, in a process started by this
-// test binary: the process then uses the permits called pool.
+// permitUsers is the environment variable with the server's URL, in a process started by
+// this test binary: the process then uses the permits called pool.
 const permitUsers = "LEASEWHEEL_PERMIT_USERS"
 
-// usePermits makes 8 goroutines of this process take permits, n times altogether, and lets the
-// server count the users. With n zero it takes one permit and keeps it until the process is
-// killed. It ends early when standard input does.
+// usePermits makes 8 goroutines of this process take permits, n times altogether, and
+// lets the server count the users. With n zero it takes one permit and keeps it until the
+// process is killed. It ends early when standard input does.
 func usePermits(url, n string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -547,8 +548,8 @@ func startPermitProcess(t *testing.T, url string, rounds int) *exec.Cmd {
 	return p
 }
 
-// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and fewer while
-// other processes have some. When those die, their permits come back.
+// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and fewer
+// while other processes have some. When those die, their permits come back.
 func TestPermitsAmongProcesses(t *testing.T) {
 	t.Parallel()
 	const permits, dying, processes, rounds = 7, 2, 4, 240

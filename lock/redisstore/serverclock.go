@@ -12,8 +12,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// serverClock estimates the clock of one node. A request carries its deadline by that clock,
-// and its script does nothing after the deadline.
+// serverClock estimates the clock of one node. A request carries its deadline by that
+// clock, and its script does nothing after the deadline.
 //
 // The estimate errs to one side. It is never behind the node's clock at the time of the
 // reading, so a request in time is not refused by mistake. It is ahead by less than the
@@ -40,15 +40,15 @@ type clockReading struct {
 }
 
 const (
-	// freshReading is how long a reading is used as it is: by then a clock that is wrong by
-	// 1 % is off by 0.3 s. An older reading is renewed along with the next request.
+	// freshReading is how long a reading is used as it is: by then a clock that is wrong
+	// by 1 % is off by 0.3 s. An older reading is renewed along with the next request.
 	freshReading = 30 * time.Second
 	// readingLife is how long a reading is used at all: by then a clock that is slewed by
 	// 500 ppm is off by 0.45 s.
 	readingLife = 15 * time.Minute
 	// slowReading is the longest round trip of a reading that is used as it is. After a
-	// longer one the node's clock is assumed to be behind by the excess. A request that is
-	// found late by mistake then causes a new reading.
+	// longer one the node's clock is assumed to be behind by the excess. A request that
+	// is found late by mistake then causes a new reading.
 	slowReading = 500 * time.Millisecond
 	// readingError is by how much a node's clock may be ahead of its estimate: a
 	// slowReading, and the clock's drift within readingLife.
@@ -71,9 +71,9 @@ func (s *Store) clock(key string) *serverClock {
 
 // read returns a reading. It queries the node that has the key if the latest is too old.
 //
-// The query outlives a request whose context ends meanwhile. Otherwise a request with little
-// time, on a connection that has yet to be made, would fail each time and close the
-// connection.
+// The query outlives a request whose context ends meanwhile. Otherwise a request with
+// little time, on a connection that has yet to be made, would fail each time and close
+// the connection.
 func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
 		return r, nil
@@ -166,8 +166,8 @@ func newReading(asked time.Time, reply any) (*clockReading, error) {
 // fresh reports whether the reading does not need renewal yet.
 func (r *clockReading) fresh() bool { return time.Since(r.asked) < freshReading }
 
-// renew replaces the reading r by the reply of a node that was queried at asked, or later,
-// unless r was replaced already.
+// renew replaces the reading r by the reply of a node that was queried at asked, or
+// later, unless r was replaced already.
 func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
 	if renewed, err := newReading(asked, reply); err == nil {
 		c.reading.CompareAndSwap(r, renewed)

@@ -23,13 +23,13 @@ type Config struct {
 	// FormatRedisson.
 	Format Format
 
-	// Prefix precedes the name of every lock, as with a NameMapper of Redisson's. Keys and
-	// channels derive from the prefixed name. Default: none.
+	// Prefix precedes the name of every lock, as with a NameMapper of Redisson's. Keys
+	// and channels derive from the prefixed name. Default: none.
 	Prefix string
 
-	// MapName returns the key for the name of a lock, and UnmapName the name for a key; ok
-	// is false for keys that MapName does not return. They are for mappings other than a
-	// Prefix, and are called from many goroutines. With them, List reads every key.
+	// MapName returns the key for the name of a lock, and UnmapName the name for a key;
+	// ok is false for keys that MapName does not return. They are for mappings other than
+	// a Prefix, and are called from many goroutines. With them, List reads every key.
 	// Default: the name is the key.
 	MapName   func(name string) (key string)
 	UnmapName func(key string) (name string, ok bool)
@@ -42,19 +42,19 @@ type Config struct {
 	// time protects against larger steps of the clock, but leaves a key for each name for
 	// as long.
 	//
-	// A counter that has no TTL, as Redisson makes them, gets none. If no reader joins the
-	// readers of a lock for FenceTTL, the next one to join them has a larger token than
-	// they have. Set it negative if Redisson's fenced locks use the same names: their
-	// tokens would start again at 1 when a counter expires. Default: 1 min. Negative:
-	// counters never expire.
+	// A counter that has no TTL, as Redisson makes them, gets none. If no reader joins
+	// the readers of a lock for FenceTTL, the next one to join them has a larger token
+	// than they have. Set it negative if Redisson's fenced locks use the same names:
+	// their tokens would start again at 1 when a counter expires. Default: 1 min.
+	// Negative: counters never expire.
 	FenceTTL time.Duration
 
 	// Replicas is how many replicas must have a grant before it counts. This costs one
 	// more round trip, between the servers. A grant that fewer replicas have within
-	// ReplicaTimeout is an error that matches [ErrUnreplicated] and [lock.ErrUnavailable];
-	// package lock asks again for a while, and then releases the grant on the master. A
-	// release does not wait for replicas, so it grants the lock to no waiter then: the
-	// waiters ask.
+	// ReplicaTimeout is an error that matches [ErrUnreplicated] and
+	// [lock.ErrUnavailable]; package lock asks again for a while, and then releases the
+	// grant on the master. A release does not wait for replicas, so it grants the lock to
+	// no waiter then: the waiters ask.
 	//
 	// Replicas make it less likely that a failover loses a held lock, but not impossible.
 	// Sentinels may promote a replica that did not answer, unless Replicas is the number

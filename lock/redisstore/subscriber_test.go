@@ -18,9 +18,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// A subscription that was cancelled and requested again is confirmed twice. Only the second
-// confirmation is for the second request. At the first one the server is about to end the
-// subscription that it confirms.
+// A subscription that was cancelled and requested again is confirmed twice. Only the
+// second confirmation is for the second request. At the first one the server is about to
+// end the subscription that it confirms.
 func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -98,7 +98,8 @@ func TestSubscribeAfterClose(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// While a server is down, one goroutine moves each channel, not one more for each attempt.
+// While a server is down, one goroutine moves each channel, not one more for each
+// attempt.
 func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts goroutines of the whole process
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
@@ -117,9 +118,9 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	<-woken
 }
 
-// A waiter may give up while its channel moves to a new connection that is still being made.
-// It leaves no subscription behind. A subscription left on Redisson's channel looks like a
-// client that does not enter the wait queue, to which every other hand-over goes.
+// A waiter may give up while its channel moves to a new connection that is still being
+// made. It leaves no subscription behind. A subscription left on Redisson's channel looks
+// like a client that does not enter the wait queue, to which every other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -217,8 +218,8 @@ func pubsubID(t *testing.T, admin *redis.Client) string {
 	return ""
 }
 
-// A caller whose context has ended breaks neither the connection of all subscriptions nor a
-// subscription that other callers are making.
+// A caller whose context has ended breaks neither the connection of all subscriptions nor
+// a subscription that other callers are making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

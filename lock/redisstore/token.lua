@@ -2,14 +2,14 @@
 -- it are reserved for the owner. It comes before the grant, so that there is no grant
 -- without a token.
 --
--- The counter is never ahead of the clock, unless the clock was set back. So a server that
--- has lost its data makes larger tokens than before. Reserved tokens come from the past:
--- those between the last token and now. They reach back by 10 ms at most, less than a
--- server needs to start from an older file, or a replica to take over.
+-- The counter is never ahead of the clock, unless the clock was set back. So a server
+-- that has lost its data makes larger tokens than before. Reserved tokens come from the
+-- past: those between the last token and now. They reach back by 10 ms at most, less than
+-- a server needs to start from an older file, or a replica to take over.
 --
 -- A counter of ours is a multiple of 16, while Redisson's fenced locks count up by one. A
--- counter that Redisson was seen to use never expires from then on: Redisson would begin at
--- 1 again.
+-- counter that Redisson was seen to use never expires from then on: Redisson would begin
+-- at 1 again.
 --
 -- held     the lock is held already, and keeps its token. An owner with reserved tokens
 --          gets the last of them, since it may have received none
@@ -17,8 +17,8 @@
 -- reserve  how many tokens after this one to reserve at most; nil for none
 local largest = 9007199254740976 -- Lua, Go and JavaScript count exactly up to 16 more
 
--- lastToken parses a counter's text. A damaged counter ends the script, since no token can
--- be made that is larger than the last one.
+-- lastToken parses a counter's text. A damaged counter ends the script, since no token
+-- can be made that is larger than the last one.
 local function lastToken(counter, text)
   local last = #text <= 16 and string.find(text, '^%d+$') and tonumber(text)
   if last and last < largest then return last end

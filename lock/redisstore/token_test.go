@@ -16,9 +16,9 @@ import (
 
 const counterOfA = "redisson_lock_token:{a}"
 
-// Tokens grow after any loss of the server's data: deleted, lost with a restart, expired, or
-// replaced by an older copy, as after a failover. Any number of reserved tokens does not change
-// that.
+// Tokens grow after any loss of the server's data: deleted, lost with a restart, expired,
+// or replaced by an older copy, as after a failover. Any number of reserved tokens does
+// not change that.
 func TestTokensGrowAcrossLossOfData(t *testing.T) {
 	t.Parallel()
 	for _, life := range []time.Duration{20 * time.Millisecond, time.Hour, -1} {
@@ -131,8 +131,8 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 	}
 }
 
-// A counter of 0, which anyone may write, has counted no grant: an owner that joins a held lock
-// still gets a token.
+// A counter of 0, which anyone may write, has counted no grant: an owner that joins a
+// held lock still gets a token.
 func TestCounterOfZeroIsNoToken(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -159,7 +159,8 @@ func TestCounterOfZeroIsNoToken(t *testing.T) {
 	}
 }
 
-// A release of a lock with a damaged counter still succeeds, and grants the lock to no waiter.
+// A release of a lock with a damaged counter still succeeds, and grants the lock to no
+// waiter.
 func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -16,8 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A server that lacks a feature of the scripts gets an error that names the version, not only
-// the server's own complaint, and no retry.
+// A server that lacks a feature of the scripts gets an error that names the version, not
+// only the server's own complaint, and no retry.
 func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 	const script = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): "
 	for name, refusal := range map[string]string{

@@ -1,5 +1,5 @@
--- Lowers a writer's holds. Without holds the lock is free, or its owner's own readers have
--- it, and its waiters are notified.
+-- Lowers a writer's holds. Without holds the lock is free, or its owner's own readers
+-- have it, and its waiters are notified.
 --
 -- KEYS  1 the lock
 --       2 its channel
