@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// payload is that of every message of the benchmarks.
+// payload is the payload of every message of the benchmarks.
 var payload = make([]byte, 100)
 
 func BenchmarkPut(b *testing.B) {
@@ -38,8 +38,8 @@ func BenchmarkPutAll(b *testing.B) {
 	require.NoError(b, err)
 }
 
-// BenchmarkMessages tells how long a message takes from claim to acknowledgement, for
-// handlers that do nothing, while as many as possible are handled.
+// BenchmarkMessages measures the time of a message from claim to acknowledgement, for
+// handlers that do nothing, with as many messages in hand as possible.
 func BenchmarkMessages(b *testing.B) {
 	b.Run("impl=delayqueue", func(b *testing.B) {
 		for _, concurrency := range []int{1, 16, 64, 256} {
@@ -48,7 +48,7 @@ func BenchmarkMessages(b *testing.B) {
 	})
 }
 
-// handleAll has b.N messages handled that are due.
+// handleAll handles b.N due messages.
 func handleAll(b *testing.B, concurrency int) {
 	q := open(b, redistest.Start(b, redistest.Config{}).Client(b), config{})
 	messages := make([]message, b.N)
@@ -70,8 +70,8 @@ func handleAll(b *testing.B, concurrency int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
 
-// BenchmarkMessageLateness tells how long after its due time a message reaches its
-// handler, for messages that are due one after the other, a ms apart.
+// BenchmarkMessageLateness measures how long after its due time a message reaches its
+// handler, for messages that are due a ms apart.
 func BenchmarkMessageLateness(b *testing.B) {
 	b.Run("impl=delayqueue", func(b *testing.B) {
 		q := open(b, redistest.Start(b, redistest.Config{}).Client(b), config{})

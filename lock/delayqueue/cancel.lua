@@ -1,7 +1,7 @@
--- Drops a message that waits, or a dead letter.
+-- Drops a waiting message, or a dead letter.
 --
 -- ARGV  2 its id
--- returns  1 dropped, 0 there is none of that name, -1 a worker has it
+-- returns  1 dropped, 0 no message has this id, -1 a worker has it
 local id = ARGV[2]
 local r, damaged = read(id)
 if not r and not damaged then return 0 end

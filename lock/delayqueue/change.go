@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What can be done to a message from outside.
+// The operations on single messages.
 
-// Move gives a message that waits, be it due or not, another due time. It returns
-// [ErrNotFound], [ErrLeased] while the lease of a worker runs, or [ErrDead].
+// Move changes the due time of a waiting message, due or not. It returns [ErrNotFound],
+// [ErrLeased] while a worker's lease runs, or [ErrDead].
 func (q *Queue) Move(ctx context.Context, id string, due time.Time) error {
 	if err := validateDue(due, time.Now()); err != nil {
 		return err
 	}
 	if due.IsZero() {
-		return invalid("Move to no time; use time.Now for at once")
+		return invalid("Move needs a due time; use time.Now for at once")
 	}
 	return q.move(ctx, id, 0, due)
 }
@@ -37,19 +37,19 @@ func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due ti
 	return q.changed(id, reply, err)
 }
 
-// Cancel drops a message that waits, or a dead letter. It returns [ErrNotFound], or
-// [ErrLeased] while the lease of a worker runs. After [ErrUnavailable] the message may have
+// Cancel drops a waiting message, or a dead letter. It returns [ErrNotFound], or
+// [ErrLeased] while a worker's lease runs. After [ErrUnavailable] the message may have
 // been dropped.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
 	if err := validateID(id); err != nil {
 		return err
 	}
-	// A second time it would not find what the first one dropped.
+	// A repeated request would not find the message that the first one dropped.
 	reply, err := q.askWhile(ctx, undone, cancelScript, id)
 	return q.changed(id, reply, err)
 }
 
-// changed reads a script's answer about one message.
+// changed parses a script's reply for one message.
 func (q *Queue) changed(id string, reply []any, err error) error {
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (q *Queue) changed(id string, reply []any, err error) error {
 	return fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, err)
 }
 
-// Revive has dead letters wait again, due at once and with all their attempts
-// before them, and returns how many of these ids were dead letters. After
-// [ErrUnavailable] some more may have been revived.
+// Revive returns dead letters to the queue, due at once and with all their attempts, and
+// returns how many of these ids were dead letters. After [ErrUnavailable] it may have
+// revived more.
 func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err error) {
 	for _, id := range ids {
 		if err := validateID(id); err != nil {
@@ -87,8 +87,8 @@ func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err err
 		for i, id := range some {
 			args[i] = id
 		}
-		// A second time it would not find what the first one revived, or find it dead
-		// again.
+		// A repeated request would not find the letters that the first one revived, or
+		// would find them dead again.
 		reply, err := q.askWhile(ctx, undone, reviveScript, args...)
 		if err != nil {
 			return revived, err

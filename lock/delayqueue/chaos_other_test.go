@@ -4,7 +4,7 @@ package delayqueue_test
 
 import "errors"
 
-// chaosWorker is the variable that such a process would find its server in.
+// chaosWorker is the environment variable with the server's URL.
 const chaosWorker = "LEASEWHEEL_QUEUE_WORKER"
 
 // workInChaos is a worker process of a test that stops and kills processes.

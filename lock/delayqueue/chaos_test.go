@@ -27,13 +27,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Worker processes are killed and frozen at random, and what they have done is
-// checked: each message was handled, no two had one at the same time by their
-// leases, none was handled again once it was done.
+// Worker processes are killed and frozen at random, and their work is checked: each
+// message was handled, no two processes had one at the same time by their leases, and
+// none was handled again after it was done.
 
 const (
-	// chaosWorker is, in the environment of a process that this test binary started,
-	// the URL of the server.
+	// chaosWorker is the environment variable of a process started by this test binary.
+	// It holds the server's URL.
 	chaosWorker = "LEASEWHEEL_QUEUE_WORKER"
 	// chaosTTL is the lease of a message.
 	chaosTTL = time.Second
@@ -41,8 +41,8 @@ const (
 	chaosRate = 1000
 	// chaosProcesses is how many processes work at a time.
 	chaosProcesses = 4
-	// notice is how long after it runs again a process has to tell of its losses
-	// before it may be killed.
+	// notice is how long a resumed process has to report its losses before it may be
+	// killed.
 	notice = time.Second
 )
 
@@ -55,8 +55,8 @@ func monotonic() int64 {
 	return at.Nano()
 }
 
-// workInChaos is a worker process. It writes a line when a handler begins, when it
-// ends, and when the server has heard of it.
+// workInChaos is a worker process. It writes a line when a handler begins, when it ends,
+// and when the server has its outcome.
 func workInChaos(url string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -89,7 +89,7 @@ func chaosHandler(ctx context.Context, d *delivery) (err error) {
 	work := rand.N(20 * time.Millisecond)
 	switch rand.N(200) {
 	case 0:
-		work = chaosTTL + rand.N(chaosTTL) // lives by its renewals
+		work = chaosTTL + rand.N(chaosTTL) // renewals keep the lease
 	case 1, 2, 3:
 		err = errFailed
 	}
@@ -108,15 +108,15 @@ func chaosHandler(ctx context.Context, d *delivery) (err error) {
 	return err
 }
 
-// stay is a message's stay with a worker.
+// stay is a message's time with a worker.
 type stay struct {
 	token      int64
 	process    int
 	begin, end int64 // monotonic; end is that of the lease, if it ended before
-	until      int64 // as long as which the lease lasts without a renewal
+	until      int64 // the end of the lease without a renewal
 	late       time.Duration
 	succeeded  bool
-	done       bool // the server has heard that it was handled
+	done       bool // the server has the outcome "done"
 }
 
 // chaos is a run.
@@ -142,7 +142,7 @@ type process struct {
 	number int
 	stdin  io.Closer
 	busy   bool // something is being done to it
-	// read is closed once all that it told has been read, which must be before Wait.
+	// read is closed once all output was read, which must be before Wait.
 	read chan struct{}
 }
 
@@ -164,7 +164,7 @@ func (c *chaos) start() *process {
 	return p
 }
 
-// read takes down what a process tells.
+// read records the output of a process.
 func (c *chaos) read(number int, stdout io.Reader) {
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		var (
@@ -172,7 +172,7 @@ func (c *chaos) read(number int, stdout io.Reader) {
 			token, a, b, until int64
 		)
 		if _, err := fmt.Sscan(lines.Text(), &what, &id, &token, &a, &b, &until); err != nil {
-			continue // a line that death cut short
+			continue // a line cut short by the kill
 		}
 		c.mu.Lock()
 		s := c.byToken[token]
@@ -194,7 +194,7 @@ func (c *chaos) read(number int, stdout io.Reader) {
 	}
 }
 
-// disturb kills or freezes processes until stop is closed, and returns those that
+// disturb kills or freezes processes until stop is closed, and returns those that still
 // run.
 func (c *chaos) disturb(stop <-chan struct{}) []*process {
 	processes := make([]*process, chaosProcesses)
@@ -248,7 +248,7 @@ func (c *chaos) kill(p *process) {
 	_ = p.stdin.Close()
 }
 
-// endure has n messages handled in the midst of it, and checks what was done.
+// endure handles n messages under kills and freezes, and checks the result.
 func endure(t testing.TB, n int) *chaos {
 	t.Helper()
 	server := redistest.Start(t, redistest.Config{TCP: true})
@@ -284,8 +284,8 @@ func endure(t testing.TB, n int) *chaos {
 	return c
 }
 
-// putSpread puts n messages that are due one after the other within spread, some of
-// them when they are due and some long before.
+// putSpread puts n messages that are due one after the other within spread, some of them
+// when they are due and some long before.
 func putSpread(q *delayqueue.Queue, n int, spread time.Duration) error {
 	begun := time.Now()
 	for i := 0; i < n; {
@@ -306,7 +306,7 @@ func putSpread(q *delayqueue.Queue, n int, spread time.Duration) error {
 	return nil
 }
 
-// check checks what was done.
+// check checks the recorded stays.
 func (c *chaos) check() {
 	again, handled := 0, 0
 	for i := range c.count {
@@ -321,11 +321,11 @@ func (c *chaos) check() {
 				if !killed {
 					c.Errorf("message %s: process %d has lost it", id, s.process)
 				}
-				// It may have lost its lease before, on a busy machine, and died before
-				// it said so.
+				// On a busy machine it may have lost its lease earlier, and died before
+				// it reported that.
 				s.end = min(died, s.until)
 				if frost := c.frosts[s.process]; frost > s.begin {
-					s.end = min(frost, s.end) // what became of the lease since, it has not told
+					s.end = min(frost, s.end) // its lease since then is unknown
 				}
 			}
 			if before != nil {
@@ -350,8 +350,8 @@ func (c *chaos) check() {
 	c.Logf("lateness of their first handling: %s", percentiles(c.lateness()))
 }
 
-// lateness returns how late each message was handled for the first time, be it
-// because those that had claimed it before were dead or frozen.
+// lateness returns how late each message was handled for the first time, also if earlier
+// claimants were dead or frozen.
 func (c *chaos) lateness() []time.Duration {
 	var all []time.Duration
 	for _, stays := range c.stays {

@@ -10,34 +10,33 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// counterLife is how long the fencing counter outlives the last claim. Tokens go on
-// growing after that, by the server's clock.
+// counterLife is how long the fencing counter outlives the last claim. After that, tokens
+// still grow by the server's clock.
 const counterLife = time.Hour
 
-// channelKey is the place of the channel among the keys.
+// channelKey is the index of the channel among the keys.
 const channelKey = 6
 
-// overtaken is the pause in the answer to a claim where the server knows a later one of
-// the worker. The worker has made none: another client has written it.
+// overtaken is the pause in the reply to a claim if the server has a later claim of this
+// worker. The worker has made none: another client has written it.
 const overtaken = -2
 
-// renameClaims gives the worker's claims a key of their own.
+// renameClaims gives the worker a new random key for its claims.
 func (w *worker) renameClaims() {
 	w.keys = append(keysOf(w.queue.name), key("claim", w.queue.name)+":"+rand.Text())
 }
 
-// claim is what a request for messages has brought.
+// claim is the result of one claim request.
 type claim struct {
 	asked, answered time.Time // by the local clock
-	// pause is how long after the answer there may be more; negative if nothing is
-	// in sight.
+	// pause is how long after the reply more messages may be due; negative if none is
+	// known.
 	pause      time.Duration
 	deliveries []*Delivery
 }
 
-// claim asks for up to limit messages. A claim whose answer was lost is asked for
-// again, by its number, so that its messages need not wait for the end of their
-// leases.
+// claim requests up to limit messages. If the reply to a claim was lost, claim repeats it
+// by its number, so that its messages need not wait for the end of their leases.
 func (w *worker) claim(limit int) (claim, error) {
 	q := w.queue
 	again := ""
@@ -47,7 +46,7 @@ func (w *worker) claim(limit int) (claim, error) {
 		w.seq++
 	}
 	c := claim{asked: time.Now()}
-	// Not by the worker's context: what the server gives must be known.
+	// The worker's context does not bound this: the reply must be received.
 	reply, err := q.onceWith(context.WithoutCancel(w.ending), claimScript, w.keys,
 		limit, w.config.TTL.Milliseconds(), max(0, w.config.MaxAttempts), strconv.FormatInt(w.seq, 10), again,
 		batch, batchBytes, counterLife.Milliseconds())
@@ -66,7 +65,7 @@ func (w *worker) claim(limit int) (claim, error) {
 		w.renameClaims()
 	}
 	if damaged := r.number(); damaged > 0 {
-		q.config.Logger.Error("delayqueue: messages were dropped or buried: another client has removed or damaged a part of them",
+		q.config.Logger.Error("delayqueue: messages were dropped or became dead letters: another client has removed or damaged a part of them",
 			"queue", q.name, "messages", damaged)
 	}
 	for r.err == nil && len(r.parts) > 0 {

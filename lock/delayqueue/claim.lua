@@ -1,35 +1,35 @@
--- Claims messages that are due, for a lease each. Before that it takes those back
--- whose leases have ended.
+-- Claims due messages for a lease each. Before that it reclaims messages whose leases
+-- have ended.
 --
 -- KEYS  8 the worker's latest claim
 -- ARGV  2 the most messages
 --       3 the lease in ms
 --       4 the most attempts, 0 for no limit
---       5 the number of this claim: larger than those of the worker's earlier ones,
---         or that of one whose answer was lost; what that gave is given once more
---       6 "again" if it is the number of an earlier one
---       7 the most messages to take back
+--       5 the number of this claim: larger than those of the worker's earlier claims, or
+--         that of a claim whose reply was lost, which is then repeated
+--       6 "again" if it is the number of an earlier claim
+--       7 the most messages to reclaim
 --       8 the most bytes of payload, beside one message
 --       9 the life of the counter in ms
 -- returns  {now, pause, damaged, and for each message: id, payload, attempt, token,
---          put, due, error}; now in ms, pause in µs until there may be more, -1 for
---          nothing in sight, -2 if a later claim than this one is known; damaged is how
---          many were dropped for want of a part, or became dead letters for want of a
---          record
+--          put, due, error}; now in ms; pause in µs until more may be due, -1 if no more
+--          messages are known, -2 if the server has a later claim than this one; damaged
+--          is how many messages were dropped without a payload, or became dead letters
+--          without a record
 local before, claim, damaged = head(due), KEYS[8], 0
 local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8])
 
--- A token must not be smaller than an earlier one: without a counter that can be read
--- there are none.
+-- A token must not be smaller than an earlier one, so there is none without a readable
+-- counter.
 local last = redis.pcall('get', counter) or '0'
 if type(last) == 'table' and not string.find(last.err, 'WRONGTYPE', 1, true) then return last end
 last = integer(last)
 if not last or last > exact - limit then
   return redis.error_reply('ERR the fencing counter ' .. counter .. ' is damaged: set it to the largest token that was granted')
 end
-spend()
+allowWrites()
 
--- exhausted reports whether a message has had all its attempts.
+-- exhausted reports whether a message has used all its attempts.
 local function exhausted(r) return most > 0 and r.attempt >= most end
 
 local function ended(r)
@@ -42,14 +42,15 @@ for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 
   if r and exhausted(r) then
     bury(id, r, ended(r))
   elseif r then
-    wait(id, r)
+    schedule(id, r)
   else
     salvage(id)
     damaged = damaged + 1
   end
 end
 
--- Scores beyond the latest were written by other clients, or the clock was set back.
+-- Scores beyond the latest were written by other clients, or before the clock was set
+-- back.
 for _, id in ipairs(call('zrangebyscore', leased, number(latestEnd + 1), '+inf', 'limit', 0, ARGV[7])) do
   call('zadd', leased, number(now + lease), id)
 end
@@ -57,7 +58,7 @@ for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'l
   local r = read(id)
   if r then
     r.due = math.min(r.due, latestDue)
-    wait(id, r)
+    schedule(id, r)
   else
     call('zrem', due, id)
     salvage(id)
@@ -66,7 +67,7 @@ for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'l
 end
 
 local reply = {}
-local function hand(id, payload, r)
+local function deliver(id, payload, r)
   call('zadd', leased, number(now + lease), id)
   for _, part in ipairs({id, payload, number(r.attempt), number(r.token), number(r.put), number(r.due), r.err}) do
     reply[#reply + 1] = part
@@ -74,18 +75,18 @@ local function hand(id, payload, r)
   room = room - #payload
 end
 
--- The tokens of a claim follow each other.
-local function renewed(earlier)
+-- redeliver repeats the reply of an earlier claim, whose tokens are consecutive.
+local function redeliver(earlier)
   for i, id in ipairs(earlier[3]) do
     local r = read(id)
     local payload = call('hget', payloads, id)
     if payload and r and r.token == tonumber(earlier[2]) + i - 1 and call('zscore', leased, id) then
-      hand(id, payload, r)
+      deliver(id, payload, r)
     end
   end
 end
 
-local function fresh()
+local function claimDue()
   local first = math.max(micros, last + 1)
   local ids = {}
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do
@@ -98,20 +99,20 @@ local function fresh()
       r.attempt, r.token = r.attempt + 1, first + #ids
       ids[#ids + 1] = id
       write(id, r)
-      hand(id, payload, r)
+      deliver(id, payload, r)
     else
       salvage(id)
       damaged = damaged + 1
     end
   end
   if #ids > 0 then call('set', counter, number(first + #ids - 1), 'px', ARGV[9]) end
-  -- An earlier request of the same number may be on its way yet.
+  -- An earlier request of the same number may still be in flight.
   if #ids > 0 or ARGV[6] == 'again' then
     call('set', claim, cjson.encode({ARGV[5], number(first), ids}), 'px', lease)
   end
 end
 
--- latest returns the worker's latest claim. What is none counts as an old one, and is
+-- latest returns the worker's latest claim. An invalid one counts as an old one, and is
 -- replaced.
 local function latest()
   local old = {'0', '0', {}}
@@ -126,15 +127,15 @@ local function latest()
   return known
 end
 
--- A request that was overtaken by later ones gets nothing: its worker does not wait
--- for it.
+-- A request that was overtaken by later ones gets no messages: its worker does not wait
+-- for the reply.
 local earlier = latest()
 local past = integer(earlier[1]) - tonumber(ARGV[5])
-if past == 0 then renewed(earlier) elseif past < 0 then fresh() end
+if past == 0 then redeliver(earlier) elseif past < 0 then claimDue() end
 
 local first, ending = head(due), head(leased)
 local at = math.min(first or math.huge, ending or math.huge)
 local pause = at == math.huge and -1 or math.max(0, at * 1000 - micros)
 if past > 0 then pause = -2 end
-tell(before)
+publishEarlier(before)
 return {number(now), number(pause), damaged, unpack(reply)}

@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// claimant returns a worker that claims only when told to.
+// claimant returns a worker that claims only when the test calls it.
 func claimant(t *testing.T, q *Queue, name string) *worker {
 	t.Helper()
 	return &worker{
@@ -53,8 +53,8 @@ func bubble(t *testing.T, test func(t *testing.T, q *Queue, server *locktest.Ser
 	})
 }
 
-// A claim that is repeated since its answer was lost gives the same messages once
-// more, with fresh leases, but for those that have left the claimant's hands.
+// A claim that is repeated because its reply was lost returns the same messages again,
+// with fresh leases, except those that have left the claimant.
 func TestClaimIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
@@ -62,8 +62,8 @@ func TestClaimIsRepeated(t *testing.T) {
 		assert.Equal(t, []string{"0", "1", "2", "3"}, ids(first))
 		other := claimant(t, q, "other")
 		other.config.TTL = time.Hour
-		for i, word := range map[int]string{1: wordDone, 3: wordBack} {
-			outcome, err := q.settler.settle(settlement{word: word, id: first[i].ID, token: first[i].Token})
+		for i, word := range map[int]string{1: actionDone, 3: actionBack} {
+			outcome, err := q.settler.settle(settlement{action: word, id: first[i].ID, token: first[i].Token})
 			require.NoError(t, err)
 			require.EqualValues(t, 1, outcome)
 		}
@@ -80,13 +80,13 @@ func TestClaimIsRepeated(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		assert.Equal(t, []string{"0", "2"}, ids(claimant(t, q, "third").get(t, 9)))
 
-		// Nothing is left of the claim to be repeated: it is as if it were new.
+		// The repeated claim has no messages left: it is like a new one.
 		w.again = true
 		assert.Empty(t, w.get(t, 5))
 	})
 }
 
-// A request that arrives after those that came after it gets nothing.
+// A request that is overtaken by later ones gets no messages.
 func TestOvertakenClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
@@ -97,10 +97,10 @@ func TestOvertakenClaim(t *testing.T) {
 		w.seq = 2
 		assert.Len(t, w.get(t, 2), 2) // claim 3
 		assert.Len(t, w.get(t, 9), 3)
-		assert.Empty(t, w.get(t, 9)) // claim 5, which gives nothing
+		assert.Empty(t, w.get(t, 9)) // claim 5, which returns none
 
-		// The answer to claim 6 is lost, it is repeated and has nothing; then its
-		// first request arrives.
+		// The reply to claim 6 is lost, and the claim is repeated without messages; then
+		// its first request arrives.
 		w.seq, w.again = 6, true
 		assert.Empty(t, w.get(t, 9))
 		_, err := q.Put(t.Context(), Message{ID: "late"})
@@ -111,7 +111,7 @@ func TestOvertakenClaim(t *testing.T) {
 	})
 }
 
-// Tokens grow also where the clock does not, and when the counter was lost.
+// Tokens grow even if the clock does not, and after the loss of the counter.
 func TestTokensGrow(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, server *locktest.Server) {
 		w := claimant(t, q, "w")
@@ -157,41 +157,41 @@ func TestEndedLeaseIsNotBegun(t *testing.T) {
 	})
 }
 
-// The last claimant's word that a message is done counts as long as nobody has
-// claimed it since; any other's, and any other word of its, does not.
+// The last claimant's action "done" counts as long as the message was not claimed since.
+// Other claimants' actions, and its other actions, do not.
 func TestWordAfterTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w, other := claimant(t, q, "w"), claimant(t, q, "other")
 		says := func(word string, d *Delivery) int64 {
-			outcome, err := q.settler.settle(settlement{word: word, id: d.ID, token: d.Token})
+			outcome, err := q.settler.settle(settlement{action: word, id: d.ID, token: d.Token})
 			require.NoError(t, err)
 			return outcome
 		}
 		claimed := w.get(t, 4)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, other.get(t, 0), "they are taken back and wait")
-		for _, word := range []string{wordRetry, wordBack, wordDead} {
+		for _, word := range []string{actionRetry, actionBack, actionDead} {
 			assert.EqualValues(t, 2, says(word, claimed[0]), word)
 		}
-		assert.EqualValues(t, 1, says(wordDone, claimed[1]))
+		assert.EqualValues(t, 1, says(actionDone, claimed[1]))
 		theirs := other.get(t, 3)
 		assert.Equal(t, []string{"0", "2", "3"}, ids(theirs))
-		for _, word := range []string{wordDone, wordRetry, wordBack, wordDead} {
+		for _, word := range []string{actionDone, actionRetry, actionBack, actionDead} {
 			assert.EqualValues(t, 0, says(word, claimed[2]), word)
 		}
 		reply, err := q.once(t.Context(), renewScript, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
 		require.NoError(t, err)
 		assert.Equal(t, []any{int64(-1), int64(1), int64(0)}, reply, "nor is its lease renewed")
 
-		// A message of the same name that came later is another one.
-		assert.EqualValues(t, 1, says(wordDone, theirs[2]))
+		// A later message of the same name is another one.
+		assert.EqualValues(t, 1, says(actionDone, theirs[2]))
 		_, err = q.Put(t.Context(), Message{ID: "3"})
 		require.NoError(t, err)
-		assert.EqualValues(t, 0, says(wordDone, claimed[3]))
+		assert.EqualValues(t, 0, says(actionDone, claimed[3]))
 	})
 }
 
-// The word of a claimant on a dead letter counts too; not once it was revived.
+// A claimant's "done" for a dead letter counts too, but not after its revival.
 func TestWordOnDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
@@ -203,7 +203,7 @@ func TestWordOnDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, revived)
 		for i, want := range []int64{0, 1} {
-			outcome, err := q.settler.settle(settlement{word: wordDone, id: claimed[i].ID, token: claimed[i].Token})
+			outcome, err := q.settler.settle(settlement{action: actionDone, id: claimed[i].ID, token: claimed[i].Token})
 			require.NoError(t, err)
 			assert.Equal(t, want, outcome)
 		}
@@ -212,7 +212,7 @@ func TestWordOnDeadLetters(t *testing.T) {
 	})
 }
 
-// A server that answers nonsense is found out.
+// A server's invalid replies are detected.
 func TestReader(t *testing.T) {
 	for _, parts := range [][]any{{}, {"x"}, {int64(1), nil}, {[]any{}}, {3.5}} {
 		_, err := codes(parts, 2)
@@ -226,7 +226,7 @@ func TestReader(t *testing.T) {
 	require.ErrorIs(t, r.err, errReply)
 }
 
-// A lease that has ended is not renewed, though no other worker has the message yet.
+// A lease that has ended is not renewed, even if no other worker has the message yet.
 func TestEndedLeaseIsNotRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")

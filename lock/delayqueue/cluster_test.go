@@ -26,7 +26,7 @@ func clusterClient(t *testing.T, c *redistest.Cluster) redis.UniversalClient {
 	return client
 }
 
-// Whatever its name, all keys of a queue are in one slot.
+// All keys of a queue are in one slot, for any name.
 func TestNamesInCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -53,8 +53,8 @@ func TestNamesInCluster(t *testing.T) {
 	}
 }
 
-// costsNothing checks that a change of the topology that loses no data costs
-// nothing but time. Meanwhile more is put, unless the change loses what is.
+// costsNothing checks that a change of the topology without loss of data costs only time.
+// Meanwhile more messages are put, unless the change loses them.
 func costsNothing(t *testing.T, client func() redis.UniversalClient, change func(), putOn bool) {
 	t.Helper()
 	putting := open(t, client(), config{RetryFor: time.Minute})
@@ -130,8 +130,8 @@ func TestClusterSlotMoves(t *testing.T) {
 	}, true)
 }
 
-// What the old master is told while the new one is there already is lost, as package
-// delayqueue says: messages that were just put, and the word that one was handled.
+// What the old master receives while the new one exists already is lost, as the package
+// documentation promises: messages that were just put, and outcomes.
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})

@@ -1,10 +1,10 @@
--- Tells of the dead letters after a certain one, in the order in which they died.
+-- Returns the dead letters after a certain one, in the order in which they died.
 --
 -- ARGV  2 the id of that one, "" for none
---       3 the ms at which it died, for if it is there no more
+--       3 the ms at which it died, in case it is gone
 --       4 the most letters
 --       5 the most bytes of payload, beside one letter
--- returns  {now, what describe tells of each}
+-- returns  {now, the result of describe for each}
 local reply, room = {number(now)}, tonumber(ARGV[5])
 local rank = ARGV[2] ~= '' and call('zrank', dead, ARGV[2])
 local from = rank and rank + 1 or call('zcount', dead, '-inf', '(' .. ARGV[3])

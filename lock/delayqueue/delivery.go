@@ -8,22 +8,21 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Delivery is a message in a worker's hands. Its times are the server's.
+// Delivery is a message that a worker has claimed. Its times are by the server's clock.
 type Delivery struct {
 	ID      string
 	Payload []byte
 
-	// Put is when the message was put, Due when it was due, Claimed when this
-	// worker claimed it.
+	// Put is when the message was put, Due when it was due, Claimed when this worker
+	// claimed it.
 	Put, Due, Claimed time.Time
 
-	// Attempt counts the claims of this message, from 1. Others than the first may
-	// follow one that did all of its work.
+	// Attempt counts the claims of this message, from 1. In a later attempt, an earlier
+	// one may have done all of its work.
 	Attempt int
-	// Token is the fencing token: larger than that of every earlier claim in this
-	// queue.
+	// Token is the fencing token, larger than that of every earlier claim in this queue.
 	Token int64
-	// LastError is the error of the last attempt that failed; "" if none did.
+	// LastError is the error of the last failed attempt; "" if none failed.
 	LastError string
 
 	lease *renewal.Lease
@@ -35,18 +34,17 @@ func (d *Delivery) Late() time.Duration { return d.Claimed.Sub(d.Due) }
 // Until returns the instant at which the lease is lost unless it is renewed before.
 func (d *Delivery) Until() time.Time {
 	if d.lease == nil {
-		return time.Time{} // it was over when the claim was answered
+		return time.Time{} // the lease had ended when the claim was answered
 	}
 	return d.lease.Until()
 }
 
-// Valid reports whether no other worker can have the message now. Look before what
-// cannot be undone; the handler's context tells the same, but a process that has
-// just woken up may see it later.
+// Valid reports whether no other worker can have the message now. Check it before
+// irreversible work. The handler's context ends as well, but possibly later in a process
+// that has just resumed.
 func (d *Delivery) Valid() bool { return d.lease != nil && d.lease.Valid() }
 
-// gone reports whether the server has said that the lease is no more, before its
-// time was over.
+// gone reports whether the server has ended the lease before its time was over.
 func (d *Delivery) gone() bool {
 	if d.lease == nil {
 		return false
@@ -55,23 +53,23 @@ func (d *Delivery) gone() bool {
 	return ok && lost.Cause == renewal.Deleted
 }
 
-// Outcome is what became of a [Delivery].
+// Outcome is the result of a [Delivery].
 type Outcome uint8
 
 const (
-	// Done: the handler did it, and the message is forgotten.
+	// Done: the handler succeeded, and the message is deleted.
 	Done Outcome = iota
-	// Retried: it failed and waits for its next attempt.
+	// Retried: the handler failed, and the message waits for its next attempt.
 	Retried
-	// Buried: it failed for the last time, or was rejected, and is a dead letter.
+	// Buried: the message failed for the last time, or was rejected, and is a dead
+	// letter.
 	Buried
-	// Returned: it was given back, and the attempt does not count: the worker was
-	// ending.
+	// Returned: the message was given back because the worker was ending. The attempt
+	// does not count.
 	Returned
-	// Forfeited: the handler's word came too late, after another worker's claim, or
-	// never reached the server; or the lease ended before the word was answered, so
-	// that it is not known whether it counts. Unless it does, the message is handled
-	// again, or was handled elsewhere.
+	// Forfeited: the outcome did not count, or this is unknown. It came after another
+	// worker's claim, or never reached the server, or the lease ended before the reply.
+	// Unless the outcome counts, the message is handled again, or was handled elsewhere.
 	Forfeited
 
 	outcomes = iota
@@ -86,7 +84,7 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// Report tells of a delivery that has ended.
+// Report describes a delivery that has ended.
 type Report struct {
 	*Delivery
 	Outcome Outcome

@@ -10,38 +10,38 @@ import (
 )
 
 var (
-	// ErrInvalid says that a message, a queue or a worker cannot be as asked. The
-	// text says what is accepted.
+	// ErrInvalid is the error for an invalid message, queue or worker. Its text names the
+	// accepted values.
 	ErrInvalid = errors.New("delayqueue: invalid")
 
-	// ErrDuplicate says that the queue has a message of that id already, be it
-	// waiting, with a worker, or dead. It is left as it is.
+	// ErrDuplicate means that the queue has a message of that id already: waiting, with a
+	// worker, or dead. That message is unchanged.
 	ErrDuplicate = errors.New("delayqueue: the queue has a message of that id already")
 
-	// ErrFull says that the queue has as many messages as [Config.MaxLength] allows.
+	// ErrFull means that the queue has as many messages as [Config.MaxLength] allows.
 	ErrFull = errors.New("delayqueue: the queue is full")
 
-	// ErrNotFound says that the queue has no such message: there never was one, or
-	// it was handled or cancelled.
+	// ErrNotFound means that the queue has no such message: it was never put, or it was
+	// handled or cancelled.
 	ErrNotFound = errors.New("delayqueue: no such message")
 
-	// ErrLeased says that a worker has the message just now.
+	// ErrLeased means that a worker has the message now.
 	ErrLeased = errors.New("delayqueue: a worker has the message")
 
-	// ErrDead says that the message is a dead letter; [Queue.Revive] revives it.
+	// ErrDead means that the message is a dead letter; [Queue.Revive] revives it.
 	ErrDead = errors.New("delayqueue: the message is a dead letter")
 
-	// ErrClosed is returned by a [Queue] that was closed, and is the cause with
-	// which handlers' contexts end when their time to wind up is over.
+	// ErrClosed is the error of a closed [Queue]. It is also the cause with which the
+	// contexts of handlers end after [WorkerConfig.Grace].
 	ErrClosed = errors.New("delayqueue: closed")
 
-	// ErrUnavailable says that the server did not answer, or would not serve just
-	// now, for as long as [Config.RetryFor] allows. What was asked may have been
-	// done; a Put with the same id finds out.
+	// ErrUnavailable means that the server did not answer, or was temporarily unable to
+	// serve, for as long as [Config.RetryFor] allows. The request may have been carried
+	// out; a Put with the same id finds out.
 	ErrUnavailable = lock.ErrUnavailable
 
-	// ErrLost is the cause with which a handler's context ends when its lease is
-	// lost: another worker may have the message from then on.
+	// ErrLost is the cause with which a handler's context ends when its lease is lost.
+	// From then on another worker may have the message.
 	ErrLost = renewal.ErrLost
 )
 
@@ -49,8 +49,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// verdict is an error of a handler that says itself what is to become of the
-// message.
+// verdict is a handler's error that decides what happens to the message.
 type verdict struct {
 	err    error
 	reject bool
@@ -61,9 +60,9 @@ func (v *verdict) Error() string { return v.err.Error() }
 
 func (v *verdict) Unwrap() error { return v.err }
 
-// RetryAfter returns err as a handler's error that has the message tried again
-// after d instead of after the worker's backoff; at once if d is zero or less. The
-// attempt counts. A nil err becomes one that says so.
+// RetryAfter returns err as a handler's error that retries the message after d instead of
+// the worker's backoff; at once if d is zero or less. The attempt counts. A nil err
+// becomes an error with that reason.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("the handler asked for another attempt")
@@ -71,8 +70,8 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{err: err, after: max(0, d)}
 }
 
-// Reject returns err as a handler's error that makes the message a dead letter at
-// once: no further attempt can succeed. A nil err becomes one that says so.
+// Reject returns err as a handler's error that makes the message a dead letter at once:
+// no further attempt can succeed. A nil err becomes an error with that reason.
 func Reject(err error) error {
 	if err == nil {
 		err = errors.New("the handler rejected the message")

@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// The queue of README.md, word for word, on a server in this process.
+// The queue of README.md, verbatim, on a server in this process.
 func Example_readme() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // exampleQueue returns a queue on a server within the process, so that examples run
-// anywhere, and what ends both. A program opens its store with redisstore.Open.
+// anywhere, and a function that closes both. A program opens its store with
+// redisstore.Open.
 func exampleQueue() (*delayqueue.Queue, func()) {
 	var t examples
 	store := locktest.Start(&t).Store(&t)
@@ -25,7 +26,7 @@ func exampleQueue() (*delayqueue.Queue, func()) {
 	return queue, t.end
 }
 
-// examples is the part of a test that locktest needs.
+// examples is the part of testing.TB that locktest needs.
 type examples struct {
 	testing.TB
 	cleanups []func()
@@ -77,7 +78,7 @@ func ExampleNew() {
 	// Output: mails
 }
 
-// An id of one's own makes a Put safe to repeat.
+// An id of the caller's makes a Put safe to repeat.
 func ExampleQueue_Put() {
 	queue, end := exampleQueue()
 	defer end()
@@ -114,7 +115,7 @@ func ExampleQueue_PutAll() {
 	// <nil>
 }
 
-// What is paid needs no reminder; what is promised, a later one.
+// A paid invoice needs no reminder; a promised payment, a later one.
 func ExampleQueue_Cancel() {
 	queue, end := exampleQueue()
 	defer end()
@@ -131,15 +132,14 @@ func ExampleQueue_Cancel() {
 	// delayqueue: "mails": message "invoice 8": delayqueue: no such message
 }
 
-// The token makes a resource safe from a worker that has lost its lease without
-// knowing yet.
+// The token protects a resource from a worker that has lost its lease unknowingly.
 func ExampleQueue_Work() {
 	queue, end := exampleQueue()
 	defer end()
 	ctx, stop := context.WithCancel(context.Background())
 	queue.Put(ctx, delayqueue.Message{ID: "payment 7"})
 
-	var newest int64 // where the resource is, beside what it protects
+	var newest int64 // kept by the resource, beside its data
 	err := queue.Work(ctx, func(ctx context.Context, d *delayqueue.Delivery) error {
 		defer stop()
 		if d.Token < newest {
@@ -159,8 +159,7 @@ func ExampleQueue_Work() {
 	// <nil>
 }
 
-// A handler says by its error what is to become of the message, and the report what
-// has.
+// A handler's error decides what happens to the message, and the report has the outcome.
 func ExampleReject() {
 	queue, end := exampleQueue()
 	defer end()
@@ -202,7 +201,7 @@ func ExampleExponential() {
 	// 10 true
 }
 
-// Dead letters can be looked at, dropped, or tried again.
+// Dead letters can be listed, dropped, or revived.
 func ExampleQueue_Dead() {
 	queue, end := exampleQueue()
 	defer end()
@@ -236,7 +235,7 @@ func ExampleQueue_Dead() {
 	// ready <nil>
 }
 
-// What monitoring wants to know.
+// The values for monitoring.
 func ExampleQueue_Stats() {
 	queue, end := exampleQueue()
 	defer end()

@@ -31,9 +31,9 @@ func numbered(n int) []message {
 	return messages
 }
 
-// awaitClaim waits for a claim whose answer proxy drops. A worker that has lost its
-// connection is let through for a moment from time to time, longer each time: it can
-// make no other without an answer.
+// awaitClaim waits for a claim whose reply the proxy drops. A worker that has lost its
+// connection is let through for a moment from time to time, longer each time: without a
+// reply it cannot connect again.
 func awaitClaim(t *testing.T, proxy *redistest.Proxy, claimed func() bool) {
 	t.Helper()
 	since, moment := time.Now(), 5*time.Millisecond
@@ -48,15 +48,15 @@ func awaitClaim(t *testing.T, proxy *redistest.Proxy, claimed func() bool) {
 	})
 }
 
-// The answer to a claim is lost: its messages come with the next one, and need not
-// wait until their leases have ended.
+// The reply to a claim is lost. Its messages come with the next claim, and need not wait
+// until their leases have ended.
 func TestAnswerToClaimIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	proxy := redistest.StartProxy(t, server)
 	admin := server.Client(t)
 	q := open(t, admin, config{})
-	// It does not hear of messages either while answers are lost.
+	// It gets no notifications either while replies are lost.
 	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 50 * time.Millisecond})
 	l := newLog()
 	work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
@@ -78,8 +78,8 @@ func TestAnswerToClaimIsLost(t *testing.T) {
 	assert.Empty(t, whole(t, admin))
 }
 
-// A worker that ends while the answer to its claim is lost gives back what it was
-// given.
+// A worker that ends while the reply to its claim is lost gives the claimed messages
+// back.
 func TestAnswerToLastClaimIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -112,7 +112,7 @@ func TestAnswerToLastClaimIsLost(t *testing.T) {
 	assert.Empty(t, whole(t, admin)["leased"])
 }
 
-// The answer to a handler's word is lost: it is said again, and the message is not
+// The reply to a settlement is lost. The settlement is repeated, and the message is not
 // handled twice.
 func TestAnswerToWordIsLost(t *testing.T) {
 	t.Parallel()
@@ -122,9 +122,9 @@ func TestAnswerToWordIsLost(t *testing.T) {
 	q := open(t, admin, config{})
 	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
 	l := newLog()
-	// Its lease is renewed while the word is said again, and found gone.
+	// Its lease is renewed while the settlement is repeated, and found gone.
 	const ttl = 4 * time.Second
-	put(t, q, message{ID: "warm"}) // has the server know the scripts
+	put(t, q, message{ID: "warm"}) // loads the scripts
 	work(t, through, func(_ context.Context, d *delivery) error {
 		if d.ID != "warm" {
 			proxy.Set(redistest.Fault{Replies: redistest.Drop})
@@ -155,8 +155,8 @@ func TestAnswerToWordIsLost(t *testing.T) {
 	assert.Equal(t, 1, info.Attempt)
 }
 
-// Outages of the server cost nothing but time. What was not yet handled is handled
-// after it, and nothing twice whose lease did not end.
+// Outages of the server cost only time. Messages are handled afterwards, and none twice
+// whose lease did not end.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	outages := map[string]func(t *testing.T, s *redistest.Server){
@@ -219,8 +219,8 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A server out of memory refuses messages, and gives out those that it has: else
-// it would stay full for ever.
+// A server out of memory refuses messages, and hands out those that it has: otherwise it
+// would stay full.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -261,8 +261,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A worker that is not told of messages finds them by the poll, and does not ask to
-// be told each time.
+// A worker without a subscription finds messages by polling, and does not subscribe at
+// each poll.
 func TestDeafWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"deaf on >secret ~* &* +@all -subscribe"}})
@@ -280,12 +280,12 @@ func TestDeafWorker(t *testing.T) {
 		l.await(t, i+1)
 	}
 	stop()
-	tries := strings.Count(said.String(), "not told of messages")
+	tries := strings.Count(said.String(), "no notice of messages")
 	assert.Positive(t, tries)
 	assert.LessOrEqual(t, tries, 1+int(time.Since(begun)/(5*time.Second)), "%s", &said)
 }
 
-// A server that refuses a worker for good says so at once, not in a log.
+// A server's permanent refusal of a worker is returned at once, not logged.
 func TestRefusedWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all -zrem"}})
@@ -305,7 +305,7 @@ func TestRefusedWorker(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// deaf loses the answer to the first command.
+// deaf loses the reply to the first command.
 type deaf struct{ lost atomic.Bool }
 
 func (*deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -325,15 +325,15 @@ func (*deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 	return next
 }
 
-// A revival whose answer was lost is not said to have found nothing, and is not sent
-// again: the letter may have died anew.
+// A revival whose reply was lost does not report that it found none, and is not repeated:
+// the letter may have died again.
 func TestAnswerToRevivalIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		client := server.Client(t)
 		q := open(t, client, config{RetryFor: time.Minute})
 		bury(t, open(t, server.Client(t), config{}), message{ID: "a"})
-		_, err := q.Revive(t.Context(), "none") // has the server know the script
+		_, err := q.Revive(t.Context(), "none") // loads the script
 		require.NoError(t, err)
 		client.AddHook(new(deaf))
 		_, err = q.Revive(t.Context(), "a")
@@ -343,7 +343,7 @@ func TestAnswerToRevivalIsLost(t *testing.T) {
 }
 
 // A message whose payload another client has removed is dropped. One whose record was
-// removed or spoilt becomes a dead letter. The others are handled.
+// removed or damaged becomes a dead letter. The others are handled.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -368,7 +368,7 @@ func TestDamage(t *testing.T) {
 	assert.Contains(t, said.String(), "messages=4")
 }
 
-// A message that kills its workers does not do so for ever.
+// A message that kills its workers does not do so without end.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -404,7 +404,7 @@ func TestPoison(t *testing.T) {
 	assert.Empty(t, l.all())
 }
 
-// Nothing that a queue leaves on the server stays there for ever.
+// No key that a queue leaves on the server stays there for ever.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -1,5 +1,5 @@
--- Tells of a message.
+-- Describes a message.
 --
 -- ARGV  2 its id
--- returns  {now, what describe tells, if there is such a message}
+-- returns  {now, the result of describe, if there is such a message}
 return {number(now), describe(ARGV[2])}

@@ -13,14 +13,14 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// maxError is how much of an error is kept with a message, in bytes.
+// maxError is how many bytes of an error are kept with a message.
 const maxError = 1 << 10
 
 // PanicError is the error of a handler that panicked.
 type PanicError struct {
-	// Value is what it panicked with; nil after runtime.Goexit.
+	// Value is the argument of the panic; nil after runtime.Goexit.
 	Value any
-	// Stack is where.
+	// Stack is the stack trace of the panic.
 	Stack []byte
 }
 
@@ -31,8 +31,8 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("the handler panicked: %v", e.Value)
 }
 
-// begin handles what a claim has brought, or gives it back if the worker is ending. It
-// also gives back what there is no lease for any more, and returns why.
+// begin handles the messages of a claim, or gives them back if the worker is ending. It
+// also gives back messages whose lease is over, and returns the reason.
 func (w *worker) begin(c claim) (refused error) {
 	for _, d := range c.deliveries {
 		if err := w.beginOne(d, c.asked); err != nil {
@@ -59,8 +59,8 @@ func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	return err
 }
 
-// attend handles a message whose lease runs, unless the worker is ending. Since it was
-// claimed the process may have been frozen, or waited for a processor for long.
+// attend handles a message while its lease runs, unless the worker is ending. The process
+// may have been frozen, or without a processor for long, since the claim.
 func (w *worker) attend(ctx context.Context, d *Delivery) {
 	defer w.end()
 	if w.ending.Err() != nil || !d.Valid() {
@@ -70,25 +70,25 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 	w.handle(ctx, d)
 }
 
-// end counts a message out.
+// end removes a message from the worker's counts.
 func (w *worker) end() {
 	w.busy.Add(-1)
 	w.handling.Done()
-	w.rouse()
+	w.notify()
 }
 
-// giveBack returns a message whose handling has not begun.
+// giveBack returns a message that was not handled to the queue.
 func (w *worker) giveBack(d *Delivery) {
-	st := settlement{word: wordBack, id: d.ID, token: d.Token}
+	st := settlement{action: actionBack, id: d.ID, token: d.Token}
 	outcome := w.settle(d, st)
 	w.report(Report{Delivery: d, Outcome: outcome})
 }
 
-// handle has the handler do its work, and tells the server what became of it. The
-// lease is kept until the server knows.
+// handle runs the handler, and sends its outcome to the server. The lease is kept until
+// the server has the outcome.
 func (w *worker) handle(ctx context.Context, d *Delivery) {
 	begun := time.Now()
-	var err error = &PanicError{} // what stays after runtime.Goexit
+	var err error = &PanicError{} // remains after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
@@ -96,16 +96,16 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 		r := Report{Delivery: d, Err: err, Took: time.Since(begun)}
-		r.Outcome = w.settle(d, w.word(d, err))
+		r.Outcome = w.settle(d, w.settlementOf(d, err))
 		w.report(r)
 	}()
 	err = w.handler(ctx, d)
 }
 
-// word returns what a handler's error makes of the message. Methods of the error and
-// the backoff are users' code, too.
-func (w *worker) word(d *Delivery, err error) (st settlement) {
-	st = settlement{word: wordDone, id: d.ID, token: d.Token}
+// settlementOf returns the settlement for a handler's error. The error's methods and the
+// backoff are users' code, and may panic.
+func (w *worker) settlementOf(d *Delivery, err error) (st settlement) {
+	st = settlement{action: actionDone, id: d.ID, token: d.Token}
 	if err == nil {
 		return st
 	}
@@ -113,26 +113,26 @@ func (w *worker) word(d *Delivery, err error) (st settlement) {
 		if p := recover(); p != nil {
 			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			st.word, st.after = wordRetry, DefaultMaxBackoff.Milliseconds()
+			st.action, st.after = actionRetry, DefaultMaxBackoff.Milliseconds()
 			if w.isLast(d) {
-				st.word = wordDead
+				st.action = actionDead
 			}
 		}
 	}()
 	st.err = clip(err.Error())
 	var v *verdict
-	said := errors.As(err, &v)
+	explicit := errors.As(err, &v)
 	switch {
-	case said && v.reject:
-		st.word = wordDead
+	case explicit && v.reject:
+		st.action = actionDead
 	case w.base.Err() != nil:
-		st.word = wordBack // it was not the handler that failed
+		st.action = actionBack // the handler was stopped and has not failed
 	case w.isLast(d):
-		st.word = wordDead
-	case said:
-		st.word, st.after = wordRetry, ceilMillis(min(v.after, MaxDelay))
+		st.action = actionDead
+	case explicit:
+		st.action, st.after = actionRetry, ceilMillis(min(v.after, MaxDelay))
 	default:
-		st.word, st.after = wordRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
+		st.action, st.after = actionRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
 	}
 	return st
 }
@@ -142,63 +142,63 @@ func (w *worker) isLast(d *Delivery) bool {
 	return w.config.MaxAttempts > 0 && d.Attempt >= w.config.MaxAttempts
 }
 
-// clip returns what of an error is kept: text that every client can print.
+// clip returns the part of an error text that is kept: valid UTF-8 of at most maxError.
 func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 }
 
-// settle sends the server what became of a message, until it answers: while the lease
-// lasts, and for [Config.RetryFor] longer unless the worker is ending, since the word
-// counts until another worker claims the message.
+// settle sends a settlement to the server until it answers: while the lease lasts, and
+// [Config.RetryFor] longer unless the worker is ending. A settlement counts until another
+// worker claims the message.
 //
-// An earlier word whose answer was lost may have been carried out. It was, if the
-// message is not where it was although its lease lasts.
+// An earlier attempt whose reply was lost may have been applied. It was, if the message
+// has left this worker although its lease lasts.
 func (w *worker) settle(d *Delivery, st settlement) Outcome {
 	defer w.release(d)
-	doubt := false       // an earlier word may have been carried out
-	var lapsed time.Time // when the lease was found to be over
+	maybeApplied := false // an earlier attempt may have been applied
+	var expired time.Time // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
-		if lapsed.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
-			lapsed = time.Now()
+		if expired.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
+			expired = time.Now()
 		}
 		switch {
-		case err == nil && answer == 1, err == nil && doubt && d.Valid(), doubt && d.gone():
-			return outcomeOf(st.word)
+		case err == nil && answer == 1, err == nil && maybeApplied && d.Valid(), maybeApplied && d.gone():
+			return outcomeOf(st.action)
 		case err == nil:
 			return Forfeited
-		case !lapsed.IsZero() && (w.ending.Err() != nil || time.Since(lapsed) >= w.queue.config.RetryFor), !passing(err) && try > 5:
-			w.queue.config.Logger.Warn("delayqueue: a message is handled again: the server could not be told what became of it",
-				"queue", w.queue.name, "id", d.ID, "became", st.word, "err", err)
+		case !expired.IsZero() && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
+			w.queue.config.Logger.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
+				"queue", w.queue.name, "id", d.ID, "became", st.action, "err", err)
 			return Forfeited
 		}
-		doubt = doubt || !errors.Is(err, lock.ErrNotDone)
+		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
 		pause(context.Background(), backoff(try, 10*time.Millisecond, w.config.TTL/6))
 	}
 }
 
-// outcomeOf returns what a word that was heard has done.
-func outcomeOf(word string) Outcome {
-	switch word {
-	case wordDone:
+// outcomeOf returns the outcome of a settlement that was applied.
+func outcomeOf(action string) Outcome {
+	switch action {
+	case actionDone:
 		return Done
-	case wordRetry:
+	case actionRetry:
 		return Retried
-	case wordDead:
+	case actionDead:
 		return Buried
 	}
 	return Returned
 }
 
-// release has the lease renewed no more. A renewal that is in flight finds nothing
-// to renew.
+// release ends the renewal of a lease. A renewal that is in flight finds no lease to
+// renew.
 func (w *worker) release(d *Delivery) {
 	if d.lease == nil {
 		return
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = d.lease.Stop(over) // need not wait for that
+	_ = d.lease.Stop(over) // without waiting for the renewal in flight
 }
 
 func (w *worker) report(r Report) {

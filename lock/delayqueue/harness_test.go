@@ -23,7 +23,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// The types that tests name most.
+// Short names for common types.
 type (
 	config   = delayqueue.Config
 	worker   = delayqueue.WorkerConfig
@@ -32,7 +32,7 @@ type (
 	report   = delayqueue.Report
 )
 
-// mails is the name of the queue in tests that need no other.
+// mails is the name of the queue in most tests.
 const mails = "mails"
 
 // open returns the queue called mails, over client, closed at the end of t.
@@ -56,7 +56,7 @@ func openNamed(t testing.TB, client redis.UniversalClient, name string, c config
 	return q
 }
 
-// embedded returns a client of a server in the test's process and in its time.
+// embedded returns a client of a server in the test's process, with the test's clock.
 func embedded(t testing.TB) *redis.Client { return locktest.Start(t).Client(t) }
 
 // everywhere runs a test on each kind of server.
@@ -85,8 +85,8 @@ func put(t testing.TB, q *delayqueue.Queue, messages ...message) {
 	}
 }
 
-// work runs a worker until the test's end, or until stop is called, which returns
-// once the worker has ended.
+// work runs a worker until the test's end, or until stop is called, which waits for the
+// worker.
 func work(t testing.TB, q *delayqueue.Queue, h delayqueue.Handler, c worker) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,7 +100,7 @@ func work(t testing.TB, q *delayqueue.Queue, h delayqueue.Handler, c worker) (st
 	return stop
 }
 
-// log collects what workers report.
+// log collects the workers' reports.
 type log struct {
 	mu      sync.Mutex
 	reports []report
@@ -156,8 +156,8 @@ var errFailed = errors.New("it did not work out")
 // succeed is a handler.
 func succeed(context.Context, *delivery) error { return nil }
 
-// whole checks that every message of the queue called mails is in one place, with
-// all that belongs to it, and returns their ids by place. It looks at one instant.
+// whole checks that every message of the queue called mails is in one place, with all its
+// parts, and returns the ids by place. It reads one consistent state.
 func whole(t testing.TB, client redis.UniversalClient) map[string][]string {
 	t.Helper()
 	ctx := context.Background()
@@ -186,7 +186,7 @@ func whole(t testing.TB, client redis.UniversalClient) map[string][]string {
 	return places
 }
 
-// eventually waits for a state that nothing announces.
+// eventually waits for a state without a notification.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, time.Minute, 2*time.Millisecond, what)
@@ -195,7 +195,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 // logTo returns a logger that writes to w, one record at a time.
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// safeBuilder is a builder for many goroutines.
+// safeBuilder is a builder that is safe for concurrent use.
 type safeBuilder struct {
 	mu   sync.Mutex
 	text strings.Builder

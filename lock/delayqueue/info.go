@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// State says where a message is in its life.
+// State is the state of a message.
 type State uint8
 
 const (
-	// Delayed: it waits for its due time.
+	// Delayed: the message waits for its due time.
 	Delayed State = iota
-	// Ready: it is due, and waits for a worker; be it because the lease of the last
-	// one has ended.
+	// Ready: the message is due, or its last worker's lease has ended, and it waits for a
+	// worker.
 	Ready
-	// Leased: a worker has it.
+	// Leased: a worker has the message.
 	Leased
-	// Dead: it is a dead letter.
+	// Dead: the message is a dead letter.
 	Dead
 
 	states = iota
@@ -33,27 +33,27 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Info tells of a message. Its times are the server's.
+// Info describes a message. Its times are by the server's clock.
 type Info struct {
 	ID      string
 	Payload []byte
 	State   State
 
-	// Put is when the message was put, Due when it is or was due; after a failure
-	// that is the time of the next attempt.
+	// Put is when the message was put. Due is when it is or was due; after a failure it
+	// is the time of the next attempt.
 	Put, Due time.Time
-	// Until is, with Leased, when the worker's lease ends unless it is renewed.
+	// Until is, if Leased, when the worker's lease ends unless it is renewed.
 	Until time.Time
-	// Died is, with Dead, when it died.
+	// Died is, if Dead, when the message died.
 	Died time.Time
 
 	// Attempt is how often the message was claimed.
 	Attempt int
-	// LastError is the error of the last attempt that failed.
+	// LastError is the error of the last failed attempt.
 	LastError string
 }
 
-// Get tells of a message, or returns [ErrNotFound].
+// Get describes a message, or returns [ErrNotFound].
 func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	if err := validateID(id); err != nil {
 		return Info{}, err
@@ -72,14 +72,14 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	return infos[0], nil
 }
 
-// Dead lists the dead letters in the order in which they died, some dozens in a
-// request. Letters that are revived or dropped meanwhile, also by the loop itself,
-// cost it no others. An error ends it.
+// Dead lists the dead letters in the order in which they died, some dozens in a request.
+// Letters may be revived or dropped meanwhile, also by the loop itself, without others
+// being skipped. An error ends the list.
 func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		var last Info
-		// seen has the letters that died in the same ms as the last one: if that one
-		// is gone, the server begins with them again.
+		// seen has the letters that died in the same ms as the last one. If the last one
+		// is gone, the server returns the letters of that ms again.
 		seen := make(map[string]bool)
 		for {
 			letters, err := q.deadAfter(ctx, last)
@@ -107,7 +107,7 @@ func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// deadAfter returns some of the dead letters that follow one.
+// deadAfter returns some of the dead letters that follow last.
 func (q *Queue) deadAfter(ctx context.Context, last Info) ([]Info, error) {
 	var died int64
 	if last.ID != "" {
@@ -120,7 +120,7 @@ func (q *Queue) deadAfter(ctx context.Context, last Info) ([]Info, error) {
 	return readInfos(reply)
 }
 
-// readInfos reads {now, what describe tells of each}.
+// readInfos parses {now, the reply of describe for each message}.
 func readInfos(reply []any) ([]Info, error) {
 	r := reader{parts: reply}
 	now := r.time()
@@ -146,7 +146,7 @@ func readInfo(parts []any, now time.Time) (Info, error) {
 	i := Info{ID: r.text()}
 	state, at := r.text(), r.time()
 	i.Attempt = int(r.number())
-	_ = r.number() // the token is the claimant's
+	_ = r.number() // the token, which is only for the claimant
 	i.Put, i.Due = r.time(), r.time()
 	i.LastError, i.Payload = r.text(), []byte(r.text())
 	switch {
@@ -160,26 +160,26 @@ func readInfo(parts []any, now time.Time) (Info, error) {
 	return i, r.err
 }
 
-// Stats is how a queue fares.
+// Stats are the counts and ages of a queue's messages.
 type Stats struct {
 	Delayed int64 // messages that wait for their due time
-	Ready   int64 // due, or left by a worker whose lease has ended, and waiting for another: the backlog
+	Ready   int64 // the backlog: due, or left by a worker whose lease has ended
 	Leased  int64 // with workers
 	Dead    int64 // dead letters
 
-	// Age is for how long the first message that is ready has been so; zero if none
-	// is. It grows where workers are too few or gone.
+	// Age is for how long the first ready message has been ready; zero if none is. It
+	// grows if there are too few workers.
 	Age time.Duration
-	// NextDue is when the first message that waits is or was due, by the server's
-	// clock; the zero time if none waits.
+	// NextDue is when the first waiting message is or was due, by the server's clock; the
+	// zero time if none waits.
 	NextDue time.Time
-	// OldestDeath is when the first of the dead letters died; the zero time if there
-	// are none.
+	// OldestDeath is when the first of the dead letters died; the zero time if there are
+	// none.
 	OldestDeath time.Time
 }
 
-// Stats counts the messages, in one request that takes the same time for any
-// number of them.
+// Stats counts the messages, in one request that takes the same time for any number of
+// messages.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	reply, err := q.ask(ctx, statsScript)
 	if err != nil {

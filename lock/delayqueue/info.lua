@@ -1,5 +1,5 @@
--- describe tells of a message: {id, state, at, attempt, token, put, due, error,
--- payload}; at is the score that it has in the zset of its state.
+-- describe returns a message as {id, state, at, attempt, token, put, due, error,
+-- payload}; at is its score in the zset of its state.
 local function describe(id)
   local r, damaged = read(id)
   if not r and not damaged then return nil end

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// A message is seen, moved and dropped in each state of its life as it may be.
+// A message can be read, moved and dropped in each state of its life as documented.
 func TestStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -87,8 +87,8 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// What has outlived its worker's lease waits, whether or not anybody is there to take
-// it back: it is counted as backlog, its age grows, and it can be moved and dropped.
+// A message whose lease has ended waits, even before a worker reclaims it: it counts as
+// backlog, its age grows, and it can be moved and dropped.
 func TestOutlivedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -122,7 +122,7 @@ func TestOutlivedLeases(t *testing.T) {
 		assert.Equal(t, delayqueue.Delayed, info.State)
 		assert.Equal(t, map[string][]string{"due": {"moved", "later"}, "leased": {"left"}}, whole(t, server.Client(t)))
 
-		// To move it gives it no attempt more.
+		// A move gives it no further attempt.
 		l := newLog()
 		work(t, q, succeed, worker{MaxAttempts: 1, Report: l.add})
 		time.Sleep(4 * time.Hour)
@@ -136,7 +136,7 @@ func TestOutlivedLeases(t *testing.T) {
 	})
 }
 
-// bury makes dead letters of messages.
+// bury makes messages dead letters.
 func bury(t *testing.T, q *delayqueue.Queue, messages ...message) {
 	t.Helper()
 	put(t, q, messages...)
@@ -146,8 +146,8 @@ func bury(t *testing.T, q *delayqueue.Queue, messages ...message) {
 	stop()
 }
 
-// However many letters die at once, and whatever becomes of them meanwhile, each is
-// listed once, in the order of their deaths.
+// However many letters die at once or change meanwhile, each is listed once, in the order
+// of their deaths.
 func TestDeadLettersAreListed(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, client redis.UniversalClient) {

@@ -2,8 +2,8 @@ package delayqueue
 
 import "strings"
 
-// key returns a key of the queue called name. Like those of locks it is
-// "prefix:{name}", or "prefix:name" for a name that brings a hash tag.
+// key returns a key of the queue called name. As for locks it is "prefix:{name}", or
+// "prefix:name" if the name has a hash tag.
 func key(what, name string) string {
 	if strings.Contains(name, "{") {
 		return "leasewheel_queue_" + what + ":" + name
@@ -11,7 +11,7 @@ func key(what, name string) string {
 	return "leasewheel_queue_" + what + ":{" + name + "}"
 }
 
-// keysOf returns the keys that all scripts of a queue are given.
+// keysOf returns the keys that all scripts of a queue get.
 func keysOf(name string) []string {
 	return []string{
 		key("due", name), key("leased", name), key("dead", name),

@@ -6,11 +6,11 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// leases prolongs the leases of a queue's messages for the watchdog. A lease's Key
-// is the message's id, its Owner the token of the claim.
+// leases renews the leases of a queue's messages for the watchdog. A lease's Key is the
+// message's id, its Owner the token of the claim.
 type leases struct{ queue *Queue }
 
-// Group names the node that the queue lives on.
+// Group returns the address of the node that keeps the queue.
 func (l leases) Group(string) string { return l.queue.store.Group(l.queue.keys[0]) }
 
 // Renew prolongs leases.

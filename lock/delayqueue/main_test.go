@@ -8,7 +8,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestMain is also the beginning of the processes that a test starts.
+// TestMain is also the entry point of the processes that a test starts.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(chaosWorker); url != "" {
 		if err := workInChaos(url); err != nil {

@@ -22,32 +22,32 @@ const (
 
 // Message is work to be done at a later time.
 type Message struct {
-	// ID names the message in the queue: 1 to [MaxID] bytes of UTF-8 without
-	// control characters. The queue takes one message of a name at a time, so that
-	// a Put may be repeated; once a message was handled or cancelled its name is
-	// free again. Default: a random one.
+	// ID names the message in the queue: 1 to [MaxID] bytes of UTF-8 without control
+	// characters. The queue has one message of an id at a time, so a Put may be repeated.
+	// When a message was handled or cancelled, its id is free again. Default: a random
+	// one.
 	ID string
-	// Payload is what the handler gets, up to [Config.MaxPayload] bytes. It may be
-	// empty if there is an ID.
+	// Payload is the handler's input, up to [Config.MaxPayload] bytes. It may be empty if
+	// there is an ID.
 	Payload []byte
 
-	// Delay is how long after it was put the message is due, by the server's
-	// clock: up to [MaxDelay], rounded up to a millisecond. Zero: at once.
+	// Delay is how long after the Put the message is due, by the server's clock: up to
+	// [MaxDelay], rounded up to a millisecond. Zero: at once.
 	Delay time.Duration
-	// Due is the instant from which it is due instead, which the server compares
-	// with its own clock; one in the past means at once. It excludes Delay.
+	// Due is, instead of Delay, the instant at which the message is due by the server's
+	// clock; an instant in the past means at once.
 	Due time.Time
 }
 
-// validate says what is wrong with m.
+// validate returns an error for an invalid message.
 func (m *Message) validate(most int, now time.Time) error {
 	switch reason := idReason(m.ID); {
 	case m.ID != "" && reason != "":
 		return invalid("the id of a message %s", reason)
 	case len(m.Payload) > most:
-		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: keep large things elsewhere and put where", m.ID, len(m.Payload), most)
+		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: store large data elsewhere and put its address", m.ID, len(m.Payload), most)
 	case len(m.Payload) == 0 && m.ID == "":
-		return invalid("a message with neither an id nor a payload says nothing")
+		return invalid("a message needs an id or a payload")
 	case m.Delay != 0 && !m.Due.IsZero():
 		return invalid("message %q has both a Delay and a Due; give one", m.ID)
 	}
@@ -57,7 +57,7 @@ func (m *Message) validate(most int, now time.Time) error {
 	return validateDue(m.Due, now)
 }
 
-// idReason says what is wrong with an id; "" for nothing.
+// idReason returns why an id is invalid; "" for a valid one.
 func idReason(id string) string {
 	switch {
 	case id == "":
@@ -93,7 +93,7 @@ func validateDue(due, now time.Time) error {
 	return nil
 }
 
-// instant returns a due time as scripts read it.
+// instant returns a due time in the form that scripts take.
 func instant(delay time.Duration, due time.Time) (kind string, ms int64) {
 	if due.IsZero() {
 		return "in", ceilMillis(delay)
@@ -110,9 +110,9 @@ func ceilMillis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Put puts a message into the queue and returns its id. It returns [ErrDuplicate],
-// and the id, if the queue has a message of that id already; a Put whose answer was
-// lost is repeated and does not find itself.
+// Put puts a message into the queue and returns its id. If the queue has a message of
+// that id already, Put returns [ErrDuplicate] and the id. A Put whose reply was lost is
+// repeated and is not its own duplicate.
 func (q *Queue) Put(ctx context.Context, m Message) (id string, err error) {
 	receipts, err := q.PutAll(ctx, []Message{m})
 	if err != nil {
@@ -124,17 +124,16 @@ func (q *Queue) Put(ctx context.Context, m Message) (id string, err error) {
 	return receipts[0].ID, nil
 }
 
-// Receipt tells of one message of a [Queue.PutAll].
+// Receipt is the result for one message of a [Queue.PutAll].
 type Receipt struct {
 	ID string
-	// Duplicate says that the queue had a message of that id already.
+	// Duplicate: the queue had a message of that id already.
 	Duplicate bool
 }
 
-// PutAll puts messages into the queue, some dozens in a request, in their order. A
-// message that is invalid keeps all from being put. After another error the
-// receipts are those of the messages that were put, or found to be duplicates; of
-// those that follow some may have been put.
+// PutAll puts messages into the queue in their order, some dozens in a request. If one is
+// invalid, PutAll puts none. After another error the receipts are those of the messages
+// that were put, or were duplicates; some of those that follow may have been put.
 func (q *Queue) PutAll(ctx context.Context, messages []Message) ([]Receipt, error) {
 	now := time.Now()
 	named := slices.Clone(messages)
@@ -147,8 +146,8 @@ func (q *Queue) PutAll(ctx context.Context, messages []Message) ([]Receipt, erro
 			m.ID = rand.Text()
 		}
 	}
-	// Each message has a nonce of its own: a second one of the same id is a
-	// duplicate, not the first one come again.
+	// Each message has a nonce of its own: a second message of the same id is a
+	// duplicate, and not a repeated request.
 	nonce := rand.Text()[:13]
 	receipts := make([]Receipt, 0, len(named))
 	for len(named) > 0 {

@@ -18,15 +18,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// The scripts against a naive model, under random operations: after each the server
-// holds what the model says, and has answered so.
+// The scripts against a naive model, under random operations. After each, the server's
+// state and its reply match the model's.
 
 const (
 	modelAttempts = 3
 	modelTTL      = 10 * time.Second
 )
 
-// operation is one step, of numbers that it makes of what it needs.
+// operation is one step, with random numbers as its parameters.
 type operation struct {
 	What    string
 	A, B    int
@@ -47,7 +47,7 @@ func operations() *rapid.Generator[operation] {
 	})
 }
 
-// modelled is a message as the model knows it.
+// modelled is a message of the model.
 type modelled struct {
 	place   string // due, leased or dead
 	at      int64  // its score there
@@ -56,7 +56,7 @@ type modelled struct {
 	token   int64
 }
 
-// model is a queue without any cleverness.
+// model is a naive queue.
 type model struct {
 	messages map[string]*modelled
 	token    int64
@@ -69,7 +69,7 @@ type model struct {
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// after returns when what waits for d from now is due.
+// after returns the due time of a message that waits for d from now.
 func after(d time.Duration) int64 {
 	if d == 0 {
 		return now()
@@ -80,7 +80,7 @@ func after(d time.Duration) int64 {
 // put puts a message into a place.
 func (m *modelled) put(place string, at int64) { m.place, m.at = place, at }
 
-// in returns the ids in a place whose scores are at most that, in order.
+// in returns the ids in a place with scores up to a limit, in order.
 func (m *model) in(place string, most int64) []string {
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(m.messages)), func(id string) bool {
 		return m.messages[id].place != place || m.messages[id].at > most
@@ -91,8 +91,8 @@ func (m *model) in(place string, most int64) []string {
 	return ids
 }
 
-// do does an operation on the queue and on the model, and returns how their answers
-// differ.
+// do applies an operation to the queue and to the model, and returns the difference of
+// their replies.
 func (m *model) do(ctx context.Context, o operation) error {
 	id := "m" + strconv.Itoa(o.A%4)
 	known := m.messages[id]
@@ -101,7 +101,7 @@ func (m *model) do(ctx context.Context, o operation) error {
 		place = known.place
 	}
 	if place == "leased" && known.at <= now() {
-		place = "due" // its worker has let it lie
+		place = "due" // its worker has not settled it
 	}
 	switch o.What {
 	case "pass":
@@ -198,7 +198,7 @@ func (m *model) claim(w *worker, limit int) error {
 	return m.nextLook(c.pause)
 }
 
-// nextLook checks when the worker is told to look again.
+// nextLook checks the pause until the worker's next poll.
 func (m *model) nextLook(pause time.Duration) error {
 	var scores []int64
 	for _, known := range m.messages {
@@ -221,20 +221,20 @@ func (m *model) say(word string, d *Delivery, d2 time.Duration) error {
 	switch {
 	case known == nil || known.token != d.Token:
 		want = 0
-	case word == wordDone:
+	case word == actionDone:
 		delete(m.messages, d.ID)
 	case known.place != "leased":
 		want = 2
-	case word == wordRetry:
+	case word == actionRetry:
 		known.due = after(d2)
 		known.put("due", known.due)
-	case word == wordDead:
+	case word == actionDead:
 		known.put("dead", now())
 	default:
 		known.attempt--
 		known.put("due", known.due)
 	}
-	got, err := m.queue.settler.settle(settlement{word: word, id: d.ID, token: d.Token, after: ceilMillis(d2), err: "failed"})
+	got, err := m.queue.settler.settle(settlement{action: word, id: d.ID, token: d.Token, after: ceilMillis(d2), err: "failed"})
 	if err == nil && got != want {
 		err = fmt.Errorf("%s of %s is answered by %d, want %d", word, d.ID, got, want)
 	}

@@ -1,17 +1,17 @@
--- Gives a message that waits another due time.
+-- Changes the due time of a waiting message.
 --
 -- ARGV  2 its id
 --       3 "at" or "in", 4 a ms
--- returns  1 moved, 0 there is none of that name, -1 a worker has it, -2 it is dead
+-- returns  1 moved, 0 no message has this id, -1 a worker has it, -2 it is dead
 local id = ARGV[2]
 local r = read(id)
 if not r then return 0 end
 if held(id) then return -1 end
 if call('zscore', dead, id) then return -2 end
-spend()
+allowWrites()
 local before = head(due)
 call('zrem', leased, id)
 r.due = instant(ARGV[3], ARGV[4])
-wait(id, r)
-tell(before)
+schedule(id, r)
+publishEarlier(before)
 return 1

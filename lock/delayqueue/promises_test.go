@@ -23,7 +23,7 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// outage is a server that is away while it is down: requests are not sent.
+// outage fails requests while it is down, without sending them.
 type outage struct{ down atomic.Bool }
 
 func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -50,8 +50,8 @@ func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A handler's context ends before another worker can have the message, on a wheel with
-// a coarse tick too.
+// A handler's context ends before another worker can have the message, even on a wheel
+// with a coarse tick.
 func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 230 * time.Millisecond, 310 * time.Millisecond, time.Second} {
 		for phase := time.Duration(0); phase < 50*time.Millisecond; phase += 7 * time.Millisecond {
@@ -89,7 +89,7 @@ func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
 	}
 }
 
-// A TTL that has no room for the ticks of the wheel is refused.
+// A TTL that is too short for the ticks of the wheel is refused.
 func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		coarse, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})
@@ -102,8 +102,8 @@ func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 	})
 }
 
-// The word of a handler whose lease ends in an outage counts after it, as long as no
-// other worker has the message.
+// The settlement of a handler whose lease ends in an outage counts afterwards, as long as
+// no other worker has the message.
 func TestWordOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -124,7 +124,7 @@ func TestWordOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 	})
 }
 
-// The pause after a failure starts anew with each outage.
+// The pauses after failures start anew with each outage.
 func TestPauseStartsAnewAfterRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -178,7 +178,7 @@ func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
 			q := open(t, wire.Client(t), config{RetryFor: -1})
 			bury(t, near, message{ID: "dead"})
 			put(t, q, message{ID: "b", Delay: time.Hour})
-			require.NoError(t, request(t.Context(), q)) // the server knows the script
+			require.NoError(t, request(t.Context(), q)) // loads the script
 			_ = near.Cancel(t.Context(), "late")
 			_ = near.Cancel(t.Context(), "b")
 			_ = near.Cancel(t.Context(), "dead")
@@ -202,15 +202,15 @@ func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
 	}
 }
 
-// evals returns how many scripts were run by name.
+// evals returns how many scripts were run by their SHA-1.
 func evals(stats string) (n int) {
 	_, rest, _ := strings.Cut(stats, "cmdstat_evalsha:")
 	_, _ = fmt.Sscanf(rest, "calls=%d", &n)
 	return n
 }
 
-// Out of memory no message is lost that a Put has accepted, a Put is refused whole, and
-// leases are kept and words heard; beside locks that use the same store.
+// Out of memory, no message is lost that a Put has accepted, a Put is refused as a whole,
+// leases are kept and settlements accepted, beside locks that use the same store.
 func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

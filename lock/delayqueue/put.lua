@@ -1,9 +1,9 @@
--- Puts messages, unless the queue has one of that name or is full.
+-- Puts messages, except those whose ids the queue has, and those beyond its limit.
 --
 -- ARGV  2 the most messages that the queue may have, 0 for no limit
 --       3… for each message: its id, "at" or "in", a ms, a nonce, its payload
 -- returns  for each: 1 put, now or by an earlier run with the same nonce
---                    0 there is one of that name
+--                    0 the queue has a message of this id
 --                    -1 the queue is full
 local before, room = head(due), math.huge
 if ARGV[2] ~= '0' then room = tonumber(ARGV[2]) - call('hlen', records) end
@@ -19,9 +19,9 @@ for i = 3, #ARGV, 5 do
   else
     room, outcome = room - 1, 1
     call('hset', payloads, id, ARGV[i + 4])
-    wait(id, {attempt = 0, token = 0, put = now, due = instant(ARGV[i + 1], ARGV[i + 2]), nonce = nonce, err = ''})
+    schedule(id, {attempt = 0, token = 0, put = now, due = instant(ARGV[i + 1], ARGV[i + 2]), nonce = nonce, err = ''})
   end
   outcomes[#outcomes + 1] = outcome
 end
-tell(before)
+publishEarlier(before)
 return outcomes

@@ -85,7 +85,7 @@ func TestDuplicatesAreTold(t *testing.T) {
 		assert.Equal(t, []delayqueue.Receipt{{ID: "b"}, {ID: "a", Duplicate: true}, {ID: "b", Duplicate: true}, {ID: "c"}}, receipts)
 		assert.Len(t, whole(t, client)["due"], 3)
 
-		// Also while a worker has it, and when it is dead; not once it was handled.
+		// Also while a worker has it, and when it is dead; not after it was handled.
 		require.NoError(t, q.MoveIn(t.Context(), "a", 0))
 		began, end := make(chan struct{}), make(chan error)
 		l := newLog()
@@ -114,11 +114,11 @@ func TestPutAllInPortions(t *testing.T) {
 		for i := range 300 {
 			m := message{ID: fmt.Sprintf("m%03d", i), Payload: []byte{byte(i)}, Delay: time.Hour}
 			if i%100 == 0 || i == 1 {
-				m.Payload = bytes.Repeat([]byte{byte(i)}, 600<<10+i) // two of them are too much for a request
+				m.Payload = bytes.Repeat([]byte{byte(i)}, 600<<10+i) // two of them exceed one request
 			}
 			messages = append(messages, m)
 		}
-		messages[200].Payload = make([]byte, 3<<20) // as is this one alone
+		messages[200].Payload = make([]byte, 3<<20) // so does this one alone
 		put(t, q, messages...)
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -165,15 +165,15 @@ func TestFull(t *testing.T) {
 func TestBadMessages(t *testing.T) {
 	q := open(t, embedded(t), config{MaxPayload: 10})
 	for name, m := range map[string]message{
-		"neither an id nor a payload": {},
-		"513 bytes":                   {ID: strings.Repeat("x", delayqueue.MaxID+1)},
-		"not UTF-8":                   {ID: "\xff"},
-		"control character":           {ID: "a\nb"},
-		"payload of 11 bytes":         {ID: "a", Payload: make([]byte, 11)},
-		"delay of -1ns":               {ID: "a", Delay: -1},
-		"delay of 87600h0m0.001s":     {ID: "a", Delay: delayqueue.MaxDelay + time.Millisecond},
-		"both a Delay and a Due":      {ID: "a", Delay: 1, Due: time.Now()},
-		"further than 87600h":         {ID: "a", Due: time.Now().Add(delayqueue.MaxDelay + time.Minute)},
+		"needs an id or a payload": {},
+		"513 bytes":                {ID: strings.Repeat("x", delayqueue.MaxID+1)},
+		"not UTF-8":                {ID: "\xff"},
+		"control character":        {ID: "a\nb"},
+		"payload of 11 bytes":      {ID: "a", Payload: make([]byte, 11)},
+		"delay of -1ns":            {ID: "a", Delay: -1},
+		"delay of 87600h0m0.001s":  {ID: "a", Delay: delayqueue.MaxDelay + time.Millisecond},
+		"both a Delay and a Due":   {ID: "a", Delay: 1, Due: time.Now()},
+		"further than 87600h":      {ID: "a", Due: time.Now().Add(delayqueue.MaxDelay + time.Minute)},
 	} {
 		_, err := q.PutAll(t.Context(), []message{{ID: "fine"}, m})
 		require.ErrorIs(t, err, delayqueue.ErrInvalid, name)
@@ -232,8 +232,7 @@ func TestBadWorkers(t *testing.T) {
 	}
 }
 
-// A Put whose answer was lost is sent again, and does not take its first attempt
-// for somebody else's.
+// A Put whose reply was lost is repeated, and its first attempt is no duplicate.
 func TestPutFindsItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -255,7 +254,7 @@ func TestPutFindsItself(t *testing.T) {
 	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
 }
 
-// A server that does not answer is told as such, in time.
+// An unresponsive server is reported as such, in time.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -25,37 +25,35 @@ const (
 	maxPayload = 64 << 20
 )
 
-// ownTick is the tick of a queue's own wheel. A wheel sleeps from deadline to
-// deadline, so that a fine tick costs nothing where there are few.
+// ownTick is the tick of a queue's own wheel. A wheel sleeps from deadline to deadline,
+// so a fine tick costs nothing while there are few deadlines.
 const ownTick = time.Millisecond
 
-// Config says how a [Queue] works. Its zero value is ready to use.
+// Config configures a [Queue]. Its zero value is ready to use.
 type Config struct {
 	// RequestTimeout bounds one request to the server. Default: 1 s.
 	RequestTimeout time.Duration
-	// RetryFor is how long a request that fails for a reason that may pass is sent
-	// again before [ErrUnavailable] is returned. Workers go on trying for ever.
-	// Default: 5 s. Negative: never sent again.
+	// RetryFor is how long a request is repeated that fails for a temporary reason,
+	// before it returns [ErrUnavailable]. Workers retry without end. Default: 5 s.
+	// Negative: no retries.
 	RetryFor time.Duration
-	// Poll is how often, at least, a worker with room for more looks although it
-	// has heard of nothing. Default: 30 s.
+	// Poll is the longest interval at which a worker with room for more polls without a
+	// notification. Default: 30 s.
 	Poll time.Duration
 
-	// MaxPayload is the most bytes that a message may carry, up to 64 MiB.
-	// Default: 1 MiB.
+	// MaxPayload is the most bytes of a payload, up to 64 MiB. Default: 1 MiB.
 	MaxPayload int
-	// MaxLength is the most messages that the queue may have, those with workers
-	// and dead letters included, beyond which Put returns [ErrFull]. Default: no
-	// limit.
+	// MaxLength is the most messages in the queue, including those with workers and dead
+	// letters; beyond it Put returns [ErrFull]. Default: no limit.
 	MaxLength int64
 
-	// Wheel tells workers when messages are due. Default: one of the queue's own
-	// with a tick of 1 ms, from the first Work until Close.
+	// Wheel is the timer for due messages. Default: the queue's own wheel with a tick of
+	// 1 ms, from the first Work until Close.
 	Wheel *wheel.Wheel
-	// Renewal configures the watchdog that prolongs the leases of workers. Its
-	// Wheel and Logger are set from here.
+	// Renewal configures the watchdog that renews the workers' leases. Its Wheel and
+	// Logger are replaced by those of this Config.
 	Renewal renewal.Config
-	// Logger hears what no caller can be told. Default: nothing is logged.
+	// Logger receives the errors that no caller gets. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -71,7 +69,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says what is wrong with c, whose zero fields are filled in.
+// validate returns an error for an invalid c, whose zero fields are filled in.
 func (c Config) validate() error {
 	switch {
 	case c.RequestTimeout < 0:
@@ -86,36 +84,36 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Queue is a delay queue. Any number of them, in any number of processes, may be
-// open on one name. Its methods may be called at the same time.
+// Queue is a delay queue. Any number of them, in any number of processes, may be open on
+// one name. Its methods are safe for concurrent use.
 type Queue struct {
 	store  *redisstore.Store
 	name   string
 	keys   []string
 	config Config
 
-	// closed ends with Close; its Done stops every worker.
+	// closed ends with Close, which stops every worker.
 	closed context.Context
 	close  context.CancelCauseFunc
 
 	settler settler
 
 	mu       sync.Mutex
-	engine   *engine // what workers run on; made by the first
+	engine   *engine // of the workers; made by the first
 	workers  sync.WaitGroup
-	draining bool // no worker begins any more
+	draining bool // no more workers may begin
 }
 
-// engine is what the workers of a queue share.
+// engine is shared by the workers of a queue.
 type engine struct {
 	wheel    *wheel.Wheel
-	own      bool // the queue's to stop
+	own      bool // the queue stops the wheel
 	watchdog *renewal.Watchdog
 }
 
-// New returns the queue called name, which need not exist, on the server of store.
-// It sends nothing and, until [Queue.Work], runs nothing. Names are those that
-// [lock.ValidateName] accepts. Close it before the store.
+// New returns the queue called name on the server of store. The queue need not exist. New
+// sends nothing and, until [Queue.Work], runs nothing. It accepts the names that
+// [lock.ValidateName] accepts. Close the queue before the store.
 func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 	if store == nil {
 		return nil, invalid("New needs a store, got nil: make one with redisstore.Open")
@@ -140,9 +138,9 @@ func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Close ends every [Queue.Work] as the end of its context does, and returns when
-// they have. If ctx ends first, the leases of what is still handled are lost, and
-// the error says that handlers still run. A second Close waits as well.
+// Close ends every [Queue.Work], as the end of its context does, and waits for them. If
+// ctx ends first, the leases of messages in handlers are lost, and the error reports that
+// handlers still run. A second Close waits as well.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.draining = true
@@ -166,7 +164,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	return errors.Join(err, e.stop(ctx))
 }
 
-// stop ends the leases that are left, and all that runs.
+// stop ends the remaining leases, and the wheel if the queue owns it.
 func (e *engine) stop(ctx context.Context) error {
 	err := e.watchdog.Orphan(ctx)
 	if e.own {
@@ -175,7 +173,7 @@ func (e *engine) stop(ctx context.Context) error {
 	return err
 }
 
-// enter counts a worker in, and returns what it runs on. Whoever has entered calls
+// enter registers a worker, and returns the engine. After enter, the worker has to call
 // workers.Done.
 func (q *Queue) enter() (*engine, error) {
 	q.mu.Lock()

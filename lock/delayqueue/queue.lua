@@ -1,15 +1,13 @@
--- What all scripts of a queue share, and come after.
+-- The part that all scripts of a queue share. It comes first.
 --
--- KEYS  1 due       zset of the messages that wait, by the ms (Unix time) from which
---                   they may be claimed
---       2 leased    zset of those that are with workers, by the ms at which their
---                   leases end
+-- KEYS  1 due       zset of the waiting messages, by the ms (Unix time) from which they
+--                   may be claimed
+--       2 leased    zset of those with workers, by the ms at which their leases end
 --       3 dead      zset of the dead letters, by the ms at which they died
 --       4 payloads  hash
 --       5 records   hash of "attempt token put due nonce error"
 --       6 counter   the largest token granted
---       7 channel   on which is published when the first of due has become an
---                   earlier one
+--       7 channel   for notifications that the first of due has become an earlier one
 -- ARGV  1 the command to publish with
 local due, leased, dead, payloads, records, counter, channel = unpack(KEYS, 1, 7)
 local call = redis.call
@@ -20,20 +18,20 @@ local now = math.floor(micros / 1000)
 
 local function number(n) return string.format('%.0f', n) end
 
--- Other clients may have written anything. These bound what is believed: the largest
--- integer up to which Lua is exact, the longest record, the latest due time and the
--- latest end of a lease.
+-- Other clients may have written any data. These are the limits of what is accepted: the
+-- largest integer up to which Lua is exact, the longest record, the latest due time and
+-- the latest end of a lease.
 local exact, longest = 9007199254740991, 4096
 local latestDue, latestEnd = now + 3660 * 86400000, now + 25 * 3600000
 
--- integer returns the number that a text is, or nil if it is no exact integer.
+-- integer parses a text as an exact integer, or returns nil.
 local function integer(text)
   if type(text) ~= 'string' or #text > 16 or not string.find(text, '^%d+$') then return nil end
   local n = tonumber(text)
   return n <= exact and n or nil
 end
 
--- bounded returns a score as an instant that a message can have, or nil without one.
+-- bounded returns a score as a possible instant of a message, or nil without a score.
 local function bounded(score, latest)
   local at = tonumber(score or nil)
   return at and math.floor(math.max(0, math.min(at, latest)))
@@ -42,7 +40,7 @@ end
 -- head returns the first score of a zset, or nil.
 local function head(zset) return bounded(call('zrange', zset, 0, 0, 'withscores')[2], latestDue) end
 
--- read returns what is known of a message, or nil; for what is no record also true.
+-- read returns a message's record, or nil; and also true for a damaged record.
 local function read(id)
   local text = call('hget', records, id)
   if not text then return nil end
@@ -56,11 +54,11 @@ local function read(id)
   return r
 end
 
--- blank returns a record for a message whose own was damaged.
+-- blank returns a record for a message whose own record was damaged.
 local function blank() return {attempt = 0, token = 0, put = now, due = now, nonce = '-', err = ''} end
 
--- held returns when the lease of a message ends that is with a worker, or nil. One
--- whose lease has ended waits again, though nobody has taken it back yet.
+-- held returns when the lease of a message with a worker ends, or nil. A message whose
+-- lease has ended waits again, even before a claim reclaims it.
 local function held(id)
   local ends = bounded(call('zscore', leased, id), latestEnd)
   return ends and ends > now and ends or nil
@@ -72,26 +70,26 @@ local function write(id, r)
   }, ' '))
 end
 
--- wait puts a message among those that wait, from its due time on.
-local function wait(id, r)
+-- schedule adds a message to the waiting ones, from its due time on.
+local function schedule(id, r)
   call('zadd', due, number(r.due), id)
   write(id, r)
 end
 
--- bury makes a dead letter of a message that is in no zset.
+-- bury makes a message a dead letter. The message is in no zset.
 local function bury(id, r, err)
   r.err = err
   call('zadd', dead, number(now), id)
   write(id, r)
 end
 
--- forget drops all that is known of a message that is in no zset.
+-- forget deletes a message that is in no zset.
 local function forget(id)
   call('hdel', payloads, id)
   call('hdel', records, id)
 end
 
--- salvage keeps a message without a record as a dead letter, if it has its payload. It
+-- salvage makes a message without a record a dead letter, if it has its payload, and
 -- reports whether it has. The message is in no zset.
 local function salvage(id)
   if not call('hget', payloads, id) then
@@ -102,21 +100,21 @@ local function salvage(id)
   return true
 end
 
--- after returns the due time of what is to wait for so many ms: never early, and
--- now for none.
+-- after returns the due time of a message that waits for so many ms: rounded up, so that
+-- it is never early, and now for none.
 local function after(ms) return ms > 0 and math.ceil(micros / 1000) + ms or now end
 
--- instant reads a due time: "at" with a ms, but not before now, or "in" so many.
+-- instant parses a due time: "at" a ms, but not before now, or "in" so many ms.
 local function instant(kind, ms) return kind == 'in' and after(tonumber(ms)) or math.max(now, tonumber(ms)) end
 
--- spend allows the script to write although the server is out of memory: what takes
--- messages out of a queue must work above all then. A server refuses the first
--- write alone, and only if it is of a kind that may need memory.
-local function spend() call('zrem', leased, '') end
+-- allowWrites allows the script to write although the server is out of memory, since the
+-- queue must then above all be emptied. A server refuses only the first write, and only
+-- if the command may need memory.
+local function allowWrites() call('zrem', leased, '') end
 
--- tell wakes the workers if the first message that waits is an earlier one than
+-- publishEarlier notifies the workers if the first waiting message is earlier than
 -- before.
-local function tell(before)
+local function publishEarlier(before)
   local first = head(due)
   if first and (not before or first < before) then call(ARGV[1], channel, number(first)) end
 end

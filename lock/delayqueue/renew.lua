@@ -1,8 +1,8 @@
 -- Prolongs the leases of claimed messages.
 --
 -- ARGV  2… for each: its id, the token of the claim, the lease in ms
--- returns  for each: 1 prolonged, 0 it has ended, -1 it is another claimant's
-spend()
+-- returns  for each: 1 prolonged, 0 the lease has ended, -1 it is another claimant's
+allowWrites()
 local outcomes = {}
 for i = 2, #ARGV, 3 do
   local id, outcome = ARGV[i], 0

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// errReply says that a script has answered in a way that it never does.
-var errReply = errors.New("delayqueue: unexpected answer of the server")
+// errReply is the error for a reply that no script gives.
+var errReply = errors.New("delayqueue: unexpected reply from the server")
 
-// reader takes the parts of a script's answer one by one. The first that is not as
-// expected becomes its err, and all later ones are empty.
+// reader reads the parts of a script's reply one by one. The first unexpected part
+// becomes its err, and all later parts are empty.
 type reader struct {
 	parts []any
 	err   error
@@ -42,7 +42,7 @@ func (r *reader) text() string {
 	return text
 }
 
-// number reads an integer, also one in a string: a large one of Lua's.
+// number reads an integer, also one in a string, as Lua returns large ones.
 func (r *reader) number() int64 {
 	switch part := r.next().(type) {
 	case int64:
@@ -62,7 +62,7 @@ func (r *reader) number() int64 {
 // time reads an instant in ms.
 func (r *reader) time() time.Time { return time.UnixMilli(r.number()) }
 
-// codes reads what a script says of each of n messages.
+// codes reads a script's codes for n messages.
 func codes(reply []any, n int) ([]int64, error) {
 	r := reader{parts: reply}
 	codes := make([]int64, n)

@@ -1,19 +1,19 @@
--- Has dead letters wait again, for now and with all their attempts before them.
+-- Returns dead letters to the queue, due now and with all their attempts.
 --
 -- ARGV  2… their ids
--- returns  for each: 1 revived, 0 there is no dead letter of that name
-spend()
+-- returns  for each: 1 revived, 0 no dead letter has this id
+allowWrites()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV do
   local id = ARGV[i]
   local r = read(id) or blank()
   local outcome = call('zrem', dead, id)
   if outcome == 1 then
-    -- Without a token, a word of the last claimant that comes now is too late.
+    -- Without a token, a late settlement of the last claimant has no effect.
     r.attempt, r.token, r.due = 0, 0, now
-    wait(id, r)
+    schedule(id, r)
   end
   outcomes[#outcomes + 1] = outcome
 end
-tell(before)
+publishEarlier(before)
 return outcomes

@@ -51,13 +51,12 @@ var (
 	statsScript  = redisstore.NewScript(queueSource, statsSource)
 )
 
-// The bounds of what one run of a script does.
+// The bounds of one run of a script.
 const (
-	// batch is the most messages that a script touches: the server does nothing
-	// else meanwhile, for less than 0.4 ms.
+	// batch is the most messages that a script touches: it blocks the server for less
+	// than 0.4 ms.
 	batch = 32
-	// batchBytes is the most payload that a script or its answer carries, beside
-	// one message.
+	// batchBytes is the most payload in a script's request or reply, beside one message.
 	batchBytes = 1 << 20
 )
 
@@ -84,16 +83,16 @@ func (q *Queue) onceWith(ctx context.Context, sc redisstore.Script, keys []strin
 	return list, nil
 }
 
-// ask runs a script until it is answered, as long as [Config.RetryFor] and ctx
-// allow. The script must be one that may be run twice.
+// ask repeats a script until it gets a reply, as long as [Config.RetryFor] and ctx allow.
+// The script must be idempotent.
 func (q *Queue) ask(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
 	return q.askWhile(ctx, passing, sc, args...)
 }
 
-// passing reports whether sending again may help.
+// passing reports whether repeating the request may help.
 func passing(err error) bool { return errors.Is(err, ErrUnavailable) }
 
-// undone reports whether sending again may help and is no second time.
+// undone reports whether repeating may help, and the request was not carried out.
 func undone(err error) bool { return passing(err) && errors.Is(err, lock.ErrNotDone) }
 
 func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisstore.Script, args ...any) ([]any, error) {
@@ -115,9 +114,9 @@ func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisst
 	}
 }
 
-// backoff returns how long to wait after so many failures: from first on doubling,
-// up to most, less a random part of up to a half, so that those who failed
-// together do not come again together.
+// backoff returns how long to wait after so many failures. It doubles from first up to
+// most, less a random part of up to a half, so that requests that failed together are not
+// repeated together.
 func backoff(failures int, first, most time.Duration) time.Duration {
 	d := most
 	if failures < 32 && first < most>>failures {

@@ -6,42 +6,42 @@ import (
 	"sync"
 )
 
-// The words of settle.lua.
+// The actions of settle.lua.
 const (
-	wordDone  = "done"
-	wordRetry = "retry"
-	wordDead  = "dead"
-	wordBack  = "back"
+	actionDone  = "done"
+	actionRetry = "retry"
+	actionDead  = "dead"
+	actionBack  = "back"
 )
 
-// settlement is a worker's word on what became of a message that it had claimed.
+// settlement is what a worker asks the server to do with a message that it had claimed.
 type settlement struct {
-	word  string
-	id    string
-	token int64
-	after int64  // ms, with retry
-	err   string // with retry and dead
+	action string
+	id     string
+	token  int64
+	after  int64  // ms, with retry
+	err    string // with retry and dead
 
-	// outcome is the server's answer, or failure why there is none, once settled
+	// outcome is the server's reply, or failure the reason for its absence, once settled
 	// is closed.
 	settled chan struct{}
 	outcome int64
 	failure error
 }
 
-// settler tells the server of settlements. While one request is under way, those
-// that come meanwhile gather for the next: the more there are, the fewer requests
-// each costs, and none waits for another without need.
+// settler sends settlements to the server. While one request is in flight, new
+// settlements queue for the next one. Under load each request carries more of them, and
+// none waits without need.
 type settler struct {
 	queue *Queue
 
 	mu      sync.Mutex
 	pending []*settlement // guarded by mu
-	running bool          // guarded by mu: somebody sends
+	running bool          // guarded by mu: a goroutine sends
 }
 
-// settle tells the server once and returns its answer: 1 for so be it, 0 if the
-// message is another claimant's or no more, 2 if it left the claimant's hands.
+// settle sends one settlement and returns the reply: 1 applied, 0 the message is another
+// claimant's or deleted, 2 it has left the claimant.
 func (s *settler) settle(st settlement) (int64, error) {
 	st.settled = make(chan struct{})
 	s.mu.Lock()
@@ -74,9 +74,9 @@ func (s *settler) send() {
 func (s *settler) sendSome(some []*settlement) {
 	args := make([]any, 0, 5*len(some))
 	for _, st := range some {
-		args = append(args, st.word, st.id, st.token, st.after, st.err)
+		args = append(args, st.action, st.id, st.token, st.after, st.err)
 	}
-	// Not by a worker's context: at its end there is the most to tell.
+	// Not bounded by a worker's context: most settlements come when the worker ends.
 	reply, err := s.queue.once(context.Background(), settleScript, args...)
 	var outcomes []int64
 	if err == nil {

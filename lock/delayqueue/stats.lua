@@ -1,7 +1,7 @@
--- Counts.
+-- Counts the messages.
 --
 -- returns  {now, ready, delayed, leased, dead, first due time or -1, first death or -1};
---          what has outlived its lease is ready, and due since then
+--          a message whose lease has ended is ready, and due since then
 local ready = call('zcount', due, '-inf', number(now))
 local outlived = call('zcount', leased, '-inf', number(now))
 local first = head(due)

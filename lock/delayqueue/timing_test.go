@@ -23,11 +23,11 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// slack is how late a message may be in virtual time, in which requests take none:
-// its due time is rounded up to a ms, and the wheel's tick is another.
+// slack is how late a message may be in virtual time, in which requests take no time: its
+// due time is rounded up to a ms, and the wheel's tick is another.
 const slack = 2 * time.Millisecond
 
-// counter counts the requests that a client sends, but for those of subscriptions.
+// counter counts a client's requests, except those of subscriptions.
 type counter struct{ sent atomic.Int64 }
 
 func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -80,8 +80,8 @@ func TestClaimedWhenDue(t *testing.T) {
 	})
 }
 
-// A worker sleeps until the first message is due, and yet has those that turn up
-// earlier when they are due.
+// A worker sleeps until the first message is due, and still gets messages in time that
+// are put later and due earlier.
 func TestWokenForEarlierMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -114,14 +114,14 @@ func TestWokenForEarlierMessages(t *testing.T) {
 	})
 }
 
-// Whoever waits asks nothing, but for the poll.
+// A waiting worker sends no requests except polls.
 func TestIdleWorkersAskNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{Poll: 10 * time.Minute})
 		put(t, q, message{ID: "a", Delay: 100 * time.Hour}, message{ID: "b"})
 		work(t, q, succeed, worker{})
-		time.Sleep(time.Minute) // the next look is the first lease's end
+		time.Sleep(time.Minute) // the next poll is at the end of the first lease
 		before := runtime.NumGoroutine()
 		var messages []message
 		for i := range 1000 {
@@ -137,7 +137,7 @@ func TestIdleWorkersAskNothing(t *testing.T) {
 	})
 }
 
-// delayed delays the answers to commands.
+// delayed delays the replies to commands.
 type delayed struct{ by time.Duration }
 
 func (h delayed) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -158,8 +158,8 @@ func (h delayed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A lease counts from when it was asked for: the server has counted since before
-// its answer came.
+// A lease counts from the sending of the claim: the server has counted since before its
+// reply arrived.
 func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -169,12 +169,12 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 		l := newLog()
 		work(t, q, func(_ context.Context, d *delivery) error {
 			assert.Less(t, time.Until(d.Until()), 7*time.Second)
-			assert.Greater(t, time.Until(d.Until()), 3*time.Second) // the server did not know the script
+			assert.Greater(t, time.Until(d.Until()), 3*time.Second) // the server had to load the script
 			return nil
 		}, worker{TTL: 10 * time.Second, Concurrency: 1, Report: l.add})
 		l.await(t, 1)
 
-		// One that is over when the answer comes is none.
+		// A lease that is over when the reply arrives is not used.
 		client.AddHook(delayed{time.Hour})
 		put(t, q, message{ID: "b"})
 		began := make(chan struct{})
@@ -188,8 +188,8 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
-// A worker whose leases are over before it can begin says so, and does not claim the
-// same messages again and again meanwhile.
+// A worker whose leases end before it can begin reports that, and does not claim the same
+// messages again and again meanwhile.
 func TestLeasesThatCannotBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -212,7 +212,7 @@ func TestLeasesThatCannotBeKept(t *testing.T) {
 	})
 }
 
-// What nobody was told of is found by the poll.
+// Polls find messages that were not published.
 func TestBackstop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -227,7 +227,7 @@ func TestBackstop(t *testing.T) {
 	})
 }
 
-// unplugged fails every command, as a network does that is gone.
+// unplugged fails every command, like a disconnected network.
 type unplugged struct{}
 
 func (unplugged) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -245,8 +245,8 @@ func (unplugged) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// A message whose worker is cut off goes to another one when its lease has ended,
-// which the first one has learned before.
+// A message whose worker is cut off goes to another one when its lease has ended. The
+// first worker has lost the lease before.
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -294,8 +294,8 @@ func TestLeaseIsLost(t *testing.T) {
 	})
 }
 
-// A server that has forgotten a message says so at the next renewal, and one that
-// has given another of its name away, too.
+// A server that has lost a message, or has given another of its name away, reports so at
+// the next renewal.
 func TestForgottenByTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, again := range []bool{false, true} {
@@ -330,7 +330,7 @@ func TestForgottenByTheServer(t *testing.T) {
 	})
 }
 
-// A handler that hangs keeps its message for MaxHold, and no longer.
+// A hanging handler keeps its message for MaxHold, and no longer.
 func TestMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -342,7 +342,7 @@ func TestMaxHold(t *testing.T) {
 			<-ctx.Done()
 			assert.Equal(t, time.Minute, time.Since(begun).Round(100*time.Millisecond))
 			assert.ErrorContains(t, context.Cause(ctx), "held too long")
-			<-release // whatever it is told
+			<-release // ignores its context
 			return nil
 		}
 		work(t, q, hangs, worker{TTL: 10 * time.Second, MaxHold: time.Minute, Concurrency: 1, Report: l.add})
@@ -357,8 +357,8 @@ func TestMaxHold(t *testing.T) {
 	})
 }
 
-// The word of a worker counts also when its lease has ended, as long as nobody has
-// claimed the message since.
+// A worker's settlement counts even after its lease has ended, as long as the message was
+// not claimed since.
 func TestLateWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -419,7 +419,7 @@ func TestBackoffAndDeadLetters(t *testing.T) {
 	})
 }
 
-// A backoff is no longer than asked, and no two of a crowd are alike.
+// A backoff is no longer than configured, and varies.
 func TestExponential(t *testing.T) {
 	b := delayqueue.Exponential(time.Second, time.Hour)
 	seen := make(map[time.Duration]bool)
@@ -513,12 +513,12 @@ func TestPanicsAreFailures(t *testing.T) {
 	})
 }
 
-// hostile is an error that cannot be printed.
+// hostile is an error whose text cannot be read.
 type hostile struct{}
 
 func (hostile) Error() string { panic("no text") }
 
-// Whatever users' functions do, the message is tried again.
+// Misbehaving user functions lead to another attempt.
 func TestHostileErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -580,7 +580,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	})
 }
 
-// One worker with one place has messages in the order in which they are due.
+// One worker with one place gets messages in the order of their due times.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, embedded(t), config{})
@@ -623,8 +623,8 @@ func TestWorkEndsGracefully(t *testing.T) {
 	})
 }
 
-// When the time to wind up is over, handlers' contexts end, and what they leave
-// undone is another worker's at once, without an attempt lost.
+// When Grace is over, handlers' contexts end, and another worker gets the unfinished
+// messages at once, without the loss of an attempt.
 func TestGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, grace := range []time.Duration{time.Minute, -1} {
@@ -656,7 +656,7 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// atClaim calls a function once, after a claim was answered.
+// atClaim calls a function once, after the reply to a claim.
 type atClaim struct{ call func() }
 
 func (h atClaim) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -677,7 +677,7 @@ func (h atClaim) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// What is claimed while the worker ends is given back at once.
+// Messages that are claimed while the worker ends are given back at once.
 func TestUnbegunIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
@@ -723,8 +723,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A handler that does not end cannot hold Close up for ever. It learns that the
-// lease is lost.
+// A handler that does not end cannot block Close without end. Its lease is lost.
 func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -754,7 +753,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// Many queues can share a wheel; a worker whose wheel was stopped says so.
+// Many queues can share a wheel; a worker whose wheel was stopped returns an error.
 func TestWheelOfOnesOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})

@@ -19,7 +19,7 @@ import (
 // keyOf returns a key of the queue called mails.
 func keyOf(what string) string { return "leasewheel_queue_" + what + ":{mails}" }
 
-// garbage is what other clients may write into a queue.
+// garbage is what other clients may write to a queue's keys.
 var garbage = map[string]func(ctx context.Context, c *redis.Client){
 	"InfiniteDue": func(ctx context.Context, c *redis.Client) {
 		c.Do(ctx, "zadd", keyOf("due"), "inf", "x", "-inf", "y", "1e300", "z", "9007199254740993", "v")
@@ -71,8 +71,7 @@ func claims(texts ...string) func(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// Whatever other clients write, no worker stops because of it, and whoever asks has an
-// answer.
+// No worker stops, and every call returns, for anything that other clients write.
 func TestGarbageStopsNoWorker(t *testing.T) {
 	t.Parallel()
 	for name, write := range garbage {
@@ -120,8 +119,8 @@ func TestGarbageStopsNoWorker(t *testing.T) {
 	}
 }
 
-// A message whose record another client has damaged is kept, as a dead letter, and can
-// be revived.
+// A message whose record another client has damaged becomes a dead letter, and can be
+// revived.
 func TestDamagedRecordLosesNoPayload(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -142,8 +141,8 @@ func TestDamagedRecordLosesNoPayload(t *testing.T) {
 	assert.Equal(t, "work", string(l.await(t, 1)[0].Payload))
 }
 
-// A fencing counter that is no exact integer refuses claims, with an error that names
-// it, and gives no smaller token. The worker goes on when it is mended.
+// With a fencing counter that is no exact integer, claims are refused with an error that
+// names it, and no smaller token is given. The worker continues when it is repaired.
 func TestDamagedCounterGrantsNothing(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -192,7 +191,7 @@ func TestWorkerOutlivesKeysOfOtherTypes(t *testing.T) {
 	l.await(t, 7)
 }
 
-// No run of a script looks at more than some hundred entries, however many there are.
+// No run of a script examines more than some hundred entries, of any number.
 func TestRunsAreBounded(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)

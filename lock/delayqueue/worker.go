@@ -26,42 +26,42 @@ const (
 	maxTTL         = 24 * time.Hour
 )
 
-// Handler does the work of a message. The message is done when it returns nil, and
-// tried again when it returns an error or panics; see [RetryAfter] and [Reject].
+// Handler does the work of a message. If it returns nil, the message is done. If it
+// returns an error or panics, the message is tried again; see [RetryAfter] and [Reject].
 //
-// Its context ends, with cause [ErrLost], when the lease is lost, and then the work
-// is another worker's; with cause [ErrClosed] when the worker ends and
-// [WorkerConfig.Grace] is over. It carries the values of the context of
-// [Queue.Work]. A handler that does not heed it keeps its place in the worker.
+// Its context ends with cause [ErrLost] when the lease is lost; then the work is another
+// worker's. It ends with cause [ErrClosed] when the worker ends and [WorkerConfig.Grace]
+// is over. It carries the values of the context of [Queue.Work]. A handler that ignores
+// the end of its context keeps its place in the worker.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// WorkerConfig says how a worker works. Its zero value is ready to use.
+// WorkerConfig configures a worker. Its zero value is ready to use.
 type WorkerConfig struct {
-	// Concurrency is the most messages that are handled at the same time, which is
-	// also the most that the worker claims. Default: 16.
+	// Concurrency is the most messages that are handled at the same time, and that the
+	// worker claims. Default: 16.
 	Concurrency int
 
-	// TTL is how long a message stays with a worker that does not renew its lease:
-	// 100 ms, or four ticks of the wheel if that is longer, to 24 h. Default: 30 s.
+	// TTL is how long a worker has a message if it does not renew the lease: 100 ms, or
+	// four ticks of the wheel if that is longer, to 24 h. Default: 30 s.
 	TTL time.Duration
-	// MaxHold ends the lease of a message that is handled for longer, since a
-	// handler that hangs would keep it for ever. Default: no limit.
+	// MaxHold ends the lease of a message that is handled for longer, since a hanging
+	// handler would keep it for ever. Default: no limit.
 	MaxHold time.Duration
 
-	// MaxAttempts is how often a message is tried before it becomes a dead letter;
-	// an attempt whose worker died counts. Workers of one queue should agree.
+	// MaxAttempts is how often a message is tried before it becomes a dead letter. An
+	// attempt whose worker died counts. Workers of one queue should use the same value.
 	// Default: 10. Negative: no limit.
 	MaxAttempts int
-	// Backoff says how long a message waits after an attempt that failed. Default:
-	// [Exponential] from 1 s to 10 min.
+	// Backoff is how long a message waits after a failed attempt. Default: [Exponential]
+	// from 1 s to 10 min.
 	Backoff Backoff
 
-	// Grace is how long handlers may go on, once the worker ends, before their
-	// contexts end too. Default: for as long as they like. Negative: not at all.
+	// Grace is how long handlers may continue when the worker ends, before their contexts
+	// end too. Default: without a limit. Negative: not at all.
 	Grace time.Duration
 
-	// Report is called after each delivery, by the goroutine of its handler, before
-	// the worker takes another message in its place. Default: nobody is told.
+	// Report is called after each delivery, by the goroutine of its handler, before the
+	// worker takes another message in its place. Default: no reports.
 	Report func(Report)
 }
 
@@ -76,8 +76,8 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	return c
 }
 
-// validate says what is wrong with c, whose zero fields are filled in, for a worker
-// on a wheel with the given tick.
+// validate returns an error for an invalid c, whose zero fields are filled in, on a wheel
+// with the given tick.
 func (c WorkerConfig) validate(tick time.Duration) error {
 	least := max(minTTL, 4*tick) // see [renewal.Spec.TTL]
 	switch {
@@ -91,14 +91,14 @@ func (c WorkerConfig) validate(tick time.Duration) error {
 	return nil
 }
 
-// The pauses after requests of a worker that failed.
+// The pauses after failed requests of a worker.
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 5 * time.Second
 )
 
-// worker is one [Queue.Work]. Its fields are its own goroutine's, but for those of
-// which it is said.
+// worker is one [Queue.Work]. Its fields belong to its own goroutine, unless noted
+// otherwise.
 type worker struct {
 	queue   *Queue
 	engine  *engine
@@ -107,43 +107,43 @@ type worker struct {
 
 	// ending ends when the worker is to claim no more.
 	ending context.Context
-	// base is what handlers' contexts are derived from; cut ends it.
+	// base is the parent of the handlers' contexts; cut ends it.
 	base context.Context
 	cut  context.CancelCauseFunc
 
-	keys []string // with that of its claims
+	keys []string // those of the queue, and that of the worker's claims
 	seq  int64    // the number of the latest claim
-	// again: the answer to that claim was lost.
+	// again: the reply to that claim was lost.
 	again bool
 
-	// wake has the worker look at how things stand. Anybody's to send to.
+	// wake makes the worker check its state. Any goroutine may send.
 	wake chan struct{}
-	// told says that something may be due that the worker does not know of. Atomic,
-	// anybody's to set.
-	told atomic.Bool
-	// busy counts the messages in hand. Atomic.
+	// notified: a message may be due earlier than the worker knows. Any goroutine may
+	// set it.
+	notified atomic.Bool
+	// busy counts the messages in hand. Any goroutine may change it.
 	busy     atomic.Int64
 	handling sync.WaitGroup
 
 	alarm *wheel.Timer
-	// next is when to look for messages, and rest before when not to, whatever is
-	// told.
+	// next is when to poll. rest is the earliest time for that, also after a
+	// notification.
 	next, rest time.Time
 	failures   int  // since the last success
 	served     bool // the server has answered once
 
-	heard lock.Subscription
-	// listenAt is when to try to listen again.
-	listenAt time.Time
+	subscription lock.Subscription
+	// subscribeAt is when to subscribe again.
+	subscribeAt time.Time
 }
 
-// Work handles messages until ctx ends or the queue is closed: then it claims no
-// more, gives back what was claimed and not begun, waits for the handlers, and
+// Work handles messages until ctx ends or the queue is closed. Then it claims no more,
+// gives back messages that were claimed and not begun, waits for the handlers, and
 // returns nil. Any number of workers may run, in one process and in many.
 //
-// While the server is away it waits for its return. An error means that there is no
-// point in waiting: a config that is refused, [ErrClosed], or a server that refuses
-// the very first request for good.
+// While the server is unavailable, Work waits for it. It returns an error only if waiting
+// is useless: an invalid config, [ErrClosed], or a server that permanently refuses the
+// very first request.
 func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	if h == nil {
 		return invalid("Work needs a handler, got nil")
@@ -169,13 +169,13 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
 	w.alarm = new(wheel.Timer)
-	w.alarm.Init(e.wheel, w.rouse)
+	w.alarm.Init(e.wheel, w.notify)
 	defer w.alarm.Cancel()
 	return w.run()
 }
 
-// rouse has the worker look at how things stand.
-func (w *worker) rouse() {
+// notify makes the worker check its state.
+func (w *worker) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -184,15 +184,15 @@ func (w *worker) rouse() {
 
 // run works until the end.
 func (w *worker) run() error {
-	defer w.deafen()
+	defer w.unsubscribe()
 	var err error
 	for w.ending.Err() == nil && err == nil {
 		now := time.Now()
-		if w.told.Swap(false) {
+		if w.notified.Swap(false) {
 			w.next = now
 		}
 		if w.room() > 0 && !now.Before(w.next) && !now.Before(w.rest) {
-			err = w.look()
+			err = w.poll()
 			continue
 		}
 		err = w.sleep()
@@ -200,10 +200,10 @@ func (w *worker) run() error {
 	return errors.Join(err, w.windUp())
 }
 
-// room returns how many messages more the worker can take.
+// room returns how many more messages the worker can take.
 func (w *worker) room() int { return w.config.Concurrency - int(w.busy.Load()) }
 
-// sleep waits until there may be something to do.
+// sleep waits until there may be work.
 func (w *worker) sleep() error {
 	if w.room() > 0 {
 		at := w.next
@@ -211,7 +211,7 @@ func (w *worker) sleep() error {
 			at = w.rest
 		}
 		if _, err := w.alarm.ArmAt(at); err != nil {
-			return fmt.Errorf("delayqueue: %q: nothing tells when messages are due: %w", w.queue.name, err)
+			return fmt.Errorf("delayqueue: %q: the timer for due messages failed: %w", w.queue.name, err)
 		}
 	}
 	select {
@@ -221,9 +221,9 @@ func (w *worker) sleep() error {
 	return nil
 }
 
-// look claims what is due, and learns when to look next.
-func (w *worker) look() error {
-	w.listen()
+// poll claims due messages, and sets the time of the next poll.
+func (w *worker) poll() error {
+	w.subscribe()
 	c, err := w.claim(min(w.room(), batch))
 	if err != nil {
 		return w.failed(err)
@@ -233,8 +233,8 @@ func (w *worker) look() error {
 	if c.pause >= 0 {
 		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
 	}
-	if w.heard == nil && w.next.After(w.listenAt) {
-		w.next = w.listenAt
+	if w.subscription == nil && w.next.After(w.subscribeAt) {
+		w.next = w.subscribeAt
 	}
 	if err := w.begin(c); err != nil && w.ending.Err() == nil {
 		w.pause("messages are given back: their leases cannot be kept", err)
@@ -244,8 +244,8 @@ func (w *worker) look() error {
 	return nil
 }
 
-// failed notes that the server cannot be asked just now. It returns err if it never
-// could and trying again would not help.
+// failed handles a failed request. It returns err if no request has succeeded yet and
+// trying again would not help.
 func (w *worker) failed(err error) error {
 	if !w.served && !passing(err) {
 		return err
@@ -254,7 +254,7 @@ func (w *worker) failed(err error) error {
 	return nil
 }
 
-// pause has the worker claim nothing for a while, for longer with each failure.
+// pause stops claims for a while, for longer with each failure.
 func (w *worker) pause(why string, err error) {
 	d := backoff(w.failures, firstPause, mostPause)
 	w.failures++
@@ -263,34 +263,35 @@ func (w *worker) pause(why string, err error) {
 	w.queue.config.Logger.Warn("delayqueue: "+why+"; trying again", "queue", w.queue.name, "after", d, "err", err)
 }
 
-// listen has the server tell of messages that are due earlier than the others. What
-// was told before is found by looking, and without it there is the poll.
-func (w *worker) listen() {
-	if w.heard != nil || time.Now().Before(w.listenAt) {
+// subscribe subscribes to notifications of messages that are due earlier than the others.
+// The poll that follows finds messages that were put before. Without a subscription,
+// polls find all messages.
+func (w *worker) subscribe() {
+	if w.subscription != nil || time.Now().Before(w.subscribeAt) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
 	defer cancel()
-	heard, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
-		w.told.Store(true)
-		w.rouse()
+	subscription, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
+		w.notified.Store(true)
+		w.notify()
 	})
 	if err != nil {
-		w.listenAt = time.Now().Add(mostPause)
-		w.queue.config.Logger.Warn("delayqueue: not told of messages that are due early; trying again",
+		w.subscribeAt = time.Now().Add(mostPause)
+		w.queue.config.Logger.Warn("delayqueue: no notice of messages that are due earlier; trying again",
 			"queue", w.queue.name, "after", mostPause, "err", err)
 		return
 	}
-	w.heard = heard
+	w.subscription = subscription
 }
 
-func (w *worker) deafen() {
-	if w.heard != nil {
-		w.heard.Close()
+func (w *worker) unsubscribe() {
+	if w.subscription != nil {
+		w.subscription.Close()
 	}
 }
 
-// windUp waits for the handlers, whose contexts end when their time is over.
+// windUp waits for the handlers, and ends their contexts after Grace.
 func (w *worker) windUp() error {
 	if w.again {
 		w.recover()
@@ -305,7 +306,7 @@ func (w *worker) windUp() error {
 	return nil
 }
 
-// recover gives back what the last claim has given, if its answer was lost.
+// recover gives back the messages of the last claim, if its reply was lost.
 func (w *worker) recover() {
 	c, err := w.claim(0)
 	if err != nil {

@@ -1,6 +1,6 @@
--- Goes on for a mutex that is held or waited for, see acquire.lua.
+-- The part of acquire.lua for a mutex that is held or has waiters.
 local function refused(left)
-  return {0, left, waiter ~= '' and lineUp(line, waiter) or 0}
+  return {0, left, waiter ~= '' and enqueue(queue, waiter) or 0}
 end
 
 local left = redis.call('pttl', lock)
@@ -9,38 +9,38 @@ if left ~= -2 then
   if type(holds) == 'table' then
     if string.find(holds.err, 'WRONGTYPE', 1, true) then return {2, left, 0} end
     return holds
-  elseif holds then -- what may need memory comes last: what is held is kept
+  elseif holds then -- hset, which may need memory, comes last: the hold is kept without it
     local token = nextToken(counter, true, life)
     redis.call('pexpire', lock, ttl)
     redis.call('hset', lock, owner, count)
-    if waiter ~= '' then redis.call('zrem', line, waiter) end
+    if waiter ~= '' then redis.call('zrem', queue, waiter) end
     return {1, token, 0}
   elseif count ~= '1' then
     return {3, 0, 0}
   elseif foreign(lock) then
     return {2, left, 0}
   end
-  redis.call('zrem', line, gap) -- the client that it was left to has had its turn
+  redis.call('zrem', queue, yieldMember) -- another client has used the yield window
   if not isOurs(redis.call('hrandfield', lock)) then
-    local sound, seen = pcall(past, turns, 'peer')
-    if sound and (not seen or seen >= often) then pcall(seePeer, turns) end
+    local sound, seen = pcall(age, yieldState, 'peer')
+    if sound and (not seen or seen >= yieldInterval) then pcall(recordPeer, yieldState) end
   end
   return refused(left)
 elseif count ~= '1' then
   return {3, 0, 0}
 end
 
--- The lock is free, and somebody waits for it. A gap that is longer than it can be is
--- of before the clock was set back.
-local closes = tonumber(redis.call('zscore', line, gap))
+-- The lock is free, and has waiters. A yield window longer than yieldMillis dates from
+-- before the clock was set back.
+local closes = tonumber(redis.call('zscore', queue, yieldMember))
 if closes then
   local open = closes - micros()
-  if open > 0 and open <= 1000 * yields then return refused(math.ceil(open / 1000)) end
-  redis.call('zrem', line, gap)
+  if open > 0 and open <= 1000 * yieldMillis then return refused(math.ceil(open / 1000)) end
+  redis.call('zrem', queue, yieldMember)
 end
-local sound, open = pcall(openTurn, turns)
+local sound, open = pcall(yieldRemaining, yieldState)
 if sound and open > 0 then return refused(math.ceil(open / 1000)) end
-local others = serve(lock, line, counter, publish, life, waiter)
+local others = grantNext(lock, queue, counter, publish, life, waiter)
 if others then return refused(others) end
-if waiter ~= '' then redis.call('zrem', line, waiter) end
+if waiter ~= '' then redis.call('zrem', queue, waiter) end
 return grant()

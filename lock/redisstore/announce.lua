@@ -1,4 +1,4 @@
--- Records who a client is, for people who look at the server.
+-- Records a client's identity, for people who look at the server.
 --
 -- KEYS  1 the client's record
 -- ARGV  1 its time to live in ms, 2 host, 3 process, 4 pid, 5 since (RFC 3339)

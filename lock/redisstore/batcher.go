@@ -25,7 +25,7 @@ type batcher struct {
 
 const (
 	maxInFlight = 3
-	batchSize   = 64 // keeps the server from other clients for less than a millisecond
+	batchSize   = 64 // blocks other clients of the server for less than a millisecond
 )
 
 // request is one call, and its reply once it is done.
@@ -44,7 +44,7 @@ type batchers struct {
 	work   sync.WaitGroup      // goroutines that send batches; added to under mu, while not closed
 }
 
-// begin runs send in a goroutine. One that begins after close is not waited for.
+// begin runs send in a goroutine. close waits for it, unless begin comes after close.
 func (b *batchers) begin(send func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *batchers) begin(send func()) {
 	b.work.Go(send)
 }
 
-// close returns when the batches in flight have returned.
+// close waits for the batches in flight.
 func (b *batchers) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -63,7 +63,7 @@ func (b *batchers) close() {
 	b.work.Wait()
 }
 
-// batcher returns that of the node which has the key.
+// batcher returns the batcher of the node that has the key.
 func (s *Store) batcher(key string) *batcher {
 	node := s.Group(key)
 	s.batchers.mu.Lock()
@@ -106,7 +106,7 @@ func (b *batcher) run(ctx context.Context, c call) (any, error) {
 	return r.reply, nil
 }
 
-// withdraw takes back a request that has not left.
+// withdraw removes a request that was not sent. It reports whether it did.
 func (b *batcher) withdraw(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,15 +117,15 @@ func (b *batcher) withdraw(r *request) bool {
 	return i >= 0
 }
 
-// returned lets the queued requests leave in place of a request that has returned.
+// returned sends the queued requests in place of a request that has returned.
 func (b *batcher) returned() {
 	if batch := b.next(); batch != nil {
 		b.store.batchers.begin(func() { b.sendAll(batch) })
 	}
 }
 
-// next returns the batch that leaves in place of one that has returned, or nil if no
-// request is queued.
+// next returns the batch that replaces one that has returned, or nil if no request is
+// queued.
 func (b *batcher) next() []*request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,12 +146,12 @@ func (b *batcher) next() []*request {
 func (b *batcher) sendAll(batch []*request) {
 	for batch != nil {
 		b.send(batch)
-		runtime.Gosched() // callers that were answered often ask again at once
+		runtime.Gosched() // callers that got a reply often ask again at once
 		batch = b.next()
 	}
 }
 
-// send sends a batch. It lasts as long as the most patient of its requests.
+// send sends a batch, with the latest deadline of its requests if all have one.
 func (b *batcher) send(batch []*request) {
 	var by time.Time
 	bounded := true

@@ -18,8 +18,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Requests of many goroutines leave together, and each has its own answer: a key that
-// is no lock fails the requests for it alone.
+// Requests of many goroutines share batches, and each gets its own reply. A key that is
+// no lock fails only the requests for it.
 func TestRequestsTravelTogether(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -55,8 +55,9 @@ func TestRequestsTravelTogether(t *testing.T) {
 	work.Wait()
 }
 
-// A request that is given up before it was sent was certainly not carried out; while
-// others wait for a mute server, each waits as long as its own context allows.
+// A request that is cancelled before it was sent was certainly not carried out. While
+// others wait for an unresponsive server, each waits only as long as its own context
+// allows.
 func TestQueuedRequests(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -74,7 +75,7 @@ func TestQueuedRequests(t *testing.T) {
 	for i := range 10 {
 		work.Go(func() { assert.ErrorIs(t, ask(fmt.Sprintf("busy:%d", i), 2*time.Second), lock.ErrUnavailable) })
 	}
-	time.Sleep(200 * time.Millisecond) // as many batches are in flight as may be
+	time.Sleep(200 * time.Millisecond) // the most batches are in flight
 	begin := time.Now()
 	err := ask("late:1", 100*time.Millisecond)
 	require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -86,8 +87,8 @@ func TestQueuedRequests(t *testing.T) {
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
 }
 
-// Requests that leave together each keep their own deadline: the impatient one gives up
-// at its own, and the patient one has its reply from a server that is slow.
+// Requests of one batch keep their own deadlines: the one with the short deadline ends
+// with it, and the one with the long deadline gets its reply from a slow server.
 func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -100,7 +101,7 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 		return err
 	}
 	var work sync.WaitGroup
-	for i := range 3 { // as many as may be in flight have made their connections
+	for i := range 3 { // the most batches in flight have made their connections
 		work.Go(func() { assert.NoError(t, ask(i, 20*time.Second)) })
 	}
 	work.Wait()
@@ -124,8 +125,7 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), 4*delay, "the second batch's reply came after the impatient one's deadline")
 }
 
-// together has requests leave in one batch, behind three others that the server keeps
-// waiting.
+// together sends requests in one batch, behind three others that the server delays.
 func together(t *testing.T, store *redisstore.Store, admin *redis.Client, requests []func()) {
 	t.Helper()
 	require.NoError(t, admin.Do(t.Context(), "client", "pause", time.Minute.Milliseconds(), "write").Err())
@@ -148,8 +148,8 @@ func together(t *testing.T, store *redisstore.Store, admin *redis.Client, reques
 	work.Wait()
 }
 
-// The requests of one batch succeed or fail independently, and each sees what those
-// before it have done.
+// The requests of one batch succeed or fail independently, and each sees the effects of
+// those before it.
 func TestOneBatchForManyLocks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -165,12 +165,12 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			assert.Equal(t, want, held)
 		}
 	}
-	released(t, hold("nothing", 12, 0), false)() // the server knows the script from now on
+	released(t, hold("nothing", 12, 0), false)() // loads the script
 	_, err := store.Acquire(t.Context(), hold("mine", 11, 1))
 	require.NoError(t, err)
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
 
-	// Once none of the locks exists before, and once some do.
+	// Once without any of the locks, and once with some.
 	for _, others := range []bool{false, true} {
 		t.Run(fmt.Sprintf("others=%v", others), func(t *testing.T) {
 			var mu sync.Mutex

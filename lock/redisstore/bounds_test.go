@@ -19,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// What other clients write is untrusted: no run of a script takes long because of it.
+// Other clients' data is untrusted: no run of a script takes long because of it.
 
 // heldFor returns a hold of the lock called a.
 func heldFor(kind lock.Kind, n int) *lock.Hold {
@@ -53,7 +53,7 @@ func renewItems(ctx context.Context, s *redisstore.Store, holds ...*lock.Hold) [
 	return items
 }
 
-// slowest returns how long the slowest script has run, by the server.
+// slowest returns the duration of the slowest script run, as the server measured it.
 func slowest(t *testing.T, admin *redis.Client) (longest time.Duration) {
 	t.Helper()
 	logs, err := admin.SlowLogGet(t.Context(), -1).Result()
@@ -93,7 +93,7 @@ func calls(t *testing.T, admin *redis.Client) (n int) {
 	return n
 }
 
-// fill runs a script that writes many of something.
+// fill runs a script that writes many entries.
 func fill(t *testing.T, admin *redis.Client, script string) {
 	t.Helper()
 	patient := admin.WithTimeout(5 * time.Minute)
@@ -110,8 +110,8 @@ const (
 	aPlaces   = "leasewheel_lock_places:{a}"
 )
 
-// A hundred thousand of what is dead, and members of 2 MB, cost no run of a script more than a
-// moment.
+// A hundred thousand dead entries, or members of 2 MB, delay no run of a script by more
+// than a moment.
 func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 	const (
 		deadWaiters = `
@@ -234,8 +234,8 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 	}
 }
 
-// A living waiter has a lock soon that ten thousand dead ones wait for as well, although
-// it does not poll.
+// A living waiter gets a lock soon behind ten thousand dead waiters, although it does not
+// poll.
 func TestFairWaiterBehindManyDead(t *testing.T) {
 	t.Parallel()
 	const dead = `
@@ -282,8 +282,8 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 	})
 }
 
-// A writer has a lock soon whose ten thousand readers are dead, and no sooner than the
-// last living one is.
+// A writer gets a lock soon behind ten thousand dead readers, and not before the last
+// living reader is done.
 func TestWriterBehindManyDeadReaders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -316,7 +316,7 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 	}
 }
 
-// Permits that have expired count as available, however many they are.
+// Expired permits count as available, in any number.
 func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -343,8 +343,8 @@ func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 	assert.EqualValues(t, 1, admin.ZCard(t.Context(), "{a}:timeout").Val())
 }
 
-// A place, and a timeout, that is further away than it can be is of before the server's
-// clock was set back: it ends as one that was made now.
+// A place, or a timeout, further away than it can be dates from before the server's clock
+// was set back. It ends like one that is made now.
 func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -382,7 +382,7 @@ func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	assert.Greater(t, left, 4*time.Minute)
 }
 
-// A hash that no lock is, is refused as such, and never touched.
+// A hash that is no lock is refused as such, and never changed.
 func TestForeignHashIsForeign(t *testing.T) {
 	t.Parallel()
 	const transaction = java + ":52:0123456789abcdef0123456789abcdef"
@@ -441,8 +441,8 @@ func TestForeignHashIsForeign(t *testing.T) {
 	}
 }
 
-// Whatever any key of a lock holds: a request succeeds or fails with an error of a known
-// class, soon, and grants nothing that somebody may have.
+// With any content of a lock's keys, a request soon succeeds or fails with an error of a
+// known class, and grants nothing that another owner may have.
 func TestGarbageAtEveryKey(t *testing.T) {
 	t.Parallel()
 	keys := []string{
@@ -479,7 +479,7 @@ func TestGarbageAtEveryKey(t *testing.T) {
 	}
 }
 
-// useInGarbage makes all requests of a kind.
+// useInGarbage makes all requests for a kind of lock.
 func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, kind lock.Kind, taken bool, what string) {
 	t.Helper()
 	classified := func(err error) {
@@ -534,7 +534,7 @@ func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, ki
 	classified(err)
 }
 
-// leasesOf returns what is renewed of a kind.
+// leasesOf returns the leases of a kind that are renewed.
 func leasesOf(kind lock.Kind) []*lock.Hold {
 	if kind == lock.KindSemaphore || kind == lock.KindLatch {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// ErrClient says that a client's options break a lock's promises. The error that
-// carries it names the option and its right value.
+// ErrClient is the error for a client whose options break a lock's promises. The error
+// that wraps it names the option and its right value.
 var ErrClient = errors.New("redisstore: unfit client")
 
 // inspect refuses a client that cannot keep a lock's promises.
@@ -32,7 +32,7 @@ func inspect(client redis.UniversalClient) error {
 			break
 		}
 		if c.Options().MaxRedirects < 1 {
-			return fmt.Errorf("%w: it follows no redirects, so a lock whose slot moves is out of reach: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
+			return fmt.Errorf("%w: it follows no redirects, so it cannot reach a lock whose slot has moved: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
 		}
 		return bounded(c.Options().ContextTimeoutEnabled)
 	case *redis.Ring:
@@ -45,11 +45,11 @@ func bounded(contextTimeoutEnabled bool) error {
 	if contextTimeoutEnabled {
 		return nil
 	}
-	return fmt.Errorf("%w: it ignores deadlines, so a mute server would hold a request for seconds after its lease ran out: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient)
+	return fmt.Errorf("%w: it ignores deadlines, so an unresponsive server would block a request for seconds after its lease has ended: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient)
 }
 
-// Open returns a store on a client that it makes from a URL and closes with the
-// store. It sends nothing; see [Store.Ping].
+// Open makes a client from a URL and returns a store on it. The store's Close closes the
+// client. Open sends nothing; see [Store.Ping].
 //
 //	redis://user:password@host:6379/0            one server
 //	rediss://…                                   one server, by TLS
@@ -80,7 +80,7 @@ func Open(rawURL string, c Config) (*Store, error) {
 	return s, nil
 }
 
-// ErrURL says that [Open] was given a URL which it cannot use.
+// ErrURL is the error for a URL that [Open] cannot use.
 var ErrURL = errors.New("redisstore: malformed URL")
 
 // Dial returns the client that [Open] makes for a URL, for callers that need the
@@ -88,9 +88,9 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // config replaces the default, which trusts the system's roots; its ServerName may be
 // empty.
 //
-// The client respects the deadlines of contexts. It omits what go-redis otherwise
-// sends on each new connection: over a slow network every round trip of a handshake
-// is taken from the time in which a lease must be renewed.
+// The client respects the deadlines of contexts. It omits the optional commands of
+// go-redis's handshake: over a slow network each of its round trips takes time from the
+// renewal of a lease.
 func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	scheme, rest, isURL := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
@@ -132,18 +132,18 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	return nil, badURL("its scheme is none of the accepted ones")
 }
 
-// dialOnce is how often a connection is tried for one request. Package lock sends
-// requests again; more tries here would use up a request's time, and its error would be
-// that of the deadline instead of the reason.
+// dialOnce is how often a connection is tried for one request. Package lock repeats
+// requests. More tries here would use up a request's time, and its error would be the
+// deadline instead of the reason.
 const dialOnce = 1
 
-// unparsed is what is wrong with a URL of which no more can be said without quoting it.
+// unparsed describes a URL whose fault cannot be explained without quoting it.
 const unparsed = "it cannot be parsed (special characters in a password must be percent-encoded)"
 
-// refuse returns an error for what the parsers of go-redis accept and should not: a
-// URL that turns the verification of certificates off, since a URL is often not written
-// by the author of the program; and one that a password has split, so that a part of
-// the password would be taken for the host.
+// refuse returns an error for URLs that the parsers of go-redis accept and should not.
+// One is a URL that disables the verification of certificates, since its author is often
+// not the program's. The other is a URL that a password has split: a part of the password
+// would become the host.
 func refuse(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	switch {
@@ -157,8 +157,8 @@ func refuse(rawURL string) error {
 	return nil
 }
 
-// parseSentinelURL parses the URL of sentinels. The parser of go-redis gives
-// user:password@ to the sentinels and has no other option for these.
+// parseSentinelURL parses the URL of sentinels. The parser of go-redis uses
+// user:password@ for the sentinels and has no other option for their credentials.
 func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
 	const username, password = "sentinel_username", "sentinel_password"
 	u, err := url.Parse(rawURL)
@@ -198,8 +198,8 @@ func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// secure returns the TLS configuration to use in place of the one made from a
-// URL, which is nil for a connection without TLS.
+// secure returns config in place of fromURL, the TLS configuration of a URL. Without TLS
+// in the URL it returns nil.
 func secure(fromURL, config *tls.Config) *tls.Config {
 	if fromURL == nil || config == nil {
 		return fromURL
@@ -214,15 +214,15 @@ func badURL(what string) error {
 }
 
 var (
-	// badValue matches what go-redis reports of an option's value.
+	// badValue matches go-redis's error for an option's value.
 	badValue = regexp.MustCompile(`^redis: invalid ([a-z_]+) (number|duration|boolean)`)
-	// optionNames matches what options may be called.
+	// optionNames matches a list of possible option names.
 	optionNames = regexp.MustCompile(`^[a-z_]+(, [a-z_]+)*$`)
 )
 
-// reason returns what a URL parser complains of. It quotes no value, since each may
-// be a secret or a part of one: a special character that is not percent-encoded
-// splits a password over what follows.
+// reason returns the complaint of a URL parser. It quotes no value, since each may be a
+// secret or a part of one: a special character that is not percent-encoded splits a
+// password across the URL.
 func reason(rawURL string, err error) string {
 	u, parsing := url.Parse(rawURL)
 	if parsing != nil || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
@@ -246,8 +246,8 @@ func reason(rawURL string, err error) string {
 	return unparsed
 }
 
-// quotable returns the names of unknown options as an error shows them, or nothing: a
-// name may be a part of a password that was given as an option and contains "&".
+// quotable returns the names of unknown options for an error text, or "". A name may be a
+// part of a password that was given as an option and contains "&".
 func quotable(u *url.URL, names string) string {
 	options := u.Query()
 	if options.Has("password") || options.Has("sentinel_password") || !optionNames.MatchString(names) {
@@ -256,18 +256,18 @@ func quotable(u *url.URL, names string) string {
 	return ": " + names
 }
 
-// LogTo routes the messages of go-redis itself, which by default go to standard
-// error, to logger. It holds for the whole process. Nil silences them.
+// LogTo routes the messages of go-redis itself to logger, for the whole process. By
+// default they go to standard error. Nil discards them.
 func LogTo(logger *slog.Logger) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	redis.SetLogger(relay{logger})
+	redis.SetLogger(slogLogger{logger})
 }
 
-// relay is a go-redis logger that writes to slog.
-type relay struct{ to *slog.Logger }
+// slogLogger is a go-redis logger that writes to slog.
+type slogLogger struct{ to *slog.Logger }
 
-func (r relay) Printf(ctx context.Context, format string, v ...any) {
-	r.to.WarnContext(ctx, "redis: "+fmt.Sprintf(format, v...))
+func (l slogLogger) Printf(ctx context.Context, format string, v ...any) {
+	l.to.WarnContext(ctx, "redis: "+fmt.Sprintf(format, v...))
 }

@@ -98,7 +98,7 @@ func TestDialSecures(t *testing.T) {
 	assert.Nil(t, plain.(*redis.Client).Options().TLSConfig)
 }
 
-// However a URL is broken, the error says so in one line without its password.
+// For any malformed URL, the error has one line and no password.
 func TestMalformedURLs(t *testing.T) {
 	for _, url := range []string{
 		"", "redis", "://", "redis://", "localhost:6379", "http://:" + secret + "@h:1", "redis-x://:" + secret + "@h:1",
@@ -141,7 +141,7 @@ func TestMalformedURLs(t *testing.T) {
 	assert.ErrorContains(t, err, "no_such_option", "it says what is wrong where that is no secret")
 }
 
-// No value of a URL is in an error: any of them may be a secret, or be one by mistake.
+// No error contains a value of a URL: any of them may be a secret, even by mistake.
 func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 	for name, test := range map[string]struct{ url, says string }{
 		"duration":                      {"redis://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
@@ -180,8 +180,8 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 	}
 }
 
-// The two logins of a sentinel URL go where Open says: to the sentinels, and to the
-// server that they name.
+// The two logins of a sentinel URL are used as Open documents: for the sentinels, and for
+// the server.
 func TestSentinelURLHasTwoLogins(t *testing.T) {
 	t.Parallel()
 	const sentinels = "open sesame"

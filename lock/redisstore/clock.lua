@@ -1,16 +1,16 @@
--- decimal writes an integer in full: Lua's own way turns large ones into 1.7e+15.
+-- decimal formats an integer in full: Lua's default turns large ones into 1.7e+15.
 local function decimal(n) return string.format('%.0f', n) end
 
--- integer reads an integer. What another client wrote may be anything: it is nil unless
--- it has at most 16 characters and is within ±2^53, where Lua is exact.
+-- integer parses an integer, which another client may have written. It returns nil for
+-- more than 16 characters, and outside ±2^53, where Lua is not exact.
 local function integer(text)
   if not text or #text > 16 or not string.find(text, '^%-?%d+$') then return nil end
   local n = tonumber(text)
   if math.abs(n) <= 9007199254740992 then return n end
 end
 
--- micros returns the server's time in µs since 1970, which stands still while a script
--- runs, as a number and in decimal. It fits a Lua number exactly until the year 2255.
+-- micros returns the server's time in µs since 1970, as a number and in decimal. The time
+-- is constant while a script runs. It fits a Lua number exactly until the year 2255.
 local instant, written
 local function micros()
   if not instant then
@@ -21,5 +21,5 @@ local function micros()
   return instant, written
 end
 
--- milliseconds returns the same in ms.
+-- milliseconds returns the server's time in ms since 1970.
 local function milliseconds() return math.floor(micros() / 1000) end

@@ -19,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// steppedClock is the clock of a server that can be set while it runs.
+// steppedClock is a server's clock that can be set while it runs.
 type steppedClock struct{ library, file string }
 
 func newSteppedClock(t *testing.T) steppedClock {
@@ -48,7 +48,7 @@ func (c steppedClock) env() []string {
 	return []string{"LD_PRELOAD=" + c.library, "CHAOS_CLOCK=" + c.file}
 }
 
-// A reading of a clock that has been set back since, or of another server's, lets no late
+// A reading of a clock that was set back since, or of another server's, lets no late
 // request through.
 func TestLateRequestAfterTheClockWasSetBackChangesNothing(t *testing.T) {
 	t.Parallel()

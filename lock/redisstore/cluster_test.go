@@ -27,8 +27,8 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	return client.(*redis.ClusterClient)
 }
 
-// The keys of a lock must be on one server, whatever its name (redsync's keys and
-// others' fall apart for names with braces).
+// The keys of a lock must be on one server for any name. The keys of redsync and others
+// are not, for names with braces.
 func TestClusterKeysAreInOneSlot(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -62,14 +62,14 @@ func TestClusterKeysAreInOneSlot(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, (<-waiting).Unlock(t.Context()))
 	}
-	for _, name := range []string{"a{b", "}x", "a{}b"} { // CROSSSLOT, were they let through
+	for _, name := range []string{"a{b", "}x", "a{}b"} { // CROSSSLOT, if they were accepted
 		_, err := l.Mutex(name).Lock(t.Context())
 		require.ErrorAs(t, err, new(*lock.NameError))
 	}
 }
 
-// In a cluster Redisson publishes releases with SPUBLISH, which a plain subscriber
-// does not hear, and the other way round.
+// In a cluster Redisson publishes releases with SPUBLISH, which a plain subscriber does
+// not receive, and the other way round.
 func TestClusterPublishesAsRedissonDoes(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -131,7 +131,7 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 	require.Eventually(t, func() bool { return shardChannels() == 0 }, 10*time.Second, 10*time.Millisecond)
 }
 
-// recording is a store that records what renewals were told.
+// recording is a store that records the results of renewals.
 type recording struct {
 	*redisstore.Store
 	mu     sync.Mutex
@@ -151,8 +151,8 @@ func (r *recording) Renew(ctx context.Context, items []renewal.Item) {
 	}
 }
 
-// Renewals in a cluster go in pipelines, in which go-redis does not load a script
-// that a server has forgotten.
+// Renewals in a cluster use pipelines, in which go-redis does not load a script that the
+// server does not have.
 func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -181,7 +181,7 @@ func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	assert.Greater(t, store.rounds, 10)
 }
 
-// changesNothing checks that a change of the topology that loses no data loses no
+// changesNothing checks that a change of the topology without loss of data loses no
 // lease, and that waiters are woken after it.
 func changesNothing(t *testing.T, client func() redis.UniversalClient, change func()) {
 	t.Helper()
@@ -259,7 +259,8 @@ func TestSentinelFailsOver(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
 		set.Failover(t)
-		// Until the old master has learned of it, what is released there comes back.
+		// Until the old master knows of the move, slots that were released there come
+		// back.
 		set.AwaitReplicas(t)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// open returns a store on a new client, which end with t.
+// open returns a store on a new client. Both end with t.
 func open(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})

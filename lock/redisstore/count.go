@@ -13,14 +13,14 @@ var counterSource string
 
 // counted is a kind of lock that is, or has, a count.
 type counted interface {
-	// counting is the script that reads and changes the count, and its keys. Those of
-	// a request are the lock's own, and what was done for the request.
+	// counting returns the script that reads and changes the count, and its keys: the
+	// lock's own and the record of a request's outcome.
 	counting(s *Store, name, request string) (sc *script, keys []string)
 }
 
 var _ lock.Counter = (*Store)(nil)
 
-// ops are the names that scripts know.
+// ops are the operations' names in scripts.
 var ops = map[lock.CountOp]string{
 	lock.CountRead:   "read",
 	lock.CountCreate: "create",
@@ -30,7 +30,7 @@ var ops = map[lock.CountOp]string{
 	lock.CountSet:    "set",
 }
 
-// requestKey is where it is remembered what was done for a request.
+// requestKey is the key of a request's remembered outcome.
 func requestKey(name, request string) string {
 	return derive("leasewheel_request", name) + ":" + request
 }

@@ -1,4 +1,4 @@
--- A count, in Redisson's format: a string with a whole number.
+-- A count in Redisson's format: a string with a whole number.
 
 -- countOf returns a count; nil if there is none, false if the key is something else.
 local function countOf(key)
@@ -7,8 +7,8 @@ local function countOf(key)
   return kind == 'string' and integer(redis.call('getrange', key, 0, 16)) or false
 end
 
--- offer tells waiters how many permits there are, if there are any. A client of
+-- announcePermits publishes how many permits there are, if there are any. A client of
 -- Redisson wakes that many of its waiters.
-local function offer(publish, channel, count)
+local function announcePermits(publish, channel, count)
   if count > 0 then send(publish, channel, decimal(count)) end
 end

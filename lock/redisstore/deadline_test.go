@@ -48,7 +48,8 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		}
 	}
 	none := func(context.Context, *redis.Client) {}
-	// mine is a hold of the owner that ends in an hour, of which a renewal would make two.
+	// mine is a hold of the owner that ends in an hour. A renewal would make it two
+	// hours.
 	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
 		return func(ctx context.Context, admin *redis.Client) {
 			at := float64(time.Now().Add(time.Hour).UnixMilli())
@@ -140,14 +141,14 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, store.Close()) })
 			c.before(t.Context(), admin)
-			// The store has read the server's clock, and the server knows the script.
+			// The store has read the server's clock, and the server has the script.
 			require.NoError(t, c.late(t.Context(), store))
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			c.before(t.Context(), admin)
 			before, lives, ran := contents(t, admin), ends(t, admin), scripts(t, admin)
 
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // in which it leaves
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // the request is sent within it
 			defer cancel()
 			require.ErrorIs(t, c.late(ctx, store), lock.ErrUnavailable)
 			time.Sleep(time.Second) // the estimate of the server's clock errs by less
@@ -161,7 +162,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	}
 }
 
-// ends returns when every key of the server ends.
+// ends returns when every key of the server expires.
 func ends(t *testing.T, admin *redis.Client) map[string]time.Time {
 	t.Helper()
 	keys, err := admin.Keys(t.Context(), "*").Result()
@@ -173,7 +174,7 @@ func ends(t *testing.T, admin *redis.Client) map[string]time.Time {
 	return all
 }
 
-// contents returns what every key of the server holds.
+// contents returns the value of every key of the server.
 func contents(t *testing.T, admin *redis.Client) map[string]string {
 	t.Helper()
 	keys, err := admin.Keys(t.Context(), "*").Result()
@@ -185,8 +186,8 @@ func contents(t *testing.T, admin *redis.Client) map[string]string {
 	return dumps
 }
 
-// A renewal that arrives late changes nothing either: by then the lease may be another
-// owner's attempt, or have been given up.
+// A renewal that arrives late changes nothing either: by then the lease may belong to
+// another attempt of the owner, or have been released.
 func TestLateRenewalProlongsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -216,7 +217,7 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 				store.Renew(ctx, items)
 				return items[0]
 			}
-			const left = 35 * time.Minute // less than half of a lease is another's doing to a reader
+			const left = 35 * time.Minute // less than half of a lease looks like another reader's doing
 			shorten := func() {
 				for _, key := range admin.Keys(t.Context(), "*").Val() {
 					require.NoError(t, admin.PExpire(t.Context(), key, left).Err())
@@ -244,13 +245,13 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 	}
 }
 
-// stalling makes connections of which one stalls: what is written on it next, and names
-// the lock, arrives later, though the writer has given up by then.
+// stalling makes connections, one of which stalls: the next write on it that names the
+// lock arrives late, after the writer has given up.
 type stalling struct {
 	name    string
 	armed   atomic.Bool
 	delay   time.Duration
-	arrived chan struct{} // closed when it has
+	arrived chan struct{} // closed when the write has arrived
 }
 
 func (s *stalling) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -289,9 +290,9 @@ func (c *stallingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A connection stalls after the request for a lock was written, and the caller gives up,
-// or gets the lock by another attempt and unlocks it. When the request arrives at last,
-// behind all that was done to clean up, the lock stays free.
+// A connection stalls after the request for a lock was written. The caller gives up, or
+// gets the lock by another attempt and unlocks it. When the request arrives at last,
+// after the cleanup, the lock stays free.
 func TestStalledRequestHoldsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
@@ -348,7 +349,7 @@ func TestSlowRoundTripGetsTheLock(t *testing.T) {
 	client := wire.Client(t)
 	var work sync.WaitGroup
 	wire.Set(redistest.Fault{Delay: 20 * time.Millisecond})
-	for range 6 { // there are connections: to make one takes a round trip more
+	for range 6 { // with connections: making one takes another round trip
 		work.Go(func() { assert.NoError(t, client.Ping(t.Context()).Err()) })
 	}
 	work.Wait()

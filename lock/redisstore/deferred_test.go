@@ -18,8 +18,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// Functions wait for locks that another process holds, without a goroutine each, and
-// each runs once when the locks come free.
+// Functions wait for locks that another process holds, without a goroutine each, and each
+// runs once when the locks are released.
 func TestManyAreDeferred(t *testing.T) {
 	t.Parallel()
 	many := deferral{functions: 4_000, names: 100}
@@ -53,7 +53,7 @@ func BenchmarkDeferred(b *testing.B) {
 	}
 }
 
-// deferral is a measurement.
+// deferral is the result of a measurement.
 type deferral struct {
 	functions, names, passes int
 
@@ -118,7 +118,7 @@ func (d *deferral) run(tb testing.TB) {
 		lines := admin.Keys(ctx, "leasewheel_lock_line:*").Val()
 		return len(lines) == d.names
 	}, time.Minute, 100*time.Millisecond)
-	for range 100 { // the last ones are in line, but may still be hearing of it
+	for range 100 { // the last ones are queued, but may not know yet
 		if d.goroutines = ownGoroutines(tb) - goroutines; d.goroutines < 100 {
 			break
 		}
@@ -160,8 +160,7 @@ func (d *deferral) run(tb testing.TB) {
 	}
 }
 
-// check fails tb unless each function ran once, in order, and few goroutines were
-// enough.
+// check fails tb unless each function ran once, in order, with few goroutines.
 func (d *deferral) check(tb testing.TB) {
 	for i := range d.ran {
 		if n := d.ran[i].Load(); n != 1 {
@@ -178,8 +177,8 @@ func (d *deferral) check(tb testing.TB) {
 
 const deferralLabel = "deferral"
 
-// ownGoroutines counts the goroutines that were started by the test or by one of its
-// goroutines: other tests run at the same time.
+// ownGoroutines counts the goroutines that the test, or one of its goroutines, has
+// started: other tests run at the same time.
 func ownGoroutines(tb testing.TB) (count int) {
 	var profile strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
@@ -206,7 +205,7 @@ func ownGoroutines(tb testing.TB) (count int) {
 	return count
 }
 
-// heapInUse returns the bytes of what is reachable.
+// heapInUse returns the bytes of reachable heap.
 func heapInUse() float64 {
 	runtime.GC()
 	var stats runtime.MemStats

@@ -12,9 +12,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// The faults that a server reports. Each is the Fault of a [ServerError], which
-// matches it in errors.Is. Those marked "may pass" match [lock.ErrUnavailable]
-// too, and are retried for a while.
+// The faults that a server reports. Each is the Fault of a [ServerError], which matches
+// it in errors.Is. Those marked "may pass" also match [lock.ErrUnavailable], and are
+// retried for a while.
 var (
 	// ErrReadOnly is READONLY; may pass: a failover may be under way.
 	ErrReadOnly = errors.New("the server is a read-only replica")
@@ -38,23 +38,23 @@ var (
 	ErrNoPermission = errors.New("the user lacks a permission")
 	// ErrWrongType is WRONGTYPE.
 	ErrWrongType = errors.New("a key holds another kind of value")
-	// ErrTooOld is what a server refuses that lacks a command, or an option of one,
-	// that the scripts use.
+	// ErrTooOld is the refusal of a command, or of one of its options, that the scripts
+	// use and an old server lacks.
 	ErrTooOld = errors.New("the server is too old")
 	// ErrCrossSlot is CROSSSLOT.
 	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
-	// ErrDamaged is for a fencing counter that is no whole number from 0 to 2^53. No
-	// lock of that name is granted until it is repaired: tokens would not grow.
+	// ErrDamaged is for a fencing counter that is no whole number from 0 to 2^53. Until
+	// it is repaired no lock of that name is granted, since tokens would not grow.
 	ErrDamaged = errors.New("the lock's fencing counter is damaged")
 )
 
-// fault is what is known of a class of refusals.
+// fault describes a class of refusals.
 type fault struct {
 	err     error
 	passing bool // may pass by itself
 	// midway: the request may have been carried out, at least in part. A redirect is
-	// among them: go-redis follows it, and leaves it as the error of a command whose
-	// second sending gets no answer.
+	// midway: go-redis follows it, and leaves it as the command's error if the second
+	// attempt gets no answer.
 	midway bool
 	ofKey  bool // one key of a run may be the reason
 	advice string
@@ -68,23 +68,23 @@ var faults = map[string]fault{
 	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
 	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
 	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
-	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is on the move"},
+	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is being moved"},
 	"MOVED":       {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
 	"ASK":         {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
 	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
-	"MISCONF":     {err: ErrMisconfigured, advice: "see in its log why saving failed; often the disk is full"},
+	"MISCONF":     {err: ErrMisconfigured, advice: "its log has the reason; often the disk is full"},
 	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
 	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
 	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user the commands, keys and channels that locks need"},
 	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
-	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find out who wrote it; then set it to the largest token that the guarded resources have seen, or delete it"},
+	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
 	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
-// ServerError is a server's refusal, or the lack of an answer.
+// ServerError is a server's refusal, or a missing answer.
 type ServerError struct {
-	// Fault is the class of the refusal, one of this package's errors. It is nil
-	// if there was no answer, or one of no known class.
+	// Fault is the class of the refusal, one of this package's errors. It is nil if there
+	// was no answer, or one of no known class.
 	Fault error
 	// Err is what go-redis reported.
 	Err error
@@ -106,7 +106,7 @@ func (e *ServerError) Error() string {
 	}
 }
 
-// Is matches the fault, and those errors of package lock that tell it what to do.
+// Is matches the fault, and the errors of package lock by which it decides on retries.
 func (e *ServerError) Is(target error) bool {
 	switch target {
 	case nil:
@@ -122,21 +122,21 @@ func (e *ServerError) Is(target error) bool {
 // Unwrap returns what go-redis reported.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// refusal is the text of a server's error that a script has returned as data.
+// refusal is the text of a server's error that a script returned as data.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// RedisError makes it a [redis.Error].
+// RedisError makes refusal a [redis.Error].
 func (refusal) RedisError() {}
 
-// ofOneKey reports whether one key may be why the server refused a run.
+// ofOneKey reports whether one key may be the reason why the server refused a run.
 func ofOneKey(err error) bool {
 	var e *ServerError
 	return errors.As(err, &e) && e.ofKey
 }
 
-// classify makes a *ServerError of what go-redis reports.
+// classify turns an error of go-redis into a *ServerError.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -152,13 +152,12 @@ func classify(err error) error {
 	return &ServerError{Err: err, passing: !closed, done: !unsent}
 }
 
-// place is what servers before Redis 7 put before the refusal of a command within a
+// place matches what servers before Redis 7 put before the refusal of a command within a
 // script.
 var place = regexp.MustCompile(`^(?:ERR Error running script \(call to f_\w+\): )?(?:@\w+: ?\d+: )+-?`)
 
-// faultOf finds the class of a refusal. Some come without a first word of their
-// own: ACL failures within a script, a full server, wrong credentials of old
-// servers.
+// faultOf returns the class of a refusal. Some refusals have no distinctive first word:
+// ACL failures within a script, a full server, wrong credentials of old servers.
 func faultOf(text string) fault {
 	text = text[len(place.FindString(text)):]
 	word, rest, _ := strings.Cut(text, " ")
@@ -166,13 +165,13 @@ func faultOf(text string) fault {
 		return f
 	}
 	switch {
-	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot choose the first word
+	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot set the first word
 		return faults["DAMAGED"]
 	case strings.HasPrefix(rest, "max number of clients"):
 		return fault{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
 		return faults["NOPERM"]
-	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // a request is longer than a stranger's may be
+	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
 	case tooOld(text):
 		return fault{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it"}
@@ -182,15 +181,15 @@ func faultOf(text string) fault {
 	return fault{ofKey: true}
 }
 
-// tooOld reports whether a refusal is that of a script's command which the server does
-// not know in this form. The scripts make no mistakes in syntax, so the server is old.
+// tooOld reports whether a refusal is for a script's command that the server does not
+// know in this form. The scripts make no syntax errors, so the server is old.
 func tooOld(text string) bool {
 	return strings.HasSuffix(text, "syntax error") ||
 		strings.Contains(text, "Unknown Redis command called from") ||
 		strings.Contains(text, "Wrong number of args calling Redis command")
 }
 
-// silent reports whether the error is that the server has not answered.
+// silent reports whether the error is a missing answer.
 func silent(err error) bool {
 	e, ok := errors.AsType[*ServerError](err)
 	return ok && e.Fault == nil && e.passing

@@ -7,8 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A fleet that has redsync or redislock goes over service by service: both see the
-// same locks.
+// A fleet with redsync or redislock can migrate service by service: both see the same
+// locks.
 func ExampleFormat() {
 	store, err := redisstore.Open("redis://127.0.0.1:6379", redisstore.Config{Format: redisstore.FormatPlain})
 	if err != nil {

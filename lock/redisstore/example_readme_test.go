@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// The lock of README.md, word for word, on a server in this process.
+// The lock of README.md, verbatim, on a server in this process.
 func Example_readme() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -27,7 +27,7 @@ func Example_readme() {
 	// Output: shipped under a token above zero: true
 }
 
-// That of a function that is deferred.
+// The same for a deferred function.
 func Example_readmeDeferred() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {

@@ -9,7 +9,7 @@ import (
 func Relay(to *slog.Logger) interface {
 	Printf(ctx context.Context, format string, v ...any)
 } {
-	return relay{to}
+	return slogLogger{to}
 }
 
 // Waiting returns how many requests wait to leave.

@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// fenced is a resource that refuses writes with a token smaller than the largest it
+// fenced is a resource that refuses writes with a token smaller than the largest that it
 // has seen.
 type fenced struct {
 	mu      sync.Mutex
@@ -45,9 +45,9 @@ func replicated(t testing.TB, client redis.UniversalClient, replicas int, c lock
 	return l
 }
 
-// A failover before replication loses the lock. What is documented happens: two hold
-// it by their clocks, but the tokens tell them apart, and a holder whose lease is
-// renewed is told at the next renewal.
+// A failover before replication loses the lock, as documented: two owners hold it by
+// their clocks, but their tokens differ, and a holder whose lease is renewed learns of
+// the loss at the next renewal.
 func TestFailoverBeforeReplication(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second
@@ -57,7 +57,7 @@ func TestFailoverBeforeReplication(t *testing.T) {
 	theirs := locker(t, set.Client(t), lock.Config{TTL: ttl})
 	resource := &fenced{}
 
-	warm := mustLock(t, mine, "fixed") // so that the replicas know an earlier token
+	warm := mustLock(t, mine, "fixed") // gives the replicas an earlier token
 	require.True(t, resource.write(warm.Token()))
 	require.NoError(t, warm.Unlock(t.Context()))
 	master.AwaitReplication(t, 2)
@@ -85,15 +85,15 @@ func TestFailoverBeforeReplication(t *testing.T) {
 	require.NoError(t, second.Unlock(t.Context()))
 }
 
-// With a replica's word required, the same grant is refused, and given back. It runs
-// alone: sentinels take a busy machine for a dead one, and it counts replicas.
+// If a replica's acknowledgement is required, the same grant is refused and released. The
+// test runs alone: sentinels consider a busy machine dead, and the test counts replicas.
 func TestFailoverWithReplicas(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	master := set.Master(t)
 	brief := replicated(t, set.Client(t), 1, lock.Config{RetryFor: -1})
 	long := replicated(t, set.Client(t), 2, lock.Config{RetryFor: time.Minute})
 
-	held := mustLock(t, long, "held") // by all replicas, so by whichever is promoted
+	held := mustLock(t, long, "held") // by all replicas, so by the promoted one
 	master.CutReplicas(t)
 	_, err := brief.Mutex("a").TryLock(t.Context())
 	isFault(t, err, redisstore.ErrUnreplicated)
@@ -135,8 +135,8 @@ func TestReplicasAreValidated(t *testing.T) {
 	}
 }
 
-// All kinds of lock wait for their replicas, in a cluster too, and waiters get their
-// turn without being handed a grant that waits for nobody.
+// All kinds of lock wait for their replicas, also in a cluster. Waiters get the lock by
+// their own requests, not by a grant that waits for no replica.
 func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
@@ -167,15 +167,15 @@ func TestReplicasOfEveryKind(t *testing.T) {
 		require.NoError(t, <-next, name)
 		_, err = handle(tooMany).TryLock(t.Context())
 		isFault(t, err, redisstore.ErrUnreplicated)
-		require.Eventually(t, func() bool { // once it was given back
+		require.Eventually(t, func() bool { // once it was released
 			lease, err := handle(l).TryLock(t.Context())
 			return err == nil && lease.Unlock(t.Context()) == nil
 		}, 10*time.Second, 10*time.Millisecond, name)
 	}
 }
 
-// Semaphores, permits and plain locks wait too; and so does who asks again, on another
-// connection, for what it was granted without replicas.
+// Semaphores, permits and plain locks wait too. So does a repeated request, on another
+// connection, for a hold that was granted without replicas.
 func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, redistest.Config{TCP: true})
@@ -184,7 +184,7 @@ func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 	admin := master.Client(t)
 	require.NoError(t, admin.MSet(t.Context(), "semaphore", 5, "permits", 5).Err())
 	master.AwaitReplication(t, 1)
-	replica.Pause() // its link is up, and it acknowledges nothing
+	replica.Pause() // its link is up, and it acknowledges no writes
 	defer replica.Resume()
 	const client = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 	for _, hold := range []lock.Hold{

@@ -28,8 +28,10 @@ func queueKey(name string) string    { return derive("redisson_lock_queue", name
 func timeoutsKey(name string) string { return derive("redisson_lock_timeout", name) }
 func placesKey(name string) string   { return derive("leasewheel_lock_places", name) }
 
-// ears is the waiter's own channel.
-func (fair) ears(h *lock.Hold) []ear { return []ear{{channelKey(h.Name) + ":" + h.Owner, askAgain}} }
+// handlers is the waiter's own channel.
+func (fair) handlers(h *lock.Hold) []handler {
+	return []handler{{channelKey(h.Name) + ":" + h.Owner, askAgain}}
+}
 
 func (fair) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	publish, err := s.publishing(ctx)

@@ -1,11 +1,11 @@
--- Grants a fair lock to an owner if it is the owner's already, or free and the
--- owner's turn; or else gives the owner a place in the queue, or keeps the one it
--- has.
+-- Grants a fair lock to an owner if the owner holds it already, or if it is free and the
+-- owner is the head of the queue. Otherwise gives the owner a place in the queue, or
+-- keeps the one it has.
 --
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its fencing counter
 --       3 the queue's list, 4 its timeouts, 5 its places
---       6 the channels of its waiters, without the waiter
+--       6 the prefix of its waiters' channels
 -- ARGV  1 the lease in ms
 --       2 the owner
 --       3 the holds it has once granted; more than 1 only if it has the lock already
@@ -13,10 +13,10 @@
 --       5 how long the place is kept in ms, 0 for none
 --       6 the command to publish with
 -- returns  {1, token}  granted
---          {0, ms}     somebody else holds it for so long yet (-1: without an end,
---                      -2: nobody does); the owner is the next, or does not wait;
---                      or who is the next is known only after so many ms
---          {4, ms}     the same, and others are the next
+--          {0, ms}     another owner holds it (ms left, -1: without an end, -2: it is
+--                      free), and this owner is the head or does not wait; or the head
+--                      is known only after so many ms
+--          {4, ms}     the same, but this owner is not the head
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
 local lock, list, timeouts, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
@@ -33,8 +33,8 @@ elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
--- A first grant begins with a token, without which there is none. One that the owner has
--- already begins with a write that a server allows which is out of memory.
+-- A first grant begins with a token, since none is given without one. A further one
+-- begins with a write that a server allows when it is out of memory.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
   if holds then redis.call('pexpire', lock, lease) end
@@ -47,22 +47,23 @@ if holds then return grant() end
 local now = milliseconds()
 local place = tonumber(redis.call('zscore', places, owner))
 if place and place <= now then
-  -- It lives although it was silent for so long: the server was away, or its clock
-  -- was set. Then the others' silence says nothing about them either.
+  -- The owner is alive although its place has expired: the server was down, or its clock
+  -- was set. The other waiters' places may have expired for that reason, so they are
+  -- kept.
   for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
     redis.call('zadd', places, decimal(now + wait), waiter)
   end
 end
 local queued = place or redis.call('zscore', timeouts, owner)
-local known, ears = wait > 0, 0
-if known then known, ears = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
-local keptUntil = decimal(now + wait) .. (known and ears > 0 and '.5' or '')
+local ok, connections = wait > 0, 0
+if ok then ok, connections = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
+local keptUntil = decimal(now + wait) .. (ok and connections > 0 and '.5' or '')
 if queued then redis.call('zadd', places, keptUntil, owner) end
 if place and not redis.call('zscore', timeouts, owner) then
   redis.call('lpush', list, owner) -- Redisson has dropped it, from the head
 end
 
--- While somebody has the lock, a waiter of Redisson's may wait for as long as it likes.
+-- While the lock is held, a waiter of Redisson's may wait without a limit.
 local longest = wait > 0 and {[places] = wait, [timeouts] = left == -2 and 300000 * redis.call('llen', list)} or nil
 local head, dropped, more = first(list, timeouts, places, now, longest)
 if left == -2 and not more and (not head or head == owner) then
@@ -75,11 +76,11 @@ end
 if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
 if wait == 0 then return {0, more and 1 or left} end
 
--- Redisson lowers the timeouts of those behind it by its own wait, 5 minutes by default,
--- when it is served and when it gives up. It drops nobody before the end of the present
--- lease, as long as ours are later by that for each of Redisson's that is before them.
--- What is added for clocks that are ahead of the server's is how long Redisson waits for
--- a dead head.
+-- A waiter of Redisson's lowers the timeouts behind it by its own wait, 5 minutes by
+-- default, when it is served and when it gives up. Our timeout is therefore later by that
+-- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before
+-- the end of the present lease. The margin for clocks ahead of the server's is how long
+-- Redisson waits for a dead head.
 local ahead = 10000
 if not queued then
   redis.call('rpush', list, owner)
@@ -90,8 +91,8 @@ local others = math.max(0, redis.call('llen', list) - redis.call('zcount', place
 local before = others > 0 and theirsBefore(list, places, owner, now, others) or 0
 redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + before * 300000), owner)
 
--- A queue of which nobody takes leave does not stay for ever. Redisson relies on it
--- that its waiters do.
+-- A queue that its waiters never leave expires. Redisson relies on its waiters to leave,
+-- so its keys have no TTL while it has waiters.
 for _, key in ipairs({list, timeouts, places}) do
   if others > 0 and key ~= places then
     redis.call('persist', key)

@@ -3,13 +3,13 @@
 --   list      Redisson's: the waiters, in their order of arrival
 --   timeouts  Redisson's: waiter to the ms after which Redisson drops it
 --   places    ours: waiter of ours to the ms after which we drop it, and half a ms more
---             if it listened on its channel when it asked last
+--             if it was subscribed to its channel at its last request
 --
--- A waiter of ours asks again well before, so that soon after its end it is known
--- to be dead. A waiter of Redisson asks when it likes; it is given its timeout.
+-- A waiter of ours asks again well before its place expires, so a dead one is known soon
+-- after. A waiter of Redisson asks at any time, and keeps its place until its timeout.
 
--- endOf returns the ms after which a waiter is dropped, and which zset has it; nil if it
--- has no place.
+-- endOf returns the ms after which a waiter is dropped, and the zset that has it; nil if
+-- the waiter has no place.
 local function endOf(waiter, timeouts, places)
   local by = redis.call('zscore', places, waiter)
   if by then return tonumber(by), places end
@@ -17,19 +17,19 @@ local function endOf(waiter, timeouts, places)
   if by then return tonumber(by), timeouts end
 end
 
--- first drops dead waiters from the head of the queue, and whoever is no owner. It looks
--- at a hundred waiters at most, at fewer if their names are long: a run of a script is
--- short, and later runs drop the rest.
+-- first drops dead waiters, and entries that are no owners, from the head of the queue.
+-- It examines at most a hundred waiters, and fewer if their names are long, to keep the
+-- run of the script short. Later runs drop the rest.
 --
--- longest  for how many ms places are kept at most, and timeouts by Redisson: what is
---          kept for longer, since the server's clock was set back, is kept for so long
---          from now on; nil for no such limit
--- deaf     reports whether a waiter of ours that is kept until then does not listen any
---          more; nil to ask none. It keeps its place: who has only lost its connection is
---          the head again with the next request
--- returns  the first living waiter, or false; whether it has dropped any; whether there
---          may be a living one behind those that it has looked at
-local function first(list, timeouts, places, now, longest, deaf)
+-- longest       the most ms for which places, and Redisson's timeouts, are kept. What lasts
+--               longer, since the server's clock was set back, is shortened to that; nil
+--               for no limit
+-- unsubscribed  reports whether a living waiter of ours, with this end of its place, is no
+--               longer subscribed; nil to skip the check. It keeps its place: if it has
+--               only lost its connection, it is the head again with its next request
+-- returns       the first living waiter, or false; whether any were dropped; whether there
+--               may be a living one behind those examined
+local function first(list, timeouts, places, now, longest, unsubscribed)
   local dropped, room = false, 100
   while room > 0 do
     local waiter = redis.call('lindex', list, 0)
@@ -43,8 +43,8 @@ local function first(list, timeouts, places, now, longest, deaf)
     local by, kept
     if isOwner(waiter) then by, kept = endOf(waiter, timeouts, places) end
     local living = by and by > now
-    local silent = living and deaf and kept == places and deaf(waiter, by)
-    if living and not silent then
+    local departed = living and unsubscribed and kept == places and unsubscribed(waiter, by)
+    if living and not departed then
       local limit = longest and longest[kept]
       if limit and math.floor(by) > now + limit then
         redis.call('zadd', kept, decimal(now + limit) .. (by % 1 > 0 and '.5' or ''), waiter)
@@ -53,14 +53,14 @@ local function first(list, timeouts, places, now, longest, deaf)
     end
     redis.call('lpop', list)
     redis.call('zrem', timeouts, waiter)
-    if not silent then redis.call('zrem', places, waiter) end
+    if not departed then redis.call('zrem', places, waiter) end
     dropped, room = true, room - 1 - math.floor(#waiter / 10000)
   end
   return false, true, true
 end
 
--- leave takes a waiter out of the list and its timeout with it. In a long list it looks at
--- both ends alone; a waiter elsewhere is dropped when its turn comes, by Redisson too.
+-- leave removes a waiter and its timeout from the queue. In a long list it looks at both
+-- ends only; a waiter elsewhere is dropped when it becomes the head, by Redisson too.
 local function leave(list, timeouts, waiter)
   if not redis.call('zscore', timeouts, waiter) then return end
   if redis.call('lpos', list, waiter, 'maxlen', 1000) then
@@ -74,8 +74,8 @@ local function leave(list, timeouts, waiter)
   redis.call('zrem', timeouts, waiter)
 end
 
--- theirsBefore returns how many waiters of Redisson's are before one of ours, who is
--- looked for among the first hundred; most if it is not there.
+-- theirsBefore returns how many waiters of Redisson's are before one of ours among the
+-- first hundred of the queue; most if ours is not among them.
 local function theirsBefore(list, places, waiter, now, most)
   local before = 0
   for at = 0, 99 do
@@ -87,9 +87,9 @@ local function theirsBefore(list, places, waiter, now, most)
   return most
 end
 
--- wake has the head of the queue ask: the first living waiter, as first returns it. If
--- that is not known yet, the waiter of ours asks that has asked last, and so drops dead
--- ones until it is.
+-- wake makes the head of the queue ask: the first living waiter, as first returns it. If
+-- the head is not known yet, wake notifies our waiter with the latest place, whose
+-- request drops more dead waiters.
 local function wake(publish, channel, places, head, more)
   if more then head = redis.call('zrange', places, -1, -1)[1] end
   if head then send(publish, channel .. ':' .. head, '0') end

@@ -1,9 +1,9 @@
--- Lowers an owner's holds of a fair lock; without holds the lock is free. Ends the
--- owner's place in the queue, too. If the lock is free then, the next one is told.
+-- Lowers an owner's holds of a fair lock; without holds the lock is free. Also ends the
+-- owner's place in the queue, and wakes the head if the lock is free.
 --
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 the queue's list, 3 its timeouts, 4 its places
---       5 the channels of its waiters, without the waiter
+--       5 the prefix of its waiters' channels
 -- ARGV  1 the owner
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
@@ -19,7 +19,7 @@ if type(holds) == 'table' then
 end
 if ARGV[2] ~= '0' then
   if not holds then return -1 end
-  -- A server that is out of memory refuses hset, unless the script has written before.
+  -- A server out of memory refuses hset, unless the script has written before.
   redis.call('pexpire', lock, ARGV[3])
   redis.call('hset', lock, owner, ARGV[2])
   return 0
@@ -29,13 +29,13 @@ redis.call('zrem', places, owner)
 leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
 if redis.call('exists', lock) == 0 then
-  -- Who listened when it asked last, and does not any more, has ended.
-  local function deaf(waiter, by)
+  -- A waiter that was subscribed at its last request, and is no longer, has ended.
+  local function unsubscribed(waiter, by)
     if by % 1 == 0 then return false end
-    local known, ears = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
-    return known and ears == 0
+    local ok, connections = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
+    return ok and connections == 0
   end
-  local head, _, more = first(list, timeouts, places, milliseconds(), nil, deaf)
+  local head, _, more = first(list, timeouts, places, milliseconds(), nil, unsubscribed)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
 return holds and 1 or -1

@@ -35,9 +35,8 @@ const (
 // redissonWait is how long Redisson keeps the place of a waiter without a limit.
 const redissonWait = 5 * time.Minute
 
-// redissonThread does what a thread does on the wire that uses Redisson's fair lock
-// called orders: the effects of its scripts, as its documentation and sources give
-// them.
+// redissonThread behaves on the wire like a thread that uses Redisson's fair lock called
+// orders. It has the effects of Redisson's scripts, by their documentation and sources.
 type redissonThread struct {
 	*testing.T
 	client *redis.Client
@@ -48,7 +47,7 @@ func newRedissonThread(t *testing.T, s *redistest.Server, id int) *redissonThrea
 	return &redissonThread{t, s.Client(t), fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id)}
 }
 
-// redissonPurge drops waiters whose time is over from the head of the queue.
+// redissonPurge drops waiters whose timeout is over from the head of the queue.
 const redissonPurge = `
 	local function purge(list, timeouts, now)
 		while true do
@@ -62,7 +61,7 @@ const redissonPurge = `
 	end
 	`
 
-// lock asks once, as a thread does that waits for so long.
+// lock makes one request, like a thread that waits for so long.
 func (r *redissonThread) lock(wait time.Duration) (got bool) {
 	r.Helper()
 	_, err := r.client.Eval(r.Context(), redissonPurge+`
@@ -106,7 +105,7 @@ func (r *redissonThread) lock(wait time.Duration) (got bool) {
 	return false
 }
 
-// unlock releases the lock and tells the next.
+// unlock releases the lock and notifies the next waiter.
 func (r *redissonThread) unlock() {
 	r.Helper()
 	reply, err := r.client.Eval(r.Context(), redissonPurge+`
@@ -137,7 +136,7 @@ func (r *redissonThread) giveUp(wait time.Duration) {
 		[]string{fairList, fairTimeouts}, r.owner, wait.Milliseconds()).Err())
 }
 
-// timeout returns how long Redisson keeps the place of a waiter yet.
+// timeout returns for how much longer Redisson keeps the place of a waiter.
 func (r *redissonThread) timeout(owner string) time.Duration {
 	r.Helper()
 	by, err := r.client.ZScore(r.Context(), fairTimeouts, owner).Result()
@@ -175,12 +174,12 @@ func awaitQueue(t testing.TB, client redis.UniversalClient, n int) (waiters []st
 	return waiters
 }
 
-// fairHold is what a waiter for the lock called orders asks for.
+// fairHold is the hold that a waiter for the lock called orders requests.
 func fairHold(owner string, place time.Duration) *lock.Hold {
 	return &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Wait: place}
 }
 
-// asks has a waiter ask.
+// asks sends a waiter's request.
 func asks(t testing.TB, s lock.Store, h *lock.Hold) lock.Answer {
 	t.Helper()
 	answer, err := s.Acquire(t.Context(), h)
@@ -226,7 +225,7 @@ func TestFairWireFormat(t *testing.T) {
 	assert.ElementsMatch(t, []string{"redisson_lock_token:{orders}", record}, admin.Keys(t.Context(), "*").Val())
 }
 
-// A fair lock's holder and a mutex's exclude each other: it is one lock.
+// The holders of a fair lock and of a mutex exclude each other: it is one lock.
 func TestFairLockAndMutexAreOneLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -242,11 +241,11 @@ func TestFairLockAndMutexAreOneLock(t *testing.T) {
 	got := make(chan *lock.Lease)
 	go send(got, func() *lock.Lease { return mustLockFair(t, l) })
 	awaitQueue(t, server.Client(t), 1)
-	require.NoError(t, next.Unlock(t.Context())) // which tells the mutex's waiters alone
+	require.NoError(t, next.Unlock(t.Context())) // which notifies only the mutex's waiters
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
 
-// Redisson's threads and our waiters stand in one queue, and each wakes the other.
+// Redisson's threads and our waiters share one queue, and wake each other.
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -302,8 +301,8 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	assert.Zero(t, admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
 }
 
-// A thread of Redisson need not ask again. It has the time that it was given, not
-// the seconds of ours; and once that is over it is dropped.
+// A thread of Redisson need not ask again. It has its own timeout, not the seconds of
+// ours. When that is over it is dropped.
 func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -327,9 +326,9 @@ func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	assert.Empty(t, queue(t, thread.client))
 }
 
-// When a thread of Redisson is served it lowers the timeouts of all others by its
-// own wait, whether it has used it up or not. That must not drop a living waiter of
-// ours (Redisson #3004), however long the thread has waited.
+// When a thread of Redisson is served it lowers the timeouts of all others by its own
+// wait, used or not. That must not drop a living waiter of ours (Redisson #3004), however
+// long the thread has waited.
 func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -361,8 +360,8 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	require.False(t, late.lock(redissonWait))
 	assert.Equal(t, []string{golf + ":2", golf + ":3", late.owner}, queue(t, one.client))
 
-	// One that had a wait longer than Redisson's default takes more than was allowed
-	// for. Who asks again then has its place back.
+	// A thread that had a wait longer than Redisson's default lowers them by more than
+	// was allowed for. A waiter that asks again then gets its place back.
 	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
 	require.False(t, late.lock(redissonWait))
 	require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
@@ -370,7 +369,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
 }
 
-// The place of one that died among threads of Redisson is not kept for Redisson's
+// The place of a dead waiter among threads of Redisson is not kept for Redisson's
 // minutes.
 func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	t.Parallel()
@@ -391,8 +390,8 @@ func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	assert.Empty(t, queue(t, thread.client))
 }
 
-// Many waiters, and those that come and go, do not add up to a timeout of hours for
-// a thread of Redisson behind them.
+// Many waiters, also short-lived ones, do not add up to a timeout of hours for a thread
+// of Redisson behind them.
 func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -421,7 +420,7 @@ func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	assert.InDelta(t, redissonWait+45*time.Second, last.timeout(golf+":200"), float64(30*time.Second), "one of Redisson's is behind it yet")
 }
 
-// In a cluster a waiter's channel is on the node of its lock, and ends with it.
+// In a cluster a waiter's channel is on the node of its lock, and ends with the lock.
 func TestClusterFairChannels(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -452,12 +451,12 @@ func TestClusterFairChannels(t *testing.T) {
 	require.Eventually(t, func() bool { return channels(owner) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
-// fairWaiters is, in the environment of a process that this test binary started, the
-// server's URL: the process is then one that waits for the lock called orders.
+// fairWaiters is the environment variable with the server's URL, in a process started by
+// this test binary: the process then waits for the lock called orders.
 const fairWaiters = "LEASEWHEEL_FAIR_WAITERS"
 
-// waitFairly has n goroutines of this process each take the lock once, and note it
-// in the list called served. It ends early when standard input does.
+// waitFairly makes n goroutines of this process each take the lock once, and record it in
+// the list called served. It ends early when standard input does.
 func waitFairly(url, n string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -529,8 +528,8 @@ func startFairProcess(t *testing.T, url string, waiters int) *fairProcess {
 	return p
 }
 
-// A thousand waiters of eight processes are served in the order in which the server
-// has queued them. If one process dies, with a tenth of them, the others are.
+// A thousand waiters of eight processes are served in the order of the server's queue. If
+// one process dies, with a tenth of them, the others are still served.
 func TestFairAmongProcesses(t *testing.T) {
 	t.Parallel()
 	const all, dying = 1000, 100

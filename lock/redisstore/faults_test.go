@@ -41,7 +41,7 @@ func loginAs(t testing.TB, server *redistest.Server, user, password string) *red
 	return client
 }
 
-// contend has n lockers acquire the mutex "a" again and again, each for so long. served
+// contend makes n lockers acquire the mutex "a" again and again, each for so long. served
 // counts the leases. stop ends it, and waits for the last.
 func contend(t *testing.T, server *redistest.Server, n int, hold time.Duration) (served *atomic.Int64, stop func()) {
 	t.Helper()
@@ -84,15 +84,15 @@ func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
-// send sends the result of take, or a zero value if take has failed the test: the test
-// would wait for a value for ever.
+// send sends the result of take, or a zero value if take has failed the test, which would
+// otherwise wait for a value for ever.
 func send[T any](to chan<- T, take func() T) {
 	var taken T
 	defer func() { to <- taken }()
 	taken = take()
 }
 
-// witness notes when a lease is lost.
+// witness records when a lease is lost.
 type witness struct {
 	lease *lock.Lease
 	told  chan time.Time
@@ -107,8 +107,8 @@ func watch(lease *lock.Lease) *witness {
 	return w
 }
 
-// lossIsInTime fails t unless the lease was lost by until, give or take what is
-// promised, and returns when it was told of, and why.
+// lossIsInTime fails t unless the lease was lost by until, within the documented
+// tolerance. It returns when and why the lease was lost.
 func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (told time.Time, loss *lock.LostError) {
 	t.Helper()
 	select {
@@ -123,7 +123,7 @@ func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (told time.Ti
 	return told, loss
 }
 
-// patience is what a busy machine may add to a promise.
+// patience is the delay of a busy machine that tests allow for.
 const patience = 100 * time.Millisecond
 
 func TestServerPausesBriefly(t *testing.T) {
@@ -141,9 +141,9 @@ func TestServerPausesBriefly(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// A server that does not answer: the holder is told before anybody else can have
-// the lock; whoever asks is told that the store is unavailable, not that the lock
-// is taken; and afterwards all is well.
+// A server that does not answer: the holder learns of the loss before another owner can
+// have the lock. Others get the error that the store is unavailable, not that the lock is
+// taken. Afterwards everything works.
 func TestServerIsMute(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -187,8 +187,8 @@ func TestServerIsMute(t *testing.T) {
 	}
 }
 
-// The lock of a holder that cannot reach the server is never another's while the
-// holder believes to have it (rueidislock told its holder 2.5 s too late).
+// While a holder that cannot reach the server considers the lock its own, no other owner
+// has it (rueidislock notified its holder 2.5 s too late).
 func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -221,8 +221,8 @@ func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
 	}
 }
 
-// The reply to a request is lost with its connection. go-redis's own retries would
-// report a lock that is taken, by ourselves, and a release of what is not held.
+// The reply to a request is lost with its connection. go-redis's own retries would report
+// a lock taken by ourselves, and a release of a lock that is not held.
 func TestReplyIsLostOnTheWire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -254,7 +254,7 @@ func TestReplyIsLostOnTheWire(t *testing.T) {
 	}
 }
 
-// A network at its worst that still works costs no lease of 4 s.
+// A very bad network that still works loses no lease of 4 s.
 func TestBadNetwork(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -283,7 +283,7 @@ func TestBadNetwork(t *testing.T) {
 				}
 				taken++
 				holders--
-				// One that is not answered in time is tried again in the background.
+				// A request without a reply in time is repeated in the background.
 				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrUnavailable) {
 					t.Errorf("unlock: %v", err)
 				}
@@ -304,8 +304,8 @@ func TestBadNetwork(t *testing.T) {
 	assert.Greater(t, taken, 2, "and locks change hands")
 }
 
-// Waiters whose subscription is cut are woken by the next release all the same:
-// by the subscription that replaces it, long before the poll.
+// Waiters whose subscription is cut are still woken by the next release, through the
+// subscription that replaces it, long before the poll.
 func TestSubscriptionIsCut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -348,7 +348,7 @@ func awaitChannels(t testing.TB, client *redis.Client, n int) {
 	}, 10*time.Second, 5*time.Millisecond, "%d channels", n)
 }
 
-// A server that forgets its scripts at any moment is not noticed.
+// A server may lose its scripts at any moment without an effect on callers.
 func TestScriptFlushStorm(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -376,7 +376,7 @@ func TestScriptFlushStorm(t *testing.T) {
 	require.NoError(t, kept.Unlock(t.Context()))
 }
 
-// What the server holds is lost: DEL is in the suite, here are the others.
+// Loss of the server's data: DEL is in the suite, here are the other ways.
 func TestServerLosesItsData(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *redistest.Server){
@@ -400,7 +400,8 @@ func TestServerLosesItsData(t *testing.T) {
 	}
 }
 
-// A server out of memory grants no new locks, and says so; held ones live on.
+// A server out of memory grants no new locks, with an error that names the reason; held
+// ones live on.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -420,8 +421,8 @@ func TestOutOfMemory(t *testing.T) {
 	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
 }
 
-// isFault fails t unless err is a server's refusal of a class, in one line that
-// tells what to do and no secret.
+// isFault fails t unless err is a server's refusal of a class, in one line that has an
+// advice and no secret.
 func isFault(t testing.TB, err, class error) {
 	t.Helper()
 	require.ErrorIs(t, err, class)
@@ -435,8 +436,7 @@ func isFault(t testing.TB, err, class error) {
 
 const secret = "hunter2"
 
-// Refusals that may pass are waited out, for a while, and then reported as what
-// they are.
+// Temporary refusals are waited out, for a while, and then reported by their class.
 func TestPassingRefusals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -496,7 +496,7 @@ func do(t *testing.T, s *redistest.Server, args ...any) {
 	require.NoError(t, s.Client(t).Do(t.Context(), args...).Err())
 }
 
-// Every refusal that the documentation of Redis names has its class.
+// Every refusal in the documentation of Redis has its class.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -541,7 +541,7 @@ func TestRefusals(t *testing.T) {
 	assert.ErrorContains(t, err, "something new")
 }
 
-// refusing is a hook that answers every command with an error of the server's.
+// refusing is a hook that answers every command with a server's error.
 type refusing struct{ err error }
 
 type redisError string
@@ -630,7 +630,7 @@ func TestMissingPermissions(t *testing.T) {
 		_, err := locker(t, as(user), lock.Config{}).Mutex("a").TryLock(t.Context())
 		isFault(t, err, redisstore.ErrNoPermission)
 	}
-	// A grant that failed midway does not stay.
+	// A grant that failed midway is released.
 	require.Eventually(t, func() bool {
 		n, err := server.Client(t).Exists(t.Context(), "a").Result()
 		return err == nil && n == 0
@@ -655,7 +655,7 @@ func TestServerIsFull(t *testing.T) {
 		crowd[i] = admin.Conn()
 		_ = crowd[i].Ping(t.Context()).Err()
 	}
-	// The server's word may come too late: it hangs up at once.
+	// The server's reply may come too late: it closes the connection at once.
 	_, err := locker(t, server.Client(t), lock.Config{RetryFor: 200 * time.Millisecond}).Mutex("a").TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrUnavailable)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)

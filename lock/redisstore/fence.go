@@ -14,10 +14,10 @@ var (
 	fence = newTimelyScript(fenceSource)
 )
 
-// Fence raises the fencing counter of a mutex to token at least, if the owner holds
-// the mutex. It is for stores that are made of several servers, whose tokens must
-// grow together: package quorum uses it. held is false, and nothing is done, if the
-// owner does not hold it.
+// Fence raises the fencing counter of a mutex to at least token, if the owner holds the
+// mutex. It is for stores made of several servers, as in package quorum: their tokens
+// must grow together. If the owner does not hold the mutex, Fence does nothing and held
+// is false.
 func (s *Store) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
 	h, err = s.names.hold(h)
 	if err != nil {

@@ -1,5 +1,5 @@
--- Raises the fencing counter of a lock whose owner asks for it, so that the next
--- grant has a larger token. The counter keeps its life, or the lack of an end to it.
+-- Raises the fencing counter of a lock at its owner's request, so that the next grant has
+-- a larger token. The counter keeps its life, or stays without an end.
 --
 -- KEYS  1 the lock, a hash of owner to holds or a plain lock's owner
 --       2 its fencing counter

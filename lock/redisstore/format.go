@@ -6,9 +6,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Format is how locks are kept on the server, so with which other clients they are
-// shared. All clients of one lock must use one format: those of another one find
-// the name taken, and fail with [lock.ErrForeign] or wait, as if somebody held it.
+// Format is how locks are stored on the server, and so which other clients share them.
+// All clients of one lock must use one format. To clients of another format the name is
+// taken: they fail with [lock.ErrForeign], or wait as if the lock were held.
 type Format uint8
 
 const (
@@ -16,11 +16,11 @@ const (
 	// default.
 	FormatRedisson Format = iota
 
-	// FormatPlain is that of redsync, of redislock, and of all who take a lock by
-	// SET with NX and PX: a string, which only the holder knows and compares before
-	// it deletes or prolongs it. It has room for one owner, so only
-	// [lock.Locker.Mutex] has locks in it. See "Plain locks" in the package's
-	// documentation for what it promises.
+	// FormatPlain is the format of redsync, of redislock, and of all clients that take a
+	// lock by SET with NX and PX. The key is a random string of the holder, which
+	// compares it before it deletes or prolongs the key. It has room for one owner, so
+	// only [lock.Locker.Mutex] supports it. See "Plain locks" in the package
+	// documentation for its promises.
 	FormatPlain
 )
 
@@ -34,7 +34,7 @@ func (f Format) String() string {
 	return "unknown"
 }
 
-// ParseFormat returns the format with this name, as String gives it.
+// ParseFormat returns the format of this name, as String returns it.
 func ParseFormat(name string) (Format, error) {
 	for _, f := range []Format{FormatRedisson, FormatPlain} {
 		if f.String() == name {
@@ -44,10 +44,10 @@ func ParseFormat(name string) (Format, error) {
 	return 0, fmt.Errorf("redisstore: there is no format %q; accepted are %v and %v", name, FormatRedisson, FormatPlain)
 }
 
-// plainKinds are those that a string can keep.
+// plainKinds are the kinds of lock in FormatPlain.
 var plainKinds = map[lock.Kind]kind{lock.KindMutex: plainMutex{}}
 
-// kindOf returns how a kind of lock is kept in the store's format.
+// kindOf returns the implementation of a kind of lock in the store's format.
 func (s *Store) kindOf(k lock.Kind) (kind, error) {
 	kept, known := kinds[k]
 	switch {
@@ -59,5 +59,5 @@ func (s *Store) kindOf(k lock.Kind) (kind, error) {
 	if kept, ok := plainKinds[k]; ok {
 		return kept, nil
 	}
-	return nil, fmt.Errorf("%w: a %v is more than a plain string can hold; keep it in the format %v, under a name of its own: %w", lock.ErrUnsupported, k, FormatRedisson, lock.ErrNotDone)
+	return nil, fmt.Errorf("%w: a plain string cannot hold a %v; use the format %v, under another name: %w", lock.ErrUnsupported, k, FormatRedisson, lock.ErrNotDone)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// redisson does what a client of Redisson's RLock does on the wire: the commands
-// within its scripts, in their order, as its documentation and sources give them.
+// redisson behaves on the wire like a client of Redisson's RLock: it sends the commands
+// of its scripts in their order, by their documentation and sources.
 type redisson struct {
 	*testing.T
 	client *redis.Client
@@ -31,8 +31,8 @@ func newRedisson(t *testing.T, s *redistest.Server) *redisson {
 	return &redisson{t, s.Client(t), "285475da-9152-4c83-822a-67ee2f116a79:52"}
 }
 
-// tryLock returns the remaining time of a lock that another client has, and nil
-// when it has got it.
+// tryLock returns the remaining time of another client's lock, and nil when it has
+// acquired the lock.
 func (r *redisson) tryLock(name string, lease time.Duration) *time.Duration {
 	r.Helper()
 	reply, err := r.client.Eval(r.Context(), `
@@ -154,7 +154,7 @@ func TestSharesLocksWithRedisson(t *testing.T) {
 			assert.True(t, r.unlock(name, channel))
 			lease = <-got // woken by Redisson's message
 
-			// A forced release by Redisson tells the victim and wakes a waiter.
+			// A forced release by Redisson notifies the victim and wakes a waiter.
 			victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
 			require.NoError(t, lease.Unlock(t.Context()))
 			lease = mustLock(t, victim, name)
@@ -177,8 +177,8 @@ func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int6
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed
-// fleet grow from one holder to the next.
+// Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed fleet
+// grow from one holder to the next.
 func TestSharesFencingTokensWithRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -201,7 +201,7 @@ func TestSharesFencingTokensWithRedisson(t *testing.T) {
 	}
 	assert.EqualValues(t, -1, admin.TTL(t.Context(), counter).Val(), "a counter of Redisson's never expires")
 
-	// One that is ahead of the clock goes on from there.
+	// A counter that is ahead of the clock continues from there.
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	require.NoError(t, admin.Set(t.Context(), counter, ahead, 0).Err())
 	first := ours()
@@ -233,8 +233,8 @@ func TestFencingCounterExpires(t *testing.T) {
 	require.ErrorContains(t, err, "FenceTTL")
 }
 
-// Readers who join others share their token as long as there is a counter, which lives
-// on with each of them.
+// Readers who join others share their token as long as the counter exists, and each of
+// them prolongs it.
 func TestFencingCounterOfReaders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -260,9 +260,9 @@ func TestFencingCounterOfReaders(t *testing.T) {
 	}
 }
 
-// A key that holds another kind of value, such as the plain string of redsync's
-// and redislock's locks, is a lock of another family: refused as such, waited for
-// by polling, never touched.
+// A key with another kind of value, such as the plain string of redsync's and redislock's
+// locks, is a lock of another family: refused as such, waited for by polling, and never
+// changed.
 func TestOtherFamilies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -278,11 +278,11 @@ func TestOtherFamilies(t *testing.T) {
 		assert.Equal(t, ttl > 0, refused.TTL > 0)
 
 		time.AfterFunc(300*time.Millisecond, func() { admin.Del(context.Background(), "a") })
-		lease := mustLock(t, l, "a") // nobody publishes that
+		lease := mustLock(t, l, "a") // its release is not published
 		require.NoError(t, lease.Unlock(t.Context()))
 	}
 
-	// The same by way of a lock that is replaced while it is held.
+	// The same for a lock that is replaced while it is held.
 	brief := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
 	lease, beside := mustLock(t, brief, "a"), mustLock(t, brief, "b")
 	require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
@@ -295,8 +295,8 @@ func TestOtherFamilies(t *testing.T) {
 	assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
 }
 
-// After everything was given back nothing is left but what expires, no channel,
-// and no command comes for the lock any more.
+// After all locks were released only keys with a TTL are left, no channel, and no more
+// commands for the lock.
 func TestLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -329,7 +329,7 @@ func commands(t *testing.T, client *redis.Client) int64 {
 	return n
 }
 
-// However many locks are waited for, one connection listens.
+// One connection subscribes for any number of locks.
 func TestOneSubscriptionConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -354,7 +354,7 @@ func TestOneSubscriptionConnection(t *testing.T) {
 		require.NoError(t, (<-got).Unlock(t.Context()))
 	}
 	awaitChannels(t, admin, 0)
-	require.Eventually(t, func() bool { // and none when there is nothing to listen to
+	require.Eventually(t, func() bool { // and no connection without subscriptions
 		list, err := admin.Do(t.Context(), "client", "list").Text()
 		return err == nil && !strings.Contains(list, "cmd=unsubscribe") && !strings.Contains(list, "cmd=ping")
 	}, 15*time.Second, 50*time.Millisecond)
@@ -385,8 +385,8 @@ func TestLastMillisecondOfALease(t *testing.T) {
 	}
 }
 
-// awaitAnnounced returns the key of the locker's record on the server, which a first
-// grant has made in the background.
+// awaitAnnounced returns the key of the locker's record on the server, which its first
+// grant writes in the background.
 func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	t.Helper()
 	key := "leasewheel:client:{" + l.ClientID() + "}"
@@ -394,8 +394,8 @@ func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	return key
 }
 
-// Locks that are used once and never again leave nothing behind but what expires within
-// a minute.
+// Locks that are used only once leave nothing behind that does not expire within a
+// minute.
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {

@@ -19,8 +19,8 @@ import (
 
 const mutexLine = "leasewheel_lock_line:{a}"
 
-// awaitLine waits until n clients are in line for the lock called a, and returns
-// their owners, the first one first.
+// awaitLine waits until n clients are in the wait queue of the lock called a, and returns
+// their owners in order.
 func awaitLine(t testing.TB, admin *redis.Client, n int) (owners []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -35,15 +35,15 @@ func awaitLine(t testing.TB, admin *redis.Client, n int) (owners []string) {
 	return owners
 }
 
-// waitInLine has the locker wait for the lock called a.
+// waitInLine makes the locker wait for the lock called a.
 func waitInLine(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
 	got := make(chan *lock.Lease, 1)
 	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
 	return got
 }
 
-// A release grants the lock to the client that waits for the longest, on whose
-// channel it says so; the next one asks for nothing.
+// A release grants the lock to the longest waiting client, on that client's channel. The
+// next ones send no requests.
 func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -65,7 +65,7 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	previous := lease
 	for i, got := range waiting {
 		require.NoError(t, previous.Unlock(t.Context()))
-		if i == 1 { // the listener above counts as a client that does not line up
+		if i == 1 { // the subscriber above counts as a client that does not enter the queue
 			message, err := hears.ReceiveMessage(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "0", message.Payload, "every other turn the lock is left to the others")
@@ -77,7 +77,7 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 			holders := admin.HKeys(t.Context(), "a").Val()
 			require.Len(t, holders, 1)
 			assert.Equal(t, clients[i], strings.Split(holders[0], ":")[0])
-			if i == 0 { // the last one was told to ask, the turn before, and may do so only now
+			if i == 0 { // the last one got a notice to ask, one release before, and may do so only now
 				left := admin.PTTL(t.Context(), "a").Val()
 				assert.True(t, left > 3*time.Second && left <= 5*time.Second, "until it renews, the lock is its for a fourth of the TTL: %v", left)
 			}
@@ -92,8 +92,7 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	assert.Zero(t, admin.Exists(t.Context(), "a", mutexLine).Val())
 }
 
-// A grant by hand-over is for as long as was offered; the first renewal makes it the
-// TTL.
+// A hand-over grants for the provisional TTL; the first renewal prolongs it to the TTL.
 func TestHandedLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -111,7 +110,7 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 	require.NoError(t, handed.Err())
 	require.NoError(t, handed.Unlock(t.Context()))
 
-	// A fixed lease is not renewed, so it is handed over for all of its time.
+	// A fixed lease is not renewed, so it is handed over for its full time.
 	lease = mustLock(t, mine, "a")
 	fixed := make(chan *lock.Lease, 1)
 	go func() {
@@ -126,7 +125,7 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 	require.NoError(t, handed.Unlock(t.Context()))
 }
 
-// Two commands for each hand-over, however many clients wait: one to line up, one to
+// Each hand-over takes two commands for any number of clients: one to enqueue, one to
 // release.
 func TestCommandsOfAHandOver(t *testing.T) {
 	t.Parallel()
@@ -162,7 +161,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 	assert.LessOrEqual(t, float64(commands.Load())/(clients*rounds), 2.2)
 }
 
-// scripts returns how many scripts clients have sent.
+// scripts returns how many script commands clients have sent.
 func scripts(t *testing.T, admin *redis.Client) (calls int64) {
 	t.Helper()
 	stats := admin.InfoMap(t.Context(), "commandstats")
@@ -175,7 +174,7 @@ func scripts(t *testing.T, admin *redis.Client) (calls int64) {
 	return calls
 }
 
-// A waiter whose process has died is passed over by the release itself.
+// A release itself skips a waiter whose process has died.
 func TestReleasePassesOverTheDead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -184,7 +183,7 @@ func TestReleasePassesOverTheDead(t *testing.T) {
 	lease := mustLock(t, mine, "a")
 	got := waitInLine(t, theirs)
 	awaitLine(t, admin, 1)
-	for i := range 100 { // before it in line, and nobody listens for them
+	for i := range 100 { // before it in the queue, and without subscribers
 		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{
 			Score: float64(i), Member: fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000 0", i),
 		}).Err())
@@ -195,17 +194,17 @@ func TestReleasePassesOverTheDead(t *testing.T) {
 	require.NoError(t, handed.Unlock(t.Context()))
 }
 
-// What a client is granted that has not noticed its own end yet is the next one's
-// when the offer is over, well under a TTL.
+// A frozen client that is granted the lock keeps it for the provisional TTL, well under a
+// TTL. Then the next waiter gets it.
 func TestOfferToTheFrozenEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
 	const frozen = "285475da-9152-4c83-822a-67ee2f116a79"
-	ears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
-	defer func() { assert.NoError(t, ears.Close()) }()
-	_, err := ears.Receive(t.Context())
+	conn := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	_, err := conn.Receive(t.Context())
 	require.NoError(t, err)
 	lease := mustLock(t, mine, "a")
 	got := waitInLine(t, theirs)
@@ -220,7 +219,7 @@ func TestOfferToTheFrozenEnds(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// What was granted to a waiter that has given up goes on to the next one.
+// A grant to a waiter that has given up goes on to the next one.
 func TestGrantToOneThatGaveUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -251,8 +250,8 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 	assert.Greater(t, taken.Load(), int64(10))
 }
 
-// A client of Redisson's, which does not line up, gets its turns among clients that
-// hand the lock over to each other without a pause.
+// A client of Redisson's, which does not enter the queue, gets its share among clients
+// that hand the lock over to each other without a pause.
 func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -271,7 +270,7 @@ func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 				t.Fatal("a client of Redisson's is starved")
 			}
 		}
-		time.Sleep(2 * time.Millisecond) // at work
+		time.Sleep(2 * time.Millisecond) // holds the lock
 		require.True(t, theirs.unlock("a", channel))
 	}
 	took, other := time.Since(begin), ours.Load()-before

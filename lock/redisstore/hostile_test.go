@@ -18,12 +18,12 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// dead is a member of the wait queue whose client listens to nothing.
+// dead is a member of the wait queue whose client has no subscription.
 func dead(n int) string {
 	return fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000 0 secret", n)
 }
 
-// addDead puts n dead waiters into the wait queue, before everybody else.
+// addDead puts n dead waiters into the wait queue, before all others.
 func addDead(t *testing.T, admin *redis.Client, n int) {
 	t.Helper()
 	for i := 0; i < n; i += 1000 {
@@ -35,7 +35,7 @@ func addDead(t *testing.T, admin *redis.Client, n int) {
 	}
 }
 
-// A run of a script passes over a hundred dead waiters at most, whoever runs it.
+// A run of any script skips a hundred dead waiters at most.
 func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -64,7 +64,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 	assert.Less(t, slowest(t, admin), 100*time.Millisecond)
 }
 
-// A living waiter behind ten thousand dead ones gets the lock soon, not by its poll.
+// A living waiter behind ten thousand dead ones gets the lock soon, without its poll.
 func TestLivingWaiterBehindManyDead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -83,7 +83,7 @@ func TestLivingWaiterBehindManyDead(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// Whatever a member of the wait queue is, it is dropped as soon as it is met, at no cost.
+// An invalid member of the wait queue is dropped when it becomes the head, without delay.
 func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -123,8 +123,8 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
 }
 
-// Whatever the keys of a lock hold, a request ends soon, with an error that has a class or
-// as if the key was sound; and once the key is gone all is well.
+// With any content of a lock's keys, a request ends soon, with an error that has a class
+// or as with a valid key. When the key is gone everything works.
 func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	t.Parallel()
 	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
@@ -210,8 +210,8 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	}
 }
 
-// A free lock is granted at once although stamps of before the server's clock was set
-// back say that it is left to others for a while yet.
+// A free lock is granted at once even if stamps of before the server's clock was set back
+// leave it to others for a while.
 func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -242,7 +242,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		// The time that is left to others is kept, where it is not longer than it can be.
+		// A yield window that is not longer than it can be is kept.
 		leave(map[redisstore.Format]time.Duration{redisstore.FormatRedisson: 9 * time.Millisecond, redisstore.FormatPlain: 200 * time.Millisecond}[format])
 		require.Eventually(t, func() bool {
 			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
@@ -252,8 +252,8 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 	}
 }
 
-// What is held is kept and given back although the server is out of memory: by one hold
-// or by all of them; and a place in the wait queue is given up.
+// Holds are kept and released although the server is out of memory, one by one or all at
+// once; and a waiter can leave the wait queue.
 func TestHeldLocksNeedNoMemory(t *testing.T) {
 	t.Parallel()
 	for format, life := range map[redisstore.Format][]time.Duration{
@@ -301,8 +301,8 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 	}
 }
 
-// Only a message that the server has sent for this waiter makes it the holder: one that
-// was made up, altered, cut or sent again makes it ask at most.
+// Only a message that the server has sent for this waiter makes it the holder. A forged,
+// altered, cut or repeated message makes it ask at most.
 func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -328,7 +328,7 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	lease = mustLock(t, mine, "a")
 	got = waitInLine(t, theirs)
 	waiting := awaitLine(t, admin, 1)[0]
-	const now = "NOW" // of when it is published: what is older than the latest refusal is stale
+	const now = "NOW" // when it is published: a message older than the latest refusal is stale
 	words := strings.Split(replayed.Payload, " ")
 	altered := func(i int, word string) string {
 		changed := append([]string{}, words...)
@@ -349,7 +349,7 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 		asked := scripts(t, admin)
 		payload = strings.ReplaceAll(payload, now, fmt.Sprint(admin.Time(t.Context()).Val().UnixMicro()))
 		require.NoError(t, admin.Publish(t.Context(), channel, payload).Err())
-		if payload != replayed.Payload { // that one was another acquisition's
+		if payload != replayed.Payload { // the message of another acquisition
 			require.Eventually(t, func() bool { return scripts(t, admin) > asked }, 10*time.Second, time.Millisecond, "it asks after %.40q", payload)
 		}
 		select {
@@ -424,7 +424,7 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	assert.ErrorIs(t, forbidden.Err(), lock.ErrLost)
 }
 
-// A renewal that is refused because of one lease is made for all others, in the same
+// A renewal that is refused because of one lease succeeds for all others, in the same
 // request of the watchdog.
 func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 	t.Parallel()

@@ -27,14 +27,14 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, lineSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ lock.Inspector = (*Store)(nil)
 
-// Inspect tells about one lock: in one round trip who holds it, in a second one who
-// they are.
+// Inspect describes one lock. One round trip reads its holders and waiters, a second one
+// their clients.
 func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.Info, error) {
 	if _, err := s.kindOf(as); err != nil {
 		return lock.Info{}, err
@@ -55,11 +55,11 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	if err != nil {
 		return lock.Info{}, err
 	}
-	return s.tell(ctx, name, reply)
+	return s.info(ctx, name, reply)
 }
 
-// ForceRelease frees a lock in one script, which also publishes what a release of
-// that kind of lock does.
+// ForceRelease frees a lock in one script, which also publishes the release as that kind
+// of lock does.
 func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	}
 	c := newCall(forceLock,
 		append(lockKeys(key), channelKey(key), derive("redisson_rwlock", key)),
-		lock.MaxTold, publish, lineChannel(key))
+		lock.MaxTold, publish, waitChannel(key))
 	if s.config.Format == FormatPlain {
 		c = plainCall(key, publish, false)
 	}
@@ -79,29 +79,29 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error
 	if err != nil {
 		return lock.Info{}, err
 	}
-	return s.tell(ctx, name, reply)
+	return s.info(ctx, name, reply)
 }
 
-// inspectCall returns the call that tells about a lock in Redisson's format.
+// inspectCall returns the call that describes a lock in Redisson's format.
 func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
-	known, heard := "", semaphoreChannel(name)
+	mode, channel := "", semaphoreChannel(name)
 	if counter, ok := kinds[as].(counted); ok {
 		_, keys := counter.counting(s, name, "")
-		known, heard = modes[as], keys[1]
+		mode, channel = modes[as], keys[1]
 	}
 	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		lock.MaxTold, publish, lineChannel(name), known, heard)
+		lock.MaxTold, publish, waitChannel(name), mode, channel)
 }
 
-// lockKeys are the keys of a lock of whatever kind that is kept as a hash.
+// lockKeys are the keys of any kind of lock that is a hash.
 func lockKeys(name string) []string {
 	return []string{
-		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), lineKey(name),
+		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), waitQueueKey(name),
 	}
 }
 
-// modes are what scripts call the kinds of lock other than a mutex.
+// modes are the scripts' names for the kinds of lock other than a mutex.
 var modes = map[lock.Kind]string{
 	lock.KindFair:      "fair",
 	lock.KindRead:      "read",
@@ -111,7 +111,7 @@ var modes = map[lock.Kind]string{
 	lock.KindLatch:     "latch",
 }
 
-// kindOfMode returns the kind with the mode, or that of a mutex.
+// kindOfMode returns the kind with the mode, by default a mutex.
 func kindOfMode(mode string) lock.Kind {
 	for k, m := range modes {
 		if m == mode {
@@ -121,18 +121,18 @@ func kindOfMode(mode string) lock.Kind {
 	return lock.KindMutex
 }
 
-// tell makes an Info of a script's reply and finds out who the clients are. That
-// they cannot be asked for is no reason to keep back what is known.
-func (s *Store) tell(ctx context.Context, name string, reply any) (lock.Info, error) {
+// info makes an Info from a script's reply and adds the clients' records. Without them it
+// still returns the rest.
+func (s *Store) info(ctx context.Context, name string, reply any) (lock.Info, error) {
 	info, err := describe(name, reply)
 	if err != nil {
 		return lock.Info{}, err
 	}
-	s.introduce(ctx, []*lock.Info{&info})
+	s.identifyClients(ctx, []*lock.Info{&info})
 	return info, nil
 }
 
-// describe makes an Info of a script's reply.
+// describe makes an Info from a script's reply.
 func describe(name string, reply any) (lock.Info, error) {
 	info := lock.Info{Name: name}
 	fields, _ := reply.([]any)
@@ -169,35 +169,35 @@ func describe(name string, reply any) (lock.Info, error) {
 	for w := range slices.Chunk(waiters, 3) {
 		info.Waiters = append(info.Waiters, waiter(w))
 	}
-	disguise(&info)
+	sanitize(&info)
 	return info, nil
 }
 
-// holder reads what is told of one holder: its field of the lock's hash, how often
-// it holds the lock, and for how long.
-func holder(told []string) lock.Holder {
-	owner, write := strings.CutSuffix(told[0], ":write")
+// holder parses one holder: its field of the lock's hash, its number of holds, and the ms
+// left.
+func holder(fields []string) lock.Holder {
+	owner, write := strings.CutSuffix(fields[0], ":write")
 	return lock.Holder{
-		Owner: owner, Write: write, Holds: integer(told[1]), TTL: remaining(integer(told[2])), Client: clientOf(owner),
+		Owner: owner, Write: write, Holds: integer(fields[1]), TTL: remaining(integer(fields[2])), Client: clientOf(owner),
 	}
 }
 
-// permitHolder reads what is told of a permit in use. Nobody knows who has it.
-func permitHolder(told []string) lock.Holder {
-	return lock.Holder{Owner: hex.EncodeToString([]byte(told[0])), Holds: 1, TTL: remaining(integer(told[2]))}
+// permitHolder parses a permit in use. Its client is unknown.
+func permitHolder(fields []string) lock.Holder {
+	return lock.Holder{Owner: hex.EncodeToString([]byte(fields[0])), Holds: 1, TTL: remaining(integer(fields[2]))}
 }
 
-// waiter reads what is told of one waiter: who it is, for how many ms its place is
-// kept, and since which µs it has it.
-func waiter(told []string) lock.Waiter {
-	w := lock.Waiter{Owner: told[0], TTL: time.Duration(integer(told[1])) * time.Millisecond, Client: clientOf(told[0])}
-	if since := integer(told[2]); since > 0 {
+// waiter parses one waiter: its owner, the ms for which its place is kept, and the µs of
+// its arrival.
+func waiter(fields []string) lock.Waiter {
+	w := lock.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: clientOf(fields[0])}
+	if since := integer(fields[2]); since > 0 {
 		w.Since = time.UnixMicro(since)
 	}
 	return w
 }
 
-// integer reads a number of the server's; what is none is nothing.
+// integer parses a number from the server, with 0 for anything else.
 func integer(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -206,14 +206,14 @@ func integer(text string) int64 {
 	return n
 }
 
-// clientOf returns what an owner's name tells of its client.
+// clientOf returns the client id in an owner's name.
 func clientOf(owner string) lock.Client {
 	id, _, _ := strings.Cut(owner, ":")
 	return lock.Client{ID: id}
 }
 
-// introduce adds who the clients are, as far as they have announced themselves.
-func (s *Store) introduce(ctx context.Context, infos []*lock.Info) {
+// identifyClients adds the records that the clients have announced.
+func (s *Store) identifyClients(ctx context.Context, infos []*lock.Info) {
 	records := make(map[string]*redis.SliceCmd)
 	pipe := s.client.Pipeline()
 	eachClient(infos, func(_ *lock.Info, _ *lock.Holder, c *lock.Client) {
@@ -229,19 +229,19 @@ func (s *Store) introduce(ctx context.Context, infos []*lock.Info) {
 		if !announced(c, records[c.ID].Val()) || h == nil || info.Kind == lock.KindRead {
 			return
 		}
-		// A client of ours: the token is the instant at which it was granted.
+		// For a leasewheel client the token is the instant of the grant.
 		if info.Token >= leastInstant {
 			h.Since = time.UnixMicro(info.Token)
 		}
 	})
 }
 
-// leastInstant is the smallest token that is taken for an instant, of 1973.
-// Redisson's begin at 1.
+// leastInstant is the smallest token that counts as an instant, in 1973. Redisson's
+// tokens begin at 1.
 const leastInstant = 100_000_000_000_000
 
-// eachClient calls f for every client of the locks that may have announced itself. h
-// is nil for one that waits.
+// eachClient calls f for every client of the locks that may have announced itself. h is
+// nil for a waiter.
 func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *lock.Client)) {
 	for _, info := range infos {
 		for i := range info.Holders {
@@ -255,8 +255,8 @@ func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *l
 	}
 }
 
-// announced fills in a client from its record and reports whether there is one
-// such as Announce writes.
+// announced fills in a client from its record. It reports whether the record is one of
+// Announce's.
 func announced(c *lock.Client, record []any) bool {
 	r := replyReader{fields: record}
 	host, process, pid, since := r.text(), r.text(), r.text(), r.text()
@@ -269,14 +269,14 @@ func announced(c *lock.Client, record []any) bool {
 	return true
 }
 
-// printable reports whether a text from the server is one that a client of ours
-// may have written there: people will see it on a terminal.
+// printable reports whether a leasewheel client may have written this text: it will
+// appear on terminals.
 func printable(text string) bool {
 	return len(text) <= lock.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// replyReader takes a script's reply apart, field by field. Once a field was
-// not as expected, the whole reply is not.
+// replyReader splits a script's reply field by field. After one unexpected field the
+// whole reply has failed.
 type replyReader struct {
 	fields []any
 	failed bool
@@ -296,7 +296,7 @@ func field[T any](r *replyReader) (value T) {
 func (r *replyReader) text() string  { return field[string](r) }
 func (r *replyReader) number() int64 { return field[int64](r) }
 
-// list reads a field that is a list of texts.
+// list reads a field that is a list of strings.
 func (r *replyReader) list() []string {
 	inner := replyReader{fields: field[[]any](r)}
 	var texts []string

@@ -1,7 +1,7 @@
--- inUse tells of the permits in use of a semaphore whose permits expire: how many they
--- are, the first of them, for how many ms the last one lasts (-1: without an end), and
--- how many have expired. It returns nothing if the key holds none, or something else: a
--- permit's id is 16 random bytes, while text is somebody else's.
+-- inUse describes the permits in use of a semaphore whose permits expire: their number,
+-- the first of them, the ms left of the last one (-1: without an end), and the number of
+-- expired ones. It returns nothing if the key holds none, or something else: a permit's
+-- id is 16 random bytes, while text belongs to another program.
 local function inUse(permits, most)
   if redis.call('type', permits).ok ~= 'zset' then return end
   local text = true
@@ -13,32 +13,32 @@ local function inUse(permits, most)
 
   local now = milliseconds()
   local alive = redis.call('zrangebyscore', permits, '(' .. decimal(now), '+inf', 'withscores', 'limit', 0, most)
-  local told = {}
+  local found = {}
   for i = 1, #alive, 2 do
     if #alive[i] == 16 then
-      table.insert(told, alive[i])
-      table.insert(told, '1')
-      table.insert(told, decimal(leftOf(alive[i + 1], now)))
+      table.insert(found, alive[i])
+      table.insert(found, '1')
+      table.insert(found, decimal(leftOf(alive[i + 1], now)))
     end
   end
   local last = redis.call('zrange', permits, -1, -1, 'withscores')[2]
   local expired = redis.call('zcount', permits, '-inf', decimal(now))
-  return redis.call('zcard', permits) - expired, told, leftOf(last, now), expired
+  return redis.call('zcard', permits) - expired, found, leftOf(last, now), expired
 end
 
--- describeCount tells of a name that has a number.
+-- describeCount describes a name that has a number.
 --
--- lock, permits  the number, and the permits in use if they expire
--- as  'semaphore', 'permits' or 'latch', which it is known to be, or ''
--- returns  nothing if it is not a number, or not what it is known to be; otherwise
---          its mode: as, 'permits' if there are any in use, or '' if nobody can tell;
---          its count; how many permits are in use, the first of them, and for how many
---          ms the last one lasts, nil if there are none
+-- lock, permits  the keys of the number, and of the permits in use if they expire
+-- as  the known kind: 'semaphore', 'permits' or 'latch', or ''
+-- returns  nothing if it is not a number, or not of the known kind; otherwise its mode
+--          (as, 'permits' if there are any in use, or '' if it is unknown); its count; the
+--          number of permits in use, the first of them, and the ms left of the last one,
+--          nil if there are none
 local function describeCount(lock, permits, as, most)
   local count = countOf(lock)
   if not count or as == 'permits' and not isPermits(permits) then return end
   if as ~= '' and as ~= 'permits' then return as, count, 0, {} end
-  local used, told, left, expired = inUse(permits, most)
-  if used then return 'permits', count + expired, used, told, used > 0 and left or nil end
+  local used, found, left, expired = inUse(permits, most)
+  if used then return 'permits', count + expired, used, found, used > 0 and left or nil end
   return as, count, 0, {}
 end

@@ -1,9 +1,9 @@
--- What there is to know of a lock that is a hash. Whatever the keys hold, nothing here
--- fails; of what is huge a part is read.
+-- The description of a lock that is a hash. Nothing here fails, for any content of the
+-- keys. Only a part of huge keys is read.
 
--- reading returns for how many ms a reader has a lock yet (-1: without an end, -2: it
--- is dead). Each of its holds has a key, and the latest tell.
-local function reading(lock, reader, holds, most)
+-- readerLeft returns for how many more ms a reader has a lock (-1: without an end, -2: it
+-- is dead). Each hold has a key; only the keys of the latest holds are read.
+local function readerLeft(lock, reader, holds, most)
   local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
   local longest = -2
   for i = holds, math.max(holds - most, 0) + 1, -1 do
@@ -14,99 +14,98 @@ local function reading(lock, reader, holds, most)
   return longest == -2 and holds > most and redis.call('pttl', lock) or longest
 end
 
--- holders returns the mode of a lock, how many holders it has, and some of them, at most
--- so many; or nothing if the hash is not a lock. Dead readers among those do not count.
--- Whoever has an unreadable number of holds has none, and yet is a holder: it keeps
--- others out.
+-- holders returns the mode of a lock, the number of its holders, and some of them, at
+-- most most; or nothing if the hash is not a lock. Dead readers among those do not count.
+-- A holder with an unreadable number of holds counts with 0 holds: it keeps others out.
 local function holders(lock, left, most)
   local mode = redis.call('hget', lock, 'mode') or ''
   if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end
   local size = redis.call('hlen', lock) - (mode ~= '' and 1 or 0)
-  local count, told, room = 0, {}, most
+  local count, found, room = 0, {}, most
   for _, field in ipairs(redis.call('hrandfield', lock, most + 1)) do
     local writer = string.match(field, '^(.*):write$')
     if isOwner(writer or field) then
       local holds = integer(redis.call('hget', lock, field)) or 0
       local lasts = left
       if mode ~= '' and not writer and room > 0 then
-        lasts = reading(lock, field, holds > 0 and holds or most, most)
+        lasts = readerLeft(lock, field, holds > 0 and holds or most, most)
         room = room - math.min(math.max(holds, 1), most)
       end
       if lasts == -2 then
         size = size - 1
       elseif count < most then
         count = count + 1
-        table.insert(told, field)
-        table.insert(told, decimal(holds))
-        table.insert(told, decimal(lasts))
+        table.insert(found, field)
+        table.insert(found, decimal(holds))
+        table.insert(found, decimal(lasts))
       end
     elseif field ~= 'mode' then
       size = size - 1
     end
   end
-  return mode, size, told
+  return mode, size, found
 end
 
--- queue returns how many waiters a fair lock has, and the first of them.
-local function queue(list, timeouts, places, most)
+-- fairWaiters returns the number of a fair lock's waiters, and the first of them.
+local function fairWaiters(list, timeouts, places, most)
   local waiters = redis.pcall('lrange', list, 0, most - 1)
   if waiters.err or #waiters == 0 then return 0, {} end
-  local now, told = milliseconds(), {}
+  local now, found = milliseconds(), {}
   for _, waiter in ipairs(waiters) do
     if isOwner(waiter) then
       local by = redis.pcall('zscore', places, waiter)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
-      table.insert(told, waiter)
-      table.insert(told, decimal(math.max(-1e12, math.min(by - now, 1e12))))
-      table.insert(told, '')
+      table.insert(found, waiter)
+      table.insert(found, decimal(math.max(-1e12, math.min(by - now, 1e12))))
+      table.insert(found, '')
     end
   end
-  return redis.call('llen', list), told
+  return redis.call('llen', list), found
 end
 
--- inLine adds to told those who wait in the line of a mutex, and returns how many they
--- are. Whoever does not listen any more is passed over.
-local function inLine(line, publish, channel, most, told)
-  local members = redis.pcall('zrange', line, 0, most, 'withscores')
+-- mutexWaiters adds the waiters of a mutex to found, and returns their number. A waiter
+-- that is no longer subscribed has 0 ms left, since a release skips it.
+local function mutexWaiters(queue, publish, channel, most, found)
+  local members = redis.pcall('zrange', queue, 0, most, 'withscores')
   if members.err or #members == 0 then return 0 end
-  local kept = decimal(redis.call('pttl', line))
+  local kept = decimal(redis.call('pttl', queue))
   for i = 1, #members, 2 do
     local owner, client = waiterOf(members[i])
-    if owner and isOwner(owner) and #told < 3 * most then
-      table.insert(told, owner)
-      table.insert(told, oursListening(publish, channel .. ':' .. client) > 0 and kept or '0')
-      table.insert(told, members[i + 1])
+    if owner and isOwner(owner) and #found < 3 * most then
+      table.insert(found, owner)
+      table.insert(found, oursListening(publish, channel .. ':' .. client) > 0 and kept or '0')
+      table.insert(found, members[i + 1])
     end
   end
-  return redis.call('zcard', line) - (redis.call('zscore', line, gap) and 1 or 0)
+  return redis.call('zcard', queue) - (redis.call('zscore', queue, yieldMember) and 1 or 0)
 end
 
--- describe tells of a lock.
+-- describe describes a lock.
 --
 -- keys  the lock, its fencing counter; the list of a fair lock's waiters, their
---       timeouts, their places; the line of a mutex
--- most  the most holders, and the most waiters, to tell of
--- publish, channel  the command to publish with, whose listeners are counted, and the
---       channels of those in line, without the client
--- returns  {'lock', 'none' or the type of what is no lock of this format,
+--       timeouts, their places; the wait queue of a mutex
+-- most  the most holders, and the most waiters, to return
+-- publish, channel  the command to publish with, whose subscribers are counted, and the
+--       prefix of the channels of a mutex's waiters
+-- returns  {'lock', 'none' or the type of a key that is no lock of this format,
 --           ms left (-1: without an end, -2: no such key),
 --           'fair', 'read', 'write' or '', holders, {owner field, holds, ms left, …},
---           waiters, {owner, ms that its place is kept, µs since when or '', …},
+--           waiters, {owner, ms that its place is kept, µs of its arrival or '', …},
 --           fencing token or '',
---           '', where the count is of a name that has a number}
+--           '', in place of the count of a name that has a number}
 local function describe(keys, most, publish, channel)
   local lock = keys[1]
   local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)
-  local mode, count, told = '', 0, {}
+  local mode, count, found = '', 0, {}
   if kind == 'hash' then
     local m, n, t = holders(lock, left, most)
-    if m then kind, mode, count, told = 'lock', m, n, t end
+    if m then kind, mode, count, found = 'lock', m, n, t end
   end
-  local waiting, waiters = queue(keys[3], keys[4], keys[5], most)
+  local waiting, waiters = fairWaiters(keys[3], keys[4], keys[5], most)
   if mode == '' and waiting > 0 then mode = 'fair' end
-  waiting = waiting + inLine(keys[6], publish, channel, most, waiters)
+  waiting = waiting + mutexWaiters(keys[6], publish, channel, most, waiters)
   local token = redis.pcall('get', keys[2])
   if type(token) ~= 'string' or not integer(token) then token = '' end
-  return {kind, left, mode, count, told, waiting, waiters, token, ''}
+  return {kind, left, mode, count, found, waiting, waiters, token, ''}
 end

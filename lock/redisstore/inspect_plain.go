@@ -14,9 +14,9 @@ var (
 	inspectPlain = newTimelyScript(publishSource, inspectPlainSource)
 )
 
-// plainCall returns the call that tells about a plain lock, and frees it unless
-// publish is empty. Anything may be in a string: listed says that nobody has
-// asked for the lock by its name: the string of any program would be listed as one.
+// plainCall returns the call that describes a plain lock, and frees it unless publish is
+// empty. listed is set if the caller did not ask for the lock by name: then a string
+// counts as a lock only if it looks like one, since other programs store strings, too.
 func plainCall(name, publish string, listed bool) call {
 	only := 0
 	if listed {
@@ -25,12 +25,12 @@ func plainCall(name, publish string, listed bool) call {
 	return newCall(inspectPlain, []string{name, tokenKey(name), channelKey(name)}, publish, only)
 }
 
-// ownOwner matches the owners that leasewheel's clients have.
+// ownOwner matches the owners of leasewheel's clients.
 var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:-?[0-9]+$`)
 
-// disguise takes from what is told of a plain lock what only an owner of leasewheel's
-// has, unless it is one; and what a terminal should not see.
-func disguise(info *lock.Info) {
+// sanitize removes the client from each holder that is no leasewheel owner, and escapes
+// owners that a terminal should not show.
+func sanitize(info *lock.Info) {
 	for i := range info.Holders {
 		h := &info.Holders[i]
 		if ownOwner.MatchString(h.Owner) {

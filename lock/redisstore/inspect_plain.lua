@@ -1,12 +1,12 @@
--- Tells about a plain lock, as inspect does about one of Redisson's format; or frees
--- it, whoever holds it, and wakes those who wait for it.
+-- Describes a plain lock, as inspect does for Redisson's format; or frees it regardless
+-- of its holder, and wakes its waiters.
 --
 -- KEYS  1 the lock, 2 its fencing counter, 3 its channel
 -- ARGV  1 the command to publish the release with, '' to release nothing
---       2 '1' to tell only of what looks like a lock: it has an end, and it is an
---         owner of leasewheel's, 16 bytes in base64 as redsync's, or begins with them
---         in base64url as redislock's
--- returns  {'lock', 'none' or the type of what is no string,
+--       2 '1' to accept only what looks like a lock: it has a TTL, and is an owner of
+--         leasewheel's, 16 bytes in base64 as redsync's, or begins with them in base64url
+--         as redislock's
+-- returns  {'lock', 'none' or the type of a key that is no string,
 --           ms left (-1: without an end, -2: no such key), '',
 --           1 or 0 holders, {owner, '1', ms left}, 0, {}, fencing token or '', ''}
 local lock = KEYS[1]

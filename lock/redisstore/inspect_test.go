@@ -19,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Owners as clients of Redisson and of ours have them.
+// Owners as Redisson's and our clients have them.
 const (
 	java = "285475da-9152-4c83-822a-67ee2f116a79"
 	golf = "c0ffee00-0000-4000-8000-000000000001"
@@ -44,7 +44,7 @@ func newInspectedIn(t *testing.T) *inspected {
 	return &inspected{t, server.Client(t), open(t, server.Client(t))}
 }
 
-// do has the server carry out commands, one in each line.
+// do runs commands on the server, one in each line.
 func (i *inspected) do(commands string) {
 	i.Helper()
 	for line := range strings.Lines(commands) {
@@ -78,7 +78,7 @@ func (i *inspected) names() (names []string) {
 
 func every(string) bool { return true }
 
-// What Redisson's locks, and ours, leave on the server, is understood.
+// The server's data of Redisson's locks, and of ours, is described correctly.
 func TestInspectReadsTheFormat(t *testing.T) {
 	i := newInspected(t)
 	now := time.Now().UnixMilli()
@@ -169,8 +169,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 	assert.Equal(t, []string{"endless", "mutex", "reading", "{t}writing", "{user:7}:fair"}, i.names())
 }
 
-// Whatever else is on the server is no lock, is left alone, and costs nobody the
-// list.
+// Other data on the server is no lock, is left alone, and does not break the list.
 func TestInspectAmongStrangers(t *testing.T) {
 	i := newInspected(t)
 	i.do(fmt.Sprintf(`
@@ -235,7 +234,7 @@ func TestInspectAmongStrangers(t *testing.T) {
 	}
 }
 
-// dump returns all that is on the server.
+// dump returns all data of the server.
 func (i *inspected) dump() map[string]string {
 	i.Helper()
 	all := make(map[string]string)
@@ -247,8 +246,8 @@ func (i *inspected) dump() map[string]string {
 	return all
 }
 
-// Clients write their records themselves; what people are shown of them must not
-// play with their terminals.
+// Clients write their own records. What people see of them must not affect their
+// terminals.
 func TestInspectDistrustsRecords(t *testing.T) {
 	i := newInspected(t)
 	i.do(fmt.Sprintf("HSET a %s:1 1", golf))
@@ -269,8 +268,8 @@ func TestInspectDistrustsRecords(t *testing.T) {
 	}
 }
 
-// However many there are, a part is told, and the number: of hashes that the server
-// hands out whole, and of those that it hands out in parts.
+// Of many entries a part is returned, and their number: for hashes that the server
+// returns as a whole, and for those that it returns in parts.
 func TestInspectOfMany(t *testing.T) {
 	i := newInspected(t)
 	for _, many := range []int{lock.MaxTold + 50, 20_000} {
@@ -304,7 +303,7 @@ func TestInspectOfMany(t *testing.T) {
 	}
 }
 
-// A forced release says on each kind's channel what a release says there.
+// A forced release publishes the release on each kind's channel.
 func TestForceReleasePublishes(t *testing.T) {
 	i := newInspected(t)
 	later := time.Now().Add(time.Minute).UnixMilli()
@@ -317,7 +316,7 @@ func TestForceReleasePublishes(t *testing.T) {
 			HSET fair %[1]s:1 1
 			RPUSH redisson_lock_queue:{fair} %[1]s:2 %[1]s:3 %[1]s:4
 			ZADD redisson_lock_timeout:{fair} 1 %[1]s:2 %[2]d %[1]s:3 %[2]d %[1]s:4
-		`, java, later), "redisson_lock__channel:{fair}:" + java + ":3", "0"}, // the first one that lives
+		`, java, later), "redisson_lock__channel:{fair}:" + java + ":3", "0"}, // the first living one
 	} {
 		i.do(test.held)
 		messages := i.admin.Subscribe(t.Context(), test.channel)
@@ -341,7 +340,7 @@ func TestForceReleasePublishes(t *testing.T) {
 		i.admin.LRange(t.Context(), "redisson_lock_queue:{fair}", 0, -1).Val(), "the queue stays, without its dead")
 }
 
-// scanHook changes what SCAN has found before it is seen.
+// scanHook changes the result of SCAN.
 type scanHook struct {
 	redis.Hook
 	found func(keys []string) []string
@@ -364,8 +363,8 @@ func (h scanHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// SCAN may tell of a key twice; a key may be gone, or another's, before it is read;
-// and the server may forget its scripts.
+// SCAN may return a key twice; a key may be gone, or another's, before it is read; and
+// the server may lose its scripts.
 func TestListWhileKeysChange(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -395,7 +394,7 @@ func TestListWhileKeysChange(t *testing.T) {
 	assert.Greater(t, pages, 2)
 }
 
-// Names that no lock of ours can have are left out; the rest of the list is not.
+// The list omits names that no lock of ours can have, and no others.
 func TestListLeavesOutNamesThatAreRefused(t *testing.T) {
 	i := newInspected(t)
 	for _, name := range []string{"good", "a{b", "a\nb", "\x1b[2J", "\xff", strings.Repeat("x", 513)} {
@@ -404,7 +403,7 @@ func TestListLeavesOutNamesThatAreRefused(t *testing.T) {
 	assert.Equal(t, []string{"good"}, i.names())
 }
 
-// A prefix is text, whatever it holds, and is what the server filters by.
+// A prefix is literal text with any characters, by which the server filters.
 func TestListByPrefix(t *testing.T) {
 	i := newInspected(t)
 	names := []string{"a*b", "aab", `a\b`, "a[b]c", "abc", "a?b", "a]b"}
@@ -422,8 +421,8 @@ func TestListByPrefix(t *testing.T) {
 	}
 }
 
-// A pattern with many stars takes time that grows with its length, not
-// exponentially, whatever the server's own matching would need.
+// A pattern with many stars takes time that grows with its length, not exponentially,
+// even if the server's own matching would.
 func TestListByManyStars(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -441,7 +440,7 @@ func TestListByManyStars(t *testing.T) {
 	}
 }
 
-// A master that is gone costs the list its own locks, and the caller is told.
+// A master that is down costs the list only its own locks, and the list returns an error.
 func TestListWithoutOneMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -477,8 +476,8 @@ func countLocks(l *lock.Locker) (told int, errs error) {
 	return told, errs
 }
 
-// A lock that is forced open in a cluster wakes its waiter by the sharded message
-// that it listens for, and its victim hears of it.
+// A forced release in a cluster wakes the lock's waiter by the sharded message to which
+// it is subscribed, and notifies the victim.
 func TestForceReleaseInCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -503,7 +502,7 @@ func TestForceReleaseInCluster(t *testing.T) {
 		select {
 		case lease := <-got:
 			require.NoError(t, lease.Unlock(t.Context()))
-		case <-time.After(8 * time.Second): // after 15 s it would ask by itself
+		case <-time.After(8 * time.Second): // after 15 s it would ask anyway
 			t.Fatal("the waiter was not woken")
 		}
 		select {
@@ -514,8 +513,8 @@ func TestForceReleaseInCluster(t *testing.T) {
 	}
 }
 
-// Whoever waits in the line of a mutex is told of, in its order; those who do not listen
-// any more are passed over, and the gap that is left to others is nobody.
+// The waiters in the wait queue of a mutex are listed in order. Those without a
+// subscription have no time left, and the yield window is no waiter.
 func TestInspectTellsOfTheLine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -568,7 +567,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 	}
 }
 
-// However long a line is, a part of it is told, and how many there are.
+// Of a long wait queue, a part is listed, and the number of waiters.
 func TestInspectOfALongLine(t *testing.T) {
 	i := newInspected(t)
 	var members []redis.Z
@@ -586,8 +585,8 @@ func TestInspectOfALongLine(t *testing.T) {
 	assert.Empty(t, i.names(), "nobody holds them")
 }
 
-// Permits in use are found by their ids, with Redisson's among them; whatever only
-// resembles them is a number, or not even that.
+// Permits in use are recognised by their ids, Redisson's among them. A zset that only
+// resembles them is not counted, and its name is a number or nothing.
 func TestInspectReadsPermits(t *testing.T) {
 	i := newInspected(t)
 	now := time.Now()

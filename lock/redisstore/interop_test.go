@@ -18,7 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// lockerWith returns a locker on a store with a configuration of its own.
+// lockerWith returns a locker on a store with a given configuration.
 func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config) *lock.Locker {
 	t.Helper()
 	store, err := redisstore.New(client, c)
@@ -32,7 +32,7 @@ func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config)
 	return l
 }
 
-// A release reaches a client of the cluster that listens without shards.
+// A release reaches a client of the cluster that subscribes without shards.
 func TestClusterReleaseReachesThoseWithoutShards(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -92,7 +92,7 @@ func TestClusterWakesByEitherKindOfPubSub(t *testing.T) {
 
 const aJavaOwner = "285475da-9152-4c83-822a-67ee2f116a79:52"
 
-// A counter that Redisson counts with does not expire.
+// A counter that Redisson uses does not expire.
 func TestCounterThatRedissonCountsWithLasts(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -107,8 +107,8 @@ func TestCounterThatRedissonCountsWithLasts(t *testing.T) {
 	assert.EqualValues(t, -1, client.PTTL(t.Context(), counter).Val())
 }
 
-// A reader is renewed in time although another one's watchdog, as Redisson's does, sets
-// the lock to a shorter lease again and again, and dies.
+// A reader is renewed in time although another reader's watchdog, as Redisson's does,
+// sets the lock to a shorter lease again and again, and dies.
 func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -130,7 +130,7 @@ func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// A deleted latch opens for those who wait by Redisson, whom only "0" wakes.
+// A deleted latch wakes Redisson's waiters, which need the message "0".
 func TestDeletedLatchWakesRedisson(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -149,7 +149,7 @@ func TestDeletedLatchWakesRedisson(t *testing.T) {
 	assert.Equal(t, "0", m.Payload)
 }
 
-// Names are mapped on the way in and on the way out.
+// Names are mapped to keys and back.
 func TestMappedNames(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]redisstore.Config{
@@ -198,7 +198,7 @@ func TestMappedNames(t *testing.T) {
 	require.Error(t, err, "names could not be told from keys")
 }
 
-// Several permits are one lease: taken, kept and given back together.
+// Several permits are one lease: acquired, renewed and released together.
 func TestSeveralPermitsAreOneLease(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -229,10 +229,11 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	assert.True(t, renewed.Valid(), "%v", renewed.Err())
 	require.NoError(t, client.ZRemRangeByRank(t.Context(), "{seats}:timeout", 1, 1).Err())
-	<-renewed.Lost() // a lease of two permits is none of one
+	<-renewed.Lost() // the lease of two permits is lost with one
 }
 
-// A number of permits is set whatever has expired: one run takes back a hundred at most.
+// Setting the number of permits works with any number of expired ones: one run reclaims
+// at most a hundred.
 func TestSetPermitsWithManyExpired(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -256,7 +257,7 @@ func TestSetPermitsWithManyExpired(t *testing.T) {
 	}
 }
 
-// A number of permits that was set for a while is gone afterwards.
+// A number of permits with a TTL is gone afterwards.
 func TestPermitsForAWhile(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -271,7 +272,7 @@ func TestPermitsForAWhile(t *testing.T) {
 	}
 }
 
-// The permits of one lease have ids of their own, whatever the first one's is.
+// The permits of one lease have distinct ids, for any first id.
 func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -294,7 +295,7 @@ func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A permit is not trusted beyond the end of its semaphore, renewed or not.
+// A permit is not valid beyond the end of its semaphore, renewed or not.
 func TestPermitsEndWithTheirSemaphore(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]lock.Options{"renewed": {}, "fixed": {Fixed: true}, "short": {TTL: 1500 * time.Millisecond}} {
@@ -317,9 +318,9 @@ func TestPermitsEndWithTheirSemaphore(t *testing.T) {
 	}
 }
 
-// What keeps Redisson from dropping a waiter of ours counts the waiters of Redisson's that
-// are before it, and no others: a killed process with many waiters would block Java for
-// minutes each.
+// The timeout that keeps Redisson from dropping a waiter of ours counts only the waiters
+// of Redisson's before it. Otherwise a killed process with many waiters would block Java
+// for minutes each.
 func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -357,8 +358,8 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	assert.Greater(t, timeout(20), 15*time.Minute, "behind three threads")
 }
 
-// Whoever asks beside the head of a fair queue does not take from it that it listens: its
-// process's end would not be noticed.
+// Requests beside the head of a fair queue do not clear the mark that the head is
+// subscribed: otherwise the end of its process would go unnoticed.
 func TestNeighboursLeaveTheMarkOfAListener(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -383,7 +384,7 @@ func TestNeighboursLeaveTheMarkOfAListener(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// A user without the right to ask who listens waits for fair locks and releases them.
+// A user without the right to count subscribers waits for fair locks and releases them.
 func TestFairLocksNeedNoListOfListeners(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all -pubsub"}})
@@ -404,7 +405,7 @@ func TestFairLocksNeedNoListOfListeners(t *testing.T) {
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
 
-// A client that polls gets its turns however long each of ours has the lock.
+// A client that polls gets its share, however long each of ours has the lock.
 func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_lock__channel:{a}"
@@ -412,7 +413,7 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	theirs := newRedisson(t, server)
 	require.Nil(t, theirs.tryLock("a", 30*time.Second))
 	_, stop := contend(t, server, 2, 2500*time.Millisecond)
-	time.Sleep(300 * time.Millisecond) // they are refused, and see another client's hold
+	time.Sleep(300 * time.Millisecond) // they are refused, and another client's hold is recorded
 	require.True(t, theirs.unlock("a", channel))
 	const enough = 3
 	turns := 0
@@ -426,9 +427,9 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 	assert.Equal(t, enough, turns, "a client that polls is starved")
 }
 
-// A client that polls, and that nothing on the server tells of, gets its turns among
-// clients of ours that hand the lock over to each other: the first within 10 s or two,
-// then some every second.
+// A client that polls, of which the server has no trace, gets its share among clients of
+// ours that hand the lock over to each other: the first time within 10 s or two, then
+// some times every second.
 func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -450,8 +451,8 @@ func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	stop()
 }
 
-// A killed waiter of ours at the head of a fair queue holds up none of Redisson's: the
-// release takes it out when it does not listen any more.
+// A killed waiter of ours at the head of a fair queue delays none of Redisson's: the
+// release drops it when it is no longer subscribed.
 func TestFairReleasePassesADeafHead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -7,10 +7,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// kind is how one kind of lock is kept. Each has a file of its own.
+// kind implements one kind of lock. Each has a file of its own.
 type kind interface {
-	// ears are where the hold's waiter listens.
-	ears(h *lock.Hold) []ear
+	// handlers returns the channels of the hold's waiter.
+	handlers(h *lock.Hold) []handler
 	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
 	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
 }
@@ -18,13 +18,13 @@ type kind interface {
 // leased is a kind of lock whose holds have leases.
 type leased interface {
 	kind
-	// renewal is the script that prolongs holds of this kind, any number at a time.
+	// renewal returns the script that prolongs any number of holds of this kind.
 	renewal() *script
-	// prolong adds to a call of that script what it needs to prolong one hold.
+	// prolong adds one hold's keys and arguments to a call of that script.
 	prolong(c *call, name, owner string, ms int64)
 }
 
-// kinds are those that the store keeps.
+// kinds are the kinds of lock in Redisson's format.
 var kinds = map[lock.Kind]kind{
 	lock.KindMutex: mutex{},
 	lock.KindFair:  fair{},
@@ -36,7 +36,7 @@ var kinds = map[lock.Kind]kind{
 	lock.KindLatch:     latch{},
 }
 
-// leasedKind returns the kind of locks that a lease is of.
+// leasedKind returns the kind of lock for a lease.
 func (s *Store) leasedKind(k lock.Kind) (leased, error) {
 	kept, err := s.kindOf(k)
 	if err != nil {
@@ -48,13 +48,13 @@ func (s *Store) leasedKind(k lock.Kind) (leased, error) {
 	return nil, fmt.Errorf("%w: a lease of a %v", lock.ErrUnsupported, k)
 }
 
-// Supports says which kinds of lock the store keeps.
+// Supports returns an error for a kind of lock that the store does not keep.
 func (s *Store) Supports(k lock.Kind) error {
 	_, err := s.kindOf(k)
 	return err
 }
 
-// Acquire asks for the hold, in one round trip.
+// Acquire requests the hold, in one round trip.
 func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {

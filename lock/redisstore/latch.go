@@ -21,9 +21,9 @@ var (
 // latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.
 type latch struct{}
 
-// latchChannel is Redisson's channel of a latch. That of a name with a hash tag of
-// its own is not in the slot of the name, so that Redisson cannot keep such a latch in
-// a cluster; there, we use latchClusterChannel.
+// latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own,
+// the channel is not in the name's slot, so Redisson cannot keep such a latch in a
+// cluster. There, leasewheel uses latchClusterChannel.
 func latchChannel(name string) string { return latchPrefix + "{" + name + "}" }
 
 func latchClusterChannel(name string) string { return latchPrefix + name }
@@ -32,12 +32,12 @@ const latchPrefix = "redisson_countdownlatch__channel__"
 
 func tagged(name string) bool { return strings.Contains(name, "{") }
 
-func (latch) ears(h *lock.Hold) []ear {
-	ears := []ear{{latchChannel(h.Name), askAgain}}
+func (latch) handlers(h *lock.Hold) []handler {
+	handlers := []handler{{latchChannel(h.Name), askAgain}}
 	if tagged(h.Name) {
-		ears = append(ears, ear{latchClusterChannel(h.Name), askAgain})
+		handlers = append(handlers, handler{latchClusterChannel(h.Name), askAgain})
 	}
-	return ears
+	return handlers
 }
 
 func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
@@ -48,7 +48,7 @@ func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 	return shared(reply)
 }
 
-// release has nothing to do: who waits takes nothing.
+// release has nothing to undo: a wait takes nothing.
 func (latch) release(context.Context, *Store, *lock.Hold) (held bool, err error) { return true, nil }
 
 func (latch) counting(s *Store, name, request string) (*script, []string) {

@@ -2,10 +2,10 @@
 --
 -- KEYS  1 the count
 --       2 the channel
---       3 what was done for this request
+--       3 the record of this request's outcome
 -- ARGV  1 'read', 'create', 'add' or 'delete'
 --       2 by how many
---       3 for how many ms to remember what was done
+--       3 for how many ms to remember the outcome
 --       4 the command to publish with
 --       5 the largest count
 -- returns  {1, count}  done
@@ -33,8 +33,8 @@ if op == 'create' then
 elseif op == 'add' then
   local left = math.max(count + n, 0)
   if count <= 0 or left > tonumber(ARGV[5]) then return {0, math.max(count, 0)} end
-  -- Counting down gives back. A server that is out of memory refuses set, unless the
-  -- script has written before.
+  -- A count-down must succeed without memory. A server out of memory refuses set, unless
+  -- the script has written before.
   if n < 0 then redis.call('del', KEYS[3]) end
   done(left)
   if left > 0 then
@@ -47,6 +47,6 @@ elseif op == 'add' then
 elseif op == 'delete' then
   if count == 0 then return {0, 0} end
   redis.call('del', KEYS[1])
-  send(ARGV[4], KEYS[2], '0') -- it wakes those of Redisson's clients that wait
+  send(ARGV[4], KEYS[2], '0') -- it wakes Redisson's waiters
   return done(0)
 end

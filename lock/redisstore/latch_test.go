@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// redissonLatch does what a client of Redisson's latch does on the wire.
+// redissonLatch behaves on the wire like a client of Redisson's latch.
 type redissonLatch struct {
 	*testing.T
 	client *redis.Client
@@ -141,7 +141,7 @@ func TestSharesLatchesWithRedisson(t *testing.T) {
 	}
 }
 
-// In a cluster, the channel of a latch with a hash tag of its own has that tag.
+// In a cluster, the channel of a latch whose name has a hash tag has that tag.
 func TestClusterLatchWithATag(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -158,7 +158,7 @@ func TestClusterLatchWithATag(t *testing.T) {
 			defer cancel()
 			opened <- theirs.Latch(name).Wait(ctx)
 		}()
-		time.Sleep(100 * time.Millisecond) // so that most likely it waits
+		time.Sleep(100 * time.Millisecond) // most likely it waits then
 		require.NoError(t, l.CountDown(t.Context()))
 		require.NoError(t, <-opened, name)
 	}

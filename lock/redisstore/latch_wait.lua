@@ -1,8 +1,8 @@
--- Tells whether a latch is open.
+-- Reports whether a latch is open.
 --
 -- KEYS  1 the count
--- returns  {1, 1}  it is
---          {0, -1} it is not
+-- returns  {1, 1}  open
+--          {0, -1} closed
 --          {2, ms} the key is not a count
 local count = countOf(KEYS[1])
 if count == false then return {2, redis.call('pttl', KEYS[1])} end

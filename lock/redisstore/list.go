@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// scanCount is how many keys a server looks at for one page: about 0.3 ms of
-	// its time.
+	// scanCount is how many keys a server examines for one page: about 0.3 ms of its
+	// time.
 	scanCount = 1000
 	// detailBatch is how many locks are read in one pipeline.
 	detailBatch = 200
@@ -23,10 +23,10 @@ const (
 	pageTimeout = 5 * time.Second
 )
 
-// List reads the names of every master's hashes with SCAN, page by page, and then
-// the locks among them; and in the same way the permits in use of semaphores. Names
-// that package lock refuses are left out: no lock of ours has them. So are keys that
-// the user may not access.
+// List reads the names of every master's hashes with SCAN, page by page, and then the
+// locks among them. It reads semaphores' permits in use in the same way. It omits names
+// that package lock refuses, which no lock of ours has, and keys that the user may not
+// access.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
 	return func(yield func(lock.Info, error) bool) {
 		l := lister{
@@ -53,16 +53,16 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 	}
 }
 
-// trace is what locks are found by: a key of theirs.
+// trace is a key by which locks are found.
 type trace struct {
 	keyType string
-	// pattern returns what the keys of locks match whose names begin with prefix.
+	// pattern returns the pattern of the keys of locks whose names begin with prefix.
 	pattern func(prefix string) string
 	// names returns the locks that may have the key.
 	names func(key string) []string
 }
 
-// traces returns where locks of the store's format are found.
+// traces returns the traces of the locks of the store's format.
 func (s *Store) traces() []trace {
 	itself := trace{
 		keyType: "hash",
@@ -93,7 +93,7 @@ func (s *Store) servers(ctx context.Context) ([]scanner, error) {
 	return scanners, err
 }
 
-// scanner is what a server's keys are listed with.
+// scanner lists a server's keys.
 type scanner interface {
 	ScanType(ctx context.Context, cursor uint64, match string, count int64, keyType string) *redis.ScanCmd
 }
@@ -106,13 +106,13 @@ type lister struct {
 	wanted  func(name string) bool
 	yield   func(lock.Info, error) bool
 
-	// seen has the names that were told of. SCAN may return a key twice, and while
-	// its slot moves, two servers may.
+	// seen has the names that were returned. SCAN may return a key twice, and while its
+	// slot moves, two servers may return it.
 	seed maphash.Seed
 	seen map[uint64]struct{}
 }
 
-// server lists one server's locks that leave a trace. It reports whether to go on.
+// server lists one server's locks that leave a trace. It reports whether to continue.
 func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
@@ -133,7 +133,7 @@ func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 	}
 }
 
-// choose returns the keys of those who may have left a trace and who are wanted.
+// choose returns the keys of the wanted locks that may have left the traces.
 func (l *lister) choose(traces []string, t trace) (keys []string) {
 	for _, trace := range traces {
 		for _, key := range t.names(trace) {
@@ -146,7 +146,7 @@ func (l *lister) choose(traces []string, t trace) (keys []string) {
 	return keys
 }
 
-// first reports whether name was not told of before.
+// first reports whether name was not returned before.
 func (l *lister) first(name string) bool {
 	sum := maphash.String(l.seed, name)
 	_, seen := l.seen[sum]
@@ -154,7 +154,7 @@ func (l *lister) first(name string) bool {
 	return !seen
 }
 
-// page tells of the locks among names. It reports whether to go on.
+// page yields the locks among names. It reports whether to continue.
 func (l *lister) page(ctx context.Context, names []string) bool {
 	for len(names) > 0 {
 		batch := names[:min(len(names), detailBatch)]
@@ -174,8 +174,8 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 	return true
 }
 
-// inspectAll reads locks in one pipeline, and who their clients are in another. It
-// returns those that are held, and the first of the errors.
+// inspectAll reads locks in one pipeline, and their clients in another. It returns the
+// held ones, and the first error.
 func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*lock.Info, failure error) {
 	calls := make([]call, len(names))
 	for i, name := range names {
@@ -185,7 +185,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 			calls[i] = s.inspectCall(name, lock.KindMutex, publish)
 		}
 	}
-	var refused []string // and why is refusal
+	var refused []string // for the reason refusal
 	var refusal error
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)
@@ -206,20 +206,20 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 	if failure == nil && !s.hidden(ctx, refused) {
 		failure = refusal
 	}
-	s.introduce(ctx, infos)
+	s.identifyClients(ctx, infos)
 	return infos, failure
 }
 
-// keyRefused reports whether a server refuses to let this user access a key, as
-// opposed to a command.
+// keyRefused reports whether a server denies this user access to a key, as opposed to a
+// command.
 func keyRefused(err error) bool {
 	refusal, _ := errors.AsType[*ServerError](err)
 	return refusal != nil && errors.Is(refusal.Fault, ErrNoPermission) && strings.Contains(refusal.Err.Error(), " key")
 }
 
-// hidden reports whether this user may access none of the names. SCAN returns them
-// all, so those of others are no failure. One whose name is allowed, and another key of
-// it is not, is a failure.
+// hidden reports whether this user may access none of the names. SCAN returns all names,
+// so a name without access is no failure. A name with access, and without access to
+// another key of the lock, is one.
 func (s *Store) hidden(ctx context.Context, names []string) bool {
 	if len(names) == 0 {
 		return true
@@ -237,7 +237,7 @@ func (s *Store) hidden(ctx context.Context, names []string) bool {
 	return true
 }
 
-// escapePattern returns the pattern that matches text alone.
+// escapePattern returns the pattern that matches only text.
 func escapePattern(text string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
 }

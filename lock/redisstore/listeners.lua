@@ -1,17 +1,16 @@
--- Who listens to a channel on this server, by the kinds of pub/sub that publish.lua tells
--- of.
+-- Counts the subscribers of a channel on this server, by the modes of publish.lua.
 
--- sendOurs publishes a message for clients of leasewheel, on a channel of its own.
+-- sendOurs publishes a message for leasewheel clients, on a channel of their own.
 local function sendOurs(publish, channel, message)
   return redis.call(publish == 'publish' and 'publish' or 'spublish', channel, message)
 end
 
--- oursListening returns how many connections listen to a channel of leasewheel's own.
+-- oursListening returns the number of connections on a channel of leasewheel's own.
 local function oursListening(publish, channel)
   return subscribers(publish == 'publish' and 'numsub' or 'shardnumsub', channel)
 end
 
--- listening returns how many connections listen to a channel, at least.
+-- listening returns a lower bound on the number of connections on a channel.
 local function listening(publish, channel)
   if publish == 'publish' then return subscribers('numsub', channel) end
   local count = subscribers('shardnumsub', channel)
@@ -20,8 +19,8 @@ local function listening(publish, channel)
   return publish == 'both' and math.max(count, plain) or count + plain
 end
 
--- othersListening reports whether somebody listens to a channel who does not listen to
--- one of leasewheel's own, as each of its clients does that waits.
+-- othersListening reports whether a channel has a subscriber that is not subscribed to
+-- leasewheel's own channel, as each of its waiting clients is.
 local function othersListening(publish, channel, own)
   local ours = oursListening(publish, own)
   if publish == 'publish' then return subscribers('numsub', channel) > ours end

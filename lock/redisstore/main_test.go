@@ -8,7 +8,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestMain is also the beginning of the processes that some tests start.
+// TestMain is also the entry point of the processes that some tests start.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(fairWaiters); url != "" {
 		if err := waitFairly(url, os.Args[1]); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// full has the server refuse whatever may need memory.
+// full makes the server refuse all commands that may need memory.
 func full(t *testing.T, admin *redis.Client, yes bool) {
 	t.Helper()
 	most := "0"
@@ -27,9 +27,9 @@ func full(t *testing.T, admin *redis.Client, yes bool) {
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", most).Err())
 }
 
-// A server that is out of memory lets holds of every kind be renewed, lowered and given
-// back, and a latch be counted down: each by itself, since a run that does several things
-// may pass by the first of them.
+// A server out of memory allows holds of every kind to be renewed, lowered and released,
+// and a latch to be counted down. Each is tested by itself, since in a run that does
+// several things the first write may hide the others.
 func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -59,7 +59,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 			item := renewItems(t.Context(), store, h)[0]
 			require.NoError(t, item.Err, kind)
 			require.Equal(t, renewal.Renewed, item.Outcome, kind)
-			for range 2 { // the second time, nothing is left to be lowered
+			for range 2 { // the second time, no hold is left to be lowered
 				if kind == lock.KindPermit {
 					break
 				}
@@ -70,7 +70,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 			}
 			other := heldFor(kind, 2)
 			other.Wait = 0
-			if kind != lock.KindRead { // which may join
+			if kind != lock.KindRead { // readers may join
 				answer, err := store.Acquire(t.Context(), other)
 				if err == nil {
 					require.Equal(t, lock.Refused, answer.Verdict, kind)
@@ -115,8 +115,8 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 	}
 }
 
-// For longer than two leases without memory: holds of every kind are kept and given back, no permit
-// vanishes, and what a second client is granted beside them is nothing that they hold.
+// For longer than two leases without memory, holds of every kind are kept and released,
+// no permit vanishes, and no second client is granted what the first one holds.
 func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -146,7 +146,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 	for range 3 {
 		lease, err := l.Permits("permits").TryAcquire(ctx)
 		require.NoError(t, err)
-		held[lease.Name()] = lease // all last as long
+		held[lease.Name()] = lease // all leases are equally long
 		leases = append(leases, lease)
 	}
 	require.NoError(t, l.Semaphore("semaphore").TryAcquire(ctx, 3))
@@ -173,7 +173,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 					}
 					time.Sleep(20 * time.Millisecond)
 					tries.Add(1)
-					// A lease that was lost meanwhile, and is told so, is free.
+					// A lease that was lost meanwhile, with notice, leaves its lock free.
 					if attempt() == nil && (held[name] == nil || held[name].Err() == nil) {
 						falseGrants.Add(1)
 					}

@@ -13,37 +13,37 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// mutex keeps [lock.KindMutex]: Redisson's RLock. Beside Redisson's clients, who
-// hear of every release on one channel and ask, those of leasewheel enter a wait queue:
-// a release grants the lock to the first in it, on a channel of its own.
+// mutex keeps [lock.KindMutex]: Redisson's RLock. Redisson's clients receive every
+// release on one channel and ask again. Those of leasewheel enter a wait queue: a release
+// grants the lock to the first of them, on a channel of its own.
 type mutex struct{}
 
-func lineKey(name string) string { return derive("leasewheel_lock_line", name) }
+func waitQueueKey(name string) string { return derive("leasewheel_lock_line", name) }
 
-// lineChannel is listened to by all of leasewheel's clients that wait; with ":" and
-// a client's id it is where that client is told of grants.
-func lineChannel(name string) string { return derive("leasewheel_lock__channel", name) }
+// waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
+// ":" and a client's id it is the channel of that client's grants.
+func waitChannel(name string) string { return derive("leasewheel_lock__channel", name) }
 
-// ears begins with what all of leasewheel's clients listen to: whoever listens to
-// Redisson's channel without it is counted as a client of Redisson's.
-func (mutex) ears(h *lock.Hold) []ear {
+// handlers begins with the channel of all leasewheel clients: a client that subscribes to
+// Redisson's channel without it counts as one of Redisson's.
+func (mutex) handlers(h *lock.Hold) []handler {
 	client, _, _ := strings.Cut(h.Owner, ":")
-	return []ear{
-		{lineChannel(h.Name), unheard},
+	return []handler{
+		{waitChannel(h.Name), ignore},
 		{channelKey(h.Name), askAgain},
-		{lineChannel(h.Name) + ":" + client, granted},
+		{waitChannel(h.Name) + ":" + client, parseGrant},
 	}
 }
 
-// unheard is for a channel on which nothing is said.
-func unheard(*Store, string) (n lock.Notice, ok bool) { return n, false }
+// ignore is the parser for a channel without messages.
+func ignore(*Store, string) (n lock.Notice, ok bool) { return n, false }
 
-// maxGrant is the most bytes that the message of a grant has.
+// maxGrant is the greatest length of a grant's message, in bytes.
 const maxGrant = 256
 
-// granted reads "<owner> <token> <µs> <ms> <spare> <secret>". Anything else, and a
-// message without the owner's secret, makes the waiter ask: anybody may publish.
-func granted(s *Store, payload string) (n lock.Notice, ok bool) {
+// parseGrant parses "<owner> <token> <µs> <ms> <spare> <secret>". Any other message, also
+// one without the owner's secret, makes the waiter ask: anyone may publish.
+func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
 	if len(payload) > maxGrant {
 		return n, true
 	}
@@ -63,39 +63,38 @@ func granted(s *Store, payload string) (n lock.Notice, ok bool) {
 	}, true
 }
 
-// number reads a whole number up to maxNumber.
+// number parses a whole number up to maxNumber.
 func number(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && len(text) <= 16 && n >= 0 && n <= maxNumber
 }
 
-// secret is what the message that grants the lock to an owner has to repeat. Only this
-// store and the server know it, and those who may read the wait queue.
+// secret returns the word that authenticates a grant to an owner. Only this store, the
+// server and the readers of the wait queue know it.
 func (s *Store) secret(owner string) string {
 	return strconv.FormatUint(maphash.String(s.seed, owner), 36)
 }
 
-// member is the owner's member in the wait queue of the lock, "" for one that does not
-// wait. None waits there where grants are to be replicated: a release grants without
-// that.
+// member returns the owner's member in the wait queue, "" for an owner that does not
+// wait. With Config.Replicas no owner enters the queue, since a release grants without
+// waiting for replicas.
 func (s *Store) member(h *lock.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
-	offer := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(offer, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
 }
 
-// mutexCall returns the call of a script for a mutex, whose arguments follow those that
-// all such calls have: the command that scripts publish with, and the life of fencing
-// counters.
+// mutexCall returns the call of a mutex script. It puts the arguments that all such calls
+// share first: the publish command and the life of fencing counters.
 func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...any) (call, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return call{}, err
 	}
 	args = append([]any{publish, s.fenceMillis()}, args...)
-	return newCall(sc, []string{name, lineKey(name), tokenKey(name), turnsKey(name)}, args...), nil
+	return newCall(sc, []string{name, waitQueueKey(name), tokenKey(name), yieldKey(name)}, args...), nil
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
@@ -121,10 +120,10 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 	return a, err
 }
 
-// fenceMillis is the life of a fencing counter as scripts take it.
+// fenceMillis returns the life of a fencing counter as scripts take it.
 func (s *Store) fenceMillis() int64 { return max(s.config.FenceTTL, 0).Milliseconds() }
 
-// answer reads a script's reply to an acquisition.
+// answer parses a script's reply to an acquisition.
 func answer(reply any) (lock.Answer, error) {
 	code, value, err := pair(reply)
 	if err != nil {
@@ -145,8 +144,8 @@ func answer(reply any) (lock.Answer, error) {
 	return lock.Answer{}, unexpected(reply)
 }
 
-// remaining returns the time that PTTL tells of, zero for a key that never expires.
-// In its last millisecond a key has 0 ms left, which is not for ever.
+// remaining converts a reply of PTTL, with zero for a key that never expires. A key in
+// its last millisecond has 0 ms left, which must not become zero.
 func remaining(pttl int64) time.Duration {
 	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if pttl < 0 {
@@ -178,7 +177,7 @@ func (mutex) prolong(c *call, name, owner string, ms int64) {
 	c.args = append(c.args, ms, owner)
 }
 
-// freed reads a script's reply to a release: whether the owner had the lock.
+// freed parses a script's reply to a release: whether the owner had the lock.
 func freed(reply any) (held bool, err error) {
 	code, ok := reply.(int64)
 	if !ok {
@@ -187,7 +186,7 @@ func freed(reply any) (held bool, err error) {
 	return code >= 0, nil
 }
 
-// pair takes a script's reply of two integers apart.
+// pair splits a script's reply of two integers.
 func pair(reply any) (first, second int64, err error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) != 2 {
@@ -201,8 +200,8 @@ func pair(reply any) (first, second int64, err error) {
 	return first, second, nil
 }
 
-// unexpected is the error for a reply that no script of ours gives. The reply
-// itself is left out: nobody knows what is in it.
+// unexpected is the error for a reply that none of our scripts gives. It omits the reply,
+// whose content is unknown.
 func unexpected(reply any) error {
-	return fmt.Errorf("redisstore: a script replied with %T where something else was expected: is there a proxy that alters replies?", reply)
+	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
 }

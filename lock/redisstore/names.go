@@ -8,18 +8,18 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// mapping is how names of locks become keys: Redisson's NameMapper. The zero value leaves
-// names as they are.
+// mapping maps names of locks to keys, like Redisson's NameMapper. The zero value is the
+// identity.
 type mapping struct {
 	prefix string
 	mapTo  func(name string) string
 	back   func(key string) (name string, ok bool)
 }
 
-// errMapping is the error of a configuration whose names could not be told from keys.
+// errMapping is the error of a configuration that maps names ambiguously.
 var errMapping = errors.New("redisstore: set either Prefix, or MapName and UnmapName together")
 
-// mapping returns how the configuration maps names.
+// mapping returns the configuration's name mapping.
 func (c *Config) mapping() (mapping, error) {
 	switch {
 	case (c.MapName == nil) != (c.UnmapName == nil), c.Prefix != "" && c.MapName != nil:
@@ -37,14 +37,14 @@ func (c *Config) mapping() (mapping, error) {
 	return mapping{}, nil
 }
 
-// key returns the key of the lock called name. It is refused where a name would be.
+// key returns the key of the lock called name. It refuses a key that is no valid name.
 func (m *mapping) key(name string) (string, error) {
 	if m.mapTo == nil {
 		return name, nil
 	}
 	key := m.mapTo(name)
 	if err := lock.ValidateName(key); err != nil {
-		return "", fmt.Errorf("redisstore: the name %q is mapped to a key that is none of a lock: %w: %w", name, err, lock.ErrNotDone)
+		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, lock.ErrNotDone)
 	}
 	return key, nil
 }
@@ -68,10 +68,10 @@ func (m *mapping) name(key string) (name string, ok bool) {
 	return m.back(key)
 }
 
-// pattern returns what the keys begin with of locks whose names begin with prefix.
+// pattern returns the prefix of the keys of all locks whose names begin with prefix.
 func (m *mapping) pattern(prefix string) string {
 	if m.mapTo != nil && m.prefix == "" {
-		return "" // any key may be one
+		return "" // any key may match
 	}
 	return m.prefix + prefix
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// keyFunctions are the functions that derive keys and channels from a lock's name,
-// each with a client and an owner where it takes one.
+// keyFunctions are the functions that derive keys and channels from a lock's name, each
+// with a client and an owner if it takes one.
 var keyFunctions = map[string]func(name string) string{
 	"channelKey":   channelKey,
 	"tokenKey":     tokenKey,
-	"lineKey":      lineKey,
-	"lineChannel":  lineChannel,
-	"turnsKey":     turnsKey,
+	"waitQueueKey": waitQueueKey,
+	"waitChannel":  waitChannel,
+	"yieldKey":     yieldKey,
 	"queueKey":     queueKey,
 	"timeoutsKey":  timeoutsKey,
 	"placesKey":    placesKey,
@@ -41,9 +41,9 @@ var keyFunctions = map[string]func(name string) string{
 	"requestKey":       func(name string) string { return requestKey(name, aClient+":7") },
 	"holdsKey":         func(name string) string { return holdsKey(name, aClient+":7") + ":1" },
 
-	// What scripts and Redisson derive.
+	// Keys that scripts and Redisson derive.
 	"the lock":              func(name string) string { return name },
-	"a client's channel":    func(name string) string { return lineChannel(name) + ":" + aClient },
+	"a client's channel":    func(name string) string { return waitChannel(name) + ":" + aClient },
 	"a fair waiter's":       func(name string) string { return channelKey(name) + ":" + aClient + ":7" },
 	"a delay queue's":       func(name string) string { return derive("leasewheel_queue_due", name) },
 	"redisson_unlock_latch": func(name string) string { return derive("redisson_unlock_latch", name) + ":00ff" },
@@ -53,13 +53,13 @@ const aClient = "0189d5a3-1111-4222-8333-444455556666"
 
 // notKeys are functions of a name that return no key.
 var notKeys = []string{
-	"derive",   // what the others are made of
+	"derive",   // the basis of the others
 	"holdsTag", // the beginning of holdsKey
 	"hashTag",
 }
 
-// Two accepted names have no key and no channel in common, apart from what they share
-// with everybody by the random ids of clients.
+// Two accepted names have no key and no channel in common, except those that random
+// client ids make private to a client.
 func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 	part := rapid.SampledFrom([]string{
 		"a", "b", "{", "}", "{a}", "{b}", ":", "timeout", ":timeout", ":rwlock_timeout", ":1", aClient + ":7",
@@ -69,12 +69,12 @@ func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 	accepted := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(part, 1, 6).Draw(t, "parts"), "")
 	}).Filter(func(name string) bool {
-		// A name that ends in the id of a client of ours is one that was made for it.
+		// A name that ends in the id of a client of ours was made for that client.
 		return lock.ValidateName(name) == nil && !strings.Contains(name, aClient)
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		one, other := accepted.Draw(t, "one"), accepted.Draw(t, "other")
-		// Most clashes are between a name and what another is derived to.
+		// Most clashes are between a name and a key derived from another one.
 		if rapid.Bool().Draw(t, "derived") {
 			key := keyFunctions[rapid.SampledFrom(keyFunctionNames()).Draw(t, "by")](one)
 			for _, name := range []string{key, "{" + one + "}", strings.TrimSuffix(key, ":"+aClient+":7")} {
@@ -106,7 +106,7 @@ func keyFunctionNames() (names []string) {
 	return names
 }
 
-// What Redisson confuses, by the pair.
+// Pairs of names that Redisson confuses.
 func TestNamesThatShareKeysAreRefused(t *testing.T) {
 	for one, other := range map[string]string{
 		"orders":         "{orders}",
@@ -128,7 +128,7 @@ func TestNamesThatShareKeysAreRefused(t *testing.T) {
 	}
 }
 
-// Every function that derives a key from a name takes part in the property.
+// The property covers every function that derives a key from a name.
 func TestEveryKeyFunctionIsChecked(t *testing.T) {
 	source := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
 	packages, err := parser.ParseDir(token.NewFileSet(), ".", source, 0) //nolint:staticcheck // one directory, no build tags

@@ -1,8 +1,8 @@
--- A zset of members, each with the ms (Unix time) at which it ends.
+-- A zset of members with the ms (Unix time) at which each ends.
 
--- removeOverdue removes members that have ended, of many the first hundred: a run of a
--- script is short, and later runs remove the rest. It returns how many it has removed,
--- and how many it has left.
+-- removeOverdue removes members that have ended, at most a hundred to keep the run of the
+-- script short. Later runs remove the rest. It returns how many it has removed, and how
+-- many are left.
 local function removeOverdue(key, now)
   local overdue = redis.call('zcount', key, '-inf', decimal(now))
   local removed = math.min(overdue, 100)

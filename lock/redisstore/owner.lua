@@ -1,5 +1,5 @@
--- isOwner reports whether a field of a hash, or a waiter, is an owner:
--- "<uuid>:<number>", with a third part where a transaction of Redisson's holds the lock.
+-- isOwner reports whether a field of a hash, or a waiter, is an owner: "<uuid>:<number>",
+-- with a third part if a transaction of Redisson's holds the lock.
 local function isOwner(field)
   if #field > 128 then return false end
   local rest = string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+(.*)$')
@@ -7,7 +7,7 @@ local function isOwner(field)
 end
 
 -- foreign reports whether a hash is not a lock: no field is an owner, or an owner
--- followed by ':write'. Of many fields, a hundred drawn at random speak for all.
+-- followed by ':write'. Of many fields it samples a hundred.
 local function foreign(lock)
   for _, most in ipairs({4, 100}) do
     local fields = redis.call('hrandfield', lock, most)
@@ -20,6 +20,6 @@ local function foreign(lock)
   return true
 end
 
--- isOurs reports whether an owner belongs to a client of leasewheel's: the id of such a
--- client is a UUID of version 8, of Redisson's one of version 4.
+-- isOurs reports whether an owner belongs to a leasewheel client: the id of such a client
+-- is a UUID of version 8, of a Redisson client of version 4.
 local function isOurs(owner) return string.sub(owner, 15, 15) == '8' end

@@ -28,8 +28,8 @@ func released(h *lock.Hold) *lock.Hold {
 	return &gone
 }
 
-// A hash that is no lock is not taken for one that is held: who asks learns at once that
-// the name is in use for something else. What a client of Redisson holds is a lock.
+// A hash that is no lock does not count as a held one: a request learns at once that
+// another program uses the name. A hash that a client of Redisson holds is a lock.
 func TestForeignHashIsNoMutex(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

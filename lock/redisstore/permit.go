@@ -27,12 +27,12 @@ var (
 // permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.
 type permit struct{}
 
-// permitsKey is where the permits in use are.
+// permitsKey is the key of the permits in use.
 func permitsKey(name string) string { return holdsTag(name) + permitsSuffix }
 
 const permitsSuffix = ":timeout"
 
-// permitsNames returns the names whose permits in use are in key: that of "{a}" is
+// permitsNames returns the names whose permits in use are in key: the key of "{a}" is
 // also that of "a".
 func permitsNames(key string) []string {
 	tag, ok := strings.CutSuffix(key, permitsSuffix)
@@ -46,8 +46,8 @@ func permitsNames(key string) []string {
 	return names
 }
 
-// permitID returns the bytes that stand for an owner on the server, those of the first
-// of its permits, and how many there are.
+// permitID returns the first of an owner's permit ids on the server, and how many permits
+// the owner has.
 func permitID(owner string) (id string, several int, err error) {
 	digits, number, many := strings.Cut(owner, "*")
 	several = 1
@@ -56,12 +56,12 @@ func permitID(owner string) (id string, several int, err error) {
 	}
 	raw, malformed := hex.DecodeString(digits)
 	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > lock.MaxSeveral {
-		return "", 0, fmt.Errorf("redisstore: a permit's owner %q is not of 32 hexadecimal digits, and perhaps *n for n permits", owner)
+		return "", 0, fmt.Errorf("redisstore: invalid owner %q of a permit; accepted are 32 hexadecimal digits, with *n for n permits", owner)
 	}
 	return string(raw), several, nil
 }
 
-func (permit) ears(h *lock.Hold) []ear { return semaphore{}.ears(h) }
+func (permit) handlers(h *lock.Hold) []handler { return semaphore{}.handlers(h) }
 
 func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	if h.Count > 1 {

@@ -1,4 +1,4 @@
--- Takes permits if so many are available.
+-- Takes permits if enough are available.
 --
 -- KEYS  1 the count
 --       2 the permits in use
@@ -9,15 +9,15 @@
 --       3 the life of the fencing counter in ms, 0 for no end
 --       4 the command to publish with
 --       5 how many permits
--- returns  {1, token, permits left, ms}  taken, for so long
---          {0, ms, 0, 0}   too few are available; the next one expires then (-1: never)
+-- returns  {1, token, permits left, ms}  taken, for so many ms
+--          {0, ms, 0, 0}   too few are available; the next one expires in ms (-1: never)
 --          {2, ms, 0, 0}   the key is not a count
 local count = countOf(KEYS[1])
 if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', KEYS[1]), 0, 0} end
 
 local now = milliseconds()
 count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
--- Of permits that are the owner's already and have expired, some may be taken back.
+-- Of the owner's own permits, some may have expired and been reclaimed.
 local several = tonumber(ARGV[5])
 local ids, missing = idsOf(ARGV[2], several), 0
 for _, id in ipairs(ids) do

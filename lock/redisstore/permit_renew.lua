@@ -1,8 +1,9 @@
--- Prolongs many leases of permits. One that cannot be prolonged costs the others nothing.
+-- Prolongs many leases of permits. A lease that cannot be prolonged does not affect
+-- others.
 --
 -- KEYS  for each lease: the permits in use of its semaphore
 -- ARGV  for each lease: its ms, its first permit's id, how many permits
--- returns  for each lease: 1 prolonged, more than 1: prolonged for so many ms only, 0 a
+-- returns  for each lease: 1 prolonged, more than 1: prolonged for only so many ms, 0 a
 --          permit is not in use, or has expired, -1 the key is something else, or the text
 --          of an error
 local now = milliseconds()
@@ -16,8 +17,8 @@ for i, permits in ipairs(KEYS) do
   if type(expires) == 'table' then
     outcomes[i] = string.find(expires.err, 'WRONGTYPE', 1, true) and -1 or expires.err
   elseif expires and tonumber(expires) > now then
-    -- A server that is out of memory refuses zadd, unless the script has written
-    -- before. There is no such permit.
+    -- A server out of memory refuses zadd, unless the script has written before. The
+    -- removed permit does not exist.
     redis.call('zrem', permits, '')
     put(permits, ids, decimal(now + tonumber(lease)))
     local lasts = lasting(permits, lease)

@@ -2,15 +2,15 @@
 --
 -- KEYS  1 the count
 --       2 the channel
---       3 what was done for this request
---       4 the permits in use, where they expire
--- ARGV  1 'read', 'create', 'add', 'drain', 'delete', or 'set' where permits expire
+--       3 the record of this request's outcome
+--       4 the permits in use, if they expire
+-- ARGV  1 'read', 'create', 'add', 'drain', 'delete', or 'set' if permits expire
 --       2 by how many
---       3 for how many ms to remember what was done
+--       3 for how many ms to remember the outcome
 --       4 the command to publish with
 --       5 the largest count
---       6 for how many ms a count lasts that is created, 0 for no end
--- returns  {1, count}  done; the count of 'drain' is what it has taken
+--       6 the life of a created count in ms, 0 for no end
+-- returns  {1, count}  done; 'drain' returns the count that it took
 --          {0, count}  nothing was changed
 --          {2, 0}      the key is not a count
 local op, n, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
@@ -20,7 +20,7 @@ local expired = 0
 if KEYS[4] then
   if not isPermits(KEYS[4]) then return {2, 0} end
   count, expired = reclaim(KEYS[1], count, KEYS[4], milliseconds(), ARGV[4], KEYS[2])
-  count = count and count + expired -- the next runs take those back
+  count = count and count + expired -- the next runs reclaim those
 end
 if op == 'read' then return {0, count or 0} end
 
@@ -36,20 +36,20 @@ if op == 'create' then
   done(n)
   redis.call('set', KEYS[1], ARGV[2])
   if ARGV[6] ~= '0' then redis.call('pexpire', KEYS[1], ARGV[6]) end
-  offer(ARGV[4], KEYS[2], n)
+  announcePermits(ARGV[4], KEYS[2], n)
   return {1, n}
 elseif op == 'set' then
   local more = n - (count and count - expired or 0) - redis.call('zcard', KEYS[4])
   done(n)
   local available = redis.call('incrby', KEYS[1], decimal(more))
-  if more > 0 then offer(ARGV[4], KEYS[2], available) end
+  if more > 0 then announcePermits(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'add' then
   local sum = (count or 0) + n
   if math.abs(sum) > most then return {0, count or 0} end
   done(sum)
   redis.call('incrby', KEYS[1], ARGV[2])
-  offer(ARGV[4], KEYS[2], n)
+  announcePermits(ARGV[4], KEYS[2], n)
   return {1, sum}
 elseif op == 'drain' then
   if not count or count <= 0 then return {0, 0} end
@@ -58,7 +58,7 @@ elseif op == 'drain' then
   return {1, count}
 elseif op == 'delete' then
   if not count then return {0, 0} end
-  -- A server that is out of memory refuses set, unless the script has written before.
+  -- A server out of memory refuses set, unless the script has written before.
   redis.call('del', KEYS[1])
   if KEYS[4] then redis.call('unlink', KEYS[4]) end -- it may be huge
   return done(0)

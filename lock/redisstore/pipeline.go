@@ -11,30 +11,30 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// lateTries is how often a request is sent that arrives late although its context has
-// not ended: the node's clock was set, or another node serves the key now.
+// lateTries is how often a request is sent that arrives late within its context's time:
+// the node's clock was set, or another node serves the key now.
 const lateTries = 3
 
 // errLate is the error of a request that arrived after its deadline each time.
 var errLate = &ServerError{
 	Err:     errors.New("the request arrived after its deadline"),
 	passing: true,
-	advice:  "raise the time-out, or look at what delays requests or moves the server's clock",
+	advice:  "raise the timeout, or find out what delays requests or sets the server's clock",
 }
 
-// late reports whether a script has done nothing because its deadline had passed.
+// late reports whether a script did nothing because its deadline had passed.
 func late(reply any) bool {
 	list, ok := reply.([]any)
 	return ok && len(list) == 1 && list[0] == "late"
 }
 
-// notSentError is why a request was not sent.
+// notSentError is the reason why a request was not sent.
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error        { return e.error }
 func (e notSentError) Is(target error) bool { return target == lock.ErrNotDone }
 
-// attempt is one sending of a call.
+// attempt is one attempt at a call.
 type attempt struct {
 	call     *call
 	deadline deadline // by the clock of the call's node; zero if the call has none
@@ -44,7 +44,7 @@ type attempt struct {
 	reading *clockReading // what the deadline was made from
 }
 
-// attempt returns the sending of a call with the deadline of ctx.
+// attempt returns an attempt at a call with the deadline of ctx.
 func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 	a.call = c
 	if c.script.timely {
@@ -57,8 +57,8 @@ func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 	return a, nil
 }
 
-// result returns the reply once the command has run. tardy says that there is none
-// since the request arrived late.
+// result returns the reply once the command has run. tardy means that the request arrived
+// late and has no reply.
 func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
 	if err := a.cmd.Err(); err != nil {
 		err = classify(err)
@@ -73,7 +73,7 @@ func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
 	return reply, false, nil
 }
 
-// runOne sends one call alone.
+// runOne sends one call without others.
 func (s *Store) runOne(ctx context.Context, c *call) (any, error) {
 	return s.retryLate(ctx, c, func(a *attempt) {
 		if a.clock != nil && !a.reading.fresh() {
@@ -90,7 +90,7 @@ func (s *Store) runOne(ctx context.Context, c *call) (any, error) {
 	})
 }
 
-// retryLate has send run the command of a call, and again if the request was late.
+// retryLate runs a call by send, and repeats it if the request was late.
 func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (any, error) {
 	for range lateTries {
 		a, err := s.attempt(ctx, c)
@@ -109,7 +109,7 @@ func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (
 	return nil, errLate
 }
 
-// runAll runs calls in one pipeline and returns each one's reply, which may be an
+// runAll runs calls in one pipeline and returns their replies, each of which may be an
 // error.
 func (s *Store) runAll(ctx context.Context, calls []call) []any {
 	requests := make([]*request, len(calls))
@@ -124,8 +124,8 @@ func (s *Store) runAll(ctx context.Context, calls []call) []any {
 	return replies
 }
 
-// runRequests runs requests in one pipeline, which ctx bounds, and sets their replies.
-// The deadline of each comes from its own context.
+// runRequests runs requests in one pipeline, bounded by ctx, and sets their replies. Each
+// request's deadline comes from its own context.
 func (s *Store) runRequests(ctx context.Context, requests []*request) {
 	for range lateTries {
 		if requests = s.runPipeline(ctx, requests); len(requests) == 0 {
@@ -137,8 +137,8 @@ func (s *Store) runRequests(ctx context.Context, requests []*request) {
 	}
 }
 
-// runPipeline does so once. It returns the requests that have arrived late and are to
-// be sent again.
+// runPipeline does so once. It returns the requests that arrived late and are to be
+// repeated.
 func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*request) {
 	sent := make([]*request, 0, len(requests))
 	attempts := make([]attempt, 0, len(requests))
@@ -167,8 +167,8 @@ func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*
 	return again
 }
 
-// exec sends the attempts in one pipeline, and sets their commands. Those whose script
-// the server had forgotten leave again, in a second pipeline.
+// exec sends the attempts in one pipeline, and sets their commands. Attempts whose script
+// the server did not know are repeated in a second pipeline.
 func (s *Store) exec(ctx context.Context, attempts []attempt) {
 	old := slices.IndexFunc(attempts, func(a attempt) bool { return a.clock != nil && !a.reading.fresh() })
 	var clock once
@@ -197,8 +197,8 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 	})
 }
 
-// pipeline sends what fill adds to a pipeline, if anything. Each command has its own
-// error.
+// pipeline sends what fill adds to a pipeline, unless that is empty. Each command has its
+// own error.
 func (s *Store) pipeline(ctx context.Context, fill func(redis.Pipeliner)) {
 	pipe := s.client.Pipeline()
 	fill(pipe)

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	//go:embed plain_turns.lua
-	plainTurnsSource string
+	//go:embed plain_yield.lua
+	plainYieldSource string
 	//go:embed plain_acquire.lua
 	plainAcquireSource string
 	//go:embed plain_release.lua
@@ -17,26 +17,26 @@ var (
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newTimelyScript(tokenSource, ownerSource, plainTurnsSource, plainAcquireSource)
-	plainRelease = newScript(publishSource, plainTurnsSource, plainReleaseSource)
+	plainAcquire = newTimelyScript(tokenSource, ownerSource, plainYieldSource, plainAcquireSource)
+	plainRelease = newScript(publishSource, plainYieldSource, plainReleaseSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
-// plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. How often
-// it holds the lock is known to its process alone, which tells absolute counts: the
-// store has only to know that it holds it at all.
+// plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. Only the
+// owner's process knows how often it holds the lock, and sends absolute counts; the store
+// knows only whether it holds the lock at all.
 type plainMutex struct{}
 
-// turnsKey is what leasewheel's clients know of whose turn it is: theirs, who hear
-// of each other's releases, or their peers', who ask now and then.
-func turnsKey(name string) string { return derive("leasewheel_lock_turns", name) }
+// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
+// clients, which are notified of releases, or is left to their peers, which poll.
+func yieldKey(name string) string { return derive("leasewheel_lock_turns", name) }
 
-// ears is Redisson's channel, on which leasewheel's clients of both formats hear of
-// each other.
-func (plainMutex) ears(h *lock.Hold) []ear { return []ear{{channelKey(h.Name), askAgain}} }
+// handlers is Redisson's channel, on which leasewheel's clients of both formats are
+// notified of releases.
+func (plainMutex) handlers(h *lock.Hold) []handler { return []handler{{channelKey(h.Name), askAgain}} }
 
 func (plainMutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
-	reply, err := s.run(ctx, plainAcquire, []string{h.Name, tokenKey(h.Name), turnsKey(h.Name)},
+	reply, err := s.run(ctx, plainAcquire, []string{h.Name, tokenKey(h.Name), yieldKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis())
 	if err != nil {
 		return lock.Answer{}, err
@@ -53,7 +53,7 @@ func (plainMutex) release(ctx context.Context, s *Store, h *lock.Hold) (held boo
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.run(ctx, plainRelease, []string{h.Name, channelKey(h.Name), turnsKey(h.Name)},
+	reply, err := s.run(ctx, plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err

@@ -1,5 +1,5 @@
--- Prolongs many leases of plain locks. One that cannot be prolonged costs the others
--- nothing.
+-- Prolongs many leases of plain locks. A lease that cannot be prolonged does not affect
+-- others.
 --
 -- KEYS  the locks, each a string: its owner
 -- ARGV  for each lock: its lease in ms, its owner

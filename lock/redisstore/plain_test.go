@@ -28,7 +28,7 @@ func openPlain(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	return store
 }
 
-// plainSuite is the suite for plain locks on servers of which each test has a part.
+// plainSuite is the suite for plain locks on servers that the tests share.
 func plainSuite(client func(t testing.TB) redis.UniversalClient) locktest.Suite {
 	return locktest.Suite{
 		Kinds:     []lock.Kind{lock.KindMutex},
@@ -138,7 +138,7 @@ func TestPlainRefusesOtherKinds(t *testing.T) {
 
 func failure(_ *lock.Lease, err error) error { return err }
 
-// Whatever has the name, in either format, it is in the way, and no more.
+// A key of any other type or format blocks the name, and nothing more.
 func TestFormatsFindForeignValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -199,14 +199,14 @@ func renewed(t *testing.T, s *redisstore.Store, holds ...*lock.Hold) (outcomes [
 	return outcomes
 }
 
-// idle is a renewer that is not asked.
+// idle is a renewer without leases.
 type idle struct{}
 
 func (idle) Group(string) string                   { return "" }
 func (idle) Renew(context.Context, []renewal.Item) {}
 
-// A lock that goes from one waiter of ours to the next is left to peers every second
-// if one was seen, and else every ten seconds; and never if nobody of ours waits.
+// A lock that goes from one waiter of ours to the next is left to peers every second if
+// one was seen, otherwise every ten seconds; and never without waiters of ours.
 func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -269,7 +269,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	}
 }
 
-// Nobody tells of a peer's release: whoever waits asks every 60 to 180 ms.
+// A peer's release is not published: waiters ask every 60 to 180 ms.
 func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
@@ -289,8 +289,8 @@ func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
 	})
 }
 
-// Any string that is asked for by its name is a lock; listed are those that look like
-// one. What a stranger has written does no harm to a terminal.
+// Any string is a lock if the caller asks for its name. Lists contain only strings that
+// look like locks. Other programs' values do no harm to a terminal.
 func TestPlainInspectsStrangers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

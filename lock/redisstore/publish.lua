@@ -1,17 +1,17 @@
--- How releases are published. A subscriber receives only the kind that it has subscribed
--- to:
+-- How releases are published. A subscriber receives only the kind of pub/sub to which it
+-- has subscribed:
 --
 --   'publish'   by PUBLISH
 --   'spublish'  by SPUBLISH, the sharded kind of a cluster
---   'auto'      by SPUBLISH, and by PUBLISH where somebody listens for that here
+--   'auto'      by SPUBLISH, and by PUBLISH if that has subscribers here
 --   'both'      by both
 --
--- The channels of leasewheel's own have one kind: the sharded one unless it is 'publish'.
+-- Leasewheel's own channels have one kind: the sharded one unless the mode is 'publish'.
 
--- subscribers returns how many connections to this server listen to a channel.
+-- subscribers returns the number of connections to this server on a channel.
 local function subscribers(count, channel) return tonumber(redis.call('pubsub', count, channel)[2]) end
 
--- send publishes a message for every client, and returns how many have received it here.
+-- send publishes a message for every client, and returns the number of receivers here.
 local function send(publish, channel, message)
   local received = 0
   if publish ~= 'publish' then received = redis.call('spublish', channel, message) end
@@ -21,10 +21,10 @@ local function send(publish, channel, message)
   return received
 end
 
--- sendAll publishes the release of a read-write lock that wakes all who wait: readers may
--- go together. Redisson takes '1' as one for the threads that are blocked just then, so one
--- that has asked in vain and is about to block misses it. A '0' waits for such a thread.
--- It is written '00', which is 0 to Redisson, and which our own waiters leave alone.
+-- sendAll publishes the release of a read-write lock, which wakes all waiters: readers
+-- may go together. On '1' Redisson wakes the threads that are blocked at that moment, and
+-- misses a thread between its failed request and blocking. A '0' is kept for such a
+-- thread. It is written '00', which Redisson reads as 0 and our waiters ignore.
 local function sendAll(publish, channel)
   send(publish, channel, '1')
   send(publish, channel, '00')

@@ -9,25 +9,25 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// PubSub is how releases are published in a Redis cluster, and how waiters listen for
-// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind that
-// it has subscribed to. Redisson's option shardedSubscriptionMode, since 3.29, chooses
+// PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
+// them. A cluster has two kinds of pub/sub, and a subscriber receives only the kind to
+// which it has subscribed. Redisson's option shardedSubscriptionMode, since 3.29, chooses
 // one of them.
 type PubSub uint8
 
 const (
-	// PubSubAuto listens to sharded pub/sub where the servers have it (Redis 7), as
-	// Redisson's AUTO does, and publishes there. A release is published without shards as
-	// well if somebody listens for that. It is the default.
+	// PubSubAuto uses sharded pub/sub where the servers have it (Redis 7), as Redisson's
+	// AUTO does. It also publishes a release without shards if that has subscribers. It
+	// is the default.
 	PubSubAuto PubSub = iota
-	// PubSubOn uses sharded pub/sub alone. A cluster without it is an error.
+	// PubSubOn uses only sharded pub/sub. A cluster without it is an error.
 	PubSubOn
 	// PubSubOff uses the pub/sub without shards, for fleets with Redisson before 3.22, or
 	// with shardedSubscriptionMode=OFF.
 	PubSubOff
-	// PubSubBoth publishes both, and listens to both: for fleets whose clients differ.
-	// Each client takes two connections to a node then, and Info.WaiterCount may count
-	// a client twice.
+	// PubSubBoth publishes and subscribes to both, for fleets whose clients differ. Each
+	// client then takes two connections to a node, and Info.WaiterCount may count a
+	// client twice.
 	PubSubBoth
 )
 
@@ -40,40 +40,40 @@ func (p PubSub) String() string {
 	return "unknown"
 }
 
-// ParsePubSub returns the mode with this name, as String gives it.
+// ParsePubSub returns the mode of this name, as String returns it.
 func ParsePubSub(name string) (PubSub, error) {
 	for i, known := range pubSubs {
 		if known == name {
 			return PubSub(i), nil
 		}
 	}
-	return 0, fmt.Errorf("redisstore: there is no PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
+	return 0, fmt.Errorf("redisstore: unknown PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
 }
 
-// The ways of publishing that scripts know, see publish.lua.
+// The publish modes of scripts, see publish.lua.
 const (
-	plain   = "publish"
-	sharded = "spublish"
-	heard   = "auto"
-	twice   = "both"
+	publishPlain   = "publish"
+	publishSharded = "spublish"
+	publishAuto    = "auto"
+	publishBoth    = "both"
 )
 
-// errNoShards is the error of PubSubOn where servers are too old.
-var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn asks for: it takes Redis 7; set PubSubAuto or PubSubOff")
+// errNoShards is the error of PubSubOn with servers that are too old.
+var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn needs: it requires Redis 7; set PubSubAuto or PubSubOff")
 
-// publishing returns how to publish in a cluster that is able to do so by this command.
+// publishing returns the publish mode for a cluster that supports the command able.
 func (p PubSub) publishing(able string) (string, error) {
 	switch {
-	case able == plain && p == PubSubOn:
+	case able == publishPlain && p == PubSubOn:
 		return "", fmt.Errorf("%w: %w", errNoShards, lock.ErrNotDone)
-	case able == plain || p == PubSubOff:
-		return plain, nil
+	case able == publishPlain || p == PubSubOff:
+		return publishPlain, nil
 	case p == PubSubBoth:
-		return twice, nil
+		return publishBoth, nil
 	case p == PubSubOn:
-		return sharded, nil
+		return publishSharded, nil
 	}
-	return heard, nil
+	return publishAuto, nil
 }
 
 // channelID is a channel of one kind of pub/sub.
@@ -82,16 +82,16 @@ type channelID struct {
 	sharded bool
 }
 
-// channels returns which channels of a name a waiter has to listen to.
+// channels returns the channels of a name to which a waiter has to subscribe.
 func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case publish == plain:
+	case publish == publishPlain:
 		return []channelID{{name: name}}, nil
-	case publish == twice && !strings.HasPrefix(name, "leasewheel"): // others publish there
+	case publish == publishBoth && !strings.HasPrefix(name, "leasewheel"): // Redisson publishes there
 		return []channelID{{name, true}, {name, false}}, nil
 	}
 	return []channelID{{name, true}}, nil

@@ -1,16 +1,16 @@
--- Grants a read lock to an owner if there is no writer, or the writer is its own.
+-- Grants a read lock to an owner if there is no writer, or the owner is the writer.
 --
 -- KEYS  1 the lock
 --       2 its fencing counter
---       3 what the keys of the owner's holds begin with
---       4 the claim of a writer that waits
+--       3 the prefix of the keys of the owner's holds
+--       4 the claim of a waiting writer
 -- ARGV  1 the lease in ms
 --       2 the owner
 --       3 the holds it has once granted; more than 1 only if it has the lock already
 --       4 the life of the fencing counter in ms, 0 for no end
 --       5 the writer's field under which the owner may read
 -- returns  {1, token}  granted
---          {0, ms}     somebody else holds it, or claims it, for so long yet
+--          {0, ms}     another owner holds it, or claims it, for so many ms
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
 local mode = modeOf(KEYS[1])
@@ -32,7 +32,7 @@ if holds == 0 then
 end
 
 local token = nextToken(KEYS[2], mode ~= 'free', ARGV[4])
-count = math.max(count, holds) -- one that comes late takes nothing back
+count = math.max(count, holds) -- a late request does not lower the holds
 if mode == 'free' then redis.call('hset', KEYS[1], 'mode', 'read') end
 redis.call('hset', KEYS[1], ARGV[2], decimal(count))
 for i = math.max(math.min(holds + 1, count), count - most), count do

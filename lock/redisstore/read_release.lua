@@ -1,10 +1,10 @@
--- Lowers a reader's holds. When the last reader has none, the lock is free and a
--- writer is told.
+-- Lowers a reader's holds. When the last reader has none, the lock is free and a writer
+-- is notified.
 --
 -- KEYS  1 the lock
 --       2 its channel
---       3 what the keys of the owner's holds begin with
---       4 what the keys of all holds begin with
+--       3 the prefix of the keys of the owner's holds
+--       4 the prefix of the keys of all holds
 -- ARGV  1 the owner
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
@@ -17,13 +17,12 @@ if not holds then return -1 end
 
 local dead = lasts(KEYS[1], KEYS[3], holds) == -2
 local kept = dead and 0 or math.min(tonumber(ARGV[2]), holds)
--- Those of a reader with more holds end by themselves.
+-- The keys of a reader's further holds expire.
 for i = math.max(kept, holds - most) + 1, holds do
   redis.call('del', keyOf(KEYS[3], i))
 end
 if kept > 0 then
-  -- A server that is out of memory refuses hset and set, unless the script has written
-  -- before.
+  -- A server out of memory refuses hset and set, unless the script has written before.
   prolong(KEYS[1], ARGV[3])
   redis.call('hset', KEYS[1], ARGV[1], decimal(kept))
   redis.call('set', keyOf(KEYS[3], kept), '1', 'px', ARGV[3])
@@ -32,6 +31,6 @@ end
 redis.call('hdel', KEYS[1], ARGV[1])
 local left = mode == 'write' or settle(KEYS[1], KEYS[4])
 if not left then redis.call('unlink', KEYS[1]) end
--- Where it is not known yet that all others are dead, a waiter asks until it is.
+-- While it is not known whether all other readers are dead, a waiter asks until it is.
 if not left or left == 1 then send(ARGV[4], KEYS[2], '0') end
 return dead and -1 or 1

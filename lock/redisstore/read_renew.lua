@@ -1,10 +1,10 @@
--- Prolongs the leases of many readers. One that cannot be prolonged costs the
--- others nothing.
+-- Prolongs the leases of many readers. A lease that cannot be prolonged does not affect
+-- others.
 --
--- KEYS  for each reader: the lock, what the keys of its holds begin with
+-- KEYS  for each reader: the lock, the prefix of the keys of its holds
 -- ARGV  for each reader: its lease in ms, its owner
--- returns  for each reader: 1 prolonged, the ms if for less than its lease, 0 it holds
---          nothing, -1 the key is another owner's or no lock, or the text of an error
+-- returns  for each reader: 1 prolonged, the ms if for less than its lease, 0 it has no
+--          hold, -1 the key is another owner's or no lock, or the text of an error
 local function renew(lock, timeouts, lease, owner)
   local holds = redis.pcall('hget', lock, owner)
   if type(holds) == 'table' then

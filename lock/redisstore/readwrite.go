@@ -32,16 +32,16 @@ var (
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 
-// unlessRepeated has a waiter ask again, but for the message that follows another one for
-// Redisson alone, see publish.lua.
-func unlessRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
+// skipRepeated makes a waiter ask again, except for the second message of a release,
+// which is for Redisson alone, see publish.lua.
+func skipRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
 
-// claimKey is where a writer that waits keeps new readers out.
+// claimKey is the key by which a waiting writer keeps new readers out.
 func claimKey(name string) string { return derive("leasewheel_lock_claim", name) }
 
-// holdsTag is what the keys of all readers' holds of a lock begin with.
+// holdsTag is the prefix of the keys of all readers' holds of a lock.
 func holdsTag(name string) string {
 	if strings.Contains(name, "{") {
 		return name
@@ -49,19 +49,21 @@ func holdsTag(name string) string {
 	return "{" + name + "}"
 }
 
-// holdsKey is what the keys of one reader's holds begin with. They end in ":1",
-// ":2" and so on.
+// holdsKey is the prefix of the keys of one reader's holds. They end in ":1", ":2" and so
+// on.
 func holdsKey(name, owner string) string {
 	return holdsTag(name) + ":" + owner + ":rwlock_timeout"
 }
 
-// writerField is the field of a writer in the lock's hash.
+// writerField is a writer's field in the lock's hash.
 func writerField(owner string) string { return owner + ":write" }
 
 // read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
+func (read) handlers(h *lock.Hold) []handler {
+	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+}
 
 func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
@@ -97,7 +99,9 @@ func (read) prolong(c *call, name, owner string, ms int64) {
 // write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) ears(h *lock.Hold) []ear { return []ear{{readWriteChannel(h.Name), unlessRepeated}} }
+func (write) handlers(h *lock.Hold) []handler {
+	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+}
 
 func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,

@@ -1,19 +1,18 @@
 -- The read-write lock, in Redisson's format.
 --
---   lock                          hash of 'mode' ('read' or 'write'), of reader to
---                                 holds and of '<writer>:write' to holds. It lasts
---                                 as long as the hold that lasts longest
+--   lock                          hash of 'mode' ('read' or 'write'), of reader to holds
+--                                 and of '<writer>:write' to holds. It lasts as long as
+--                                 the longest hold
 --   tag:<reader>:rwlock_timeout:i lasts as long as the reader's i-th hold
 --
--- A reader whose holds have all ended is dead: it holds nothing any more, though
--- others may keep the hash that names it.
+-- A reader whose holds have all ended is dead. It has no hold, though the holds of others
+-- may keep the hash that names it.
 
--- most is how many keys of holds, and how many fields of the hash, a run of a script
--- looks at, so that it is short.
+-- most is how many keys of holds, and how many fields of the hash, one run of a script
+-- examines, so that the run is short.
 local most = 100
 
--- modeOf returns 'read', 'write', 'free', or 'foreign' for a key that is something
--- else.
+-- modeOf returns 'read', 'write', 'free', or 'foreign' for any other key.
 local function modeOf(lock)
   local kind = redis.call('type', lock).ok
   if kind == 'none' then return 'free' end
@@ -21,31 +20,31 @@ local function modeOf(lock)
   return (mode == 'read' or mode == 'write') and mode or 'foreign'
 end
 
--- refusal is the reply to an owner that cannot have the lock for so long.
+-- refusal returns the reply to an owner that cannot have the lock for so many ms.
 local function refusal(lock, left)
   if foreign(lock) then return {2, redis.call('pttl', lock)} end
   return {0, left}
 end
 
--- holdsOf returns how many holds a field of the lock has; nil if there is no such field,
--- or no number in it.
+-- holdsOf returns how many holds a field of the lock has; nil without such a field, or
+-- without a number in it.
 local function holdsOf(lock, field)
   local holds = integer(redis.call('hget', lock, field))
   return holds and holds > 0 and holds or nil
 end
 
--- prolong has a lock last a lease in ms, and no shorter than it does: the lease of
--- another hold may be longer.
+-- prolong makes a lock last at least a lease in ms. It does not shorten the lock: another
+-- hold may have a longer lease.
 local function prolong(lock, lease)
   return redis.call('pexpire', lock, math.max(redis.call('pttl', lock), tonumber(lease)))
 end
 
--- shortened returns for how many ms a reader has the lock if another one's watchdog has
--- shortened it, as Redisson's does to its own lease; nil if not. Before 4.4 it shortens
--- the holds of all readers, too: then less than half of the lease is left, though a third
--- of it is between two renewals. The lock lasts for twice that, so that its reader is back
--- before the end of what the watchdog leaves to it, and after that one's death has more
--- each time.
+-- shortened returns the ms left for a reader if another one's watchdog has shortened the
+-- lock to its own lease, as Redisson's does; otherwise nil. Redisson before 4.4 also
+-- shortens the holds of all readers. Then less than half of the lease is left, while a
+-- third of it is between two renewals. The lock is made to last twice the rest: so its
+-- reader renews before the end that the watchdog leaves, and after that watchdog's death
+-- has more time with each renewal.
 --
 -- kept  for how many ms the reader's hold would last
 local function shortened(lock, lease, kept)
@@ -59,10 +58,9 @@ end
 -- keyOf returns the key of a reader's i-th hold.
 local function keyOf(timeouts, i) return timeouts .. ':' .. decimal(i) end
 
--- lasts returns the ms that a reader's holds, of which there are so many, last yet (-1:
--- without an end, -2: the reader is dead), and how many keys it has looked at: those of
--- the latest holds. A reader whose other holds are not looked at may last as long as the
--- lock.
+-- lasts returns the ms left of a reader's holds (-1: without an end, -2: the reader is
+-- dead), and how many keys it has examined: those of the latest holds. A reader with
+-- further holds may last as long as the lock.
 local function lasts(lock, timeouts, holds)
   local longest, looked = -2, 0
   for i = holds, math.max(holds - most, 0) + 1, -1 do
@@ -72,11 +70,11 @@ local function lasts(lock, timeouts, holds)
   return longest, looked
 end
 
--- settle drops the dead readers of a lock that has no writer, and has it last as long as
--- those that live. Of many readers it looks at some, drawn at random.
+-- settle drops the dead readers of a lock without a writer, and makes the lock last as
+-- long as the living ones. Of many readers it examines a random sample.
 --
--- returns  for how many ms somebody has the lock yet (-1: without an end); 1 if all at
---          whom it has looked are dead, but there are others; false if nobody has it
+-- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
+--          readers are dead, but there are others; false if the lock is free
 local function settle(lock, tag)
   local longest, room = false, most
   local fields = redis.call('hrandfield', lock, most)

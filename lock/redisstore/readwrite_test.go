@@ -19,9 +19,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// redissonReadWrite does what a thread does on the wire that uses Redisson's
-// read-write lock of some name: the effects of its scripts, as its documentation
-// and sources give them.
+// redissonReadWrite behaves on the wire like a thread that uses Redisson's read-write
+// lock of some name. It has the effects of Redisson's scripts, by their documentation and
+// sources.
 type redissonReadWrite struct {
 	*testing.T
 	client *redis.Client
@@ -38,7 +38,7 @@ func newRedissonReadWrite(t *testing.T, s *redistest.Server, name string, id int
 	return &redissonReadWrite{t, s.Client(t), fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id), name, tag}
 }
 
-// channel is where the lock's messages are.
+// channel is the channel of the lock's messages.
 func (r *redissonReadWrite) channel() string { return "redisson_rwlock:" + r.tag }
 
 // timeout is the key of one of an owner's read holds.
@@ -58,7 +58,7 @@ func (r *redissonReadWrite) run(script string, args ...any) (reply int64, ok boo
 	return reply, true
 }
 
-// tryRead reports whether it has got the read lock.
+// tryRead reports whether it has acquired the read lock.
 func (r *redissonReadWrite) tryRead(lease time.Duration) bool {
 	r.Helper()
 	_, refused := r.run(`
@@ -76,7 +76,7 @@ func (r *redissonReadWrite) tryRead(lease time.Duration) bool {
 	return !refused
 }
 
-// tryWrite reports whether it has got the write lock.
+// tryWrite reports whether it has acquired the write lock.
 func (r *redissonReadWrite) tryWrite(lease time.Duration) bool {
 	r.Helper()
 	_, refused := r.run(`
@@ -281,7 +281,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 				awaitSubscribers(t, admin, first.channel(), 1)
 			}
 
-			// Readers of both together; the last one's release wakes our writer.
+			// Readers of both clients together; the last one's release wakes our writer.
 			reader := mustTake(t, t.Context(), rw.Read())
 			require.True(t, first.tryRead(time.Hour))
 			require.True(t, first.tryRead(time.Hour))
@@ -295,7 +295,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 			require.EqualValues(t, freed, first.unlockRead())
 			writer := <-got
 
-			// Our writer goes on as a reader, which lets theirs in.
+			// Our writer continues as a reader, which admits Redisson's.
 			require.False(t, first.tryRead(time.Hour))
 			require.False(t, first.tryWrite(time.Hour))
 			require.EqualValues(t, notHeld, first.unlockWrite())
@@ -308,7 +308,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 			assert.Greater(t, admin.PTTL(t.Context(), name).Val(), 50*time.Minute, "Redisson has found our hold")
 			require.NoError(t, reader.Unlock(t.Context()))
 
-			// Their writer, twice.
+			// Redisson's writer, twice.
 			require.True(t, first.tryWrite(time.Hour))
 			require.True(t, first.tryWrite(time.Hour))
 			waits(rw.Read())
@@ -316,7 +316,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 			require.EqualValues(t, freed, first.unlockWrite())
 			require.NoError(t, (<-got).Unlock(t.Context()))
 
-			// Their writer goes on as a reader, of which it tells nobody.
+			// Redisson's writer continues as a reader, without a message.
 			require.True(t, first.tryWrite(time.Hour))
 			require.True(t, first.tryRead(time.Hour))
 			waits(rw.Write())
@@ -330,11 +330,11 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 	}
 }
 
-// A reader of either kind that dies among readers of the other costs its own TTL.
+// A dead reader of either client among readers of the other costs its own TTL.
 func TestDeadReadersBesideRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	// Only the dead have a short TTL. All others are renewed long before their end.
+	// Only the dead ones have a short TTL. All others are renewed long before their end.
 	const name, brief, long = "orders", 100 * time.Millisecond, 30 * time.Second
 	r, dead := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
 	l := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second, Poll: time.Hour})
@@ -344,7 +344,7 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 		require.Eventually(t, func() bool { return admin.Exists(t.Context(), holds...).Val() == 0 }, 30*time.Second, time.Millisecond)
 	}
 
-	// Theirs die beside ours, which goes on.
+	// Redisson's die beside ours, which continues.
 	reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
 	require.True(t, dead.tryRead(brief))
 	require.True(t, dead.tryRead(brief))
@@ -356,7 +356,7 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 	require.True(t, r.tryWrite(time.Hour))
 	require.EqualValues(t, freed, r.unlockWrite())
 
-	// Ours die beside theirs, which goes on.
+	// Ours die beside Redisson's, which continues.
 	require.True(t, r.tryRead(long))
 	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
 	require.NoError(t, err)
@@ -367,8 +367,7 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 	mustTake(t, t.Context(), l.ReadWrite(name).Write())
 }
 
-// A claim of ours keeps no reader of Redisson's out, but is no obstacle to it
-// either.
+// A claim of ours keeps no reader of Redisson's out, and does not disturb it either.
 func TestClaimsBesideRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -393,7 +392,7 @@ func TestClaimsBesideRedisson(t *testing.T) {
 	require.True(t, r.tryRead(time.Hour))
 }
 
-// A claim is kept up as long as its writer waits.
+// A claim is renewed as long as its writer waits.
 func TestKeepsUpAClaim(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -417,7 +416,7 @@ func TestKeepsUpAClaim(t *testing.T) {
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
 
-// Another kind of lock, or of value, has the name: refused as such, never touched.
+// A name with another kind of lock, or of value, is refused as such and never changed.
 func TestReadWriteAmongOtherFamilies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -479,8 +478,7 @@ func (h *tripsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// Leases of every kind are renewed in one round trip, and each hold of a reader
-// with them.
+// Leases of every kind, with each hold of a reader, are renewed in one round trip.
 func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -505,7 +503,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 		}
 	}
 	hook.trips.Store(0)
-	store.Renew(t.Context(), items) // the server learns the scripts
+	store.Renew(t.Context(), items) // loads the scripts
 	hook.trips.Store(0)
 	store.Renew(t.Context(), items)
 	assert.EqualValues(t, 1, hook.trips.Load())

@@ -21,7 +21,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// former is a master that no longer serves any slot: it answers MOVED to each script.
+// former is a master that no longer serves any slot: it replies MOVED to each script.
 type former struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -88,7 +88,7 @@ func (f *former) serve(conn net.Conn) {
 }
 
 // go-redis follows a redirect, and leaves it as the error of a command whose second
-// sending gets no answer. Such a command may have been carried out.
+// attempt gets no reply. Such a command may have been carried out.
 func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -128,7 +128,7 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	hold := func(i int) *lock.Hold {
 		return &lock.Hold{Name: fmt.Sprintf("{t}%d", i), Owner: owner(i), Count: 1, TTL: time.Minute}
 	}
-	_, err = store.Acquire(t.Context(), hold(100)) // scripts are known, the clock is read
+	_, err = store.Acquire(t.Context(), hold(100)) // the scripts are loaded, the clock is read
 	require.NoError(t, err)
 	_, err = store.Release(t.Context(), &lock.Hold{Name: "{t}x", Owner: owner(1), TTL: time.Minute})
 	require.NoError(t, err)
@@ -157,14 +157,14 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 			wire.Set(redistest.Fault{Replies: redistest.Drop})
 		}
 		a.open()
-		if drop { // the server has carried all of them out, and then the connection breaks
+		if drop { // the server has run all of them, and then the connection breaks
 			require.Eventually(t, func() bool { return admin.Exists(t.Context(), "{t}3").Val() == 1 }, 2*time.Second, time.Millisecond)
 			wire.Reset()
 		}
 		work.Wait()
 		return errs
 	}
-	for i, err := range batch(false) { // there are connections
+	for i, err := range batch(false) { // with connections
 		require.NoError(t, err)
 		h := hold(i)
 		h.Count = 0

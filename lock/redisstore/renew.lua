@@ -1,4 +1,4 @@
--- Prolongs many leases. One that cannot be prolonged costs the others nothing.
+-- Prolongs many leases. A lease that cannot be prolonged does not affect others.
 --
 -- KEYS  the locks, each a hash of owner to holds
 -- ARGV  for each lock: its lease in ms, its owner

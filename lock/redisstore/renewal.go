@@ -8,10 +8,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew prolongs leases: those that one script may prolong in one run of it, and if
-// there are several such batches, all of them in one pipeline. A batch that is refused
-// for a reason that one of its leases may be is sent again, each lease in a run of its
-// own.
+// Renew prolongs leases in batches, one for each script, and in a cluster for each slot.
+// Several batches share one pipeline. If the server refuses a batch for a reason that one
+// of its leases may be, Renew sends each lease again in a run of its own.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	all := make([]int, len(items))
 	for i := range items {
@@ -49,14 +48,14 @@ func (s *Store) replies(ctx context.Context, batches []*batch) []any {
 	return s.runAll(ctx, calls)
 }
 
-// batch is one run of a script and the items, by their indexes, that it prolongs.
+// batch is one run of a script and the indexes of the items that it prolongs.
 type batch struct {
 	call
 	items []int
 }
 
-// batches returns the runs that prolong some of the items, so many at most in one: a
-// run for each script, and in a cluster for each script and slot.
+// batches returns the runs that prolong some of the items, at most so many in each. There
+// is a run for each script, and in a cluster for each script and slot.
 func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	type together struct {
 		script *script
@@ -95,7 +94,7 @@ func newBatch(script *script, room int) *batch {
 	}
 }
 
-// kindKept returns the kind of lock that a lease is of: a mutex, if it does not say.
+// kindKept returns the kind of lock of a lease, by default a mutex.
 func kindKept(lease *renewal.Lease) lock.Kind {
 	if h, ok := lease.Ref().(*lock.Hold); ok {
 		return h.Kind
@@ -103,7 +102,7 @@ func kindKept(lease *renewal.Lease) lock.Kind {
 	return lock.KindMutex
 }
 
-// settle notes a script's reply, or its failure, in the items of a batch.
+// settle stores a script's reply, or its error, in the items of a batch.
 func settle(items []renewal.Item, batch []int, reply any) {
 	if err, failed := reply.(error); failed {
 		for _, i := range batch {
@@ -127,9 +126,9 @@ func settle(items []renewal.Item, batch []int, reply any) {
 	}
 }
 
-// outcome reads what the script replied about one lease: a code, or the text of the
-// error that the server gave it for this lease. A status is data: an error inside an
-// array would cost go-redis the place in the stream, see docs/upstream.md.
+// outcome parses the script's reply for one lease: a code, or the text of the server's
+// error. The error is a string: an error reply inside an array would make go-redis lose
+// its place in the stream, see docs/upstream.md.
 func outcome(code any) (renewal.Outcome, error) {
 	switch code := code.(type) {
 	case int64:

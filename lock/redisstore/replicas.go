@@ -12,7 +12,7 @@ import (
 // DefaultReplicaTimeout is how long a grant waits for its replicas.
 const DefaultReplicaTimeout = 100 * time.Millisecond
 
-// ErrUnreplicated is the fault of a grant of which too few replicas have heard in
+// ErrUnreplicated is the fault of a grant that too few replicas have acknowledged in
 // time, see [Config]; may pass.
 var ErrUnreplicated = errors.New("too few replicas have the lock")
 
@@ -27,7 +27,7 @@ func (c *Config) validateReplicas() error {
 	return nil
 }
 
-// granting are the scripts that grant locks. A reply to them that begins with 1 is a
+// granting are the scripts that grant locks. A reply of theirs that begins with 1 is a
 // grant.
 var granting = map[*script]bool{
 	acquire:          true,
@@ -39,10 +39,10 @@ var granting = map[*script]bool{
 	plainAcquire:     true,
 }
 
-// runReplicated runs a script that grants a lock, and then waits for the replicas on
-// the same connection: on another, it might be another master that waits, to which
-// the grant has never come. A grant that is not replicated in time is an error after
-// which the lock may be held: the owner may ask again, and is released otherwise.
+// runReplicated runs a script that grants a lock, and then waits for the replicas on the
+// same connection. Another connection might lead to another master, which never got the
+// grant. A grant that is not replicated in time is an error after which the lock may be
+// held: the owner may ask again, and otherwise releases it.
 func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	var wait *redis.IntCmd
 	reply, err := s.retryLate(ctx, c, func(a *attempt) {
@@ -70,12 +70,12 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	return reply, nil
 }
 
-// granted sends the call, and the waiting behind it, on one connection to the server
-// that has its keys.
+// granted sends the call and a WAIT behind it on one connection, to the server that has
+// the keys.
 func (s *Store) granted(ctx context.Context, a *attempt, bySource bool) (wait *redis.IntCmd) {
 	a.cmd = a.call.command(ctx, a.deadline, bySource)
 	var client redis.Cmdable = s.client
-	if s.cluster != nil { // which would send the waiting anywhere
+	if s.cluster != nil { // the cluster client would send WAIT to any node
 		master, err := s.cluster.MasterForKey(ctx, a.call.key())
 		if err != nil {
 			a.cmd.SetErr(err)
@@ -91,7 +91,7 @@ func (s *Store) granted(ctx context.Context, a *attempt, bySource bool) (wait *r
 	return wait
 }
 
-// isGrant reports whether a script has granted a lock.
+// isGrant reports whether a script's reply is a grant.
 func isGrant(reply any) bool {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {

@@ -28,10 +28,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// caught finds the variable that takes what pcall has caught.
+// caught matches a variable with the result of pcall.
 var caught = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = (?:redis\.)?pcall\(`)
 
-// No script puts what pcall has caught into a table, where it would be an error inside a
+// No script puts a result of pcall into a table, where it would be an error inside a
 // value. As the whole reply it is an error like any other.
 func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
 	assert.GreaterOrEqual(t, checked, 10, "the pattern finds them")
 }
 
-// nested is a connection that looks for errors inside of values in what it reads.
+// nested is a connection that looks for errors inside values in the data that it reads.
 type nested struct {
 	net.Conn
 	parser io.Writer
@@ -89,8 +89,8 @@ func (c *nested) Close() error {
 	return c.Conn.Close()
 }
 
-// watchReplies has the client's connections look for errors inside of values. It returns
-// a counter of those.
+// watchReplies makes the client's connections look for errors inside values. It returns a
+// counter of those.
 func watchReplies(options *redis.Options) *atomic.Int64 {
 	found := new(atomic.Int64)
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -114,7 +114,7 @@ func watchReplies(options *redis.Options) *atomic.Int64 {
 	return found
 }
 
-// scan reads one value of RESP, within so many others.
+// scan reads one value of RESP, at a given depth.
 func scan(in *bufio.Reader, depth int, found *atomic.Int64) error {
 	line, err := in.ReadString('\n')
 	if err != nil {
@@ -149,8 +149,8 @@ func scan(in *bufio.Reader, depth int, found *atomic.Int64) error {
 	return nil
 }
 
-// callers ask for locks of every kind, put messages, and run scripts of a user's own, all
-// through one client. Each checks that what it has got is its own reply.
+// callers request locks of every kind, put messages, and run user scripts, all through
+// one client. Each checks that the reply is its own.
 type callers struct {
 	t      *testing.T
 	client *redis.Client
@@ -174,8 +174,8 @@ func (c *callers) latest() error {
 	return nil
 }
 
-// check fails the test unless err is of the class, or of one that says that the store
-// cannot be had.
+// check fails the test unless err is of the class, or reports that the store is
+// unavailable.
 func (c *callers) check(what string, err error) (ok bool) {
 	if err == nil {
 		c.answered.Add(1)
@@ -299,7 +299,7 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 	}
 }
 
-// newCallers returns callers for a client, with what they ask for in place.
+// newCallers returns callers for a client, with the data that their requests need.
 func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 	t.Helper()
 	c := &callers{t: t, client: client, class: class}
@@ -314,7 +314,7 @@ func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 	return c
 }
 
-// hold has an owner hold what is to be taken.
+// hold makes an owner hold the names with "taken".
 func (c *callers) hold() {
 	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindWrite} {
 		h := mutexOf("taken "+kind.String(), 0)
@@ -335,11 +335,11 @@ func (c *callers) hold() {
 	}
 }
 
-// answersWithin is more than a busy machine takes. The faults under test are replies, not
-// time-outs.
+// answersWithin is more time than a busy machine takes. The faults under test are
+// replies, not timeouts.
 const answersWithin = 30 * time.Second
 
-// run has many callers ask at the same time, for a while.
+// run lets many callers ask at the same time, for a while.
 func (c *callers) run(d time.Duration) {
 	end := time.Now().Add(d)
 	var work sync.WaitGroup
@@ -353,8 +353,8 @@ func (c *callers) run(d time.Duration) {
 	work.Wait()
 }
 
-// Whatever a server refuses, every reply goes to its own caller: kinds of locks mixed in
-// one pipeline, queues, and a user's own scripts on the same client. Nothing is granted
+// For any refusal of a server, every reply goes to its own caller, with several kinds of
+// locks in one pipeline, queues, and user scripts on the same client. No hold is granted
 // that is not there, and no accepted message is lost.
 func TestEachReplyGoesToItsCaller(t *testing.T) {
 	t.Parallel()
@@ -485,8 +485,8 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 	}
 }
 
-// refusesBad starts a server that refuses every script whose first key begins with "bad", and
-// otherwise grants a mutex with the token in its name.
+// refusesBad starts a server that refuses every script whose first key begins with "bad",
+// and otherwise grants a mutex with the token in its name.
 func refusesBad(t *testing.T, refusal string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -553,8 +553,8 @@ func request(in *bufio.Reader) ([]string, error) {
 	return words, err
 }
 
-// The same for what only some keys of a server are refused for, as while slots of a
-// cluster move: neighbours in one pipeline have their own replies.
+// The same for refusals of only some keys of a server, as while slots of a cluster move:
+// other requests in one pipeline have their own replies.
 func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 	t.Parallel()
 	for text, class := range map[string]error{

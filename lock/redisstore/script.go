@@ -13,14 +13,13 @@ import (
 // script is a Lua script and the name under which a server caches it.
 type script struct {
 	source, sha string
-	// timely says that the script takes the deadline of its request as its last
-	// arguments, see deadline.lua.
+	// timely: the script takes the deadline of its request as its last arguments, see
+	// deadline.lua.
 	timely bool
 }
 
-// newScript makes a script of sources, the earlier of which are functions for the
-// later ones. It changes nothing, or nothing that matters when its request arrives
-// late.
+// newScript makes a script from sources, with the functions of each visible in the later
+// ones. The script must be harmless when its request arrives late.
 func newScript(sources ...string) *script {
 	source := clockSource + "\n" + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
@@ -50,10 +49,10 @@ var (
 	tokenSource string
 	//go:embed owner.lua
 	ownerSource string
-	//go:embed line.lua
-	lineSource string
-	//go:embed mutex_turns.lua
-	mutexTurnsSource string
+	//go:embed wait_queue.lua
+	waitQueueSource string
+	//go:embed mutex_yield.lua
+	mutexYieldSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed acquire_contended.lua
@@ -68,19 +67,19 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, acquireContendedSource)
-	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, lineSource, plainTurnsSource, mutexTurnsSource, releaseContendedSource)
+	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )
 
-// once is a command that go-redis sends at most once. Its retries cannot be told
-// from a first attempt, so a release whose reply was lost would come back as the
-// release of a lock that is not held. Redirects, which say that nothing was done,
-// are still followed.
+// once is a command that go-redis sends at most once. A retry of go-redis cannot be
+// distinguished from a first attempt: a release whose reply was lost would return as the
+// release of a lock that is not held. Redirects are still followed, since a redirected
+// command was not run.
 type once struct{ *redis.Cmd }
 
-// NoRetry is asked by go-redis.
+// NoRetry tells go-redis not to retry.
 func (once) NoRetry() bool { return true }
 
 // call is one run of a script.
@@ -110,8 +109,8 @@ func (c *call) key() string {
 	return ""
 }
 
-// command returns a call as a command: by the script's name, or with its source for a
-// server that does not know the name.
+// command returns a call as a command: by the script's SHA-1, or with its source for a
+// server that has not cached it.
 func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 	argv := make([]any, 0, 5+len(c.keys)+len(c.args))
 	if bySource {
@@ -130,12 +129,12 @@ func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 	return once{cmd}
 }
 
-// unknown reports whether the server has forgotten the script. It may at any time:
-// by SCRIPT FLUSH, a restart or a failover.
+// unknown reports whether the server has no such script in its cache. SCRIPT FLUSH, a
+// restart or a failover may empty the cache at any time.
 func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// run runs a script on the server that has the keys, together with other requests of
-// this process if there are many.
+// run runs a script on the server that has the keys. Under load it is batched with other
+// requests of this process.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
 	return s.do(ctx, newCall(sc, keys, args...))
 }

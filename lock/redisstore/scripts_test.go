@@ -54,8 +54,8 @@ func TestExpiredPermitIsNotRenewed(t *testing.T) {
 	assert.InDelta(t, past, admin.ZScore(t.Context(), "{a}:timeout", id).Val(), 0)
 }
 
-// HolderCount counts all holders, of whom only some are listed, and none that is dead or
-// not one.
+// HolderCount counts all holders, of which only some are listed, and no dead or invalid
+// ones.
 func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,8 +86,8 @@ func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 	}
 }
 
-// A waiter of ours is before as many of Redisson's as are behind it, and gives each of
-// those before it alone its five minutes.
+// A waiter of ours counts the waiters of Redisson's before it, not those behind, and
+// gives only those before it five minutes each.
 func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{1, 3, 6} {
@@ -150,8 +150,8 @@ func (h noNestedErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	}
 }
 
-// The renewal of one lease that the server refuses is a status of its own: whatever else
-// was asked in the same pipeline has its own reply.
+// The refusal of one lease's renewal is a status of its own: every other request in the
+// same pipeline has its own reply.
 func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -190,7 +190,7 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 	}
 }
 
-// A list shows what its user may read, and leaves out the other keys that SCAN shows.
+// A list shows the locks that its user may read, and omits the other keys of SCAN.
 func TestListLeavesOutWhatTheUserMayNotRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{

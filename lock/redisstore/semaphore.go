@@ -22,38 +22,40 @@ var (
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
-// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. That its permits have
-// no owners is why requests are remembered: one that is sent again must not take, or
-// give, twice.
+// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. Its permits have no
+// owners. The server therefore remembers requests, so that a repeated one does not take,
+// or give, twice.
 type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
 
-func (semaphore) ears(h *lock.Hold) []ear { return []ear{{semaphoreChannel(h.Name), askAgain}} }
+func (semaphore) handlers(h *lock.Hold) []handler {
+	return []handler{{semaphoreChannel(h.Name), askAgain}}
+}
 
 func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
-		forgetting(h, h.Name, requestKey(h.Name, h.Owner)),
-		h.Permits, memory(h))
+		keysToForget(h, h.Name, requestKey(h.Name, h.Owner)),
+		h.Permits, requestMillis(h))
 	if err != nil {
 		return lock.Answer{}, err
 	}
 	return shared(reply)
 }
 
-// forgetting adds to a script's keys those of the requests that it forgets.
-func forgetting(h *lock.Hold, keys ...string) []string {
+// keysToForget adds to a script's keys the requests that it is to forget.
+func keysToForget(h *lock.Hold, keys ...string) []string {
 	for _, owner := range h.Forget {
 		keys = append(keys, requestKey(h.Name, owner))
 	}
 	return keys
 }
 
-// memory is for how many ms a request of the hold is remembered.
-func memory(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
+// requestMillis is how long a request of the hold is remembered, in ms.
+func requestMillis(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 
-// shared reads a script's reply to an acquisition of something that has no tokens,
-// but of which others may have a part, too: how much of it is left.
+// shared parses a script's reply to an acquisition without tokens that other owners may
+// share: it is the amount left.
 func shared(reply any) (lock.Answer, error) {
 	a, err := answer(reply)
 	if a.Verdict == lock.Granted {
@@ -72,8 +74,8 @@ func (semaphore) release(ctx context.Context, s *Store, h *lock.Hold) (held bool
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
-		forgetting(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
-		h.Permits, memory(h), owed, publish, lock.MaxCount)
+		keysToForget(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
+		h.Permits, requestMillis(h), owed, publish, lock.MaxCount)
 	if err != nil {
 		return false, err
 	}

@@ -1,12 +1,12 @@
--- Takes permits of a semaphore if there are enough.
+-- Takes permits of a semaphore if enough are available.
 --
 -- KEYS  1 the count
---       2 what was done for this owner
---       3 and on: what was done for others, to be forgotten
+--       2 the record of this owner's request
+--       3 and on: the records of others, to be forgotten
 -- ARGV  1 how many
---       2 for how many ms to remember what was done
+--       2 for how many ms to keep the record
 -- returns  {1, permits left}  taken
---          {0, -1}            there are too few
+--          {0, -1}            too few are available
 --          {2, ms}            the key is not a count
 local function forget()
   for i = 3, #KEYS do redis.call('del', KEYS[i]) end
@@ -21,7 +21,7 @@ if did or not count or count < tonumber(ARGV[1]) then
   return {0, -1}
 end
 
--- The first write is one that a server out of memory refuses.
+-- A server out of memory refuses the first write.
 redis.call('set', KEYS[2], 'taken', 'px', ARGV[2])
 forget()
 return {1, redis.call('decrby', KEYS[1], ARGV[1])}

@@ -26,9 +26,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// redissonSemaphore does what a client of Redisson does on the wire with a semaphore
-// of some name, with or without permits that expire: the effects of its scripts, as
-// its documentation and sources give them.
+// redissonSemaphore behaves on the wire like a client of Redisson with a semaphore of
+// some name, with or without permits that expire. It has the effects of Redisson's
+// scripts, by their documentation and sources.
 type redissonSemaphore struct {
 	*testing.T
 	client *redis.Client
@@ -82,7 +82,7 @@ func (r *redissonSemaphore) release(n int64) {
 		return 1`, n)
 }
 
-// never is the time at which a permit of Redisson's expires that does not.
+// never is the expiry time of Redisson's permits that do not expire.
 const never = 922337203685477
 
 // tryTake takes a permit that expires at an instant, by the client's clock. It
@@ -155,8 +155,9 @@ func listening(t *testing.T, client *redis.Client, channel string) func() string
 	}
 }
 
-// keysBut returns the server's keys but those of requests, of which it checks that
-// they expire: those whose reply the server does not know to have come, after an hour.
+// keysBut returns the server's keys except those of requests, of which it checks that
+// they expire: a request whose reply the server does not know to have arrived, after an
+// hour.
 func keysBut(t *testing.T, client *redis.Client, requests string) (keys []string) {
 	t.Helper()
 	for _, key := range client.Keys(t.Context(), "*").Val() {
@@ -266,7 +267,7 @@ func TestPermitsWireFormat(t *testing.T) {
 			require.NoError(t, second.Unlock(t.Context()))
 			assert.Equal(t, "2", message())
 
-			// What Redisson lets expire, the permits of the semaphore do with it.
+			// If Redisson sets a TTL on a semaphore, its permits expire with it.
 			require.NoError(t, admin.PExpire(t.Context(), name, time.Minute).Err())
 			first = mustHave(t, p)
 			assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(5*time.Second))
@@ -335,14 +336,14 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 			require.NotEmpty(t, theirs)
 			ours := mustHave(t, p)
 
-			// Neither has a third one. Redisson learns when ours expires.
+			// Neither has a third one. Redisson gets the time at which ours expires.
 			id, next := r.tryTake(never)
 			require.Empty(t, id)
 			assert.InDelta(t, time.Hour, time.Until(time.UnixMilli(next)), float64(time.Minute))
 			_, err := p.TryAcquire(t.Context())
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 
-			// What they give back wakes us, and the other way round.
+			// Permits that Redisson gives back wake us, and the other way round.
 			waits(0)
 			require.True(t, r.giveBack(theirs))
 			again := <-got
@@ -352,13 +353,13 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 			theirs, _ = r.tryTake(time.Now().Add(300 * time.Millisecond).UnixMilli())
 			require.NotEmpty(t, theirs)
 
-			// Theirs expires, of which nobody tells us; its owner has it no more.
-			waits(1) // the test listens as well
+			// Redisson's permit expires, which is not published; its owner has lost it.
+			waits(1) // the test subscribes as well
 			last := <-got
 			require.False(t, r.giveBack(theirs))
 			require.NoError(t, again.Unlock(t.Context()))
 
-			// Ours is given back by force, which we hear of.
+			// Our permit is released by force, and its holder is notified.
 			require.True(t, r.giveBack(last.Owner()))
 			assert.ErrorIs(t, last.Unlock(t.Context()), lock.ErrLost)
 			n, err := p.Available(t.Context())
@@ -416,7 +417,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrForeign)
 }
 
-// A permit is lost when what it is kept in has become something else.
+// A permit is lost when its key has become something else.
 func TestPermitsAreLostToForeignValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -451,13 +452,13 @@ func TestPermitsNeedAnID(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrUnsupported)
 }
 
-// permitUsers is, in the environment of a process that this test binary started, the
-// server's URL: the process is then one that uses the permits called pool.
+// permitUsers is the environment variable with the server's URL, in a process started by
+// this test binary: the process then uses the permits called pool.
 const permitUsers = "LEASEWHEEL_PERMIT_USERS"
 
-// usePermits has 8 goroutines of this process take a permit again and again, n times
-// altogether, and has the server count who has one. With n zero it takes one permit
-// and keeps it until it is killed. It ends early when standard input does.
+// usePermits makes 8 goroutines of this process take permits, n times altogether, and
+// lets the server count the users. With n zero it takes one permit and keeps it until the
+// process is killed. It ends early when standard input does.
 func usePermits(url, n string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -547,8 +548,8 @@ func startPermitProcess(t *testing.T, url string, rounds int) *exec.Cmd {
 	return p
 }
 
-// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and
-// less while other processes have some. When those die, theirs come back.
+// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and fewer
+// while other processes have some. When those die, their permits come back.
 func TestPermitsAmongProcesses(t *testing.T) {
 	t.Parallel()
 	const permits, dying, processes, rounds = 7, 2, 4, 240
@@ -594,7 +595,7 @@ func TestPermitsAmongProcesses(t *testing.T) {
 	t.Logf("%d of %d permits at most were in use at a time", number("most"), permits)
 }
 
-// One connection carries the messages, and one message serves all that it can.
+// One connection carries the messages, and one message serves all waiters that it can.
 func TestSemaphoreCommands(t *testing.T) {
 	t.Parallel()
 	const waiters, permits = 64, 16
@@ -639,7 +640,7 @@ func TestSemaphoreCommands(t *testing.T) {
 	work.Wait()
 }
 
-// A release that the network delivers twice gives its permits back once, also if the
+// A release that the network delivers twice gives its permits back once, even if the
 // semaphore was used in between.
 func TestReleaseThatArrivesTwice(t *testing.T) {
 	t.Parallel()
@@ -654,7 +655,7 @@ func TestReleaseThatArrivesTwice(t *testing.T) {
 	require.NoError(t, s.TryAcquire(t.Context(), 1))
 	wire.Set(redistest.Fault{Duplicate: 300 * time.Millisecond})
 	require.NoError(t, s.Release(t.Context(), 1))
-	require.NoError(t, s.TryAcquire(t.Context(), 1)) // forgets what is known of the release
+	require.NoError(t, s.TryAcquire(t.Context(), 1)) // forgets the record of the release
 	wire.Heal()
 	time.Sleep(600 * time.Millisecond)
 	n, err := s.Available(t.Context())

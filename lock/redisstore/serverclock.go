@@ -12,27 +12,27 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// serverClock estimates the clock of one node, so that a request can carry its
-// deadline in that clock: the script does nothing once it has passed.
+// serverClock estimates the clock of one node. A request carries its deadline by that
+// clock, and its script does nothing after the deadline.
 //
 // The estimate errs to one side. It is never behind the node's clock at the time of the
-// reading, so a request in time is not refused by mistake. It is ahead of it by less
-// than the round trip that the reading took.
+// reading, so a request in time is not refused by mistake. It is ahead by less than the
+// reading's round trip.
 type serverClock struct {
-	reading atomic.Pointer[clockReading] // the latest; nil if it was found wrong
+	reading atomic.Pointer[clockReading] // the latest; nil if it proved wrong
 
 	mu    sync.Mutex
 	query *clockQuery // guarded by mu; the one in flight, or nil
 }
 
-// clockQuery is a question for a node's clock, and its answer once done is closed.
+// clockQuery is a query for a node's clock. Its result is set when done is closed.
 type clockQuery struct {
 	done    chan struct{}
 	reading *clockReading
 	err     error
 }
 
-// clockReading is the time that the node's clock showed when it was asked, or later.
+// clockReading is the time of the node's clock when it was asked, or later.
 type clockReading struct {
 	asked  time.Time
 	micros int64 // since 1970
@@ -40,26 +40,26 @@ type clockReading struct {
 }
 
 const (
-	// freshReading is how long a reading is used as it is: a clock that runs wrong by
-	// 1 % is off by 0.3 s then. An older one is renewed along with the next request.
+	// freshReading is how long a reading is used as it is: by then a clock that is wrong
+	// by 1 % is off by 0.3 s. An older reading is renewed along with the next request.
 	freshReading = 30 * time.Second
-	// readingLife is how long a reading is used at all: a clock that is slewed by
-	// 500 ppm is off by 0.45 s then.
+	// readingLife is how long a reading is used at all: by then a clock that is slewed by
+	// 500 ppm is off by 0.45 s.
 	readingLife = 15 * time.Minute
 	// slowReading is the longest round trip of a reading that is used as it is. After a
-	// longer one the node's clock is taken to be behind by the rest. A request that is
-	// then found late by mistake has the clock read again.
+	// longer one the node's clock is assumed to be behind by the excess. A request that
+	// is found late by mistake then causes a new reading.
 	slowReading = 500 * time.Millisecond
 	// readingError is by how much a node's clock may be ahead of its estimate: a
-	// slowReading, and what the clock has gone wrong by within readingLife.
+	// slowReading, and the clock's drift within readingLife.
 	readingError = time.Second
 	// unboundedRequest is the deadline of a request whose context has none.
 	unboundedRequest = 10 * time.Second
-	// maxNumber is the largest number that is believed: up to it, Lua is exact.
+	// maxNumber is the largest number that is accepted: up to it, Lua is exact.
 	maxNumber = 1<<53 - 1
 )
 
-// clock returns that of the node which has the key.
+// clock returns the serverClock of the node that has the key.
 func (s *Store) clock(key string) *serverClock {
 	node := s.Group(key)
 	if c, ok := s.clocks.Load(node); ok {
@@ -69,11 +69,11 @@ func (s *Store) clock(key string) *serverClock {
 	return c.(*serverClock)
 }
 
-// read returns a reading. It asks the node that has the key if the latest is too old.
+// read returns a reading. It queries the node that has the key if the latest is too old.
 //
-// The question outlives a request whose context ends meanwhile. A request that is
-// short of time, on a connection that has yet to be made, would otherwise fail each
-// time, and take the connection with it.
+// The query outlives a request whose context ends meanwhile. Otherwise a request with
+// little time, on a connection that has yet to be made, would fail each time and close
+// the connection.
 func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
 		return r, nil
@@ -95,14 +95,14 @@ func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockRea
 		case own || silent(q.err):
 			return nil, notSentError{q.err}
 		}
-		// The server may have refused the key of the request that asked, and no other.
+		// The server may have refused only the key of the request that made the query.
 	}
 }
 
-// leastQuery is how long a question for a node's clock has at least.
+// leastQuery is the shortest timeout of a query.
 const leastQuery = time.Second
 
-// ask returns the question in flight, or a new one, which is the caller's own.
+// ask returns the query in flight, or a new one, for which own is true.
 func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQuery, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQu
 	return q, true
 }
 
-// answer asks the node, and sets the question's answer.
+// answer queries the node, and sets the query's result.
 func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clockQuery) {
 	asked := time.Now()
 	cmd := newClockCall(key).command(ctx, deadline{}, true)
@@ -149,7 +149,7 @@ func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clock
 // newClockCall returns the call that reads the clock of the node which has the key.
 func newClockCall(key string) *call { return &call{script: readClock, keys: []any{key}} }
 
-// newReading returns what a node has replied that was asked then, or later.
+// newReading parses the reply of a node that was queried at asked, or later.
 func newReading(asked time.Time, reply any) (*clockReading, error) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
@@ -163,27 +163,28 @@ func newReading(asked time.Time, reply any) (*clockReading, error) {
 	return r, nil
 }
 
-// fresh reports whether the reading need not be renewed yet.
+// fresh reports whether the reading does not need renewal yet.
 func (r *clockReading) fresh() bool { return time.Since(r.asked) < freshReading }
 
-// renew replaces the reading r by what the node has replied that was asked then, or
-// later, unless another one has replaced it already.
+// renew replaces the reading r by the reply of a node that was queried at asked, or
+// later, unless r was replaced already.
 func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
 	if renewed, err := newReading(asked, reply); err == nil {
 		c.reading.CompareAndSwap(r, renewed)
 	}
 }
 
-// forget has the node asked anew. The reading has made a request late.
+// forget discards the reading r, by which a request was late, so that the node is queried
+// again.
 func (c *serverClock) forget(r *clockReading) { c.reading.CompareAndSwap(r, nil) }
 
-// deadline is that of a request, as deadline.lua takes it: in decimal.
+// deadline is the deadline of a request in decimal, as deadline.lua takes it.
 type deadline struct {
 	by   string // µs since 1970 by the node's clock
-	most string // for how many µs from when it leaves it may be, by any clock
+	most string // for how many µs from its sending it may lie ahead, by any clock
 }
 
-// deadline returns that of ctx by the node's clock.
+// deadline returns the deadline of ctx by the node's clock.
 func (r *clockReading) deadline(ctx context.Context) deadline {
 	now := time.Now()
 	by, bounded := ctx.Deadline()

@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A server's clock is read though the first request has too little time for it: the
-// next request finds the reading, and its connection.
+// A server's clock is read even if the first request has too little time for it: the next
+// request finds the reading, and its connection.
 func TestClockReadingOutlivesItsRequest(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -1,31 +1,31 @@
--- nextToken counts a fencing counter up. It returns the token, and how many after it
--- are the owner's as well. It comes before the grant: a grant without a token must not
--- be left behind.
+-- nextToken increments a fencing counter. It returns the token, and how many tokens after
+-- it are reserved for the owner. It comes before the grant, so that there is no grant
+-- without a token.
 --
 -- The counter is never ahead of the clock, unless the clock was set back. So a server
 -- that has lost its data makes larger tokens than before. Reserved tokens come from the
--- past: those between the last token and now. They reach back by 10 ms at most, less
--- than a server needs to start from an older file, or a replica to take over.
+-- past: those between the last token and now. They reach back by 10 ms at most, less than
+-- a server needs to start from an older file, or a replica to take over.
 --
--- A counter of ours is a multiple of 16, and Redisson's fenced locks count up by one. A
--- counter that they were seen to count with has no end from then on: they would begin at
--- 1 again.
+-- A counter of ours is a multiple of 16, while Redisson's fenced locks count up by one. A
+-- counter that Redisson was seen to use never expires from then on: Redisson would begin
+-- at 1 again.
 --
--- held   somebody holds the lock already, and keeps the token: of an owner to whom
---        several were given the last, as it may not have heard of any
--- life   the life of the counter in ms, '0' for no end
--- spare  how many tokens after this one the owner would like; nil for none
+-- held     the lock is held already, and keeps its token. An owner with reserved tokens
+--          gets the last of them, since it may have received none
+-- life     the life of the counter in ms, '0' for no end
+-- reserve  how many tokens after this one to reserve at most; nil for none
 local largest = 9007199254740976 -- Lua, Go and JavaScript count exactly up to 16 more
 
--- lastToken reads a counter's text. A counter that is damaged ends the script: a
--- larger token than the last one cannot be made.
+-- lastToken parses a counter's text. A damaged counter ends the script, since no token
+-- can be made that is larger than the last one.
 local function lastToken(counter, text)
   local last = #text <= 16 and string.find(text, '^%d+$') and tonumber(text)
   if last and last < largest then return last end
   error('DAMAGED ' .. counter .. ' holds no whole number below 2^53', 0)
 end
 
-local function nextToken(counter, held, life, spare)
+local function nextToken(counter, held, life, reserve)
   local left = redis.call('pttl', counter)
   local endless = life == '0' or left == -1
   if held and left ~= -2 then
@@ -35,7 +35,7 @@ local function nextToken(counter, held, life, spare)
     elseif not endless then
       redis.call('pexpire', counter, life)
     end
-    if last > 0 then return last, 0 end -- from 0 on, somebody has counted no grant yet
+    if last > 0 then return last, 0 end -- 0: no grant was counted yet
   end
   local now = micros()
   now = now - now % 16
@@ -47,7 +47,7 @@ local function nextToken(counter, held, life, spare)
   end
   if not text then return now, 0 end
   local sound, last = pcall(lastToken, counter, text)
-  if not sound then -- it is left as it was found
+  if not sound then -- restore the counter as it was
     redis.call('set', counter, text)
     if left > 0 then redis.call('pexpire', counter, left) end
     error(last, 0)
@@ -58,6 +58,6 @@ local function nextToken(counter, held, life, spare)
     redis.call('set', counter, decimal(now), 'keepttl')
     return now, 0
   end
-  local token = math.max(last + 1, now - math.min(tonumber(spare or 0), 10000))
+  local token = math.max(last + 1, now - math.min(tonumber(reserve or 0), 10000))
   return token, now - token
 end

@@ -16,9 +16,9 @@ import (
 
 const counterOfA = "redisson_lock_token:{a}"
 
-// Tokens grow whatever becomes of the server's data: deleted, lost with a restart, ended
-// by its TTL, or replaced by an older copy, as after a failover. Reserved tokens do not
-// change that, however many were asked for.
+// Tokens grow after any loss of the server's data: deleted, lost with a restart, expired,
+// or replaced by an older copy, as after a failover. Any number of reserved tokens does
+// not change that.
 func TestTokensGrowAcrossLossOfData(t *testing.T) {
 	t.Parallel()
 	for _, life := range []time.Duration{20 * time.Millisecond, time.Hour, -1} {
@@ -72,7 +72,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 				require.Greater(t, a.Token, last, "grant %d", i)
 				require.LessOrEqual(t, a.Spare, h.Spare)
 				reserved += a.Spare
-				last = a.Token + a.Spare // the owner may give all of them out
+				last = a.Token + a.Spare // the owner may use all of them
 				require.LessOrEqual(t, last, admin.Time(t.Context()).Val().UnixMicro(), "ahead of the clock")
 				_, err := store.Release(t.Context(), released(h))
 				require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 }
 
 // A damaged fencing counter refuses grants, with an error that names the key. It is left
-// as it was found, and never makes a wrong token.
+// unchanged, and never makes a wrong token.
 func TestDamagedCounterRefusesGrants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -131,8 +131,8 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 	}
 }
 
-// A counter of 0, which anybody may write, has counted no grant: whoever joins a lock that
-// is held gets a token all the same.
+// A counter of 0, which anyone may write, has counted no grant: an owner that joins a
+// held lock still gets a token.
 func TestCounterOfZeroIsNoToken(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -159,8 +159,8 @@ func TestCounterOfZeroIsNoToken(t *testing.T) {
 	}
 }
 
-// A release of a lock whose counter is damaged succeeds all the same, and grants the lock
-// to nobody.
+// A release of a lock with a damaged counter still succeeds, and grants the lock to no
+// waiter.
 func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Group names the node that a lock lives on.
+// Group returns the address of the node that keeps a lock.
 func (s *Store) Group(key string) string {
 	if s.cluster == nil {
 		return ""
@@ -18,7 +18,7 @@ func (s *Store) Group(key string) string {
 	if err != nil {
 		return ""
 	}
-	// The topology that is known will do: Group must not wait for a fresh one.
+	// The known topology suffices: Group must not wait for a new one.
 	master, err := s.cluster.MasterForKey(offline, name)
 	if err != nil {
 		return ""
@@ -26,7 +26,7 @@ func (s *Store) Group(key string) string {
 	return master.Options().Addr
 }
 
-// node is where a channel is subscribed to.
+// node is the node on which a channel is subscribed.
 type node struct {
 	id      string
 	sharded bool
@@ -35,8 +35,8 @@ type node struct {
 	}
 }
 
-// node returns where to subscribe to a channel: in a cluster on the master of its slot,
-// whose scripts count those who listen.
+// node returns the node of a channel's subscription: in a cluster the master of its slot,
+// whose scripts count the subscribers.
 func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 	if s.single() {
 		return node{client: s.client}, nil
@@ -47,7 +47,7 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 	}
 	n := node{id: master.Options().Addr, sharded: channel.sharded, client: master}
 	if !n.sharded { // a connection of its own: a channel of either kind may have the name
-		n.id += " " + plain
+		n.id += " " + publishPlain
 	}
 	return n, nil
 }
@@ -56,10 +56,10 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
 
 // publishing returns how releases are published, see publish.lua. In a cluster it asks a
-// master once whether it has sharded pub/sub.
+// master once for sharded pub/sub.
 func (s *Store) publishing(ctx context.Context) (string, error) {
 	if s.single() || s.config.PubSub == PubSubOff {
-		return plain, nil
+		return publishPlain, nil
 	}
 	able, err := s.able(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) able(ctx context.Context) (string, error) {
 		return *known, nil
 	}
 	masters, err := s.masters(ctx)
-	for _, master := range masters { // one that is down costs the locks of the others nothing
+	for _, master := range masters { // one that is down must not affect the locks of the others
 		var publish string
 		if publish, err = publishingOf(ctx, master); err == nil {
 			s.publish.Store(&publish)
@@ -87,24 +87,24 @@ func (s *Store) able(ctx context.Context) (string, error) {
 	return "", classify(err)
 }
 
-var errNoMaster = errors.New("redisstore: the cluster tells of no master")
+var errNoMaster = errors.New("redisstore: the cluster has no known master")
 
-// publishingOf asks one master of a cluster.
+// publishingOf returns the publish command that one master of a cluster supports.
 func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
 	err := master.PubSubShardNumSub(ctx).Err()
 	if err == nil {
-		return sharded, nil
+		return publishSharded, nil
 	}
-	// An old server does not know the subcommand; one that forbids it will hardly
+	// An old server does not know the subcommand. A server that forbids it will hardly
 	// allow the rest.
 	text := strings.ToLower(err.Error())
 	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
-		return plain, nil
+		return publishPlain, nil
 	}
 	return "", err
 }
 
-// masters returns the masters of the cluster. It asks none of them.
+// masters returns the masters of the cluster as the client knows them. It sends nothing.
 func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 	var mu sync.Mutex
 	var masters []*redis.Client
@@ -117,9 +117,9 @@ func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 	return masters, err
 }
 
-// doubtTopology has the client ask the cluster for its topology after an error of
-// which a failover or a move of slots may be the reason. go-redis does so by itself
-// only where it retries.
+// doubtTopology makes the client reload the cluster's topology after an error that a
+// failover or a move of slots may have caused. go-redis does so itself only when it
+// retries.
 func (s *Store) doubtTopology(err error) {
 	if s.cluster != nil && (silent(err) || errors.Is(err, ErrCluster)) {
 		s.cluster.ReloadState(context.Background())

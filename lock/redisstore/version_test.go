@@ -16,8 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A server that lacks what the scripts use gets an error that names the version, not
-// only the server's own complaint, and is not asked again.
+// A server that lacks a feature of the scripts gets an error that names the version, not
+// only the server's own complaint, and no retry.
 func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 	const script = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): "
 	for name, refusal := range map[string]string{
@@ -42,8 +42,8 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 	}
 }
 
-// oldServer starts a server that refuses every script in the same words, and returns
-// its address.
+// oldServer starts a server that refuses every script with the same text, and returns its
+// address.
 func oldServer(t *testing.T, refusal string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,7 +90,7 @@ func serveOld(conn io.ReadWriter, refusal string) {
 	}
 }
 
-// readCommand reads one command in the form in which clients send it.
+// readCommand reads one command in the clients' format.
 func readCommand(from *bufio.Reader) ([]string, error) {
 	count, err := readLength(from)
 	words := make([]string, count)

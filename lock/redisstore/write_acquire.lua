@@ -1,17 +1,17 @@
--- Grants a write lock to an owner if nobody reads or writes, or it is the owner's
--- already.
+-- Grants a write lock to an owner if there are no readers and no writer, or if the owner
+-- holds it already.
 --
 -- KEYS  1 the lock
 --       2 its fencing counter
---       3 what the keys of readers' holds begin with
---       4 the claim of a writer that waits
+--       3 the prefix of the keys of readers' holds
+--       4 the claim of a waiting writer
 -- ARGV  1 the lease in ms
 --       2 the owner's field
 --       3 the holds it has once granted; more than 1 only if it has the lock already
 --       4 the life of the fencing counter in ms, 0 for no end
---       5 how long in ms to keep new readers out if there are readers, 0 for not
+--       5 for how many ms to keep new readers out if there are readers, 0 for none
 -- returns  {1, token}  granted
---          {0, ms}     somebody else holds it for so long yet (-1: without an end)
+--          {0, ms}     another owner holds it (ms left, -1: without an end)
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
 local mode = modeOf(KEYS[1])

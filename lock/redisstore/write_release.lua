@@ -1,10 +1,10 @@
--- Lowers a writer's holds. Without holds the lock is free, or its owner's own
--- readers have it, and whoever waits is told.
+-- Lowers a writer's holds. Without holds the lock is free, or its owner's own readers
+-- have it, and its waiters are notified.
 --
 -- KEYS  1 the lock
 --       2 its channel
---       3 what the keys of readers' holds begin with
---       4 the claim of a writer that waits
+--       3 the prefix of the keys of readers' holds
+--       4 the claim of a waiting writer
 -- ARGV  1 the owner's field
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
@@ -20,7 +20,7 @@ local holds = holdsOf(KEYS[1], ARGV[1])
 if not holds then return -1 end
 
 if kept > 0 then
-  -- A server that is out of memory refuses hset, unless the script has written before.
+  -- A server out of memory refuses hset, unless the script has written before.
   prolong(KEYS[1], ARGV[3])
   redis.call('hset', KEYS[1], ARGV[1], decimal(math.min(kept, holds)))
   return 0

@@ -1,5 +1,5 @@
--- Prolongs the leases of many writers. One that cannot be prolonged costs the
--- others nothing.
+-- Prolongs the leases of many writers. A lease that cannot be prolonged does not affect
+-- others.
 --
 -- KEYS  the locks
 -- ARGV  for each lock: its lease in ms, the owner's field

@@ -18,9 +18,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// A subscription that was given up and asked for again is confirmed twice. Only
-// the second confirmation is that of the second request; at the first one the
-// server is about to end what it confirms.
+// A subscription that was cancelled and requested again is confirmed twice. Only the
+// second confirmation is for the second request. At the first one the server is about to
+// end the subscription that it confirms.
 func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -60,7 +60,7 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	require.Eventually(t, func() bool { return woken.Load() == 1 }, 5*time.Second, time.Millisecond)
 }
 
-// A subscription connection that stays open but mute is given up and replaced.
+// A subscription connection that stays open but does not respond is closed and replaced.
 func TestMuteSubscriptionConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -74,7 +74,7 @@ func TestMuteSubscriptionConnection(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
 	time.Sleep(100 * time.Millisecond)
-	wire.Heal() // what was lost stays lost, and its connection mute
+	wire.Heal() // the lost replies stay lost, and its connection unresponsive
 	select {
 	case <-woken:
 	case <-time.After(15 * time.Second):
@@ -98,8 +98,8 @@ func TestSubscribeAfterClose(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// While a server is away, each channel is somebody's to move: one goroutine's, not
-// one's more for each attempt.
+// While a server is down, one goroutine moves each channel, not one more for each
+// attempt.
 func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts goroutines of the whole process
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
@@ -111,15 +111,15 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	stacks := make([]byte, 64<<20)
 	for range 20 {
 		time.Sleep(100 * time.Millisecond)
-		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*bell).move(")
+		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*subscriber).move(")
 		require.Less(t, movers, 5)
 	}
 	server.Restart(t)
 	<-woken
 }
 
-// A waiter that gives up while its channel moves to a new connection, which is still
-// being made, leaves no subscription behind. One that was left on Redisson's channel looks
+// A waiter may give up while its channel moves to a new connection that is still being
+// made. It leaves no subscription behind. A subscription left on Redisson's channel looks
 // like a client that does not enter the wait queue, to which every other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 		awaitChannels(t, admin, 3)
 	}
 
-	// Hand-overs are what they were: two commands each.
+	// Hand-overs take two commands each, as before.
 	mine := locker(t, wire.Client(t), lock.Config{Poll: time.Hour})
 	theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	const rounds = 50
@@ -176,8 +176,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	assert.LessOrEqual(t, float64(scripts(t, admin)-before)/(2*rounds), 2.5)
 }
 
-// A subscription connection on which nothing is said, but whose pings are answered, is
-// kept.
+// A subscription connection without messages, whose pings are answered, is kept.
 func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -219,8 +218,8 @@ func pubsubID(t *testing.T, admin *redis.Client) string {
 	return ""
 }
 
-// A caller whose context has ended breaks neither the connection of all subscriptions
-// nor a subscription that others are making.
+// A caller whose context has ended breaks neither the connection of all subscriptions nor
+// a subscription that other callers are making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -232,7 +231,7 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	defer sub.Close()
 	id := pubsubID(t, admin)
 
-	// A neighbour's is under way.
+	// Another caller's subscription is in flight.
 	wire.Set(redistest.Fault{Delay: 100 * time.Millisecond})
 	neighbour := make(chan error, 1)
 	go func() {

@@ -1,0 +1,307 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// checkEvery is the interval of health checks on a silent conn. An unresponsive conn is
+// closed at the second check.
+const checkEvery = 3 * time.Second
+
+// attachWithin is the least time for subscribing to a channel, which includes connecting
+// for the first one. It holds even if the caller's deadline is earlier.
+const attachWithin = 2 * time.Second
+
+// errUnresponsive breaks a conn whose ping goes unanswered.
+var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
+
+// conn is one subscription connection to one node. See the ground rules of subscriber.
+type conn struct {
+	subscriber *subscriber
+	node       node
+	pubsub     *redis.PubSub
+
+	order    sync.Mutex  // see ground rule 3
+	received atomic.Bool // something was received since the last check
+
+	// begun is closed when there is something to read: a first request was sent, or the
+	// conn is broken.
+	begun chan struct{}
+	begin func()
+
+	// Guarded by subscriber.mu.
+	channels map[string]*channelState // by channel name
+	broken   bool
+	pinged   bool
+	health   *time.Timer
+}
+
+// channelState is the state of one channel name on a conn.
+type channelState struct {
+	// channel receives the messages; nil once it has no listener.
+	channel *channel
+	// subscribing and unsubscribing count the unconfirmed requests. The state is known
+	// only when the last request is confirmed.
+	subscribing, unsubscribing int
+}
+
+func newConn(s *subscriber, n node) *conn {
+	cn := &conn{
+		subscriber: s,
+		node:       n,
+		pubsub:     n.client.Subscribe(s.ctx), // without channels nothing is sent yet
+		begun:      make(chan struct{}),
+		channels:   make(map[string]*channelState),
+	}
+	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
+	cn.health = time.AfterFunc(checkEvery, cn.check)
+	return cn
+}
+
+// add subscribes to a channel at the server, unless the channel has lost its listeners
+// meanwhile. It may have waited for the connection to be made.
+func (cn *conn) add(ctx context.Context, c *channel) error {
+	cn.order.Lock()
+	defer cn.order.Unlock()
+	if registered, err := cn.register(c); !registered {
+		return err
+	}
+	if err := cn.subscribe(ctx, c.name); err != nil {
+		cn.unregister(c)
+		cn.breakDown(err)
+		err = classify(err)
+		cn.subscriber.store.doubtTopology(err)
+		return err
+	}
+	cn.begin()
+	return nil
+}
+
+// register notes that the conn carries c. It fails if the conn is broken. It does nothing
+// for a channel without listeners: when the last one left, c was on no conn from which it
+// could be removed.
+func (cn *conn) register(c *channel) (registered bool, err error) {
+	cn.subscriber.mu.Lock()
+	defer cn.subscriber.mu.Unlock()
+	switch {
+	case !cn.subscriber.wants(c):
+		return false, nil
+	case cn.broken:
+		return false, errUnresponsive
+	}
+	k := cn.channels[c.name]
+	if k == nil {
+		k = &channelState{}
+		cn.channels[c.name] = k
+	}
+	k.channel = c
+	k.subscribing++
+	c.conn = cn
+	return true, nil
+}
+
+// unregister forgets a channel whose request could not be sent. The caller of add will
+// put it on another conn, so the end of this conn must not move it as well.
+func (cn *conn) unregister(c *channel) {
+	cn.subscriber.mu.Lock()
+	defer cn.subscriber.mu.Unlock()
+	if k := cn.channels[c.name]; k != nil && k.channel == c {
+		k.channel, c.conn = nil, nil
+	}
+}
+
+// remove unsubscribes from c, which has no listener any more.
+func (cn *conn) remove(c *channel) {
+	cn.order.Lock()
+	defer cn.order.Unlock()
+	cn.subscriber.mu.Lock()
+	k := cn.channels[c.name]
+	if cn.broken || k == nil || k.channel != c {
+		cn.subscriber.mu.Unlock()
+		return
+	}
+	k.channel = nil
+	k.unsubscribing++
+	cn.subscriber.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), checkEvery)
+	defer cancel()
+	if err := cn.unsubscribe(ctx, c.name); err != nil {
+		cn.breakDown(err)
+	}
+}
+
+func (cn *conn) subscribe(ctx context.Context, name string) error {
+	if cn.node.sharded {
+		return cn.pubsub.SSubscribe(ctx, name)
+	}
+	return cn.pubsub.Subscribe(ctx, name)
+}
+
+func (cn *conn) unsubscribe(ctx context.Context, name string) error {
+	if cn.node.sharded {
+		return cn.pubsub.SUnsubscribe(ctx, name)
+	}
+	return cn.pubsub.Unsubscribe(ctx, name)
+}
+
+// offline is the context of all calls on an established connection. It has ended, so
+// go-redis cannot silently reconnect when the connection fails: the subscriber has to
+// notice the failure. It has no deadline, so it does not bound reads and writes.
+var offline = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// read receives until the conn breaks.
+func (cn *conn) read() {
+	<-cn.begun
+	for {
+		message, err := cn.pubsub.Receive(offline)
+		if err != nil {
+			cn.breakDown(err)
+			return
+		}
+		cn.received.Store(true)
+		switch m := message.(type) {
+		case *redis.Message:
+			cn.message(m)
+		case *redis.Subscription:
+			cn.confirm(m)
+		}
+	}
+}
+
+func (cn *conn) message(m *redis.Message) {
+	cn.subscriber.mu.Lock()
+	defer cn.subscriber.mu.Unlock()
+	if k := cn.channels[m.Channel]; k != nil && k.channel != nil {
+		k.channel.deliver(cn.subscriber.store, m.Payload)
+	}
+}
+
+// confirm handles the server's confirmation that a subscription began or ended.
+func (cn *conn) confirm(m *redis.Subscription) {
+	s := cn.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := cn.channels[m.Channel]
+	if k == nil {
+		return
+	}
+	switch m.Kind {
+	case "subscribe", "ssubscribe":
+		k.subscribing--
+	case "unsubscribe", "sunsubscribe":
+		if k.unsubscribing == 0 {
+			cn.evicted(k)
+			return
+		}
+		k.unsubscribing--
+	}
+	if k.subscribing > 0 || k.unsubscribing > 0 {
+		return
+	}
+	c := k.channel
+	switch {
+	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
+		delete(cn.channels, m.Channel)
+	case c.confirmed:
+		c.notifyAll()
+	default:
+		c.confirmed = true
+		close(c.ready)
+	}
+}
+
+// evicted moves a channel that the server dropped because its slot now belongs to another
+// node. The caller holds mu.
+func (cn *conn) evicted(k *channelState) {
+	c := k.channel
+	if c == nil {
+		return
+	}
+	delete(cn.channels, c.name)
+	c.conn = nil
+	if cn.subscriber.ctx.Err() == nil {
+		cn.subscriber.work.Go(func() { cn.subscriber.move([]*channel{c}) })
+	}
+}
+
+// check pings a conn that has received nothing since the last check. It closes a conn
+// without channels, and one that left the last ping unanswered.
+func (cn *conn) check() {
+	s := cn.subscriber
+	s.mu.Lock()
+	if cn.broken {
+		s.mu.Unlock()
+		return
+	}
+	s.work.Add(1)
+	defer s.work.Done()
+	idle := len(cn.channels) == 0
+	unresponsive := cn.pinged && !cn.received.Load()
+	cn.pinged = !cn.received.Swap(false)
+	ping := cn.pinged
+	s.mu.Unlock()
+	switch {
+	case idle, unresponsive:
+		cn.breakDown(errUnresponsive)
+		return
+	case ping:
+		if err := cn.pubsub.Ping(offline); err != nil {
+			cn.breakDown(err)
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !cn.broken {
+		cn.health.Reset(checkEvery)
+	}
+}
+
+// breakDown ends the conn. Confirmed channels move to another conn; the others fail with
+// err. Only the first call has an effect.
+func (cn *conn) breakDown(err error) {
+	s := cn.subscriber
+	s.mu.Lock()
+	if cn.broken {
+		s.mu.Unlock()
+		return
+	}
+	cn.broken = true
+	delete(s.conns, cn.node.id)
+	var lost, unconfirmed []*channel
+	for _, k := range cn.channels {
+		switch c := k.channel; {
+		case c == nil:
+		case c.confirmed:
+			c.conn = nil
+			lost = append(lost, c)
+		default:
+			unconfirmed = append(unconfirmed, c)
+		}
+	}
+	if len(lost) > 0 && s.ctx.Err() == nil {
+		s.work.Go(func() { s.move(lost) })
+	}
+	cn.health.Stop()
+	s.mu.Unlock()
+
+	err = classify(err)
+	for _, c := range unconfirmed {
+		s.fail(c, err)
+	}
+	_ = cn.pubsub.Close()
+	cn.begin()
+	if len(lost)+len(unconfirmed) > 0 && s.ctx.Err() == nil {
+		s.store.doubtTopology(err)
+	}
+}

@@ -1,0 +1,49 @@
+-- The yield state of a plain lock, a hash of µs: since when the lock has gone from one
+-- leasewheel waiter to the next, until when it is left to peers, and when a peer was last
+-- seen.
+--
+-- Peers poll, redsync every 50 to 250 ms. Leasewheel's waiters are notified of a release
+-- at once and would leave nothing to them. So when the lock has gone from one waiter to
+-- the next for a while, it is left to peers until each of them has asked. Peers that were
+-- not seen for ten minutes get the lock rarely.
+--
+-- Instants further away than they can be date from before the clock was set, and do not
+-- count.
+local yieldInterval, rareYieldInterval, yieldTime, peerMemory = 1000000, 10000000, 250000, 600000000
+
+-- age returns how many µs ago a field was recorded; nil if it was not.
+local function age(yieldState, field)
+  local at = tonumber(redis.call('hget', yieldState, field) or nil)
+  local elapsed = at and micros() - at
+  return elapsed and elapsed >= 0 and elapsed < peerMemory and elapsed or nil
+end
+
+-- yieldRemaining returns for how many more µs a free lock is left to peers.
+local function yieldRemaining(yieldState)
+  local ends = tonumber(redis.call('hget', yieldState, 'until') or nil)
+  local open = ends and ends - micros() or 0
+  return open > 0 and open <= yieldTime and open or 0
+end
+
+-- record sets a field to an instant and drops another. The first write needs no memory.
+local function record(yieldState, drop, field, at)
+  redis.call('hdel', yieldState, drop)
+  redis.call('hset', yieldState, field, decimal(at))
+  redis.call('pexpire', yieldState, 600000)
+end
+
+-- recordPeer records that a peer holds the lock.
+local function recordPeer(yieldState) record(yieldState, 'since', 'peer', micros()) end
+
+-- recordHandOff records that the lock goes to a leasewheel waiter, or leaves it to peers
+-- if the interval is over.
+local function recordHandOff(yieldState)
+  local since = age(yieldState, 'since')
+  if not since then
+    record(yieldState, 'since', 'since', micros())
+  elseif since >= (age(yieldState, 'peer') and yieldInterval or rareYieldInterval) then
+    record(yieldState, 'since', 'until', micros() + yieldTime)
+  else
+    redis.call('pexpire', yieldState, 600000)
+  end
+end
