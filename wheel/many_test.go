@@ -74,8 +74,8 @@ func TestWarningAfterTheClockWasSetBack(t *testing.T) {
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		var w warning
 		w.next.Store(time.Now().Add(time.Hour).UnixNano())
-		w.say(logger, "mind the gap")
-		w.say(logger, "mind the gap")
+		w.warn(logger, "mind the gap")
+		w.warn(logger, "mind the gap")
 		if n := strings.Count(log.String(), "mind the gap"); n != 1 {
 			t.Errorf("said %d times, want once", n)
 		}

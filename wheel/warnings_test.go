@@ -145,17 +145,17 @@ func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 				must(w.Every(second, wheel.CatchUp, c.task)) // the first after a second
 				time.Sleep(second + 59*second + 500*ms)
 				synctest.Wait()
-				if n := log.count(says); n != 1 || log.count("unsaid=") != 0 {
+				if n := log.count(says); n != 1 || log.count("suppressed=") != 0 {
 					t.Fatalf("%d times in the first minute; the log says:\n%s", n, log)
 				}
 				time.Sleep(second)
 				synctest.Wait()
-				if n := log.count(says); n != 2 || log.count("unsaid=59") != 1 {
+				if n := log.count(says); n != 2 || log.count("suppressed=59") != 1 {
 					t.Fatalf("%d times after a minute; the log says:\n%s", n, log)
 				}
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if n := log.count(says); n != 12 || log.count("unsaid=59") != 11 {
+				if n := log.count(says); n != 12 || log.count("suppressed=59") != 11 {
 					t.Fatalf("%d times in eleven minutes; the log says:\n%s", n, log)
 				}
 			})
