@@ -67,7 +67,7 @@ func (w *Watchdog) slot() {
 	w.clock.slept.Add(int64(w.calendar.width))
 	quiet := make(chan struct{})
 	w.mu.Lock()
-	w.summon()
+	w.collectDue()
 	w.send(w.dispatch(w.clock.now()))
 	if w.running == 0 {
 		close(quiet)

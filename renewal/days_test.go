@@ -111,7 +111,7 @@ func (w *world) start(i int, seed uint64) {
 	w.Cleanup(func() { tick.Stop() })
 	w.clock[i] = new(clocks)
 	dog, err := assemble(w.store, Config{Wheel: tick, Observer: &Observer{Lost: w.told}},
-		&clock{offsets: w.clock[i].offsets, lookout: dayTick})
+		&clock{offsets: w.clock[i].offsets, checkEvery: dayTick})
 	require.NoError(w, err)
 	dog.rng = rand.New(rand.NewPCG(seed, uint64(i)))
 	go dog.run()

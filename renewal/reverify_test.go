@@ -78,7 +78,7 @@ func TestSuspendBeyondUntil(t *testing.T) {
 		woken := time.Now()
 		b.lost(l, Expired)
 		b.lost(fixed, Expired)
-		require.LessOrEqual(b, time.Since(woken), defaultLookout)
+		require.LessOrEqual(b, time.Since(woken), defaultCheckEvery)
 		require.False(b, time.Now().Before(l.Until()))
 		require.Empty(b, b.take(), "there was nothing to ask for any more")
 	})
@@ -131,7 +131,7 @@ func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 		k.sleep(5 * time.Second)
 		woken := time.Now()
 		b.lost(l, TakenOver)
-		require.LessOrEqual(b, time.Since(woken), defaultLookout)
+		require.LessOrEqual(b, time.Since(woken), defaultCheckEvery)
 	})
 }
 
@@ -194,15 +194,15 @@ func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(10*time.Second + tick)
 		dog.mu.Lock()
-		dog.summon()
+		dog.collectDue()
 		request := dog.dispatch(dog.clock.now())
 		dog.mu.Unlock()
-		require.NoError(t, dog.ask(request))
+		require.NoError(t, dog.callRenew(request))
 		k.sleep(15 * time.Second)
 		dog.mu.Lock()
-		dog.heed()
+		dog.checkClocks()
 		dog.mu.Unlock()
-		require.Nil(t, dog.settle(request, nil))
+		require.Nil(t, dog.complete(request, nil))
 		b.node("", func(n *node) { n.mute = true })
 		go dog.run()
 		until := l.Until()
@@ -234,7 +234,7 @@ func TestWallClockIsStepped(t *testing.T) {
 				time.Sleep(time.Second)
 				k.step(step)
 				require.False(b, l.Valid())
-				time.Sleep(defaultLookout)
+				time.Sleep(defaultCheckEvery)
 				synctest.Wait()
 				require.True(b, l.Valid())
 				require.Len(b, b.take(), 1)
@@ -252,8 +252,8 @@ func TestWallClockIsSteered(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		for range 1000 {
-			time.Sleep(defaultLookout)
-			k.step(defaultLookout / 10)
+			time.Sleep(defaultCheckEvery)
+			k.step(defaultCheckEvery / 10)
 			require.True(b, l.Valid())
 		}
 		require.Zero(b, b.dog.Stats().Jumps)
@@ -269,7 +269,7 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(time.Second)
 		k.step(-time.Hour)
-		time.Sleep(defaultLookout)
+		time.Sleep(defaultCheckEvery)
 		synctest.Wait()
 		require.True(b, l.Valid())
 		k.step(time.Hour)
@@ -290,7 +290,7 @@ func TestGlanceThatWasInterrupted(t *testing.T) {
 	c.start()
 	for range 100 {
 		require.False(t, c.jumped())
-		require.False(t, c.heed().happened())
+		require.False(t, c.check().happened())
 	}
 	require.Zero(t, c.wall.Load())
 }
@@ -300,9 +300,9 @@ func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		k.part(0, -3*time.Second)
-		time.Sleep(2 * defaultLookout)
+		time.Sleep(2 * defaultCheckEvery)
 		k.part(0, 3*time.Second)
-		time.Sleep(2 * defaultLookout)
+		time.Sleep(2 * defaultCheckEvery)
 		require.True(b, l.Valid())
 		require.Zero(b, b.dog.Stats().Jumps)
 	})
@@ -319,7 +319,7 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 			time.Sleep(time.Second)
 			k.sleep(20 * time.Second)
 			if noticed {
-				time.Sleep(2 * defaultLookout)
+				time.Sleep(2 * defaultCheckEvery)
 				b.dog.kick()
 				synctest.Wait()
 			}
@@ -348,7 +348,7 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 		b.remove("k7")
 		for range 3 {
 			k.sleep(time.Second)
-			time.Sleep(defaultLookout)
+			time.Sleep(defaultCheckEvery)
 			synctest.Wait()
 		}
 		time.Sleep(5 * time.Second)
