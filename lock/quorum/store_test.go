@@ -24,7 +24,7 @@ func TestNewRefuses(t *testing.T) {
 		says   string
 	}{
 		"none":              {nil, quorum.Config{}, "3 and more"},
-		"one":               {stores[:1], quorum.Config{}, "use it as it is"},
+		"one":               {stores[:1], quorum.Config{}, "use a single store directly"},
 		"an even number":    {stores[:4], quorum.Config{}, "as many failures as 3"},
 		"the same twice":    {append(stores[:4:4], stores[1]), quorum.Config{}, "stores 1 and 4 are the same"},
 		"nil":               {[]lock.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
@@ -69,7 +69,7 @@ func TestRefusesOtherKinds(t *testing.T) {
 		_, subscribe := store.Subscribe(t.Context(), h, func(lock.Notice) {})
 		for _, err := range []error{store.Supports(kind), acquire, release, subscribe} {
 			require.ErrorIs(t, err, lock.ErrUnsupported, kind)
-			require.ErrorContains(t, err, "a quorum keeps no")
+			require.ErrorContains(t, err, "a quorum supports no")
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestErrorTellsWhatNodesSaid(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		_, err := store.Acquire(t.Context(), hold("me:1"))
 		assert.EqualError(t, err, `quorum: acquire "a": done by 1 of 5 nodes, 3 are needed (node 0: done; `+
-			`node 1: refused, held for 10s yet; node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
+			`node 1: refused, held by another owner (TTL 10s); node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
 			`node 3: out: lock: the store is unavailable, lock: the store has done nothing; node 4: broken: lock: the store has done nothing)`)
 		require.ErrorIs(t, err, errBroken)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
