@@ -142,7 +142,7 @@ func TestBenchLockBroken(t *testing.T) {
 		HandOvers: []handOverFigures{{Waiters: 2, Processes: 1, Grants: 1, Overlaps: 1234}, {Waiters: 4, Processes: 2}},
 	}
 	complaint := "2 waiters in 1 processes: two held the lock at once, 1,234 times; " +
-		"4 waiters in 2 processes: nobody got the lock; 3 goroutines: nobody got a lock"
+		"4 waiters in 2 processes: no waiter got the lock; 3 goroutines: none got a lock"
 	assert.Equal(t, complaint, broken.broken())
 	var table strings.Builder
 	require.NoError(t, broken.writeTable(&table))

@@ -107,11 +107,11 @@ func TestBenchRenewalBroken(t *testing.T) {
 	report := sound()
 	assert.Empty(t, report.broken())
 	for complaint, spoil := range map[string]func(*benchRenewalReport){
-		"1,234 leases were lost":                                  func(r *benchRenewalReport) { r.Lost = 1234 },
-		"3 renewals came when less than half of the TTL was left": func(r *benchRenewalReport) { r.Late = 3 },
-		"nothing was renewed":                                     func(r *benchRenewalReport) { r.Renewed = 0 },
-		"of 2 leases on the stopped master 1 were reported lost":  func(r *benchRenewalReport) { r.Stopped.Lost = 1 },
-		"a loss was told 61ms after the lease's time was over":    func(r *benchRenewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
+		"1,234 leases were lost":                                   func(r *benchRenewalReport) { r.Lost = 1234 },
+		"3 renewals came when less than half of the TTL was left":  func(r *benchRenewalReport) { r.Late = 3 },
+		"nothing was renewed":                                      func(r *benchRenewalReport) { r.Renewed = 0 },
+		"of 2 leases on the stopped master 1 were reported lost":   func(r *benchRenewalReport) { r.Stopped.Lost = 1 },
+		"a loss was reported 61ms after the lease's time was over": func(r *benchRenewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
 	} {
 		report := sound()
 		spoil(&report)

@@ -163,13 +163,13 @@ kind    fair
 ends    never by itself
 holder  owner 285475da-9152-4c83-822a-67ee2f116a79:1
 waiter  shop\[4711\]@web-1, owner c0ffee00-0000-4000-8000-000000000001:9, place kept for (59m|1h0m)\S+s
-waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has run out
+waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has expired
 $`, ask(t, env, exitOK, "inspect", "fair"))
 	assert.Equal(t, `lock      text
 taken by  a string, which is not a lock of this format
 ends      never by itself
 `, ask(t, env, exitOK, "inspect", "text"))
-	assert.Equal(t, "lock    nothing\nholder  nobody\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
+	assert.Equal(t, "lock    nothing\nholder  none\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
 
 	free := ask(t, env, exitNotHeld, "inspect", "--json", "nothing")
 	assert.JSONEq(t, `{"name":"nothing","held":false,"kind":"free","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, free)
@@ -228,7 +228,7 @@ func TestInspectCountsAndLines(t *testing.T) {
 	assert.Equal(t, "lock       downloads\nkind       semaphore\navailable  3\n", ask(t, env, exitOK, "inspect", "--kind", "semaphore", "downloads"))
 	assert.Equal(t, "lock   downloads\nkind   latch\ncount  3\n", ask(t, env, exitOK, "inspect", "--kind", "latch", "downloads"))
 	assert.Equal(t, `lock      downloads
-taken by  the number 3, which may be that of a semaphore or a latch: --kind says so
+taken by  the number 3, which may be that of a semaphore or a latch; use --kind
 ends      never by itself
 `, ask(t, env, exitOK, "inspect", "downloads"))
 	assert.Equal(t, "lock   none\ncount  0, it is open\n", ask(t, env, exitNotHeld, "inspect", "--kind", "latch", "none"))
@@ -245,7 +245,7 @@ $`, ask(t, env, exitOK, args...))
 	}
 	assert.Regexp(t, `(?m)^exports +permits +ff002072616e646f6d2062797465732e +- +(59m|1h0m)\S+s +0$`, ask(t, env, exitOK, "ls"))
 	assert.Equal(t, "exports\njob\n", firstColumn(ask(t, env, exitOK, "ls")))
-	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, in line for \S+, and listens no more$`, ask(t, env, exitOK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, waiting for \S+, no longer subscribed$`, ask(t, env, exitOK, "inspect", "job"))
 
 	for _, args := range [][]string{
 		{"exports"},
@@ -305,7 +305,7 @@ func TestUnlockForce(t *testing.T) {
 
 	p := start(t, env, "unlock", "job")
 	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("say --force")
+	p.requireOneLine("confirm with --force")
 	begin := time.Now()
 	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+, )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
 	assert.Equal(t, "mine", next.line())
@@ -313,7 +313,7 @@ func TestUnlockForce(t *testing.T) {
 	assert.Equal(t, 0, next.wait())
 	assert.Equal(t, exitLost, victim.wait())
 	victim.requireReport("lost")
-	assert.Equal(t, "job: nobody held it\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
+	assert.Equal(t, "job: it was not held\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
 }
 
 func TestUnlockOfSeveral(t *testing.T) {
@@ -322,7 +322,7 @@ func TestUnlockOfSeveral(t *testing.T) {
 	client := server.Client(t)
 	locks(t, client)
 	assert.Equal(t, `orders:42: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
-nothing: nobody held it
+nothing: it was not held
 report: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52
 report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:8
 `, ask(t, env, exitNotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
@@ -368,7 +368,7 @@ func TestLookupTrouble(t *testing.T) {
 		"lone brace":                      {"inspect", "a{b"},
 		`--kind "mutex": accepted are`:    {"inspect", "--kind", "mutex", "a"},
 		"NAME is missing":                 {"unlock", "--force"},
-		"say --force":                     {"unlock", "a"},
+		"confirm with --force":            {"unlock", "a"},
 		"holds a control character":       {"unlock", "--force", "a\nb"},
 		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
 	} {

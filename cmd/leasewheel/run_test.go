@@ -93,7 +93,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"no command":             {[]string{"job"}, "COMMAND is missing"},
 		"no command after dash":  {[]string{"job", "--"}, "COMMAND is missing"},
 		"empty command":          {[]string{"job", "--", ""}, "COMMAND is missing"},
-		"flag behind the name":   {[]string{"job", "-n", "--", "true"}, "-n: flags stand before NAME"},
+		"flag behind the name":   {[]string{"job", "-n", "--", "true"}, "-n: flags precede NAME"},
 		"line and command":       {[]string{"-c", "true", "job", "--", "true"}, "-c and COMMAND exclude each other"},
 		"unknown flag":           {with("--frob"), "unknown flag: --frob"},
 		"empty name":             {[]string{"", "--", "true"}, "1 to 512 bytes"},
