@@ -87,7 +87,7 @@ func (r *demoReport) writeExclusion(p *demoPage) {
 
 func (r *demoReport) writeFaults(p *demoPage) {
 	f, k := r.Frozen, r.Killed
-	p.heading("One holder frozen", "SIGSTOP for %v, then it goes on and writes", round3(f.For))
+	p.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
 	p.fact("awake again after", f.Awake, "a plain timer of the process")
 	p.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
 	p.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
