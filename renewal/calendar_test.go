@@ -26,8 +26,8 @@ func (c *calendar) check(t require.TestingT) (n int) {
 	return n
 }
 
-// The calendar against a plain set of leases: what is due is taken, at most a slot
-// later and never before; what is taken early is within its slack.
+// The calendar against a plain set of leases: due leases are taken at most a slot late
+// and never early; leases taken early are within their slack.
 func TestCalendarModel(t *testing.T) {
 	const width = 10 * time.Millisecond
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocks are what a machine's clocks show beside the monotonic one.
+// clocks are the readings of a machine's clocks beside the monotonic one.
 type clocks struct {
 	mu         sync.Mutex
 	wall, boot time.Duration
@@ -44,7 +44,7 @@ func (c *clocks) withoutBoot() {
 	c.noBoot = true
 }
 
-// inClocks is inBubble on a machine whose clocks can part.
+// inClocks is inBubble on a machine whose clocks can diverge.
 func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
 	})
 }
 
-// pass is the time on the store's clock that no other shows.
+// pass is time on the store's clock alone.
 func (s *store) pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func TestSuspendWithinUntil(t *testing.T) {
 	require.Equal(t, []Jump{{Slept: 20 * time.Second, Suspect: 2}}, told)
 }
 
-// What the store no longer has after a suspend is lost, though its time was not
+// A lease that the store no longer has after a suspend is lost, although its time was not
 // over here.
 func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
@@ -135,8 +135,8 @@ func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 	})
 }
 
-// A renewal that was in flight when the machine fell asleep says nothing about the
-// time after; what it has confirmed still counts from when it was sent.
+// A renewal that was in flight when the machine was suspended confirms nothing for the
+// time after; its result still counts from when it was sent.
 func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
 	inClocks(t, Config{RequestTimeout: time.Minute}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.after, n.deaf = 3*time.Second, true })
@@ -158,8 +158,8 @@ func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a renewal that was in flight during a suspend, the loss is
-// told by the time that was slept away earlier.
+// A loss is reported by the suspend's length earlier, for every outcome of a renewal that
+// was in flight during the suspend.
 func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
 	for name, trouble := range map[string]func(*node){
 		"answered":     func(n *node) { n.after, n.deaf = time.Second, true },
@@ -182,8 +182,8 @@ func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
 	}
 }
 
-// The answer to a renewal comes between the notice of a suspend and the look at the
-// leases: the timer is armed for later than the lease lasts now.
+// The reply to a renewal comes between the detection of a suspend and the examination of
+// the leases: the timer is armed for later than the lease now lasts.
 func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k := newStore(), new(clocks)
@@ -211,7 +211,7 @@ func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 	})
 }
 
-// Nobody gives a heartbeat while the machine sleeps.
+// A suspended machine gives no heartbeat, which is no missed one.
 func TestSuspendIsNoMissedHeartbeat(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k", Heartbeat: 4 * time.Second})
@@ -247,7 +247,7 @@ func TestWallClockIsStepped(t *testing.T) {
 	}
 }
 
-// A wall clock that is steered, however far in the end, is no step.
+// A wall clock that is slewed, however far in the end, is no step.
 func TestWallClockIsSteered(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
@@ -260,8 +260,8 @@ func TestWallClockIsSteered(t *testing.T) {
 	})
 }
 
-// Without a clock that runs on in suspend, a wall clock that leaps ahead is taken
-// for the worse of the two: a suspend.
+// Without a clock that counts suspend, a jump of the wall clock counts as the worse of
+// the two: a suspend.
 func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		k.withoutBoot()
@@ -277,8 +277,8 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	})
 }
 
-// One look that was interrupted between the wall clock and the monotonic one does
-// not make a step.
+// One reading that was interrupted between the wall clock and the monotonic one does not
+// make a step.
 func TestGlanceThatWasInterrupted(t *testing.T) {
 	glances := 0
 	c := &clock{offsets: func() (wall, boot time.Duration, ok bool) {
@@ -295,7 +295,7 @@ func TestGlanceThatWasInterrupted(t *testing.T) {
 	require.Zero(t, c.wall.Load())
 }
 
-// Two looks that were interrupted between two clocks do not make a suspend.
+// Two readings that were interrupted between two clocks do not make a suspend.
 func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
@@ -308,8 +308,8 @@ func TestLookThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// A lease that was asked for before the suspend and is watched after it has slept
-// part of its time away.
+// A lease that was requested before the suspend and is watched after part of its time has
+// passed in it.
 func TestGrantedBeforeASuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = time.Second })
@@ -335,8 +335,8 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 	})
 }
 
-// However many leases there are, all are asked about at once after a jump, and
-// another jump meanwhile does no harm.
+// All leases are renewed at once after a jump, however many there are, and another jump
+// meanwhile does no harm.
 func TestManyLeasesAreDoubted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = 10 * time.Millisecond })
@@ -364,8 +364,8 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 	})
 }
 
-// The real clocks agree while the machine is awake, and a watchdog that nobody has
-// shown another clock compares them.
+// The real clocks agree while the machine is awake, and a watchdog without other clocks
+// compares them.
 func TestRealClocksAgree(t *testing.T) {
 	w, err := New(newStore(), Config{})
 	require.NoError(t, err)

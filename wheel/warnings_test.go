@@ -30,7 +30,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// count tells how many lines contain a part.
+// count returns how many lines contain a part.
 func (l *lines) count(part string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, part) {
@@ -42,7 +42,7 @@ func (l *lines) count(part string) (n int) {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// What each kind of warning says.
+// The text of each kind of warning.
 const (
 	saysPanic    = "a task panicked"
 	saysExit     = "runtime.Goexit"
@@ -126,7 +126,7 @@ func TestGoexitIsWarnedOf(t *testing.T) {
 	})
 }
 
-// Each kind is said once a minute, and says how often it was not said.
+// Each kind is logged once a minute, with how often it was suppressed.
 func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 	refuse := executor(func(task func()) error {
 		task()

@@ -70,9 +70,9 @@ func TestBenchRenewalTable(t *testing.T) {
 }
 
 // A master is stopped for longer than the TTL. All of its leases are reported lost, and
-// accounted for apart. How late losses and the other masters' renewals are depends on
-// the machine. TestBenchRenewalBroken has how the measurement judges that, and package
-// renewal in virtual time that they are in time (TestMuteGroupAmongThree,
+// counted separately. How late losses and the other masters' renewals are depends on the
+// machine. TestBenchRenewalBroken checks how the measurement judges that. Package renewal
+// checks in virtual time that they are in time (TestMuteGroupAmongThree,
 // TestLossIsToldAtUntil).
 func TestBenchRenewalWithoutMaster(t *testing.T) {
 	redistest.Need(t)
@@ -119,8 +119,7 @@ func TestBenchRenewalBroken(t *testing.T) {
 	}
 }
 
-// What is lost without a reason breaks the promise: the report says so, and the
-// exit code.
+// A lease lost without a reason breaks the promise, in the report and in the exit code.
 func TestBenchRenewalLosses(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})

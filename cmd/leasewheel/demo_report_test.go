@@ -29,8 +29,8 @@ func goodReport() demoReport {
 	}
 }
 
-// Each promise is planted as broken, alone: the verdict is about that one, and the
-// exit code is 1.
+// Each promise is planted as broken, alone: the verdict is about that one, and the exit
+// code is 1.
 func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
 	for says, plant := range map[string]func(*demoReport){
 		"the lock was never acquired":                                      func(r *demoReport) { r.Exclusion.Acquisitions = 0 },

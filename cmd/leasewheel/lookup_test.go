@@ -26,7 +26,7 @@ const (
 	java = "285475da-9152-4c83-822a-67ee2f116a79"
 )
 
-// commands has a server carry out commands, one in each line.
+// commands makes a server run commands, one in each line.
 func commands(t *testing.T, client redis.UniversalClient, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -138,7 +138,7 @@ func TestLsWithTheLeastRights(t *testing.T) {
 	}
 }
 
-// requireLockSchema holds a lock's JSON to its description in docs/.
+// requireLockSchema checks a lock's JSON against its description in docs/.
 func requireLockSchema(t *testing.T, text string) {
 	t.Helper()
 	var document any
@@ -208,8 +208,8 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
 }
 
-// Of a number is told what it is said to be; of permits in use, and of those who wait in
-// line, what there is to know.
+// A number is reported as the kind that --kind names. Permits in use, and waiters in the
+// queue, are reported in full.
 func TestInspectCountsAndLines(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -269,7 +269,7 @@ $`, ask(t, env, exitOK, args...))
 	p.requireOneLine("exports is a string, not a lock of this format; it was left alone")
 }
 
-// What is told of a lock that leasewheel holds is told of the process that does.
+// The report of a lock that leasewheel holds names the process that holds it.
 func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
@@ -293,8 +293,7 @@ func TestInspectWhatRunHolds(t *testing.T) {
 	ask(t, env, exitNotHeld, "inspect", "job")
 }
 
-// A forced release gives the lock to the one who waits, and the one who had it ends
-// its command.
+// A forced release grants the lock to the waiter, and the former holder ends its command.
 func TestUnlockForce(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
@@ -393,8 +392,8 @@ func TestLookupTrouble(t *testing.T) {
 	}
 }
 
-// The ACL user in SECURITY.md can look into its own locks and force them open, and
-// no others.
+// The ACL user in SECURITY.md can inspect its own locks and force them open, and no
+// others.
 func TestLookupByLeastUser(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "inspect")
@@ -430,7 +429,7 @@ func TestLookupByLeastUser(t *testing.T) {
 	p.requireOneLine("lacks a permission")
 }
 
-// A reader that goes away ends the list.
+// A reader that closes the pipe ends the list.
 func TestLsIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -449,8 +448,8 @@ func TestLsIntoAClosedPipe(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// What is said of one server is true of a cluster: of all its masters, and while one of
-// them is down, of the others.
+// The rules for one server apply to a cluster: to all its masters, and while one of them
+// is down, to the others.
 func TestLookupInACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
@@ -468,8 +467,8 @@ func TestLookupInACluster(t *testing.T) {
 	assert.InDelta(t, count*2/3, len(lines), count/10, "what the others have")
 }
 
-// forcesOpen forces a lock open whose holder and waiter are at work in this process,
-// each a client of its own.
+// forcesOpen forces a lock open whose holder and waiter run in this process, each a
+// client of its own.
 func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	long := func() *lock.Locker {
 		locker, _ := newLocker(t, redis.NewClusterClient(cluster.Options()), redisstore.Config{}, lock.Config{TTL: longTTL, Poll: time.Hour})
@@ -503,7 +502,7 @@ func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// longTTL is so long that who is woken within half of it was woken by a message: at a
+// longTTL is so long that a waiter woken within half of it was woken by a message: at a
 // third of it a victim renews, at its end a waiter asks again.
 const longTTL = 15 * time.Second
 

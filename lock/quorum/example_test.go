@@ -14,8 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A lock on three servers outlives the failure of one, and is not to be had while
-// two are down.
+// A lock on three servers survives the failure of one, and cannot be acquired while two
+// are down.
 func Example() {
 	var servers []*miniredis.Miniredis // stands for three machines
 	var nodes []lock.Store
