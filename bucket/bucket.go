@@ -40,15 +40,15 @@ func (c *chain) pop() *Node {
 	return n
 }
 
-// A Bucket is one of a worker's lists: a slot of the wheel, or what is due. It
-// keeps nodes in the order in which they were added. The zero Bucket is empty.
-// It is not safe for concurrent use.
+// A Bucket is one of a worker's lists: a slot of the wheel, or the due timeouts. It keeps
+// nodes in the order in which they were added. The zero Bucket is empty. It is not safe
+// for concurrent use.
 type Bucket struct {
 	chain
-	// number is what List says of the nodes within.
+	// number is the result of List for the nodes within.
 	number int32
-	// earliest is a lower bound on the ticks of the pending nodes: what is
-	// cancelled or postponed leaves it behind until the next Sweep.
+	// earliest is a lower bound on the ticks of the pending nodes. It is not raised when
+	// a node is cancelled or postponed, until the next Sweep.
 	earliest timeout.Tick
 }
 
@@ -59,11 +59,11 @@ func (b *Bucket) Number(n int) { b.number = int32(n) }
 // Empty reports whether the bucket has no nodes.
 func (b *Bucket) Empty() bool { return b.head == nil }
 
-// Earliest returns a tick that no pending node of the bucket is earlier than.
-// It has no meaning for an empty bucket.
+// Earliest returns a lower bound on the ticks of the bucket's pending nodes. It has no
+// meaning for an empty bucket.
 func (b *Bucket) Earliest() timeout.Tick { return b.earliest }
 
-// Add puts a node that is in no list at the end; tick is its deadline.
+// Add appends a node that is in no list; tick is its deadline.
 func (b *Bucket) Add(n *Node, tick timeout.Tick) {
 	if b.head == nil || tick < b.earliest {
 		b.earliest = tick
@@ -78,7 +78,7 @@ func (b *Bucket) Remove(n *Node) {
 	n.list = 0
 }
 
-// Pop takes out the first node; nil if there is none.
+// Pop takes out the first node and returns it, or nil if there is none.
 func (b *Bucket) Pop() *Node {
 	n := b.pop()
 	if n != nil {
@@ -87,11 +87,10 @@ func (b *Bucket) Pop() *Node {
 	return n
 }
 
-// Sweep is the pass over a bucket of a wheel with mask+1 buckets at tick now.
-// Pending nodes that are due go to due; those whose deadline has been moved to
-// another bucket go to strays. All others stay: those that have rounds to go,
-// and those that are no longer pending, which whoever ended them brings to the
-// worker's notice.
+// Sweep is the pass over a bucket of a wheel with mask+1 buckets at tick now. Pending
+// nodes that are due go to due; those whose deadline has been moved to another bucket go
+// to strays. All others stay: those that have rounds to go, and those that are no longer
+// pending, which reach the worker through an inbox.
 func (b *Bucket) Sweep(now, mask timeout.Tick, due, strays *Bucket) {
 	slot := timeout.Tick(b.number - 1)
 	b.earliest = timeout.MaxTick
@@ -113,8 +112,8 @@ func (b *Bucket) Sweep(now, mask timeout.Tick, due, strays *Bucket) {
 	}
 }
 
-// All calls yield for the nodes in order until it returns false. The bucket
-// must not change meanwhile.
+// All calls yield for the nodes in order until it returns false. The bucket must not
+// change meanwhile.
 func (b *Bucket) All(yield func(*Node) bool) {
 	for n := b.head; n != nil; n = n.next {
 		if !yield(n) {

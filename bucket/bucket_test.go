@@ -30,7 +30,7 @@ func newNode(tick timeout.Tick) *Node {
 	return n
 }
 
-// checkChain holds a chain's links against each other, both ways.
+// checkChain checks a chain's links against each other, both ways.
 func checkChain(t *testing.T, c *chain, want []*Node) {
 	t.Helper()
 	var last *Node

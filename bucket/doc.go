@@ -6,11 +6,10 @@
 //
 // # Who may touch what
 //
-// A [Node] is at any time in exactly one place: free, among the arrivals of its
-// inbox, or with the worker. Its links belong to the owner of that place: the
-// inbox's lock guards them while the node is free or arriving, the worker alone
-// touches them afterwards. What all goroutines share is the state word of the
-// [timeout.Entry] inside.
+// A [Node] is at any time in exactly one place: free, among the arrivals of its inbox, or
+// with the worker. Its links belong to the owner of that place: the inbox's lock guards
+// them while the node is free or arriving, and only the worker touches them afterwards.
+// All goroutines share only the state word of the [timeout.Entry] inside.
 //
 // # Rounds
 //

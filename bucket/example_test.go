@@ -33,8 +33,8 @@ func (w *worker) At(t time.Time) timeout.Tick { return timeout.Tick(t.Unix()) }
 
 func (w *worker) Time(k timeout.Tick) time.Time { return time.Unix(int64(k), 0) }
 
-// Cancelled is called on the goroutine of whoever cancels. What is with the worker
-// is queued for it by the inbox.
+// Cancelled is called on the goroutine that cancels. The inbox queues a node for the
+// worker if the worker has it.
 func (w *worker) Cancelled(e *timeout.Entry, life uint64) { w.inbox.Cancelled(bucket.Of(e), life) }
 
 func (w *worker) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
@@ -42,7 +42,7 @@ func (w *worker) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
 	return ok
 }
 
-// gather takes in what came, and what has changed of what came before.
+// gather takes the arrivals, and the changes of earlier ones.
 func (w *worker) gather() {
 	var buf [16]*bucket.Node
 	w.inbox.Detach()
@@ -82,8 +82,8 @@ func (w *worker) advance(now timeout.Tick) {
 	}
 }
 
-// An engine in miniature: other goroutines put nodes into the inbox, one worker
-// links them, and runs what is due.
+// An engine in miniature: other goroutines put nodes into the inbox, one worker links
+// them, and runs the due ones.
 func Example() {
 	w := newWorker()
 	put := func(tick timeout.Tick, name string) timeout.Timeout {
@@ -105,8 +105,8 @@ func Example() {
 	// true
 }
 
-// Putting and taking back costs no worker: what is cancelled on the way never
-// gets there.
+// Putting and cancelling costs no worker: a node that is cancelled among the arrivals
+// never reaches it.
 func ExampleInbox() {
 	w := newWorker()
 	request, by, ok := w.inbox.Put(30, func() {})
@@ -124,8 +124,8 @@ func ExampleInbox() {
 	// accepted after Close: false
 }
 
-// A bucket of a wheel with eight of them: of its nodes one pass takes out those
-// that are due, and those whose deadline has been moved to another bucket.
+// A bucket of a wheel with eight of them: one pass takes out the due nodes, and those
+// whose deadline has been moved to another bucket.
 func ExampleBucket() {
 	var slot3, due, strays bucket.Bucket
 	slot3.Number(3 + 1)
@@ -150,7 +150,8 @@ func ExampleBucket() {
 	// with a round to go, at tick 11
 }
 
-// A node is found by the entry that it embeds, which is what an engine is told of.
+// A node is found by the entry that it embeds, which is the argument of an engine's
+// methods.
 func ExampleNode() {
 	n := new(bucket.Node)
 	fmt.Println(bucket.Of(&n.Entry) == n, n.List())

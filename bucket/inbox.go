@@ -8,23 +8,23 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// Never is later than every tick: the earliest arrival of an inbox without any.
+// Never is later than every tick: the earliest arrival of an empty inbox.
 const Never timeout.Tick = math.MaxInt64
 
-// highWater is how many arrivals an inbox lets gather before it asks for the
-// worker, however far their deadlines are: so that no wake-up finds more than a
-// moment's work waiting in front of what is due.
+// highWater is how many arrivals an inbox collects before it asks for the worker, however
+// far their deadlines are. It bounds the work that a wake-up has to do before it runs
+// what is due.
 const highWater = 1024
 
-// keepChanged is how long a list of changes an inbox keeps for the next ones.
+// keepChanged is the capacity up to which an inbox keeps its list of changes.
 const keepChanged = 1 << 16
 
-// An Inbox is where any goroutine hands nodes to the one worker that links
-// them: many put, one takes. It also keeps the free nodes, since the same lock
-// serves both: a task that is scheduled and soon cancelled, as most timeouts
-// are, costs two short critical sections and never reaches the worker.
+// An Inbox is where any goroutine hands nodes to the one worker that links them: many
+// put, one takes. It also keeps the free nodes, since the same lock serves both. A task
+// that is scheduled and soon cancelled, as most are, costs two short critical sections
+// and never reaches the worker.
 //
-// Methods say who may call them. Init comes before all others.
+// The methods document their callers. Init comes before all others.
 type Inbox struct {
 	mu sync.Mutex
 
@@ -32,23 +32,23 @@ type Inbox struct {
 	arrivals  chain
 	arrived   int
 	round     hold    // odd or 0; it changes whenever the arrivals are detached
-	changed   []*Node // cancelled or moved while with the worker; those that are queued
-	spare     []*Node // out of changed, one-shot nodes that can be used again where they are
+	changed   []*Node // cancelled or moved while with the worker; the queued nodes
+	spare     []*Node // out of changed, one-shot nodes that can be reused where they are
 	free      slabs
 	closed    bool
 	scheduled uint64
 	cancelled uint64
 	entered   chain   // adopted nodes that were armed
-	named     []*Node // adopted nodes that are with the worker, for it to look at
+	named     []*Node // adopted nodes with the worker that it has to look at
 
 	rearmed, disarmed atomic.Uint64
 
-	// earliest is a lower bound on the ticks of the arrivals, Never if there
-	// are none, and 0 to ask for the worker at once.
+	// earliest is a lower bound on the ticks of the arrivals, Never if there are none,
+	// and 0 to wake the worker at once.
 	earliest atomic.Int64
 
-	// detached is what the worker is taking in; the worker's alone. All of the
-	// last round has been taken before the next begins.
+	// detached is what the worker is taking in; only the worker uses it. All of the last
+	// round has been taken before the next begins.
 	detached  chain
 	newcomers chain   // out of entered
 	recalled  []*Node // out of named
@@ -62,8 +62,8 @@ func (in *Inbox) Init(owner *timeout.Owner) {
 	in.earliest.Store(int64(Never))
 }
 
-// Put schedules a task in a free node. It returns the earliest tick that the
-// worker should be awake by; ok is false if the inbox is closed.
+// Put schedules a task in a free node. by is the earliest tick that the worker should be
+// awake by; ok is false if the inbox is closed.
 func (in *Inbox) Put(tick timeout.Tick, task func()) (t timeout.Timeout, by timeout.Tick, ok bool) {
 	in.mu.Lock()
 	if in.closed {
@@ -88,11 +88,10 @@ func (in *Inbox) Put(tick timeout.Tick, task func()) (t timeout.Timeout, by time
 	return t, by, true
 }
 
-// reuse returns a node that was cancelled a moment ago and that the worker has
-// yet to unlink. It can serve another timeout right where it is, like any that
-// was moved: it is queued, so the worker will take it to its new place. That
-// spares the node a round through the worker and back, and the caller the cache
-// misses of a node that another processor has freed.
+// reuse returns a node that was cancelled recently and that the worker has yet to unlink.
+// It can serve another timeout where it is, like a moved one: it is queued, so the worker
+// will take it to its new place. That spares the node a round through the worker and
+// back. It spares the caller the cache misses of a node that another processor has freed.
 func (in *Inbox) reuse() (*Node, bool) {
 	for last := len(in.spare) - 1; last >= 0; last-- {
 		n := in.spare[last]
@@ -123,8 +122,8 @@ func (in *Inbox) came(tick timeout.Tick) (by timeout.Tick) {
 	return tick
 }
 
-// lower makes earliest cover tick. It takes no lock: what it is called for was
-// put in place before, and whoever resets earliest looks for that afterwards.
+// lower lowers earliest to tick. It takes no lock: the caller has put its node in place
+// before, and the worker looks for nodes after it resets earliest.
 func (in *Inbox) lower(tick timeout.Tick) {
 	for {
 		old := in.earliest.Load()
@@ -153,8 +152,8 @@ func (in *Inbox) arriving(n *Node) bool {
 	return n.hold&(arriving|odd) == arriving|in.round
 }
 
-// moved sees to it that a node which is arriving or with the worker will be
-// found in time: a later tick is found anyway, see [Bucket.Sweep].
+// moved makes the worker find, in time, a node that is arriving or with the worker. Only
+// an earlier tick needs it: a later one is found anyway, see [Bucket.Sweep].
 func (in *Inbox) moved(n *Node, old, tick timeout.Tick) (by timeout.Tick) {
 	if tick >= old {
 		return Never
@@ -167,14 +166,13 @@ func (in *Inbox) moved(n *Node, old, tick timeout.Tick) (by timeout.Tick) {
 	return tick
 }
 
-// Cancelled takes back a node that the caller has just cancelled in the given
-// life. It returns true if the node is with the worker, which then should
-// reclaim it within a tick.
+// Cancelled frees a node that the caller has just cancelled in the given life. It returns
+// true if the node is with the worker, which then should reclaim it within a tick.
 func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
 	in.mu.Lock()
 	in.cancelled++
 	if !n.Alive(life) || !n.hold.has(held) {
-		in.mu.Unlock() // the worker has met it and was faster
+		in.mu.Unlock() // the worker has seen it first
 		return false
 	}
 	n.SetTask(nil)
@@ -196,12 +194,12 @@ func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
 	return reclaim
 }
 
-// Earliest returns a tick that no arrival is earlier than, or 0 if the worker
-// should come at once. Any goroutine may ask.
+// Earliest returns a lower bound on the ticks of the arrivals, or 0 if the worker should
+// come at once. Any goroutine may call it.
 func (in *Inbox) Earliest() timeout.Tick { return timeout.Tick(in.earliest.Load()) }
 
-// Detach takes over what has come, for Take and Entered to work off. Only the
-// worker calls it, once all of the last is worked off.
+// Detach takes over the arrivals for Take and Entered. Only the worker calls it, once the
+// previous ones are all taken.
 func (in *Inbox) Detach() {
 	in.mu.Lock()
 	in.detached, in.arrivals = in.arrivals, chain{}
@@ -213,12 +211,12 @@ func (in *Inbox) Detach() {
 	in.mu.Unlock()
 }
 
-// Take moves detached arrivals into buf and returns their number; they are with
-// the worker then. Only the worker calls it.
+// Take moves detached arrivals into buf and returns their number. They then belong to the
+// worker. Only the worker calls it.
 //
-// What others have just written is in their processor's cache. The worker
-// fetches it into its own before it takes the lock, which then is held for
-// nanoseconds rather than for as many cache misses as there are nodes.
+// Freshly written nodes are in the cache of the processor that wrote them. The worker
+// fetches them into its own cache before it takes the lock. The lock is then held for
+// nanoseconds rather than for one cache miss per node.
 func (in *Inbox) Take(buf []*Node) int {
 	k := 0
 	for ; k < len(buf) && in.detached.head != nil; k++ {
@@ -230,9 +228,9 @@ func (in *Inbox) Take(buf []*Node) int {
 	return k
 }
 
-// TakeChanged moves nodes that were cancelled or moved while with the worker
-// into buf and returns their number. By the time the worker looks at one it may
-// be anywhere: what counts is its state and its list. Only the worker calls it.
+// TakeChanged moves nodes that were cancelled or moved while with the worker into buf and
+// returns their number. When the worker handles a node, only the node's state and list
+// count: it may have changed again. Only the worker calls it.
 func (in *Inbox) TakeChanged(buf []*Node) int {
 	in.mu.Lock()
 	rest := max(0, len(in.changed)-len(buf))
@@ -248,7 +246,7 @@ func (in *Inbox) TakeChanged(buf []*Node) int {
 	}
 	in.mu.Unlock()
 	for _, n := range buf[:k] {
-		n.PendingTick() // fetches it; what it says counts later
+		n.PendingTick() // fetches it into the cache; the value is read later
 	}
 	if k > 0 {
 		in.unmark(buf[:k], queued)
@@ -264,9 +262,9 @@ func (in *Inbox) unmark(nodes []*Node, flag hold) {
 	in.mu.Unlock()
 }
 
-// Drop lets go of nodes that the worker has unlinked and that are no longer
-// pending. It returns those that were armed again meanwhile and stay with the
-// worker. Only the worker calls it.
+// Drop releases nodes that the worker has unlinked and that are no longer pending. It
+// returns those that were armed again meanwhile, which stay with the worker. Only the
+// worker calls it.
 func (in *Inbox) Drop(nodes []*Node) (armed []*Node) {
 	armed = nodes[:0]
 	in.mu.Lock()
@@ -282,14 +280,14 @@ func (in *Inbox) Drop(nodes []*Node) (armed []*Node) {
 	return armed
 }
 
-// Close refuses whatever comes from now on. What has come stays.
+// Close refuses all further nodes. Those inside stay.
 func (in *Inbox) Close() {
 	in.mu.Lock()
 	in.closed = true
 	in.mu.Unlock()
 }
 
-// Closed reports whether the inbox refuses what comes.
+// Closed reports whether the inbox is closed.
 func (in *Inbox) Closed() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -304,9 +302,9 @@ func (in *Inbox) Counts() (scheduled, cancelled uint64) {
 	return in.scheduled + in.rearmed.Load(), in.cancelled + in.disarmed.Load()
 }
 
-// Arrivals calls yield for the arrivals, until it returns false, with the inbox
-// locked: those of the slabs, and adopted nodes that have entered or were named.
-// The function must be short and must not call the inbox.
+// Arrivals calls yield for the arrivals, until it returns false, with the inbox locked:
+// those of the slabs, and adopted nodes that have entered or were named. The function
+// must be short and must not call the inbox.
 func (in *Inbox) Arrivals(yield func(*Node) bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -26,7 +26,7 @@ func put(t *testing.T, in *Inbox, tick timeout.Tick) (*Node, timeout.Timeout) {
 	return n, h
 }
 
-// take takes everything in, as the worker does.
+// take takes everything, as the worker does.
 func take(in *Inbox) []*Node {
 	var all []*Node
 	if in.detached.head == nil {
@@ -132,8 +132,8 @@ func TestCancelWithTheWorkerIsQueuedOnce(t *testing.T) {
 	checkSlabs(t, &in.free, 0)
 }
 
-// While the worker takes in what it has detached, those nodes are not among the
-// arrivals any more: a cancel must not unlink them there.
+// While the worker takes the detached nodes, they are no longer among the arrivals: a
+// cancel must not unlink them there.
 func TestCancelOfWhatIsBeingTakenIn(t *testing.T) {
 	in := newInbox()
 	var nodes []*Node

@@ -5,19 +5,19 @@ import "github.com/leasewheel/leasewheel/timeout"
 // slabNodes is how many nodes fill 8 KiB, a size class of the Go allocator.
 const slabNodes = 146
 
-// spareSlabs is how many slabs without a used node an inbox keeps for the next
-// burst; the others go back to the garbage collector.
+// spareSlabs is how many slabs without a used node an inbox keeps for the next burst; the
+// garbage collector frees the others.
 const spareSlabs = 4
 
-// A slab is an array of nodes that live and die together. Timeouts that were
-// allocated one by one and chained to each other make the collector follow the
-// chain, one cache miss after the other; a slab it reads in one go. It also
-// makes a timeout cost no allocation of its own.
+// A slab is an array of nodes that are allocated and freed together. Timeouts that are
+// allocated one by one and chained to each other make the collector follow the chain,
+// with one cache miss each. The collector reads a slab in one go. A slab also spares each
+// timeout an allocation of its own.
 //
-// All of it is guarded by the inbox's lock.
+// The inbox's lock guards all of it.
 type slab struct {
 	nodes  *[slabNodes]Node
-	free   *Node // those given back, chained by next
+	free   *Node // nodes given back, chained by next
 	fresh  int   // nodes from here on were never used
 	used   int
 	number uint32
@@ -25,15 +25,15 @@ type slab struct {
 	next, prev *slab // in slabs.open, if it has a free node
 }
 
-// slabs is a set of slabs out of which nodes are taken and given back.
+// slabs is a set of slabs that nodes are taken from and given back to.
 type slabs struct {
 	owner *timeout.Owner
-	// table holds the slabs by number; a number whose slab was dropped is nil
-	// and listed in vacant.
+	// table holds the slabs by number; the number of a dropped slab is nil here and
+	// listed in vacant.
 	table  []*slab
 	vacant []uint32
-	// open lists the slabs with a free node. Those with a used one come
-	// first, so that the others have a chance to stay unused.
+	// open lists the slabs with a free node. Those with a used one come first, so that
+	// the others have a chance to stay unused.
 	open, openTail *slab
 	// empty counts the slabs without a used node, all of which are open.
 	empty int
@@ -82,7 +82,7 @@ func (ss *slabs) give(n *Node) {
 	}
 }
 
-// retire puts a slab that has become unused behind all others, or drops it.
+// retire moves a slab that has become unused behind all others, or drops it.
 func (ss *slabs) retire(s *slab) {
 	ss.unlist(s)
 	if ss.empty >= spareSlabs {

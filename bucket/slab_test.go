@@ -16,7 +16,7 @@ func TestSlabFillsItsSizeClass(t *testing.T) {
 	}
 }
 
-// checkSlabs holds a set of slabs against its invariants.
+// checkSlabs checks the invariants of a set of slabs.
 func checkSlabs(t *testing.T, ss *slabs, used int) {
 	t.Helper()
 	open := map[*slab]bool{}
@@ -99,7 +99,7 @@ func TestSlabsAgainstModel(t *testing.T) {
 	checkSlabs(t, &ss, 0)
 }
 
-// Memory of a burst goes back to the collector, but for a few spare slabs.
+// Memory of a burst goes back to the collector, except a few spare slabs.
 func TestSlabsGoBackToTheCollector(t *testing.T) {
 	ss := slabs{owner: pooled}
 	var taken []*Node
@@ -127,7 +127,7 @@ func TestSlabsGoBackToTheCollector(t *testing.T) {
 		t.Errorf("%d of 100 slabs are kept, want %d", kept, spareSlabs)
 	}
 	runtime.KeepAlive(&ss)
-	// The numbers of those that went are used again.
+	// The numbers of the dropped ones are used again.
 	for range 100 * slabNodes {
 		ss.take()
 	}

@@ -2,14 +2,13 @@ package bucket
 
 import "github.com/leasewheel/leasewheel/timeout"
 
-// What adopted nodes need of an inbox: those that are part of a record of the
-// user's. They belong to no inbox: each operation goes through that of the calling
-// goroutine. An inbox names a node at most once at a time, as its queued flag
-// says; see [timeout.Armed].
+// The part of an inbox for adopted nodes, which are embedded in a record of the user's.
+// They belong to no inbox: each operation uses that of the calling goroutine. The queued
+// flag ensures that inboxes name a node at most once at a time, see [timeout.Armed].
 
-// Enter arms an adopted node that the worker does not hold. by is the earliest
-// tick that the worker should be awake by. entered is false if another goroutine
-// has entered it first, ok if the inbox is closed.
+// Enter arms an adopted node that the worker does not hold. by is the earliest tick that
+// the worker should be awake by. entered is false if another goroutine has entered it
+// first; ok is false if the inbox is closed.
 func (in *Inbox) Enter(n *Node, tick timeout.Tick) (by timeout.Tick, entered, ok bool) {
 	in.mu.Lock()
 	switch {
@@ -26,7 +25,7 @@ func (in *Inbox) Enter(n *Node, tick timeout.Tick) (by timeout.Tick, entered, ok
 	return by, true, true
 }
 
-// Name has the worker look at a queued adopted node by a tick.
+// Name makes the worker look at a queued adopted node by a tick.
 func (in *Inbox) Name(n *Node, by timeout.Tick) {
 	in.mu.Lock()
 	in.named = append(in.named, n)
@@ -34,20 +33,19 @@ func (in *Inbox) Name(n *Node, by timeout.Tick) {
 	in.mu.Unlock()
 }
 
-// Need has the worker look into this inbox by a tick.
+// Need makes the worker look into this inbox by a tick.
 func (in *Inbox) Need(by timeout.Tick) { in.lower(by) }
 
-// Rearmed and Disarmed count adopted nodes that were armed without Enter, and
-// that were cancelled.
+// Rearmed counts an adopted node that was armed without Enter.
 func (in *Inbox) Rearmed() { in.rearmed.Add(1) }
 
-// Disarmed is described with Rearmed.
+// Disarmed counts an adopted node that was cancelled.
 func (in *Inbox) Disarmed() { in.disarmed.Add(1) }
 
-// Entered calls yield for each adopted node out of those that [Inbox.Detach] has
-// detached, in the order in which they came: first the ones that have entered,
-// then the named ones. By then the node is no longer queued, and in no list but
-// maybe one of the worker's. Only the worker calls it.
+// Entered calls yield for each adopted node that [Inbox.Detach] has detached, in the
+// order of arrival: first the entered ones, then the named ones. The node is then no
+// longer queued, and in no list except possibly one of the worker's. Only the worker
+// calls it.
 func (in *Inbox) Entered(yield func(*Node)) {
 	for n := in.newcomers.pop(); n != nil; n = in.newcomers.pop() {
 		n.Fetch()

@@ -11,8 +11,8 @@ func entered(in *Inbox) []*Node {
 	return all
 }
 
-// An inbox names an adopted node once, whatever is done with it until the worker
-// takes it.
+// Inboxes name an adopted node at most once until the worker takes it, after any
+// operations.
 func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 	in := newInbox()
 	n := new(Node)
@@ -73,8 +73,8 @@ func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 	}
 }
 
-// A node that expires while an inbox names it stays held: what arms it again finds
-// it named already.
+// A node that expires while an inbox names it stays held: when it is armed again, it is
+// named already.
 func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 	in := newInbox()
 	n := new(Node)

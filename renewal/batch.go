@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// batch is a request with leases of one lane. It is used again once settled.
+// batch is a request with leases of one lane. It is reused once it is completed.
 type batch struct {
 	lane  *lane
 	items []Item
 	// sent is read before the request leaves.
 	sent instant
-	// era is that in which the batch was made; see clock.
-	era uint32
-	// span is the shortest that its leases were granted for.
+	// generation is the clock generation in which the batch was made; see clock.
+	generation uint32
+	// span is the shortest time that its leases were granted for.
 	span time.Duration
-	// returned is made for whoever waits for the request; see wait.
+	// returned is made for goroutines that wait for the request; see wait.
 	returned chan struct{}
 	// next links batches that are about to be sent, or unused.
 	next *batch
 
-	// lag and remaining are what the observer is told of the leases.
+	// lag and remaining are reported to the observer.
 	lag, remaining []time.Duration
 }
 
@@ -36,11 +36,11 @@ func (b *batch) wait() <-chan struct{} {
 	return b.returned
 }
 
-// fill makes a batch of the leases whose turn it is, or nil if none is left. The
-// caller holds mu.
+// fill makes a batch of the lane's leases that are nearest to their until, or nil if none
+// is left. The caller holds mu.
 func (w *Watchdog) fill(n *lane, now instant) *batch {
 	b := w.blank()
-	b.lane, b.era, b.span = n, w.clock.era.Load(), maxTTL
+	b.lane, b.generation, b.span = n, w.clock.generation.Load(), maxTTL
 	for len(n.queue) > 0 && len(b.items) < n.limit {
 		t := n.pop()
 		if !t.live() {
@@ -78,37 +78,37 @@ func (w *Watchdog) blank() *batch {
 	return b
 }
 
-// recycle keeps a batch for the next use. The caller holds mu.
+// recycle keeps a batch for reuse. The caller holds mu.
 func (w *Watchdog) recycle(b *batch) {
 	clear(b.items)
 	*b = batch{items: b.items[:0], lag: b.lag[:0], remaining: b.remaining[:0], next: w.spare}
 	w.spare = b
 }
 
-// send carries b and the batches linked to it to the store, each in a goroutine
-// of its own. The caller holds mu.
+// send sends b and the batches linked to it, each in a goroutine of its own. The caller
+// holds mu.
 func (w *Watchdog) send(b *batch) {
 	for b != nil {
 		next := b.next
 		b.next = nil
 		w.running++
-		go w.carry(b)
+		go w.sendAll(b)
 		b = next
 	}
 }
 
-// carry sends b, and then what it has made room for.
-func (w *Watchdog) carry(b *batch) {
+// sendAll sends b, and then the batches that its completion makes room for.
+func (w *Watchdog) sendAll(b *batch) {
 	defer w.returned()
 	for b != nil {
-		err := w.ask(b)
-		b = w.settle(b, err)
+		err := w.callRenew(b)
+		b = w.complete(b, err)
 	}
 }
 
-// ask sends the request. Its error is about the request, not about a lease.
-func (w *Watchdog) ask(b *batch) (err error) {
-	// Short enough to be sent again several times while the leases last.
+// callRenew sends the request. Its error is about the request, not about a lease.
+func (w *Watchdog) callRenew(b *batch) (err error) {
+	// The timeout leaves time to send the request several times while the leases last.
 	ctx, cancel := context.WithTimeout(w.requests, min(w.config.RequestTimeout, b.span/6))
 	defer cancel()
 	defer func() {
@@ -122,8 +122,8 @@ func (w *Watchdog) ask(b *batch) (err error) {
 	return ctx.Err()
 }
 
-// settle acts on the answers to b, and returns a batch that may go now.
-func (w *Watchdog) settle(b *batch, err error) (next *batch) {
+// complete handles the replies to b, and returns a batch that may be sent now.
+func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 	now := w.clock.now()
 	w.mu.Lock()
 	report := Batch{Group: b.lane.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
@@ -142,7 +142,7 @@ func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	if returned != nil {
 		close(returned)
 	}
-	tellAll(lost)
+	notifyAll(lost)
 	if w.observer.Batch != nil {
 		report.Lag, report.Remaining = b.lag, b.remaining
 		w.observeBatch(report)
@@ -153,8 +153,8 @@ func (w *Watchdog) settle(b *batch, err error) (next *batch) {
 	return next
 }
 
-// free gives the place of b to another, and takes note of whether the store has
-// answered. The caller holds mu.
+// free releases b's place in its lane, and records whether the store has answered. The
+// caller holds mu.
 func (w *Watchdog) free(b *batch, now instant, err error) {
 	n := b.lane
 	n.inFlight--
@@ -170,16 +170,16 @@ func (w *Watchdog) free(b *batch, now instant, err error) {
 		err = cmp.Or(err, item.Err)
 	}
 	n.silent(b, now, cmp.Or(err, errNoAnswer), w.random())
-	w.kick() // to look again after the rest
+	w.kick() // dispatch again at the next probe
 }
 
-// apply acts on each lease's answer. The caller holds mu.
+// apply handles each lease's outcome. The caller holds mu.
 func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
-	// The leases of a batch get one due time, as far as their TTLs agree: what has
-	// gathered stays together. The jitter keeps batches, and processes, apart.
+	// The leases of a batch get one due time, as far as their TTLs agree, so gathered
+	// leases stay together. The jitter keeps batches, and processes, apart.
 	early := w.random() / 10
 	// After a jump the timers of these leases may be armed too late.
-	jumped := b.era != w.clock.era.Load()
+	jumped := b.generation != w.clock.generation.Load()
 	var shared *fault
 	for i := range b.items {
 		item := &b.items[i]
@@ -232,8 +232,8 @@ var (
 	errTooLate  = errors.New("renewal: the store's answer came when the lease's time was over")
 )
 
-// extend moves the lease's until after a renewal that gave it ttl, or what was
-// asked for. An answer that comes too late loses the lease. The caller holds mu.
+// extend moves the lease's until after a renewal that gave it ttl; 0 means the requested
+// TTL. A reply that comes too late loses the lease. The caller holds mu.
 func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) {
 	if ttl <= 0 {
 		ttl = l.ttl
@@ -247,10 +247,10 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	l.until.Store(int64(until))
 	l.span, l.fault = ttl, nil
 	l.due = b.sent.add(time.Duration((1 - early) * float64(interval(ttl))))
-	if b.era == w.clock.era.Load() {
+	if b.generation == w.clock.generation.Load() {
 		w.confirm(l)
 	} else {
-		l.due = now // the clocks have jumped meanwhile: ask once more
+		l.due = now // the clocks have jumped meanwhile: renew once more
 	}
 	w.wait(l)
 	if until < old {
@@ -258,7 +258,7 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	}
 }
 
-// retry has the lease renewed again: soon, and sooner the less time it has left.
+// retry plans another renewal of the lease: soon, and sooner the less time it has left.
 // The caller holds mu.
 func (w *Watchdog) retry(l *Lease, now instant) {
 	left := instant(l.until.Load()).sub(now)

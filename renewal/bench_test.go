@@ -21,12 +21,11 @@ func (obliging) Renew(_ context.Context, items []Item) {
 	}
 }
 
-// BenchmarkRenewal measures what a renewal costs the watchdog, from the calendar
-// to the batch and back, with a store that answers at no cost: leases of 30 s, on a
-// clock that is set ahead from slot to slot. An operation is a slot; ns/renewal is
-// the figure. It reports as well the heap that a lease takes, without the bytes of
-// its key and owner, the goroutines that all of them need, and the leases in a
-// batch.
+// BenchmarkRenewal measures the watchdog's cost of a renewal, from the calendar to the
+// batch and back, with a store that answers at no cost: leases of 30 s, on a clock that
+// is set ahead from slot to slot. An operation is a slot; ns/renewal is the figure. It
+// also reports the heap for a lease, without the bytes of its key and owner, the
+// goroutines for all of them, and the leases in a batch.
 func BenchmarkRenewal(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint("leases=", n), func(b *testing.B) {
@@ -62,12 +61,12 @@ func BenchmarkRenewal(b *testing.B) {
 	}
 }
 
-// slot sets the clock ahead by a slot and has everything done that is due then.
+// slot sets the clock ahead by a slot and does all work that is due then.
 func (w *Watchdog) slot() {
 	w.clock.slept.Add(int64(w.calendar.width))
 	quiet := make(chan struct{})
 	w.mu.Lock()
-	w.summon()
+	w.collectDue()
 	w.send(w.dispatch(w.clock.now()))
 	if w.running == 0 {
 		close(quiet)
@@ -78,7 +77,7 @@ func (w *Watchdog) slot() {
 	<-quiet
 }
 
-// heapInUse returns what the heap holds after a collection.
+// heapInUse returns the size of the heap after a collection.
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -87,8 +86,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkWatch measures a lease that is taken and given back, as most locks are,
-// long before its renewal is due.
+// BenchmarkWatch measures a lease that is acquired and released, as most locks are, long
+// before its renewal is due.
 func BenchmarkWatch(b *testing.B) {
 	w, err := New(obliging{}, Config{})
 	require.NoError(b, err)
@@ -105,7 +104,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkValid measures the question that a holder asks before it writes.
+// BenchmarkValid measures the check that a holder makes before it writes.
 func BenchmarkValid(b *testing.B) {
 	w, err := New(obliging{}, Config{})
 	require.NoError(b, err)

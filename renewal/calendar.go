@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// list is a doubly linked list of leases. Its zero value is empty. Every lease
-// that is held is in exactly one list, and knows it.
+// list is a doubly linked list of leases. Its zero value is empty. Every held lease is in
+// exactly one list, which its place points to.
 type list struct {
 	head *Lease
 }
@@ -35,7 +35,7 @@ func (l *Lease) unlink() {
 	l.place, l.prev, l.next = nil, nil, nil
 }
 
-// move links the lease in s instead of where it is.
+// move unlinks the lease and links it in s.
 func (l *Lease) move(s *list) {
 	l.unlink()
 	s.push(l)
@@ -47,26 +47,26 @@ const (
 	words = slots / 64
 )
 
-// calendar keeps leases by the time at which they are due. What is due beyond
-// its last slot waits there and is put again when the slot comes.
+// calendar keeps leases by the time at which they are due. A lease due beyond the last
+// slot waits there and is put again when the slot comes.
 //
-// It is not the timing wheel: a renewal needs no timer of its own, and the
-// calendar can tell what is due soon, which fills up a batch.
+// It is not the timing wheel: a renewal needs no timer of its own, and the calendar can
+// list the leases that are due soon, which fill up a batch.
 type calendar struct {
 	width instant
 	// cursor is the number of the first slot that may hold leases.
 	cursor int64
 	ring   *[slots]list
-	// occupied has the bit of every slot that is not empty, and of some that are.
+	// occupied has the bits of all slots that are not empty, and of some empty ones.
 	occupied [words]uint64
 }
 
-// slot returns the number of the slot in which a lease waits for its due time: the
-// first that begins then or later. So nothing is taken before it is due, and a
-// renewal that is due again at once cannot go round in a circle.
+// slot returns the number of the slot in which a lease waits for its due time: the first
+// that begins then or later. So no lease is taken before it is due, and a renewal that is
+// due again at once does not loop.
 func (c *calendar) slot(due instant) int64 { return int64((due + c.width - 1) / c.width) }
 
-// put has the lease wait for its due time. What is due already is taken next.
+// put makes the lease wait for its due time. A lease that is already due is taken next.
 func (c *calendar) put(l *Lease) (slot int64) {
 	slot = min(max(c.slot(l.due), c.cursor), c.cursor+slots-1)
 	l.move(&c.ring[slot%slots])
@@ -93,7 +93,7 @@ func (c *calendar) first(from int64) (slot int64, ok bool) {
 	return 0, false
 }
 
-// empty takes all leases out, still linked in the lists that it returns.
+// empty takes all leases out. They stay linked in the lists that it returns.
 func (c *calendar) empty() (lists []*list) {
 	ring := c.ring
 	for i := range ring {
@@ -105,7 +105,7 @@ func (c *calendar) empty() (lists []*list) {
 	return lists
 }
 
-// next returns when the calendar is to be looked at again.
+// next returns when the next lease may be due.
 func (c *calendar) next() instant {
 	if slot, ok := c.first(c.cursor); ok {
 		return instant(slot) * c.width
@@ -113,8 +113,8 @@ func (c *calendar) next() instant {
 	return never
 }
 
-// takeDue unlinks leases that are due at now, at most limit, and adds them to out.
-// It may leave some to the next slot.
+// takeDue unlinks at most limit leases that are due at now, and adds them to out. It may
+// leave some to the next slot.
 func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 	today := int64(now / c.width)
 	for len(out) < limit {
@@ -127,7 +127,7 @@ func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 		l := c.ring[slot%slots].head
 		l.unlink()
 		if c.slot(l.due) > today {
-			c.put(l) // it was beyond the last slot
+			c.put(l) // its due time was beyond the last slot
 			continue
 		}
 		out = append(out, l)
@@ -135,9 +135,9 @@ func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 	return out
 }
 
-// takeEarly unlinks leases that are not due yet but within their slack of it,
-// nearest first, and adds them to out until that has limit. It looks at few more
-// than it takes.
+// takeEarly unlinks leases that are not due yet but will be within their slack, nearest
+// first, and adds them to out until out has limit leases. It looks at no more than twice
+// as many as it may take.
 func (c *calendar) takeEarly(now instant, limit int, out []*Lease) []*Lease {
 	looks := 2 * (limit - len(out))
 	for from := c.cursor; len(out) < limit; from++ {
@@ -161,7 +161,7 @@ func (c *calendar) takeEarly(now instant, limit int, out []*Lease) []*Lease {
 	return out
 }
 
-// How a lease's time is divided.
+// The division of a lease's time.
 
 // interval is how long after a grant of span its renewal is due.
 func interval(span time.Duration) time.Duration { return span / 3 }

@@ -26,8 +26,8 @@ func (c *calendar) check(t require.TestingT) (n int) {
 	return n
 }
 
-// The calendar against a plain set of leases: what is due is taken, at most a slot
-// later and never before; what is taken early is within its slack.
+// The calendar against a plain set of leases: due leases are taken at most a slot late
+// and never early; leases taken early are within their slack.
 func TestCalendarModel(t *testing.T) {
 	const width = 10 * time.Millisecond
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,12 +122,12 @@ func TestCalendarModel(t *testing.T) {
 func TestLaneModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, parked := &lane{}, &list{}
-		var queue []turn
+		var queue []queueEntry
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				l := &Lease{phase: queued}
 				parked.push(l)
-				x := turn{instant(rapid.Int64Range(0, 100).Draw(t, "until")), l}
+				x := queueEntry{instant(rapid.Int64Range(0, 100).Draw(t, "until")), l}
 				queue = append(queue, x)
 				g.push(x)
 			},
@@ -150,11 +150,11 @@ func TestLaneModel(t *testing.T) {
 					if !x.live() {
 						continue
 					}
-					least := slices.MinFunc(queue, func(a, b turn) int { return int(a.until - b.until) })
+					least := slices.MinFunc(queue, func(a, b queueEntry) int { return int(a.until - b.until) })
 					if x.until != least.until {
 						t.Fatalf("popped %d before %d", x.until, least.until)
 					}
-					queue = slices.DeleteFunc(queue, func(y turn) bool { return y.lease == x.lease })
+					queue = slices.DeleteFunc(queue, func(y queueEntry) bool { return y.lease == x.lease })
 					x.lease.unlink()
 					return
 				}

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// instant is a point in a watchdog's time: nanoseconds since it was made, on a
-// clock that does not stand still while the machine sleeps, once that has been
-// noticed.
+// instant is a point in a watchdog's time: nanoseconds since the watchdog was made. Its
+// clock includes the time in suspend, once a suspend has been detected.
 type instant int64
 
 // add returns the instant d later, or never if that overflows.
@@ -21,59 +20,59 @@ func (i instant) add(d time.Duration) instant {
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// never is later than every instant that is reckoned with.
+// never is later than every other instant.
 const never = instant(1<<62 - 1)
 
 const (
-	// leastSleep is the shortest suspend that is reckoned with. The clock that
-	// runs on and the one that does not differ by it and nothing else.
+	// leastSleep is the shortest suspend that is detected. The clocks that count suspend
+	// and that do not count it differ by suspends alone.
 	leastSleep = 10 * time.Millisecond
-	// leastStep is the smallest change of the wall clock between two looks that
-	// is taken for a step rather than for its being steered.
+	// leastStep is the smallest change of the wall clock between two looks that counts as
+	// a step rather than as slewing.
 	leastStep = 100 * time.Millisecond
-	// defaultLookout is how often, at least, the clocks are compared while there
-	// are leases to lose.
-	defaultLookout = 50 * time.Millisecond
+	// defaultCheckEvery is how often, at least, the clocks are compared while leases are
+	// held.
+	defaultCheckEvery = 50 * time.Millisecond
 )
 
-// clock reckons in instants and notices when the machine has slept or its wall
-// clock was stepped.
+// clock measures instants and detects suspends of the machine and steps of its wall
+// clock.
 type clock struct {
 	epoch time.Time
-	// era counts the jumps. It is written before what else a jump changes, so that
-	// whoever sees that, and no jump any more, sees the new era.
-	era atomic.Uint32
-	// slept is what has been noticed of suspends, in ns. Written under mu, read
-	// anywhere, as era, wall and boot are.
+	// generation counts the jumps. It is written before the other changes of a jump: a
+	// reader that sees those, or no jump any more, also sees the new generation.
+	generation atomic.Uint32
+	// slept is the total of the detected suspends, in ns. Like generation, wall and boot
+	// it is written under mu and read anywhere.
 	slept atomic.Int64
-	// wall and boot are how far those clocks were ahead of the monotonic one when
-	// last looked at. boot only grows: a look that was interrupted between two
-	// clocks makes it seem less, never more.
+	// wall and boot are how far those clocks were ahead of the monotonic one when last
+	// read. boot only grows: an interruption between the readings of two clocks makes it
+	// seem smaller, never larger.
 	wall, boot atomic.Int64
 
-	// lastJump is when slept last grew, by lastSleep, on the monotonic clock.
-	// Guarded by mu.
+	// lastJump is when slept last grew, by lastSleep, on the monotonic clock. Guarded by
+	// mu.
 	lastJump  time.Duration
 	lastSleep time.Duration
 
-	// offsets reads how far the wall clock, and the clock that runs on in suspend,
-	// are ahead of the monotonic one. ok is false where there is no such clock.
-	// offsets is nil where time is virtual and clocks cannot part.
-	offsets func() (wall, boot time.Duration, ok bool)
-	lookout time.Duration
+	// offsets returns how far the wall clock, and the clock that counts suspend, are
+	// ahead of the monotonic one. ok is false without the latter clock. offsets is nil
+	// where time is virtual and clocks cannot diverge.
+	offsets    func() (wall, boot time.Duration, ok bool)
+	checkEvery time.Duration
 }
 
-// start sets the clock going.
+// start starts the clock.
 func (c *clock) start() {
 	c.epoch = time.Now()
-	c.lookout = cmp.Or(c.lookout, defaultLookout)
+	c.checkEvery = cmp.Or(c.checkEvery, defaultCheckEvery)
 	if c.offsets == nil && monotonic(c.epoch) {
 		c.offsets = c.compare
 	}
 	if c.offsets == nil {
 		return
 	}
-	// An interrupted look makes a clock seem less far ahead; the largest is right.
+	// An interrupted reading makes a clock seem less far ahead; the largest is right.
 	wall, boot, _ := c.offsets()
 	for range 2 {
 		w, b, _ := c.offsets()
@@ -83,13 +82,13 @@ func (c *clock) start() {
 	c.boot.Store(int64(boot))
 }
 
-// monotonic reports whether t carries a monotonic reading: inside a synctest
-// bubble it does not.
+// monotonic reports whether t carries a monotonic reading, which it does not inside a
+// synctest bubble.
 func monotonic(t time.Time) bool {
 	return t != t.Round(0) //nolint:revive // Equal would not look at the reading
 }
 
-// compare is the real clocks' offsets.
+// compare returns the offsets of the real clocks.
 func (c *clock) compare() (wall, boot time.Duration, ok bool) {
 	boot, ok = bootTime() // before the others; see clock.boot
 	now := time.Now()
@@ -100,8 +99,8 @@ func (c *clock) compare() (wall, boot time.Duration, ok bool) {
 // awake returns for how long the machine has been awake since the start.
 func (c *clock) awake() time.Duration { return time.Since(c.epoch) }
 
-// fromAwake returns the instant at which it has been, or will have been, awake for
-// d, if it does not sleep meanwhile.
+// fromAwake returns the instant at which the machine has been, or will have been, awake
+// for d, if it is not suspended meanwhile.
 func (c *clock) fromAwake(d time.Duration) instant {
 	return instant(d).add(time.Duration(c.slept.Load()))
 }
@@ -109,7 +108,7 @@ func (c *clock) fromAwake(d time.Duration) instant {
 // now returns the present instant.
 func (c *clock) now() instant { return c.fromAwake(c.awake()) }
 
-// time returns the instant i as the monotonic clock will show it.
+// time returns the instant i as a time with the monotonic clock's reading.
 func (c *clock) time(i instant) time.Time {
 	return c.epoch.Add(time.Duration(i) - time.Duration(c.slept.Load()))
 }
@@ -124,7 +123,7 @@ func (c *clock) instant(t time.Time) instant {
 	return i
 }
 
-// jump is a parting of the clocks.
+// jump is a divergence of the clocks.
 type jump struct {
 	slept   time.Duration // how long the machine was suspended
 	stepped time.Duration // by how much the wall clock was stepped
@@ -132,25 +131,25 @@ type jump struct {
 
 func (j jump) happened() bool { return j != jump{} }
 
-// look compares the clocks with those that were last heeded. It looks twice before
-// it says that they have parted: on a busy machine a look can be interrupted
-// between one clock and the next for longer than a step is.
+// look compares the clocks with their last accepted offsets. It reads them a second time
+// before it reports a jump: on a busy machine a reading can be interrupted between one
+// clock and the next for longer than a step is.
 func (c *clock) look() (j jump, wall, boot time.Duration) {
-	if j, wall, boot = c.glance(); j.happened() {
-		j, wall, boot = c.glance()
+	if j, wall, boot = c.lookOnce(); j.happened() {
+		j, wall, boot = c.lookOnce()
 	}
 	return j, wall, boot
 }
 
-// glance is one look at the clocks.
-func (c *clock) glance() (j jump, wall, boot time.Duration) {
+// lookOnce reads the clocks once.
+func (c *clock) lookOnce() (j jump, wall, boot time.Duration) {
 	wall, boot, ok := c.offsets()
 	step := wall - time.Duration(c.wall.Load())
 	if slept := boot - time.Duration(c.boot.Load()); ok && slept >= leastSleep {
 		j.slept = slept
 		step -= slept
 	} else if !ok && step >= leastStep {
-		// Nothing tells a step from a suspend: reckon with the worse.
+		// A step and a suspend cannot be distinguished: assume the worse.
 		j.slept, step = step, 0
 	}
 	if step.Abs() >= leastStep {
@@ -159,7 +158,7 @@ func (c *clock) glance() (j jump, wall, boot time.Duration) {
 	return j, wall, boot
 }
 
-// jumped reports whether the clocks have parted since they were last heeded.
+// jumped reports whether the clocks have diverged since the last check.
 func (c *clock) jumped() bool {
 	if c.offsets == nil {
 		return false
@@ -168,14 +167,14 @@ func (c *clock) jumped() bool {
 	return j.happened()
 }
 
-// heed compares the clocks and reckons with what it finds. The caller holds mu.
-func (c *clock) heed() jump {
+// check compares the clocks and accounts for a jump. The caller holds mu.
+func (c *clock) check() jump {
 	if c.offsets == nil {
 		return jump{}
 	}
 	j, wall, boot := c.look()
 	if j.happened() {
-		c.era.Add(1)
+		c.generation.Add(1)
 	}
 	c.wall.Store(int64(wall))
 	if j.slept > 0 {

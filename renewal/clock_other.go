@@ -4,5 +4,5 @@ package renewal
 
 import "time"
 
-// bootTime has no clock to read: the wall clock alone tells of a suspend.
+// bootTime has no clock to read: only the wall clock reveals a suspend.
 func bootTime() (time.Duration, bool) { return 0, false }

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// Pause stops renewals from being sent until [Watchdog.Resume], for a time in
-// which the store must be left alone. Time goes on: leases whose time is over
-// are lost.
+// Pause stops sending renewals until [Watchdog.Resume], for periods in which the store
+// must not be contacted. Time goes on: leases whose time is over are lost.
 func (w *Watchdog) Pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.paused = true
 }
 
-// Resume ends a [Watchdog.Pause]. What has fallen due meanwhile is sent, the
+// Resume ends a [Watchdog.Pause]. Renewals that have fallen due meanwhile are sent, the
 // leases nearest to their until first.
 func (w *Watchdog) Resume() {
 	w.mu.Lock()
@@ -28,9 +27,9 @@ func (w *Watchdog) Resume() {
 	w.kick()
 }
 
-// Drain takes no leases any more and waits until those that are held, which are
-// renewed meanwhile, have been stopped or lost. If ctx ends first it returns an
-// error that carries its cause. Close the watchdog afterwards.
+// Drain refuses further leases and waits until the held ones, which are renewed
+// meanwhile, have been stopped or lost. If ctx ends first, Drain returns an error that
+// wraps its cause. Close the watchdog afterwards.
 func (w *Watchdog) Drain(ctx context.Context) error {
 	w.mu.Lock()
 	w.draining = true
@@ -51,18 +50,17 @@ func (w *Watchdog) Drain(ctx context.Context) error {
 	}
 }
 
-// Close ends all leases as lost (Closed), gives them back if the renewer is a
-// [Releaser], and returns when nothing of the watchdog runs any more. A release
-// that is not answered is tried again until the lease's time is over.
+// Close ends all leases as lost (Closed), and releases them if the renewer is a
+// [Releaser]. It returns when no goroutine of the watchdog runs any more. A release that
+// is not answered is sent again until the lease's time is over.
 //
-// It waits for the holders' functions too, so it must not be called from one. ctx
-// bounds it all. Leases that could not be given back are reported by an
-// *[UnreleasedError]; the store drops them when their TTL has passed. A second
-// Close waits for the first.
+// It waits for the holders' functions too, so it must not be called from one. ctx bounds
+// it all. An *[UnreleasedError] lists the leases that could not be released; the store
+// drops them when their TTL has passed. A second Close waits for the first.
 func (w *Watchdog) Close(ctx context.Context) error { return w.close(ctx, true) }
 
-// Orphan is [Watchdog.Close] without giving the leases back: they stay with the
-// store until their TTL has passed, as if the process had died.
+// Orphan is [Watchdog.Close] without releasing the leases: they stay with the store until
+// their TTL has passed, as if the process had died.
 func (w *Watchdog) Orphan(ctx context.Context) error { return w.close(ctx, false) }
 
 func (w *Watchdog) close(ctx context.Context, release bool) error {
@@ -75,13 +73,13 @@ func (w *Watchdog) close(ctx context.Context, release bool) error {
 	leases := w.endAll()
 	var err error
 	if r, ok := w.renewer.(Releaser); ok && release {
-		err = w.giveBack(ctx, r, leases)
+		err = w.releaseLeases(ctx, r, leases)
 	}
 	return errors.Join(err, w.halt(ctx))
 }
 
-// beginClose refuses further leases and reports whether this is the first close.
-// closed is closed when that one is done.
+// beginClose refuses further leases and reports whether this is the first close. The
+// channel closed is closed when the first close is done.
 func (w *Watchdog) beginClose() (first bool, closed chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +90,7 @@ func (w *Watchdog) beginClose() (first bool, closed chan struct{}) {
 	return first, w.closed
 }
 
-// await waits for done as long as ctx lives.
+// await waits for done, or for the end of ctx.
 func await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -107,7 +105,7 @@ func (w *Watchdog) endAll() (leases []*Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.stats.Held > 0 {
-		rest := append(w.calendar.empty(), w.doubted...)
+		rest := append(w.calendar.empty(), w.suspects...)
 		for _, s := range append(rest, w.parked) {
 			leases = append(leases, w.endSome(s)...)
 		}
@@ -115,8 +113,7 @@ func (w *Watchdog) endAll() (leases []*Lease) {
 	return leases
 }
 
-// endSome ends the leases in a list. The caller holds mu, which is let go between
-// them.
+// endSome ends the leases in a list. The caller holds mu, which is unlocked between them.
 func (w *Watchdog) endSome(s *list) (leases []*Lease) {
 	for s.head != nil {
 		some := make([]*Lease, 0, stride)
@@ -125,12 +122,12 @@ func (w *Watchdog) endSome(s *list) (leases []*Lease) {
 			w.lose(s.head, Closed, nil)
 		}
 		leases = append(leases, some...)
-		w.unlocked(func() { tellAll(some) })
+		w.unlocked(func() { notifyAll(some) })
 	}
 	return leases
 }
 
-// halt waits until nothing runs any more.
+// halt waits until no goroutine of the watchdog runs any more.
 func (w *Watchdog) halt(ctx context.Context) error {
 	quiet := make(chan struct{})
 	w.mu.Lock()
@@ -143,17 +140,17 @@ func (w *Watchdog) halt(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	err := cmp.Or(await(ctx, w.dispatcher), await(ctx, quiet))
-	w.canary.Cancel()
+	w.wheelProbe.Cancel()
 	if w.ownWheel {
 		w.wheel.Stop()
 	}
 	return err
 }
 
-// UnreleasedError names the leases that [Watchdog.Close] could not give back.
+// UnreleasedError lists the leases that [Watchdog.Close] could not release.
 type UnreleasedError struct {
 	Keys []string
-	// Err is why: the end of the context, or the last failed release.
+	// Err is the reason: the end of the context, or the last failed release.
 	Err error
 }
 
@@ -169,8 +166,8 @@ func (e *UnreleasedError) Error() string {
 // Unwrap returns Err.
 func (e *UnreleasedError) Unwrap() error { return e.Err }
 
-// giveBack releases the leases, all groups at once.
-func (w *Watchdog) giveBack(ctx context.Context, r Releaser, leases []*Lease) error {
+// releaseLeases releases the leases, all groups at once.
+func (w *Watchdog) releaseLeases(ctx context.Context, r Releaser, leases []*Lease) error {
 	groups := make(map[string][]*Lease)
 	for _, l := range leases {
 		name := w.groupOf(l)
@@ -198,8 +195,8 @@ func (w *Watchdog) giveBack(ctx context.Context, r Releaser, leases []*Lease) er
 	return &left
 }
 
-// releaseGroup releases the leases of a group, and returns those that it could
-// not.
+// releaseGroup releases the leases of a group, and returns those that it could not
+// release.
 func (w *Watchdog) releaseGroup(ctx context.Context, r Releaser, leases []*Lease) (kept []*Lease, err error) {
 	for pause := releasePause; ; pause = min(2*pause, maxReleasePause) {
 		kept, err = w.releaseAll(ctx, r, leases)
@@ -215,8 +212,8 @@ func (w *Watchdog) releaseGroup(ctx context.Context, r Releaser, leases []*Lease
 	}
 }
 
-// releaseAll sends the releases of a group in batches, as many at the same time as
-// renewals may be, and returns the leases that they left.
+// releaseAll sends the releases of a group in batches, with the parallelism of renewals,
+// and returns the leases that were not released.
 func (w *Watchdog) releaseAll(ctx context.Context, r Releaser, leases []*Lease) (kept []*Lease, err error) {
 	var (
 		wg       sync.WaitGroup
@@ -239,13 +236,13 @@ func (w *Watchdog) releaseAll(ctx context.Context, r Releaser, leases []*Lease) 
 	return kept, err
 }
 
-// The pauses before a release that was not answered is sent again.
+// The pauses before an unanswered release is sent again.
 const (
 	releasePause    = 20 * time.Millisecond
 	maxReleasePause = time.Second
 )
 
-// stillKept returns those of the leases that the store has not dropped by itself.
+// stillKept returns those of the leases whose TTL at the store has not passed yet.
 func (w *Watchdog) stillKept(leases []*Lease) []*Lease {
 	now := w.clock.now()
 	kept := leases[:0]
@@ -257,8 +254,8 @@ func (w *Watchdog) stillKept(leases []*Lease) []*Lease {
 	return kept
 }
 
-// release sends one release, once the renewals of its leases have returned, and
-// returns the leases that it left.
+// release sends one release, once the renewals of its leases have returned, and returns
+// the leases that were not released.
 func (w *Watchdog) release(ctx context.Context, r Releaser, leases []*Lease) (kept []*Lease, err error) {
 	items := make([]Item, len(leases))
 	for i, l := range leases {

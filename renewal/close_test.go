@@ -73,7 +73,7 @@ func TestOrphanLeavesTheLeases(t *testing.T) {
 	})
 }
 
-// What cannot be released is named, and costs the others nothing.
+// Leases that cannot be released are named, and cost the others nothing.
 func TestCloseReportsWhatItCouldNotRelease(t *testing.T) {
 	inGiving(t, func(b *bench) {
 		wrong := errors.New("wrong type")
@@ -106,8 +106,7 @@ func TestCloseReleasesBatchesInParallel(t *testing.T) {
 	})
 }
 
-// Without an end of its own, Close ends when the store has dropped everything by
-// itself.
+// Without a deadline, Close ends when the store has dropped everything by itself.
 func TestCloseOnADeadStore(t *testing.T) {
 	inGiving(t, func(b *bench) {
 		b.grantMany(10, "k", atOnce)
@@ -119,8 +118,7 @@ func TestCloseOnADeadStore(t *testing.T) {
 	})
 }
 
-// Renewals in flight are called off, and their leases released when they have
-// returned.
+// Renewals in flight are cancelled, and their leases released when they have returned.
 func TestCloseWithRenewalsInFlight(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {

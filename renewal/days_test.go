@@ -31,9 +31,8 @@ const (
 
 var dayTTLs = []time.Duration{8 * time.Hour, 12 * time.Hour, 24 * time.Hour}
 
-// world is 10,000 keys on five nodes that get into all kinds of trouble, two
-// processes on one machine that hold leases there, and a client elsewhere that
-// takes what is free.
+// world is 10,000 keys on five nodes with all kinds of faults, two processes on one
+// machine that hold leases there, and a client elsewhere that takes free keys.
 type world struct {
 	*testing.T
 	store *store
@@ -41,28 +40,28 @@ type world struct {
 	dogs  [2]*Watchdog
 	clock [2]*clocks
 
-	// leases has the latest lease of each key; nil where it was never held. The
-	// driver alone touches it.
+	// leases has the latest lease of each key; nil for a key that was never held. Only
+	// the driver touches it.
 	leases  [dayKeys]*Lease
 	holders int // owners so far
 	checks  int
 	stops   sync.WaitGroup
 
 	mu sync.Mutex
-	// free has the keys that nobody here holds.
+	// free has the keys without a holder here.
 	free []int
-	// betrayed has the owners whose lease the store has given up against its word.
+	// betrayed has the owners whose lease the store has dropped early.
 	betrayed map[string]bool
 	// woken is when the machine last woke up.
 	woken time.Time
-	// troubled is until when each node is in trouble.
+	// troubled is until when each node has a fault.
 	troubled [dayNodes]time.Time
 	lost     Losses
 }
 
-// TestVirtualDays lives through 30 days with 10,000 leases and faults drawn from a
-// seed, and checks what is promised: never two valid holders, every loss told in
-// time, nothing renewed after its release, nothing left behind.
+// TestVirtualDays simulates 30 days with 10,000 leases and faults drawn from a seed, and
+// checks the promises: never two valid holders, every loss reported in time, nothing
+// renewed after its release, nothing left behind.
 func TestVirtualDays(t *testing.T) {
 	n := *seed
 	if n == 0 {
@@ -111,14 +110,14 @@ func (w *world) start(i int, seed uint64) {
 	w.Cleanup(func() { tick.Stop() })
 	w.clock[i] = new(clocks)
 	dog, err := assemble(w.store, Config{Wheel: tick, Observer: &Observer{Lost: w.told}},
-		&clock{offsets: w.clock[i].offsets, lookout: dayTick})
+		&clock{offsets: w.clock[i].offsets, checkEvery: dayTick})
 	require.NoError(w, err)
 	dog.rng = rand.New(rand.NewPCG(seed, uint64(i)))
 	go dog.run()
 	w.dogs[i] = dog
 }
 
-// told checks every loss at the moment that it is told.
+// told checks every loss at the moment of its report.
 func (w *world) told(l *Lease, lost *LostError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,7 @@ func (w *world) told(l *Lease, lost *LostError) {
 	}
 }
 
-// step is what happens in the world every twenty minutes.
+// step advances the world by twenty minutes.
 func (w *world) step() {
 	w.trouble()
 	w.dream()
@@ -149,12 +148,12 @@ func (w *world) step() {
 	w.take()
 }
 
-// calm is how a node is when all is well: 0.9 % fast, and milliseconds away.
+// calm is a node without a fault: 0.9 % fast, and milliseconds away.
 func (w *world) calm(n *node) {
 	*n = node{fast: 9 * time.Millisecond, before: time.Millisecond, after: time.Millisecond}
 }
 
-// trouble begins and ends the nodes' troubles.
+// trouble begins and ends the nodes' faults.
 func (w *world) trouble() {
 	for i := range w.troubled {
 		switch now := time.Now(); {
@@ -169,8 +168,8 @@ func (w *world) trouble() {
 	}
 }
 
-// misbehave gives a node one fault. Two could make it mute and deaf, so that requests
-// and Close, which waits for them, never returned.
+// misbehave gives a node one fault. Two could make it mute and deaf, so that requests and
+// Close, which waits for them, never returned.
 func (w *world) misbehave(n *node) {
 	w.calm(n)
 	switch w.rng.IntN(6) {
@@ -192,7 +191,7 @@ func (w *world) misbehave(n *node) {
 	}
 }
 
-// dream has the machine sleep, or its wall clock stepped, now and then.
+// dream makes the machine sleep, or steps its wall clock, at times.
 func (w *world) dream() {
 	if w.rng.IntN(100) > 0 {
 		return
@@ -213,7 +212,7 @@ func (w *world) dream() {
 	}
 }
 
-// betray has the store forget leases, or give them to others.
+// betray makes the store drop leases, or give them to others.
 func (w *world) betray() {
 	for range w.rng.IntN(3) {
 		i := w.rng.IntN(dayKeys)
@@ -267,7 +266,7 @@ func (s *store) release(key, owner string) {
 	}
 }
 
-// takeElsewhere has a client on another machine take what is free.
+// takeElsewhere makes a client on another machine take free keys.
 func (w *world) takeElsewhere() {
 	for range 50 {
 		i := w.rng.IntN(dayKeys)
@@ -277,7 +276,7 @@ func (w *world) takeElsewhere() {
 	}
 }
 
-// take takes what is free.
+// take takes free keys.
 func (w *world) take() {
 	w.mu.Lock()
 	free := w.free
@@ -314,15 +313,14 @@ func (w *world) takeOne(i int) bool {
 	return true
 }
 
-// alone checks that nobody trusts the lease that the store has just granted.
+// alone checks that no process trusts the lease that the store has just granted.
 func (w *world) alone(i int) {
 	if l := w.leases[i]; l != nil && l.Valid() && !w.betrayed[l.Owner()] {
 		w.Errorf("%s was granted while its holder %s may trust it until %v", l.Key(), l.Owner(), l.Until())
 	}
 }
 
-// check looks at a part of the leases, another one each time, while nothing
-// moves.
+// check examines a part of the leases, another one each time, while nothing moves.
 func (w *world) check() {
 	w.checks++
 	require.NoError(w, w.store.broken)
@@ -345,7 +343,7 @@ func (w *world) check() {
 	}
 }
 
-// end closes everything and looks for what is left.
+// end closes everything and checks for leftovers.
 func (w *world) end() {
 	var total Stats
 	for i := range dayNodes {

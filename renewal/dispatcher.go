@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// kick makes the dispatcher have a look. It never blocks.
+// kick wakes the dispatcher. It never blocks.
 func (w *Watchdog) kick() {
 	select {
 	case w.wake <- struct{}{}:
@@ -13,15 +13,15 @@ func (w *Watchdog) kick() {
 	}
 }
 
-// run is the dispatcher: it takes the leases that are due from the calendar to
-// their groups. It sleeps on a timer of its own and not on the wheel, so that
-// nothing that others run there can delay a renewal.
+// run is the dispatcher: it moves due leases from the calendar to their groups. It sleeps
+// on a timer of its own and not on the wheel, so that tasks on the wheel cannot delay a
+// renewal.
 func (w *Watchdog) run() {
 	defer close(w.dispatcher)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		pause, quit := w.pass()
+		pause, quit := w.step()
 		if quit {
 			return
 		}
@@ -36,14 +36,14 @@ func (w *Watchdog) run() {
 	}
 }
 
-// pass does what is to be done now and returns how long nothing else is.
-func (w *Watchdog) pass() (pause time.Duration, quit bool) {
+// step does all work that is due and returns for how long no other is.
+func (w *Watchdog) step() (pause time.Duration, quit bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heed()
-	w.mind()
-	w.reassure()
-	w.summon()
+	w.checkClocks()
+	w.checkWheel()
+	w.reverify()
+	w.collectDue()
 	now := w.clock.now()
 	w.forget(now)
 	w.send(w.dispatch(now))
@@ -51,7 +51,7 @@ func (w *Watchdog) pass() (pause time.Duration, quit bool) {
 	return w.wakeAt.sub(now), w.quit
 }
 
-// unlocked calls f without mu. The caller holds mu and must expect that all has
+// unlocked calls f without mu. The caller holds mu and must expect any state to have
 // changed afterwards.
 func (w *Watchdog) unlocked(f func()) {
 	w.mu.Unlock()
@@ -59,24 +59,24 @@ func (w *Watchdog) unlocked(f func()) {
 	f()
 }
 
-// nextLook returns when the dispatcher must look again. The caller holds mu.
+// nextLook returns when the dispatcher has work again. The caller holds mu.
 func (w *Watchdog) nextLook(now instant) instant {
 	at := w.calendar.next()
 	for _, n := range w.ready {
 		if n.unanswered > 0 && n.inFlight == 0 && !w.paused {
-			at = min(at, n.rest)
+			at = min(at, n.nextProbe)
 		}
 	}
 	if w.clock.offsets != nil && (w.stats.Held > 0 || w.stats.Watched != w.watched) {
-		at = min(at, now.add(w.clock.lookout))
+		at = min(at, now.add(w.clock.checkEvery))
 	}
 	w.watched = w.stats.Watched
 	return max(at, now)
 }
 
-// summon takes the leases that are due to their groups, and with them those due
-// soon for which their batches have room. The caller holds mu.
-func (w *Watchdog) summon() {
+// collectDue moves due leases to their groups. It adds leases that are due soon as far as
+// their batches have room. The caller holds mu.
+func (w *Watchdog) collectDue() {
 	taken := 0
 	for {
 		w.due = w.calendar.takeDue(w.clock.now(), stride, w.due[:0])
@@ -84,35 +84,35 @@ func (w *Watchdog) summon() {
 			break
 		}
 		taken += len(w.due)
-		w.usher()
+		w.enqueue()
 	}
 	for room := w.room(taken); room > 0; room -= len(w.due) {
 		w.due = w.calendar.takeEarly(w.clock.now(), min(room, stride), w.due[:0])
 		if len(w.due) == 0 {
 			break
 		}
-		w.usher()
+		w.enqueue()
 	}
 }
 
-// room returns how many leases would fill up the requests that those taken make:
-// all that the groups may have in flight, since half of what a renewal costs is
-// being woken for it.
+// room returns how many more leases would fill up the requests of the taken ones: all
+// requests that the groups may have in flight. Half of a renewal's cost is the wake-up
+// for it.
 func (w *Watchdog) room(taken int) int {
 	full := w.config.BatchSize * w.config.GroupParallel * max(1, len(w.groups))
 	return (full - taken%full) % full
 }
 
-// usher queues the leases in w.due with their groups. The caller holds mu.
-func (w *Watchdog) usher() {
+// enqueue queues the leases in w.due with their groups. The caller holds mu.
+func (w *Watchdog) enqueue() {
 	named := w.due[:0]
 	for _, l := range w.due {
 		w.stats.Due++
-		l.phase = called
+		l.phase = collected
 		w.parked.push(l)
-		if l.asksHolder() {
+		if l.checksAlive() {
 			w.running++
-			go w.vouch(l)
+			go w.checkAlive(l)
 			continue
 		}
 		named = append(named, l)
@@ -123,7 +123,7 @@ func (w *Watchdog) usher() {
 	}
 }
 
-// nameGroups asks for the leases' groups.
+// nameGroups stores the names of the leases' groups in w.names.
 func (w *Watchdog) nameGroups(leases []*Lease) {
 	w.names = w.names[:0]
 	for _, l := range leases {
@@ -131,7 +131,7 @@ func (w *Watchdog) nameGroups(leases []*Lease) {
 	}
 }
 
-// groupOf asks the renewer for the lease's group.
+// groupOf returns the name of the lease's group, by the renewer.
 func (w *Watchdog) groupOf(l *Lease) (name string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +141,7 @@ func (w *Watchdog) groupOf(l *Lease) (name string) {
 	return w.renewer.Group(l.key)
 }
 
-// queue puts a lease that was called in its group's queue. The caller holds mu.
+// queue adds a collected lease to its group's queue. The caller holds mu.
 func (w *Watchdog) queue(l *Lease, name string) {
 	if l.ended.Load() != nil {
 		return
@@ -157,20 +157,20 @@ func (w *Watchdog) queue(l *Lease, name string) {
 	}
 	l.phase, l.lane = queued, n
 	w.stats.Queued++
-	n.push(turn{instant(l.until.Load()), l})
+	n.push(queueEntry{instant(l.until.Load()), l})
 	if !n.ready {
 		n.ready = true
 		w.ready = append(w.ready, n)
 	}
 }
 
-// dispatch makes the batches that may be sent now, lane by lane in turn, and
-// returns them linked. The caller holds mu.
+// dispatch makes the batches that may be sent now, lane by lane in turn, and returns them
+// linked. The caller holds mu.
 func (w *Watchdog) dispatch(now instant) (all *batch) {
 	if w.paused {
 		return nil
 	}
-	w.begin++ // another lane each time, so that none has the first claim on what is left of Parallel
+	w.begin++ // another lane each time, so that none always takes the rest of Parallel
 	for i := range w.ready {
 		n := w.ready[(w.begin+i)%len(w.ready)]
 		for w.maySend(n, now) {
@@ -188,15 +188,15 @@ func (w *Watchdog) dispatch(now instant) (all *batch) {
 	return all
 }
 
-// maySend reports whether the lane may have another request. Every lane may have
-// one, whatever the others do; that is why a mute group delays nobody else. The
+// maySend reports whether the lane may have another request. Every lane may have one,
+// whatever the state of the others, so a group that does not answer delays no other. The
 // caller holds mu.
 func (w *Watchdog) maySend(n *lane, now instant) bool {
 	switch {
 	case len(n.queue) == 0:
 		return false
 	case n.unanswered > 0:
-		return n.inFlight == 0 && now >= n.rest
+		return n.inFlight == 0 && now >= n.nextProbe
 	case n.inFlight == 0:
 		return true
 	}

@@ -64,8 +64,8 @@ func TestLeasesGrantedTogetherSpread(t *testing.T) {
 	})
 }
 
-// Leases taken at random times soon travel together, at hardly more renewals than
-// the interval demands, and none later than it.
+// Leases taken at random times soon share requests, at hardly more renewals than the
+// interval demands, and none later than it.
 func TestLeasesGather(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		const n = 1000
@@ -103,8 +103,8 @@ func TestTransientErrorIsNoLoss(t *testing.T) {
 	})
 }
 
-// A store that refuses everything is asked now and then, not by every lease; when
-// it is back, all are renewed soon.
+// A store that refuses everything is asked at intervals, not by every lease; when it is
+// back, all are renewed soon.
 func TestSilentGroupIsProbed(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		leases := b.grantMany(5000, "k", func() time.Duration { return 2 * time.Millisecond })
@@ -154,8 +154,7 @@ func TestBadItem(t *testing.T) {
 	})
 }
 
-// A lease whose time is nearly over is asked about again and again, but not without
-// a pause.
+// A lease whose time is nearly over is renewed repeatedly, but not without a pause.
 func TestRetriesPause(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.bad = map[string]error{"bad": nil} })
@@ -176,7 +175,7 @@ func TestRetriesPause(t *testing.T) {
 	})
 }
 
-// The shortest leases that are accepted are kept, too, and not all the time.
+// The shortest accepted leases are kept, too, and not renewed continuously.
 func TestShortestLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		l := b.grant(Spec{Key: "k", TTL: minTicks * tick})
@@ -186,8 +185,7 @@ func TestShortestLease(t *testing.T) {
 	})
 }
 
-// Leases that bring every batch to fall that they are in do not bring down their
-// neighbours.
+// Leases that make each of their batches fail do not harm their neighbours.
 func TestPoisonedBatch(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		t.Run(fmt.Sprint(n, " leases"), func(t *testing.T) {
@@ -245,9 +243,9 @@ func TestRenewerThatPanics(t *testing.T) {
 	})
 }
 
-// One of three nodes is mute for longer than the TTL: its leases are lost, each in
-// time; of the others none is late. Whether its requests end when they should makes
-// no difference to the others.
+// One of three nodes is mute for longer than the TTL: its leases are lost, each in time;
+// of the others none is late. Whether its requests end on time makes no difference to the
+// others.
 func TestMuteGroupAmongThree(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
@@ -312,7 +310,7 @@ func TestManyMuteGroups(t *testing.T) {
 	})
 }
 
-// A store that is slower than what is due serves first what has least time left.
+// A store that cannot keep up serves the leases with the least time left first.
 func TestBackpressure(t *testing.T) {
 	// 13 leases a second, with 6 leases of 3 s and 200 of 60 s: about 6 and 10
 	// renewals a second are due.
@@ -332,7 +330,7 @@ func TestBackpressure(t *testing.T) {
 	})
 }
 
-// The order in which a backlog is served is that of the leases' until.
+// A backlog is served in the order of the leases' until.
 func TestNearestToUntilFirst(t *testing.T) {
 	inBubble(t, Config{BatchSize: 10, GroupParallel: 1}, func(b *bench) {
 		until := map[string]time.Time{}
@@ -359,7 +357,7 @@ func TestNearestToUntilFirst(t *testing.T) {
 	})
 }
 
-// counting counts the requests that are under way at once.
+// counting counts the requests that are in flight at once.
 type counting struct {
 	*store
 	mu        sync.Mutex
@@ -416,7 +414,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-// A request is given up early enough to be sent again.
+// A request ends early enough to be sent again.
 func TestRequestIsGivenUpInTime(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.mute = true })
@@ -440,7 +438,7 @@ func TestRequestIsGivenUpInTime(t *testing.T) {
 	})
 }
 
-// The store may give another TTL than was asked for.
+// The store may give another TTL than requested.
 func TestServerChosenTTL(t *testing.T) {
 	for _, gives := range []time.Duration{3 * time.Second, 10 * time.Minute} {
 		t.Run(gives.String(), func(t *testing.T) {
@@ -480,7 +478,7 @@ func TestServerShortensTheTTL(t *testing.T) {
 	})
 }
 
-// A store that gives less time than its answer takes gives nothing.
+// A store that gives less time than its reply takes gives nothing.
 func TestServerChosenTTLThatIsOver(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.gives, n.after = 50*time.Millisecond, 100*time.Millisecond })

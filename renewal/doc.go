@@ -1,16 +1,15 @@
-// Package renewal keeps leases alive: a watchdog that renews any number of them
-// in batches, and tells each holder the moment its lease can no longer be
-// trusted.
+// Package renewal keeps leases alive: a watchdog renews any number of them in batches,
+// and notifies each holder the moment its lease can no longer be trusted.
 //
-// A lease is anything that a store lends for a time and takes back unless the
-// time is extended: a lock, a membership, a session, a claim on a job. The
-// package knows no store. It speaks to one through a [Renewer], which extends a
-// batch of leases in one request.
+// A lease is a right that a store grants for a time and that ends unless the time is
+// extended: a lock, a membership, a session, a claim on a job. The package knows no
+// store. It reaches one through a [Renewer], which extends a batch of leases in one
+// request.
 //
-// # Meeting the package
+// # Using the package
 //
-// Whoever was granted a lease hands it to a [Watchdog], with the instant at
-// which the grant was asked for:
+// The program that was granted a lease passes it to a [Watchdog], with the instant at
+// which it requested the grant:
 //
 //	watchdog, err := renewal.New(renewer, renewal.Config{})
 //
@@ -27,74 +26,68 @@
 //
 //	until = t0 + TTL − (TTL/100 + 2 ms) − tick
 //
-// t0 is read from the monotonic clock before the request is sent: the store
-// starts to count when it handles the request, which is later. The term in
-// parentheses allows for clocks that run at rates up to 1 % apart and for the store's
-// own rounding; it is the drift of the Redlock algorithm as its authors publish it. The
-// timeout that ends the lease may expire a tick of the wheel late, so that a tick goes
-// off as well.
-// A renewal takes a fresh t0, and moves until only when the store has confirmed
-// it. The instant of the reply, the remaining time that a store reports, and the
-// wall clock never enter.
+// t0 is read from the monotonic clock before the request is sent. The store starts to
+// count when it handles the request, which is later. The term in parentheses allows for
+// clocks that run at rates up to 1 % apart and for the store's own rounding; it is the
+// drift of the Redlock algorithm as its authors publish it. The timeout that ends the
+// lease may expire a tick of the wheel late, so a tick is subtracted as well. A renewal
+// takes a fresh t0, and moves until only when the store has confirmed it. The instant of
+// the reply, the remaining time that a store reports, and the wall clock are never used.
 //
 // # When a lease is lost
 //
-// At until, even while a renewal is in flight; at once when the store says that
-// the lease is gone or somebody else's; and by the holder's own rules: a longest
-// hold, a function that vouches for the holder, a heartbeat, the end of a
-// context ([Spec]). A lost lease never comes back, whatever a late reply says.
-// The holder learns of it by [Lease.Context], [Lease.Lost], or a function, and
-// is told which [Cause] it was.
+// A lease is lost at until, even while a renewal is in flight. It is lost at once when
+// the store reports that the lease is gone or has another owner. The holder's own rules
+// end it too: a longest hold, a liveness function, a heartbeat, the end of a context
+// ([Spec]). A lost lease never comes back, not even by a late reply. The holder learns of
+// the loss by [Lease.Context], [Lease.Lost], or a function, with its [Cause].
 //
-// One renewal that fails is no loss: it is sent again, with jitter, until until.
+// One failed renewal is no loss: it is sent again, with jitter, until until.
 //
-// A check of the lease and the write that follows it are two steps, and the
-// process may be stopped between them. Where that matters, let the resource
-// compare fencing tokens.
+// A check of the lease and the write that follows it are two steps, and the process may
+// be stopped between them. Where that matters, let the resource compare fencing tokens.
 //
-// # How renewals travel
+// # How renewals are sent
 //
-// A lease is due for renewal when a third of its TTL has passed, of the TTL that
-// the store last gave. Leases that are due at the same time and belong to the same
-// group (a node, say; the renewer knows) travel in one request. A request with room
-// takes along leases that would be due soon, so that leases taken at random times
-// gather; those taken at the same time are spread. Nothing ever waits in order to
-// be gathered.
+// A lease is due for renewal when a third of the TTL that the store last gave has passed.
+// Leases that are due at the same time and belong to the same group, such as a node,
+// share one request; the renewer names the group. A request with room includes leases
+// that would be due soon, so leases taken at random times gather. Leases taken at the
+// same time are spread. No lease ever waits in order to be gathered.
 //
-// Groups are served in parallel, and each may always have a request in flight,
-// so a mute one costs the others nothing. When a store is slower than what is
-// due, the leases nearest to their until go first. Leases whose last renewal was
-// not answered travel apart from the others, so that whatever is wrong with one of
-// them costs its neighbours one renewal at most. When requests get no answer at
-// all, one at a time probes the group, at growing intervals and with fewer leases,
-// so that one which spoils every request it is in is soon alone.
+// Groups are served in parallel, and each may always have a request in flight, so one
+// that does not answer costs the others nothing. When a store cannot keep up, the leases
+// nearest to their until go first. Leases whose last renewal was not answered are sent
+// apart from the others, so a faulty one costs its neighbours one renewal at most. When
+// no request is answered, the group is probed by one request at a time, at growing
+// intervals and with fewer leases. A lease that spoils every request is so isolated soon.
 //
-// # What the holder can rely on, and what it cannot
+// # Guarantees and limits
 //
-// Until until the lease is the holder's, as far as the store keeps its word and its
-// clock runs at most 1 % fast. A store that forgets a lease (a deletion, an
-// eviction, a failover to a replica that had not heard of it) is found out at the
-// next renewal, a third of a TTL later at most.
+// Until until the lease is the holder's, provided that the store keeps it and that the
+// store's clock runs at most 1 % fast. A store may forget a lease by a deletion, an
+// eviction, or a failover to a replica without it. The next renewal detects that, at most
+// a third of a TTL later.
 //
 // The loss is reported at most a tick of the wheel after until, and so before the store
 // drops the lease, if the process runs and its goroutines are scheduled in time. A
-// process that was stopped learns of it when it goes on. [Lease.Valid] is right at any
-// time. A renewal that is carried out at the store after the loss was reported may keep
-// the lease there for up to another TTL, unless the holder releases it.
+// process that was stopped learns of it when it continues. [Lease.Valid] is right at any
+// time. A renewal that the store carries out after the loss was reported may keep the
+// lease there for up to another TTL, unless the holder releases it.
 //
 // # Ground rules
 //
-// For those who change the package:
+// For changes to the package:
 //
 //  1. Watchdog.mu guards every field of every lease, group, batch and of the
-//     calendar. The exceptions say so: they are atomic, written under mu and
+//     calendar. The exceptions are documented: they are atomic, written under mu and
 //     read anywhere.
-//  2. mu is held for one batch's worth of work at most, and never while anything
+//  2. mu is held for one batch's worth of work at most, and never while a function
 //     of a user's runs: renewer, hooks, observer, logger.
-//  3. The deadline of a lease is a timer on the wheel and shares nothing with
-//     the sending of renewals but mu: no state of a request can delay a loss.
+//  3. The deadline of a lease is a timer on the wheel. It shares only mu with the
+//     sending of renewals: no state of a request can delay a loss.
 //  4. A lease's timer is armed at or before the instant at which the lease may
-//     be lost. A renewal only moves until; the timer finds out when it fires.
+//     be lost. A renewal only moves until; the timer reads until when it fires.
 //  5. A lease that has ended is in no list, and in no batch that is not in
-//     flight. Nothing revives it.
+//     flight. It never comes back.
 package renewal

@@ -14,7 +14,7 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	owners map[string]string
-	gives  time.Duration // the TTL that it gives, whatever is asked; 0 as asked
+	gives  time.Duration // the TTL of every grant; 0 means the requested one
 	down   bool
 }
 
@@ -63,7 +63,7 @@ func watched(s renewal.Spec, c renewal.Config) (*renewal.Watchdog, *memory, *ren
 	return watchdog, m, lease
 }
 
-// The reason of a loss is told apart.
+// The cause of a loss is available.
 func ExampleLostError() {
 	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
 	defer watchdog.Close(context.Background())
@@ -83,7 +83,7 @@ func ExampleLostError() {
 	// renewal: lease "job" lost: store unreachable: the store is down
 }
 
-// A holder that hangs does not keep its lease: here it stops giving its heartbeat.
+// A holder that hangs does not keep its lease: here it stops its heartbeat.
 func ExampleLease_Beat() {
 	watchdog, _, lease := watched(renewal.Spec{Heartbeat: 500 * time.Millisecond}, renewal.Config{})
 	defer watchdog.Close(context.Background())
@@ -100,7 +100,7 @@ func ExampleLease_Beat() {
 	// renewal: lease "job" lost: no heartbeat
 }
 
-// MaxHold bounds the time that a lease is held, however alive its holder is.
+// MaxHold bounds the time that a lease is held, even if its holder is alive.
 func ExampleSpec_maxHold() {
 	told := make(chan error)
 	watchdog, _, _ := watched(renewal.Spec{
@@ -113,7 +113,7 @@ func ExampleSpec_maxHold() {
 	// Output: renewal: lease "job" lost: held too long
 }
 
-// Alive is asked before each renewal.
+// Alive is called before each renewal.
 func ExampleSpec_alive() {
 	healthy := make(chan bool, 1)
 	watchdog, _, lease := watched(renewal.Spec{
@@ -139,7 +139,7 @@ func ExampleSpec_context() {
 	// Output: renewal: lease "job" lost: context ended: the deployment is over
 }
 
-// A store that gives another TTL than was asked for sets the pace of renewals.
+// A store that gives another TTL than requested determines the interval of renewals.
 func ExampleItem_serverChosenTTL() {
 	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
 	defer watchdog.Close(context.Background())
@@ -152,7 +152,7 @@ func ExampleItem_serverChosenTTL() {
 	// Output: asked for 1s - good for 59m0s
 }
 
-// Close gives back what the renewer can release.
+// Close releases leases if the renewer can.
 func ExampleWatchdog_Close() {
 	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
 
@@ -168,7 +168,7 @@ func ExampleWatchdog_Close() {
 	// renewal: lease "job" lost: watchdog closed
 }
 
-// Drain waits until the holders are done; what they hold is renewed meanwhile.
+// Drain waits until the holders are done; their leases are renewed meanwhile.
 func ExampleWatchdog_Drain() {
 	ctx := context.Background()
 	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
@@ -188,8 +188,8 @@ func ExampleWatchdog_Drain() {
 	// renewal: watchdog closed
 }
 
-// An observer sees every request: its size, its lag, and how much of the leases'
-// time was left when the answer came.
+// An observer receives every request: its size, its lag, and how much of the leases' time
+// was left when the reply came.
 func ExampleObserver() {
 	batches := make(chan renewal.Batch, 100)
 	watchdog, _, _ := watched(renewal.Spec{}, renewal.Config{
@@ -207,15 +207,14 @@ func ExampleObserver() {
 	// held: 1 late: 0 lost: 0
 }
 
-// Until is the rule for those who keep a lease without a watchdog.
+// Until is the rule for programs that keep a lease without a watchdog.
 func ExampleUntil() {
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	fmt.Println(renewal.Until(asked, 30*time.Second).Format("15:04:05.000"))
 	// Output: 12:00:29.698
 }
 
-// Pause leaves the store alone, for a maintenance that is shorter than the leases
-// last.
+// Pause stops requests to the store, for a maintenance that is shorter than the leases.
 func ExampleWatchdog_Pause() {
 	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
 	defer watchdog.Close(context.Background())

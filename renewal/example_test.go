@@ -11,9 +11,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Files is a lease service made of files in a directory that several processes
-// share: the content of a file says who holds the lease, its modification time
-// when the lease ends. It needs no server.
+// Files is a lease service made of files in a directory that several processes share: the
+// content of a file is the holder of the lease, its modification time the lease's end. It
+// needs no server.
 type Files struct{ dir string }
 
 // Acquire creates the file, or takes it over from an owner whose time has passed.
@@ -37,14 +37,14 @@ func (f Files) Acquire(key, owner string, ttl time.Duration) bool {
 	return os.Chtimes(path, ends, ends) == nil
 }
 
-// Group says that all leases share one fate: the file system's.
+// Group returns one group for all leases: the file system fails as a whole.
 func (f Files) Group(string) string { return f.dir }
 
-// Renew is what the watchdog calls.
+// Renew renews the leases of the items.
 func (f Files) Renew(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		if ctx.Err() != nil {
-			return // the rest is Unknown, and asked again
+			return // the rest is Unknown, and tried again
 		}
 		items[i].Outcome, items[i].Err = f.renew(items[i].Lease)
 	}
@@ -82,8 +82,8 @@ func (f Files) Release(_ context.Context, items []renewal.Item) {
 	}
 }
 
-// Leases kept in files, without any server: the watchdog keeps one alive well past
-// its TTL, and notices when somebody deletes another.
+// Leases kept in files, without a server: the watchdog keeps one alive well past its TTL,
+// and detects that another was deleted.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "leases")

@@ -5,12 +5,12 @@ import "time"
 // group is the state of one part of the store.
 type group struct {
 	name string
-	// first takes the leases whose last renewal succeeded, again those whose last
-	// one was not answered: what is wrong with these holds up none of the others.
+	// first holds the leases whose last renewal succeeded, again those whose last one was
+	// not answered: a fault of these delays none of the others.
 	first, again lane
 	inFlight     int // requests
-	// heard is when it last answered a request, used when it last had one.
-	heard, used instant
+	// lastAnswer is when it last answered a request, used when it last had one.
+	lastAnswer, used instant
 }
 
 func newGroup(name string, batchSize int) *group {
@@ -20,7 +20,7 @@ func newGroup(name string, batchSize int) *group {
 	return g
 }
 
-// idle reports whether the group has nothing to do.
+// idle reports whether the group has no leases to renew.
 func (g *group) idle() bool {
 	return g.inFlight == 0 && len(g.first.queue)+len(g.again.queue) == 0
 }
@@ -28,50 +28,51 @@ func (g *group) idle() bool {
 // silent reports whether the group's last requests were not answered.
 func (g *group) silent() bool { return g.first.unanswered+g.again.unanswered > 0 }
 
-// lane is a queue of leases that travel together.
+// lane is a queue of leases that share requests.
 type lane struct {
 	group *group
-	// queue is a heap: the lease that is nearest to its until is first. It may
-	// hold leases that have ended, until they are met or there are too many.
-	queue []turn
-	// ready is set while the lane is among those that are looked at for batches.
+	// queue is a heap: the lease that is nearest to its until is first. It may contain
+	// ended leases, until they are popped or pruned.
+	queue []queueEntry
+	// ready is set while the lane is in Watchdog.ready.
 	ready    bool
 	inFlight int // requests
 
-	// unanswered counts the requests since the last one that was answered, those
-	// sent in parallel as one. While it is not zero, one request at a time probes
-	// the store.
+	// unanswered counts the requests since the last one that was answered; those sent in
+	// parallel count as one. While it is not zero, one request at a time probes the
+	// store.
 	unanswered int
-	// silentAt is when the latest of them was counted, fault what became of it.
+	// silentAt is when the latest of them was counted, fault its error.
 	silentAt instant
 	fault    error
 	// limit is how many leases the next request may have.
 	limit int
-	// rest is when the next probe may be sent.
-	rest instant
+	// nextProbe is when the next probe may be sent.
+	nextProbe instant
 }
 
-// deaf reports whether no request was answered since then, though there was one.
-func (n *lane) deaf(since instant) bool {
-	return (n.inFlight > 0 || n.unanswered > 0) && n.group.heard < since
+// silentSince reports whether the lane has sent a request and none was answered since
+// then.
+func (n *lane) silentSince(since instant) bool {
+	return (n.inFlight > 0 || n.unanswered > 0) && n.group.lastAnswer < since
 }
 
-// turn is a lease's place in a queue. until is the lease's; it cannot move while
-// the lease is queued.
-type turn struct {
+// queueEntry is a lease in a queue. until is the lease's; it cannot move while the lease
+// is queued.
+type queueEntry struct {
 	until instant
 	lease *Lease
 }
 
-// live reports whether the turn is still wanted.
-func (t turn) live() bool { return t.lease.phase == queued && t.lease.place != nil }
+// live reports whether the lease still waits in the queue.
+func (t queueEntry) live() bool { return t.lease.phase == queued && t.lease.place != nil }
 
-// heapArity makes the queue's heap flat: leases mostly come in the order of
-// their until, so that a push is cheap, and a pop is spared cache misses.
+// heapArity makes the queue's heap flat. Leases mostly come in the order of their until,
+// so a push is cheap, and a pop is spared cache misses.
 const heapArity = 4
 
 // push queues a lease.
-func (n *lane) push(t turn) {
+func (n *lane) push(t queueEntry) {
 	n.queue = append(n.queue, t)
 	q, i := n.queue, len(n.queue)-1
 	for i > 0 {
@@ -85,11 +86,11 @@ func (n *lane) push(t turn) {
 	q[i] = t
 }
 
-// pop takes the lease that is nearest to its until.
-func (n *lane) pop() turn {
+// pop removes the lease that is nearest to its until.
+func (n *lane) pop() queueEntry {
 	q := n.queue
 	nearest, last := q[0], q[len(q)-1]
-	q[len(q)-1] = turn{}
+	q[len(q)-1] = queueEntry{}
 	q = q[:len(q)-1]
 	n.queue = q
 	if len(q) > 0 {
@@ -98,8 +99,8 @@ func (n *lane) pop() turn {
 	return nearest
 }
 
-// sink puts t where it belongs at or below i.
-func sink(q []turn, i int, t turn) {
+// sink places t at or below i, where the heap's order requires it.
+func sink(q []queueEntry, i int, t queueEntry) {
 	for {
 		child := heapArity*i + 1
 		if child >= len(q) {
@@ -119,7 +120,7 @@ func sink(q []turn, i int, t turn) {
 	q[i] = t
 }
 
-// prune drops the turns of leases that have ended.
+// prune drops the entries of leases that have ended.
 func (n *lane) prune() {
 	q := n.queue[:0]
 	for _, t := range n.queue {
@@ -134,16 +135,16 @@ func (n *lane) prune() {
 	}
 }
 
-// answered notes that a request was answered.
+// answered records that a request was answered.
 func (n *lane) answered(now instant, batchSize int) {
-	n.group.heard = now
+	n.group.lastAnswer = now
 	n.unanswered, n.fault = 0, nil
 	n.limit = min(4*n.limit, batchSize)
 }
 
-// silent notes that b had no answer at all: the lane rests before the next probe,
-// longer each time, and sends fewer leases, so that one which spoils every request
-// it is in is soon alone. jitter is in [0, 1).
+// silent records that b had no answer at all. The next probe waits, longer each time, and
+// has fewer leases, so that a lease which spoils every request is soon alone. jitter is
+// in [0, 1).
 func (n *lane) silent(b *batch, now instant, fault error, jitter float64) {
 	n.fault = fault
 	if n.unanswered > 0 && b.sent < n.silentAt {
@@ -154,5 +155,5 @@ func (n *lane) silent(b *batch, now instant, fault error, jitter float64) {
 	pause := min(longest/16<<min(n.unanswered, 8), longest)
 	n.unanswered++
 	n.silentAt = now
-	n.rest = now.add(pause/2 + time.Duration(jitter*float64(pause/2)))
+	n.nextProbe = now.add(pause/2 + time.Duration(jitter*float64(pause/2)))
 }

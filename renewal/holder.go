@@ -2,8 +2,8 @@ package renewal
 
 import "fmt"
 
-// The holder's functions run in goroutines of their own: they may block as long
-// as they like and cost nobody else anything.
+// The holder's functions run in goroutines of their own: they may block as long as they
+// like without delaying anything else.
 
 // spawn runs f in a goroutine that [Watchdog.Close] waits for.
 func (w *Watchdog) spawn(f func()) {
@@ -16,7 +16,7 @@ func (w *Watchdog) spawn(f func()) {
 	}()
 }
 
-// returned counts a goroutine out.
+// returned counts a goroutine that has ended.
 func (w *Watchdog) returned() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -26,10 +26,10 @@ func (w *Watchdog) returned() {
 	}
 }
 
-// vouch asks whether the lease's holder is alive, and queues the lease if so.
-func (w *Watchdog) vouch(l *Lease) {
+// checkAlive checks whether the lease's holder is alive, and queues the lease if so.
+func (w *Watchdog) checkAlive(l *Lease) {
 	defer w.returned()
-	if alive, err := w.askHolder(l); !alive {
+	if alive, err := w.callAlive(l); !alive {
 		w.drop(l, NotAlive, err)
 		return
 	}
@@ -40,8 +40,8 @@ func (w *Watchdog) vouch(l *Lease) {
 	w.send(w.dispatch(w.clock.now()))
 }
 
-// askHolder calls the lease's liveness function.
-func (w *Watchdog) askHolder(l *Lease) (alive bool, err error) {
+// callAlive calls the lease's liveness function.
+func (w *Watchdog) callAlive(l *Lease) (alive bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.panicked("Spec.Alive", p)
@@ -51,8 +51,8 @@ func (w *Watchdog) askHolder(l *Lease) (alive bool, err error) {
 	return l.rules.Load().alive(), nil
 }
 
-// tellLoss calls the holder's OnLost.
-func (w *Watchdog) tellLoss(onLost func(error), lost *LostError) {
+// callOnLost calls the holder's OnLost.
+func (w *Watchdog) callOnLost(onLost func(error), lost *LostError) {
 	w.spawn(func() {
 		defer w.recovered("Spec.OnLost")
 		onLost(lost)

@@ -10,34 +10,33 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Spec says which lease is to be kept alive, and how.
+// Spec specifies a lease to keep alive, and how.
 type Spec struct {
-	// Key names the lease at the store, Owner who holds it there. Both are the
-	// renewer's to understand; Owner is never printed.
+	// Key names the lease at the store, Owner its holder there. Only the renewer
+	// interprets them; Owner is never printed.
 	Key, Owner string
 	// Ref is for the renewer's own use.
 	Ref any
 
-	// TTL is what each renewal asks for. At least four ticks of the wheel.
+	// TTL is the time that each renewal requests. At least four ticks of the wheel.
 	TTL time.Duration
-	// Granted is the instant before the request was sent that the store granted,
-	// with its monotonic reading.
+	// Granted is an instant before the granted request was sent, with its monotonic
+	// reading.
 	Granted time.Time
-	// First is how long the grant lasts if that is not TTL: a store may want to
-	// hear from a holder soon before it gives more. At least four ticks of the
-	// wheel. Default: TTL.
+	// First is how long the grant lasts if that is not TTL: a store may expect an early
+	// renewal before it gives more. At least four ticks of the wheel. Default: TTL.
 	First time.Duration
 
 	// Fixed leases are not renewed: they are lost (Expired) when their time is
 	// over.
 	Fixed bool
-	// MaxHold ends the lease that long after Granted, whoever is alive. The store
-	// has it for up to a TTL more, in which the holder can wind up. Default: no
+	// MaxHold ends the lease that long after Granted, even if the holder is alive. The
+	// store keeps it for up to a TTL more, in which the holder can wind up. Default: no
 	// limit.
 	MaxHold time.Duration
-	// Alive is asked before each renewal, in a goroutine of its own, whether the
-	// holder still is. If it says false, or panics, the lease is lost at once; if
-	// it does not return, when the lease's time is over. Default: not asked.
+	// Alive is called before each renewal, in a goroutine of its own, and returns whether
+	// the holder is alive. If it returns false, or panics, the lease is lost at once. If
+	// it does not return, the lease is lost when its time is over. Default: not called.
 	Alive func() bool
 	// Heartbeat is how often, at least, the holder has to call [Lease.Beat].
 	// Default: never.
@@ -50,7 +49,7 @@ type Spec struct {
 	OnLost func(error)
 }
 
-// validate says what is wrong with s, on a wheel with the given tick.
+// validate returns an error for an invalid field of s, on a wheel with the given tick.
 func (s *Spec) validate(tick time.Duration, now time.Time) error {
 	switch least := max(minTicks*tick, minTTL); {
 	case s.TTL < least || s.TTL > maxTTL:
@@ -69,35 +68,35 @@ func (s *Spec) validate(tick time.Duration, now time.Time) error {
 	return nil
 }
 
-// A Lease is kept alive by the [Watchdog] that made it, until [Lease.Stop] or its
-// loss. Its methods may be called at the same time.
+// A Lease is kept alive by the [Watchdog] that made it, until [Lease.Stop] or its loss.
+// Its methods are safe for concurrent use.
 type Lease struct {
-	// What a renewal touches comes first and fills two cache lines; a million
-	// leases are in nobody's cache.
+	// The fields that a renewal touches come first and fill two cache lines: a million
+	// leases do not fit into a cache.
 
-	dog *Watchdog
-	key string
-	// until is an instant. It only grows, unless the store chose a shorter TTL.
-	// Atomic, as ended and era are.
+	watchdog *Watchdog
+	key      string
+	// until is an instant. It only grows, unless the store chose a shorter TTL. Atomic,
+	// as are ended and generation.
 	until atomic.Int64
-	// ended is nil while the lease is held; afterwards it is the loss, or
-	// released.
+	// ended is nil while the lease is held. Afterwards it is the loss, or released.
 	ended atomic.Pointer[LostError]
-	// era is that in which the store last confirmed the lease; see clock.
-	era   atomic.Uint32
-	phase phase
-	fixed bool
+	// generation is the clock generation in which the store last confirmed the lease; see
+	// clock.
+	generation atomic.Uint32
+	phase      phase
+	fixed      bool
 	// due is when the lease is to be renewed.
 	due instant
-	// place is where the lease is linked; nil once it has ended.
+	// place is the list that the lease is in; nil once it has ended.
 	place      *list
 	prev, next *Lease
-	// rules is nil for a lease that has none. It is set once, under mu, and its
-	// fields say for themselves how they are guarded.
+	// rules is nil for a lease that has none. It is set once, under mu; its fields
+	// document how they are guarded.
 	rules atomic.Pointer[rules]
-	// span is the TTL that the store last gave, ttl what it is asked for.
+	// span is the TTL that the store last gave, ttl the TTL that renewals request.
 	span, ttl time.Duration
-	// lane is the one that the lease was last queued in.
+	// lane is the lane that the lease was last queued in.
 	lane *lane
 	// batch is set while the lease is in one.
 	batch *batch
@@ -111,20 +110,20 @@ type Lease struct {
 	deadline wheel.Timer
 }
 
-// phase says what a lease waits for.
+// phase is the step of its renewal that a lease waits for.
 type phase uint8
 
 const (
-	waiting  phase = iota // for its due time: in the calendar; a fixed lease: parked
-	called                // for its group's name, or for its holder to be vouched for
-	queued                // for its turn in its group
-	inFlight              // for an answer
+	waiting   phase = iota // for its due time: in the calendar; a fixed lease: parked
+	collected              // for its group's name, or for Spec.Alive
+	queued                 // for a request of its group
+	inFlight               // for the reply
 )
 
-// fault tells of a request that was not answered; the leases of a batch share it.
+// fault is the error of a request that was not answered; the leases of a batch share it.
 type fault struct{ err error }
 
-// rules is what only some leases have.
+// rules holds the fields that only some leases have.
 type rules struct {
 	// Set before the lease is watched, never changed.
 	holdEnd   instant // never: no limit
@@ -132,13 +131,13 @@ type rules struct {
 	alive     func() bool
 	onLost    func(error)
 
-	// beat is when the last heartbeat came, in ns of the time awake: nobody gives
-	// one while the machine sleeps.
+	// beat is when the last heartbeat came, in ns of the time awake: a suspended machine
+	// gives none.
 	beat atomic.Int64
 
-	// Guarded by mu, and not written once the lease has ended, so that tell may
-	// read them without.
-	unhook func() bool // takes Spec.Context's hook out
+	// Guarded by mu, and not written once the lease has ended, so that notify may read
+	// them without mu.
+	unhook func() bool // removes Spec.Context's hook
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	lost   chan struct{}
@@ -159,47 +158,46 @@ func (l *Lease) Ref() any { return l.ref }
 // Until returns the instant at which the lease is lost unless it is renewed
 // before.
 func (l *Lease) Until() time.Time {
-	return l.dog.clock.time(instant(l.until.Load()))
+	return l.watchdog.clock.time(instant(l.until.Load()))
 }
 
-// Valid reports whether the lease may be trusted now: it is held, its time is
-// not over, and neither a suspend of the machine nor a step of its clocks has
-// happened since the store last confirmed it. It looks at the clocks, so it is
-// right even if the process has just woken up.
+// Valid reports whether the lease may be trusted now: it is held, its time is not over,
+// and the store has confirmed it since the last suspend of the machine or step of its
+// clocks. Valid reads the clocks, so it is right even if the process has just woken up.
 func (l *Lease) Valid() bool {
 	if l.ended.Load() != nil {
 		return false
 	}
-	// The clocks first: a jump that is heeded from here on began after the call.
-	if l.dog.clock.jumped() {
-		l.dog.kick()
+	// The clocks first: a jump that is handled from here on began after the call.
+	if l.watchdog.clock.jumped() {
+		l.watchdog.kick()
 		return false
 	}
-	return l.trusted() && l.dog.clock.now() < instant(l.until.Load())
+	return l.trusted() && l.watchdog.clock.now() < instant(l.until.Load())
 }
 
 // trusted reports whether the store has confirmed the lease since the last jump of
 // the clocks.
-func (l *Lease) trusted() bool { return l.era.Load() == l.dog.clock.era.Load() }
+func (l *Lease) trusted() bool { return l.generation.Load() == l.watchdog.clock.generation.Load() }
 
-// Err returns nil while the lease is held, then the *[LostError] or an error that
-// matches [ErrReleased].
+// Err returns nil while the lease is held, then its *[LostError] or an error that matches
+// [ErrReleased].
 func (l *Lease) Err() error {
 	switch end := l.ended.Load(); end {
 	case nil:
 		return nil
 	case released:
-		return l.dog.released
+		return l.watchdog.released
 	default:
 		return end
 	}
 }
 
-// Context returns a context that ends with the lease: with a *[LostError] as its
-// cause when it is lost, with [ErrReleased] after [Lease.Stop]. It is derived
-// from [Spec.Context]; if that one ends, so does this, with its cause.
+// Context returns a context that ends with the lease. Its cause is a *[LostError] when
+// the lease is lost, and [ErrReleased] after [Lease.Stop]. It is derived from
+// [Spec.Context]; if that one ends, so does this, with its cause.
 func (l *Lease) Context() context.Context {
-	w := l.dog
+	w := l.watchdog
 	w.mu.Lock()
 	if r := l.rules.Load(); r != nil && r.ctx != nil {
 		defer w.mu.Unlock()
@@ -232,7 +230,7 @@ func (l *Lease) Context() context.Context {
 
 // Lost returns a channel that is closed when the lease is lost, and only then.
 func (l *Lease) Lost() <-chan struct{} {
-	w := l.dog
+	w := l.watchdog
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := l.rules.Load(); r != nil && r.lost != nil {
@@ -249,8 +247,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	return lost
 }
 
-// ruled returns the lease's rules, which it makes where there are none. The
-// caller holds mu.
+// ruled returns the lease's rules, and makes them if there are none. The caller holds mu.
 func (l *Lease) ruled() *rules {
 	r := l.rules.Load()
 	if r == nil {
@@ -260,28 +257,28 @@ func (l *Lease) ruled() *rules {
 	return r
 }
 
-// Beat is the heartbeat that [Spec.Heartbeat] demands. It does nothing for a
-// lease without, or one that has ended.
+// Beat is the heartbeat that [Spec.Heartbeat] requires. It does nothing for a lease
+// without one, or one that has ended.
 func (l *Lease) Beat() {
 	if r := l.rules.Load(); r != nil && r.heartbeat > 0 {
-		r.beat.Store(int64(l.dog.clock.awake()))
+		r.beat.Store(int64(l.watchdog.clock.awake()))
 	}
 }
 
-// Stop ends the lease: it is not renewed any more, and no longer lost. When Stop
-// returns nil, no renewal of this lease is in flight or ever will be, so the
-// caller can release it at the store. If ctx ends first, the error carries its
-// cause; no further renewal will be sent then either.
+// Stop ends the lease: it is neither renewed nor lost any more. When Stop returns nil, no
+// renewal of this lease is in flight or ever will be, so the caller can release it at the
+// store. If ctx ends first, the error wraps its cause; no further renewal will be sent
+// then either.
 //
-// A second Stop, and one of a lost lease, waits for the same.
+// A second Stop, and a Stop of a lost lease, also waits for renewals in flight.
 func (l *Lease) Stop(ctx context.Context) error {
-	w := l.dog
+	w := l.watchdog
 	w.mu.Lock()
 	ended := w.end(l, released)
 	flight := l.flight()
 	w.mu.Unlock()
 	if ended {
-		l.tell()
+		l.notify()
 	}
 	if flight == nil {
 		return nil
@@ -294,8 +291,8 @@ func (l *Lease) Stop(ctx context.Context) error {
 	}
 }
 
-// flight returns a channel that is closed when the request that the lease is in
-// has returned; nil if it is in none. The caller holds mu.
+// flight returns a channel that is closed when the lease's request has returned; nil if
+// it is in none. The caller holds mu.
 func (l *Lease) flight() <-chan struct{} {
 	if l.batch == nil {
 		return nil
@@ -303,8 +300,8 @@ func (l *Lease) flight() <-chan struct{} {
 	return l.batch.wait()
 }
 
-// ends returns when the lease is lost unless something happens before, and by
-// what. The caller holds mu.
+// ends returns when the lease will be lost unless it is renewed, and the cause. The
+// caller holds mu.
 func (l *Lease) ends() (instant, Cause) {
 	at, cause := instant(l.until.Load()), l.overdue()
 	r := l.rules.Load()
@@ -312,7 +309,7 @@ func (l *Lease) ends() (instant, Cause) {
 		return at, cause
 	}
 	if r.heartbeat > 0 {
-		if next := l.dog.clock.fromAwake(time.Duration(r.beat.Load())).add(r.heartbeat); next < at {
+		if next := l.watchdog.clock.fromAwake(time.Duration(r.beat.Load())).add(r.heartbeat); next < at {
 			at, cause = next, NoHeartbeat
 		}
 	}
@@ -322,20 +319,20 @@ func (l *Lease) ends() (instant, Cause) {
 	return at, cause
 }
 
-// overdue returns why the lease's time is over, if it is: neither the store nor the
-// holder is blamed for what the machine has slept away. The caller holds mu.
+// overdue returns the cause of the loss if the lease's time is over now. Time lost to a
+// suspend is blamed neither on the store nor on the holder. The caller holds mu.
 func (l *Lease) overdue() Cause {
 	switch l.phase {
-	case called:
-		if l.asksHolder() && l.trusted() {
+	case collected:
+		if l.checksAlive() && l.trusted() {
 			return NotAlive
 		}
 	case queued:
-		if l.lane.deaf(l.due) {
+		if l.lane.silentSince(l.due) {
 			return Unreachable
 		}
 	case inFlight:
-		if l.batch.era == l.dog.clock.era.Load() {
+		if l.batch.generation == l.watchdog.clock.generation.Load() {
 			return Unreachable
 		}
 	}
@@ -345,13 +342,13 @@ func (l *Lease) overdue() Cause {
 	return Expired
 }
 
-// asksHolder reports whether a function vouches for the holder.
-func (l *Lease) asksHolder() bool {
+// checksAlive reports whether the lease has a liveness function.
+func (l *Lease) checksAlive() bool {
 	r := l.rules.Load()
 	return r != nil && r.alive != nil
 }
 
-// why returns what lies behind a loss by cause. The caller holds mu.
+// why returns the error behind a loss by cause. The caller holds mu.
 func (l *Lease) why(cause Cause) error {
 	switch {
 	case cause == NotAlive:
@@ -366,9 +363,9 @@ func (l *Lease) why(cause Cause) error {
 
 var errAliveHangs = errors.New("Spec.Alive has not returned")
 
-// tell lets the holder know that the lease has ended. It is called once, by
-// whoever has ended the lease, without mu.
-func (l *Lease) tell() {
+// notify reports the end of the lease to its holder. The goroutine that has ended the
+// lease calls it once, without mu.
+func (l *Lease) notify() {
 	lost, err := l.ended.Load(), l.Err()
 	if lost == released {
 		lost = nil
@@ -381,13 +378,13 @@ func (l *Lease) tell() {
 			r.cancel(err)
 		}
 		if lost != nil && r.lost != nil {
-			close(r.lost) // whoever hears this finds the context ended
+			close(r.lost) // after the context, so that a receiver finds the context ended
 		}
 		if lost != nil && r.onLost != nil {
-			l.dog.tellLoss(r.onLost, lost)
+			l.watchdog.callOnLost(r.onLost, lost)
 		}
 	}
 	if lost != nil {
-		l.dog.observeLost(l, lost)
+		l.watchdog.observeLost(l, lost)
 	}
 }

@@ -52,7 +52,7 @@ func TestLeaseIsKept(t *testing.T) {
 	})
 }
 
-// A grant may last for less than what the renewals ask for.
+// A grant may last for less than the TTL that the renewals request.
 func TestGrantsOfAnotherLengthThanTheRenewals(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		granted := time.Now()
@@ -72,8 +72,8 @@ func TestGrantsOfAnotherLengthThanTheRenewals(t *testing.T) {
 	})
 }
 
-// The renewal moves until from the instant before it was sent, not from that of
-// its reply.
+// The renewal moves until from the instant before it was sent, not from that of its
+// reply.
 func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second })
@@ -216,8 +216,8 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// Stops at any moment of a renewal's life leave nothing behind: not in the
-// store, not in the watchdog, not in a later request.
+// Stops at any moment of a renewal's life leave nothing behind: not in the store, not in
+// the watchdog, not in a later request.
 func TestStopRacingRenewal(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.before, n.after = 7*time.Millisecond, 7*time.Millisecond })
@@ -228,7 +228,7 @@ func TestStopRacingRenewal(t *testing.T) {
 				l := b.grant(Spec{Key: fmt.Sprint("k", i), TTL: ttl})
 				time.Sleep(time.Duration(i) * time.Millisecond / 4)
 				assert.NoError(b, l.Stop(b.Context()))
-				b.remove(l.Key()) // what the holder's own release does
+				b.remove(l.Key()) // as the holder's own release does
 				b.forbid(l.Owner())
 				done <- l
 			}()

@@ -10,32 +10,31 @@ var (
 	// ErrLost is matched by every *[LostError].
 	ErrLost = errors.New("renewal: lease lost")
 
-	// ErrReleased is matched by what [Lease.Err] returns, and by the cause with which
-	// [Lease.Context] ends, after [Lease.Stop].
+	// ErrReleased is matched by the result of [Lease.Err], and by the cause of
+	// [Lease.Context], after [Lease.Stop].
 	ErrReleased = errors.New("renewal: lease released")
 
-	// ErrClosed is returned by a [Watchdog] that takes no leases any more.
+	// ErrClosed is returned by a [Watchdog] that accepts no leases any more.
 	ErrClosed = errors.New("renewal: watchdog closed")
 )
 
-// Cause says why a lease was lost.
+// Cause is the reason for the loss of a lease.
 type Cause uint8
 
 const (
-	// Expired: its time was over before a renewal could be sent. So end leases
-	// that are not renewed, and those of a process that was stopped too long.
+	// Expired: its time was over before a renewal could be sent. Leases that are not
+	// renewed end this way, and those of a process that was stopped too long.
 	Expired Cause = iota + 1
-	// TakenOver: the store says that it is another owner's.
+	// TakenOver: the store reports another owner.
 	TakenOver
-	// Deleted: the store knows no such lease; it was deleted or has expired
-	// there.
+	// Deleted: the store has no such lease; it was deleted or has expired there.
 	Deleted
-	// Unreachable: its time was over, and no renewal since the last one that
-	// succeeded was answered.
+	// Unreachable: its time was over, and no renewal was answered since the last one that
+	// succeeded.
 	Unreachable
 	// MaxHold: it was held as long as [Spec.MaxHold] allows.
 	MaxHold
-	// NotAlive: [Spec.Alive] did not vouch for the holder.
+	// NotAlive: [Spec.Alive] returned false, panicked, or did not return.
 	NotAlive
 	// NoHeartbeat: [Lease.Beat] was not called in time.
 	NoHeartbeat
@@ -66,14 +65,14 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// A LostError tells which lease was lost, and why. It matches [ErrLost].
+// A LostError reports which lease was lost, and why. It matches [ErrLost].
 type LostError struct {
-	// Package begins the text; see [Config.Package]. Empty: "renewal".
+	// Package is the prefix of the text; see [Config.Package]. Empty: "renewal".
 	Package string
 	Key     string
 	Cause   Cause
-	// Err is what lies behind the cause where there is such an error: the last
-	// failed renewal, the end of a context, a panic of the liveness function.
+	// Err is the error behind the cause, if there is one: the last failed renewal, the
+	// end of a context, a panic of the liveness function.
 	Err error
 }
 
@@ -85,23 +84,23 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Is makes every LostError match [ErrLost].
+// Is reports whether target is [ErrLost], which every LostError matches.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// packageName begins the texts of errors unless [Config.Package] replaces it.
+// packageName is the prefix of error texts unless [Config.Package] replaces it.
 const packageName = "renewal"
 
-// releasedError is [ErrReleased] by the name of another package.
+// releasedError is [ErrReleased] with the name of another package.
 type releasedError struct{ by string }
 
 func (e *releasedError) Error() string { return e.by + ": lease released" }
 
 func (e *releasedError) Is(target error) bool { return target == ErrReleased }
 
-// releasedBy returns what the leases of a package end with that are stopped.
+// releasedBy returns the error of stopped leases for a package's name.
 func releasedBy(name string) error {
 	if name == packageName {
 		return ErrReleased
@@ -109,12 +108,12 @@ func releasedBy(name string) error {
 	return &releasedError{name}
 }
 
-// released stands in [Lease.ended] for an end that was no loss.
+// released is the value of [Lease.ended] for a lease that was stopped.
 var released = new(LostError)
 
-// tellAll tells the holders of leases that have ended.
-func tellAll(leases []*Lease) {
+// notifyAll notifies the holders of leases that have ended.
+func notifyAll(leases []*Lease) {
 	for _, l := range leases {
-		l.tell()
+		l.notify()
 	}
 }

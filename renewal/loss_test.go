@@ -75,8 +75,8 @@ func TestLossTellsWhatTheStoreSaid(t *testing.T) {
 	})
 }
 
-// Between until and the wheel's next tick a reply may come that says the store has
-// renewed. The lease is lost all the same.
+// A reply may come between until and the wheel's next tick and report a renewal. The
+// lease is lost nevertheless.
 func TestReplyJustAfterUntil(t *testing.T) {
 	inBubble(t, Config{RequestTimeout: time.Minute}, func(b *bench) {
 		const ttl = 10 * time.Second
@@ -234,7 +234,7 @@ func TestContextEndsTheLease(t *testing.T) {
 	})
 }
 
-// A context that outlives the lease is not left with a hook in it.
+// A context that outlives the lease keeps no hook.
 func TestContextOutlivesTheLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		ctx := &hooked{Context: context.Background(), done: make(chan struct{})}
@@ -247,7 +247,7 @@ func TestContextOutlivesTheLease(t *testing.T) {
 	})
 }
 
-// hooked is a context that counts what waits for it.
+// hooked is a context that counts its hooks.
 type hooked struct {
 	context.Context
 	done  chan struct{}
@@ -279,8 +279,8 @@ func TestOnLostThatPanicsOrHangs(t *testing.T) {
 	require.NotContains(t, log.String(), "secret")
 }
 
-// Somebody stops the wheel that the leases depend on: nothing could tell of their
-// loss later, so it is told now.
+// The wheel of the leases is stopped: no timer could report their loss later, so it is
+// reported now.
 func TestWheelIsStoppedTooEarly(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		shared := b.newWheel(wheel.Config{})
@@ -291,7 +291,7 @@ func TestWheelIsStoppedTooEarly(t *testing.T) {
 		fixed := own.grant(Spec{Key: "fixed", Fixed: true})
 		time.Sleep(time.Minute / 4)
 		shared.Stop()
-		dog.kick() // in real time it looks by itself, see lookout
+		dog.kick() // in real time the dispatcher looks by itself, see clock.checkEvery
 		synctest.Wait()
 		own.isLost(l, Closed)
 		require.ErrorIs(b, own.isLost(fixed, Closed), wheel.ErrStopped)
@@ -334,7 +334,7 @@ func TestCauseAndOutcomeHaveNames(t *testing.T) {
 	require.Equal(t, "Outcome(77)", Outcome(77).String())
 }
 
-// Durations beyond all reckoning are no limit, and none that is over already.
+// Durations that overflow are no limit, and count as no limit that is over already.
 func TestRulesOfAnyLengthOverflowNothing(t *testing.T) {
 	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62, 250 * 365 * 24 * time.Hour} {
 		inBubble(t, Config{RequestTimeout: long}, func(b *bench) {
@@ -361,7 +361,7 @@ func TestMaxHoldOfALeaseOlderThanTheWatchdog(t *testing.T) {
 	})
 }
 
-// What leases end with carries the name of the package that hands them on.
+// The errors of ended leases carry the name of the package that offers the leases.
 func TestErrorsCarryThePackage(t *testing.T) {
 	inBubble(t, Config{Package: "locks"}, func(b *bench) {
 		stopped, lost := b.grant(Spec{Key: "stopped"}), b.grant(Spec{Key: "lost", MaxHold: time.Second})
@@ -378,8 +378,8 @@ func TestErrorsCarryThePackage(t *testing.T) {
 	require.Regexp(t, "^renewal: lease", (&LostError{Key: "k", Cause: Expired}).Error())
 }
 
-// However coarse the wheel is and whenever a lease is granted, its context has ended when
-// the store drops the lease: another holder may begin then.
+// For every tick of the wheel and every instant of a grant, the lease's context has ended
+// when the store drops the lease: another holder may begin then.
 func TestLossIsToldBeforeTheStoreDropsTheLease(t *testing.T) {
 	for _, tick := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,46 +7,44 @@ import (
 	"time"
 )
 
-// Observer is told what a [Watchdog] does. Each of its functions may be nil. They
-// are called while no lock is held, from many goroutines at once; what they
-// cannot do quickly they must hand on, since a renewal may wait for them. A panic
-// in one is logged.
+// Observer receives reports of what a [Watchdog] does. Each of its functions may be nil.
+// They are called while no lock is held, from many goroutines at once. They must return
+// quickly, since a renewal may wait for them. A panic in one is logged.
 type Observer struct {
-	// Batch is called after each request, with what became of its leases.
+	// Batch is called after each request, with the outcomes of its leases.
 	Batch func(Batch)
 	// Lost is called for every lease that is lost.
 	Lost func(*Lease, *LostError)
-	// Jump is called when the clocks have parted.
+	// Jump is called when the clocks have diverged.
 	Jump func(Jump)
 }
 
-// Batch tells of one request.
+// Batch reports one request.
 type Batch struct {
 	Group string
-	// Size is how many leases it had: those Renewed, those Retried later for want
-	// of an answer, those Lost by the store's word or because the answer came too
-	// late, and those that had Ended before it came.
+	// Size is how many leases it had. Each was either Renewed, or unanswered and so
+	// Retried later, or Lost by the store's report or a reply that came too late, or had
+	// Ended before the reply came.
 	Size, Renewed, Retried, Lost, Ended int
 	// Sent is when the request was sent, and Took how long it ran.
 	Sent time.Time
 	Took time.Duration
-	// Err is what became of the request as a whole: its timeout, a panic.
+	// Err is the error of the request as a whole: its timeout, a panic.
 	Err error
 
-	// Lag has for each lease how long after it was due the request was sent; zero
-	// for those taken along early.
+	// Lag is, for each lease, how long after it was due the request was sent; zero for
+	// leases included early.
 	Lag []time.Duration
-	// Remaining has for each lease that was renewed how much of its time was left
-	// when the answer came: the early warning of losses. Like Lag it must not be
-	// kept after the call.
+	// Remaining is, for each renewed lease, how much of its time was left when the reply
+	// came: the early warning of losses. Like Lag it must not be kept after the call.
 	Remaining []time.Duration
 }
 
-// Jump tells that clocks which should agree have parted.
+// Jump reports that clocks which should agree have diverged.
 type Jump struct {
-	// Slept is for how long the machine was suspended.
+	// Slept is how long the machine was suspended.
 	Slept time.Duration
-	// Stepped is by how much the wall clock was set.
+	// Stepped is by how much the wall clock was stepped.
 	Stepped time.Duration
 	// Suspect is how many leases must be confirmed by the store.
 	Suspect int
@@ -64,32 +62,31 @@ func (l Losses) Total() int64 {
 	return n
 }
 
-// Stats is what a [Watchdog] does at present, and has done since it was made.
+// Stats holds the present state and the counters of a [Watchdog].
 type Stats struct {
 	Held     int // leases kept alive now
-	Queued   int // of them: due, and waiting for their turn; the backlog
+	Queued   int // of them: due, and waiting to be sent; the backlog
 	Suspect  int // of them: not to be trusted until the store confirms them
 	InFlight int // requests under way now
-	Groups   int // groups with leases lately
+	Groups   int // groups with leases recently
 	Silent   int // of them: their last request was not answered
 
-	Watched  int64  // leases taken in
+	Watched  int64  // leases accepted
 	Released int64  // leases that were stopped
 	Lost     Losses // leases that were lost
 
-	Due     int64 // leases called for renewal
+	Due     int64 // leases collected for renewal
 	Sent    int64 // leases sent, more than once if need be
-	Batches int64 // requests that carried them
+	Batches int64 // requests that contained them
 	Renewed int64 // leases confirmed by the store
 	Retried int64 // leases sent without an answer
 
 	// Sizes counts requests by their number of leases: 1, up to 2, up to 4, and so
 	// on, doubling.
 	Sizes [17]int64
-	// Remaining counts renewals by how much of the lease's time was left when the
-	// answer came: less than a tenth of the TTL, less than two tenths, and so on.
-	// A renewal that comes when it should has six tenths left. What shows up in the
-	// first ones are losses to come.
+	// Remaining counts renewals by how much of the lease's time was left when the reply
+	// came: less than a tenth of the TTL, less than two tenths, and so on. A renewal on
+	// time has six tenths left. Counts in the first tenths are a warning of losses.
 	Remaining [10]int64
 
 	LastLag  time.Duration // how late after it was due the last lease was sent
@@ -99,7 +96,7 @@ type Stats struct {
 	Panics int64 // in the renewer, in hooks, in the observer
 }
 
-// Late returns how many renewals came when less than half of the lease's time was
+// Late returns how many renewals were confirmed with less than half of the lease's time
 // left.
 func (s Stats) Late() int64 {
 	var n int64
@@ -117,19 +114,19 @@ func (s *Stats) batch(size int) {
 	s.Sizes[bits.Len(uint(size-1))]++
 }
 
-// lag counts how late after its time a lease is sent.
+// lag counts how late after its due time a lease is sent.
 func (s *Stats) lag(d time.Duration) {
 	s.LastLag = max(0, d)
 	s.WorstLag = max(s.WorstLag, d)
 }
 
-// renewed counts a renewal that left so much of span.
+// renewed counts a renewal that came with left of span remaining.
 func (s *Stats) renewed(left, span time.Duration) {
 	s.Renewed++
 	s.Remaining[min(int(10*left/span), 9)]++
 }
 
-// Stats returns what the watchdog does and has done.
+// Stats returns the watchdog's present state and counters.
 func (w *Watchdog) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,22 +7,22 @@ import (
 )
 
 var (
-	// errUnconfirmed refuses to pass on a lease that nobody may rely on just now.
+	// errUnconfirmed refuses to pass on a lease that is suspect.
 	errUnconfirmed = errors.New("renewal: the machine has slept or its clock was set, and the store has not confirmed the lease since")
 	// errRenewing refuses to pass on a lease that might be renewed after its end.
 	errRenewing = errors.New("renewal: the lease is being renewed")
 )
 
-// Pass ends l as [Lease.Stop] does and returns a lease of what is left of it, for
-// another holder of this process: Key and Owner stay, and so do Until and the time
-// of the next renewal; everything else is as s says, whose Granted and First are not
-// used. Nothing is sent.
+// Pass ends l as [Lease.Stop] does and returns a lease for the rest of its time, for
+// another holder of this process. Key, Owner, Until and the time of the next renewal
+// stay; everything else is taken from s, except Granted and First, which are ignored. No
+// request is sent.
 //
-// On an error l is as it was. The reasons are those of [Watchdog.Watch], and that l
-// has ended (its own [Lease.Err]), that it is just being renewed, or that it is not
-// to be trusted just now (see [Lease.Valid]).
+// On an error l is unchanged. The errors are those of [Watchdog.Watch]. Pass also fails
+// if l has ended, with l's own [Lease.Err], if l is being renewed, or if l is not to be
+// trusted just now (see [Lease.Valid]).
 func (l *Lease) Pass(s Spec) (*Lease, error) {
-	w := l.dog
+	w := l.watchdog
 	s.Key, s.Owner, s.Granted, s.First = l.key, l.owner, time.Now(), 0
 	if err := s.validate(w.wheel.Tick(), s.Granted); err != nil {
 		return nil, err
@@ -34,12 +34,12 @@ func (l *Lease) Pass(s Spec) (*Lease, error) {
 	if err := w.replace(l, next, &s); err != nil {
 		return nil, err
 	}
-	l.tell()
+	l.notify()
 	w.follow(s.Context, next)
 	return next, nil
 }
 
-// replace takes next in, and lets l go.
+// replace takes next and ends l.
 func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

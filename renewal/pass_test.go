@@ -47,7 +47,7 @@ func TestPassKeepsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A lease that goes round and round is still renewed when it is due.
+// A lease that is passed on repeatedly is still renewed when it is due.
 func TestPassDoesNotPutTheRenewalOff(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		l := b.grant(Spec{Key: "k"})

@@ -16,20 +16,20 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// store is a store of leases in virtual time, with as many nodes as keys have
-// prefixes ("node/key"), each with its own troubles.
+// store is a store of leases in virtual time, with as many nodes as keys have prefixes
+// ("node/key"), each with its own faults.
 type store struct {
 	mu       sync.Mutex
 	leases   map[string]grant
 	nodes    map[string]*node
 	requests []request
 	quiet    bool // keep no requests
-	// gone has the owners whose lease was stopped: none of them may be in a request
-	// any more.
+	// gone has the owners whose lease was stopped: none of them may be in a request any
+	// more.
 	gone map[string]bool
 	// renewing counts the requests that each owner's lease is in.
 	renewing map[string]int
-	// broken says which rule of the tests was broken.
+	// broken is the broken rule of the tests.
 	broken error
 }
 
@@ -44,17 +44,17 @@ type request struct {
 	keys  []string
 }
 
-// node says how a node treats requests.
+// node describes how a node treats requests.
 type node struct {
 	before, after time.Duration // on the way there, and back
 	release       time.Duration // before a release is carried out
 	mute          bool          // requests never arrive
 	noReply       bool          // they are carried out, but the replies are lost
 	deaf          bool          // the client does not notice when its context ends
-	refuse        error         // said at once
+	refuse        error         // at once
 	// fast is by how much the node's clock is ahead after a second.
 	fast time.Duration
-	// gives is the TTL that the node gives, whatever is asked; 0 as asked.
+	// gives is the TTL of every grant; 0 means the requested one.
 	gives time.Duration
 	// bad keys get no answer.
 	bad map[string]error
@@ -165,7 +165,7 @@ func (s *store) noteEnd(items []Item) {
 	}
 }
 
-// renew is the store's side of a request. nil is no answer.
+// renew is the store's side of a request. nil is no reply.
 func (s *store) renew(group string, n node, items []Item) []Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,14 +222,14 @@ func (s *store) acquire(key, owner string, ttl time.Duration) bool {
 	return true
 }
 
-// remove deletes the lease, whoever has it.
+// remove deletes the lease of any owner.
 func (s *store) remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, key)
 }
 
-// forbid has the tests fail if the owner's lease is in a request from now on.
+// forbid makes the tests fail if the owner's lease is in a request from now on.
 func (s *store) forbid(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +288,7 @@ func (s *giving) Release(ctx context.Context, items []Item) {
 
 const tick = 10 * time.Millisecond
 
-// bench is what most tests stand on: a store, and a watchdog that renews there.
+// bench is the environment of most tests: a store, and a watchdog that renews there.
 type bench struct {
 	*testing.T
 	*store
@@ -326,7 +326,7 @@ func (b *bench) close() {
 	}
 }
 
-// grant has the store grant a lease, which the watchdog then keeps.
+// grant makes the store grant a lease, which the watchdog then keeps.
 func (b *bench) grant(s Spec) *Lease {
 	b.Helper()
 	if s.TTL == 0 {
@@ -349,7 +349,7 @@ func (b *bench) stop(l *Lease) {
 	b.forbid(l.Owner())
 }
 
-// awaitRequest waits until a request is under way.
+// awaitRequest waits until a request is in flight.
 func (b *bench) awaitRequest() {
 	for b.dog.Stats().InFlight == 0 {
 		time.Sleep(tick)
@@ -369,7 +369,7 @@ func lostIn(l *Lease, most time.Duration) (time.Duration, error) {
 	}
 }
 
-// lost waits for the lease's loss, which must be told at until, of this cause.
+// lost waits for the lease's loss, which must be reported at until, with this cause.
 func (b *bench) lost(l *Lease, cause Cause) *LostError {
 	b.Helper()
 	_, err := lostIn(l, 100*time.Hour)

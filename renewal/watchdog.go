@@ -30,22 +30,21 @@ const (
 	minTicks = 4
 	// maxTTL keeps the arithmetic far from its limits.
 	maxTTL = 10 * 365 * 24 * time.Hour
-	// stride is how many leases are handled before mu is let go for a moment.
+	// stride is how many leases are handled before mu is unlocked briefly.
 	stride = 256
-	// groupIdle is how long a group is remembered that has no leases due.
+	// groupIdle is how long a group without due leases is kept.
 	groupIdle = time.Minute
 )
 
-// Config says how a [Watchdog] works. Its zero value is ready to use.
+// Config configures a [Watchdog]. Its zero value is ready to use.
 type Config struct {
-	// Wheel tells when a lease's time is over. Its tasks must be short, and it
-	// must not be stopped before the watchdog is closed. Default: a wheel of its
-	// own with a tick of 10 ms.
+	// Wheel runs the timers of the leases' ends. Its tasks must be short, and it must not
+	// be stopped before the watchdog is closed. Default: a wheel of its own with a tick
+	// of 10 ms.
 	Wheel *wheel.Wheel
 
-	// BatchSize is the most leases that travel in one request. Default: 96,
-	// which a Redis server handles in less than 0.3 ms, also those that are in none
-	// of its processor's caches.
+	// BatchSize is the most leases in one request. Default: 96, which a Redis server
+	// handles in less than 0.3 ms, even if none of them is in its processor's caches.
 	BatchSize int
 	// GroupParallel is the most requests in flight to one group, apart from one
 	// with leases whose last renewal was not answered. Default: 4.
@@ -58,14 +57,13 @@ type Config struct {
 	// bounds it too, so that it can be sent again in time. Default: 2 s.
 	RequestTimeout time.Duration
 
-	// Package begins the text of what leases end with: the package that hands the
-	// leases on as its own. Default: "renewal".
+	// Package is the prefix of the texts of the errors that leases end with. A package
+	// that offers the leases as its own sets it. Default: "renewal".
 	Package string
 
-	// Observer is told what happens. Default: nobody is.
+	// Observer receives reports of what happens. Default: none.
 	Observer *Observer
-	// Logger hears of panics in users' functions and of suspends. Default: nothing
-	// is logged.
+	// Logger logs panics in users' functions and suspends. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -82,7 +80,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says what is wrong with c, whose zero fields are filled in.
+// validate returns an error for an invalid field of c, whose zero fields are filled in.
 func (c Config) validate() error {
 	switch {
 	case c.BatchSize < 1 || c.BatchSize > 1<<16:
@@ -97,9 +95,9 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Watchdog keeps leases alive. One serves a process and a store, for any number
-// of leases, with a fixed number of goroutines and one for each request in
-// flight. Its methods may be called at the same time.
+// Watchdog keeps leases alive. One serves a process and a store, for any number of
+// leases, with a fixed number of goroutines and one for each request in flight. Its
+// methods are safe for concurrent use.
 type Watchdog struct {
 	renewer  Renewer
 	config   Config
@@ -107,63 +105,63 @@ type Watchdog struct {
 	wheel    *wheel.Wheel
 	ownWheel bool
 	clock    *clock
-	released error // what leases end with that were stopped; see [ErrReleased]
+	released error // the error of stopped leases; see [ErrReleased]
 
-	// wake tells the dispatcher to have a look.
+	// wake wakes the dispatcher.
 	wake chan struct{}
-	// requests is what all requests' contexts are derived from.
+	// requests is the parent of all requests' contexts.
 	requests context.Context
 	abandon  context.CancelFunc
 	// dispatcher is closed when the dispatcher has returned.
 	dispatcher chan struct{}
 
-	// due and names are the dispatcher's own: leases on their way from the
-	// calendar to their groups, and those groups' names.
+	// due and names belong to the dispatcher: leases on their way from the calendar to
+	// their groups, and those groups' names.
 	due   []*Lease
 	names []string
 
 	// mu: see the package's ground rules.
 	mu sync.Mutex
 
-	// Leases are in the calendar while they wait for their due time, in parked
-	// while they are on their way or not to be renewed at all, and in doubted from
-	// a jump of the clocks until they have been looked at.
+	// Leases are in the calendar while they wait for their due time. They are in parked
+	// while they are collected, queued or in flight, or if they are never renewed. They
+	// are in suspects from a jump of the clocks until they have been examined.
 	calendar calendar
 	parked   *list
-	doubted  []*list
-	jumps    []Jump // not yet told
+	suspects []*list
+	jumps    []Jump // not yet reported
 
 	groups map[string]*group
-	// ready has the lanes with leases queued; begin is whose turn it is.
+	// ready has the lanes with leases queued; begin is the lane to begin with.
 	ready    []*lane
 	begin    int
 	inFlight int // requests
-	stale    int // turns in queues of leases that have ended
+	stale    int // entries of ended leases in queues
 	spare    *batch
 
-	// wakeAt is when the dispatcher will look without being told to.
+	// wakeAt is when the dispatcher wakes without a kick.
 	wakeAt instant
-	// watched is how many leases had been watched when it last looked. Where there
-	// were more since, there will be more, and it goes on looking, so that they need
-	// not tell it.
+	// watched is how many leases had been watched at the dispatcher's last step. If there
+	// were more since, more are likely to come, and the dispatcher keeps checking the
+	// clocks, so that those need not wake it.
 	watched int64
-	// forgetAt is when idle groups are next forgotten.
+	// forgetAt is when idle groups are next dropped.
 	forgetAt instant
 	rng      *rand.Rand
 
-	// canary is pending as long as the wheel runs; deserted is set when it is found
-	// not to be.
-	canary   wheel.Timer
-	deserted bool
+	// wheelProbe is a timer that is pending as long as the wheel runs; wheelStopped is
+	// set when it is found not to be.
+	wheelProbe   wheel.Timer
+	wheelStopped bool
 
 	paused   bool
-	draining bool          // no leases are taken
+	draining bool          // no leases are accepted
 	quit     bool          // the dispatcher is to return
 	closed   chan struct{} // made by the first close, closed when it is done
-	// empty is made for whoever waits until no lease is held.
+	// empty is made for goroutines that wait until no lease is held.
 	empty chan struct{}
-	// running counts the goroutines that carry requests and run hooks; quiet is
-	// made for whoever waits until there are none.
+	// running counts the goroutines that send requests and run hooks; quiet is made for
+	// goroutines that wait until there are none.
 	running int
 	quiet   chan struct{}
 
@@ -216,8 +214,8 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 	w.clock.start()
 	w.calendar.ring = new([slots]list)
 	w.calendar.width = instant(w.wheel.Tick())
-	w.canary.Init(w.wheel, func() {})
-	if _, err := w.canary.Arm(math.MaxInt64); err != nil {
+	w.wheelProbe.Init(w.wheel, func() {})
+	if _, err := w.wheelProbe.Arm(math.MaxInt64); err != nil {
 		return nil, fmt.Errorf("renewal: New needs a wheel that runs: %w", err)
 	}
 	w.requests, w.abandon = context.WithCancel(context.Background())
@@ -227,11 +225,11 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 // random returns a number in [0, 1). The caller holds mu.
 func (w *Watchdog) random() float64 { return w.rng.Float64() }
 
-// Watch keeps the lease alive that s describes, until [Lease.Stop] or its loss.
+// Watch keeps the lease of s alive, until [Lease.Stop] or its loss.
 //
-// It refuses a spec that makes no sense, returns [ErrClosed] from a watchdog
-// that takes no leases any more, a *[LostError] for a lease whose time or whose
-// context is over already, and the wheel's error if that takes no timer.
+// It returns an error for an invalid spec, [ErrClosed] from a watchdog that accepts no
+// leases any more, a *[LostError] for a lease whose time or context is over already, and
+// the wheel's error if the wheel accepts no timer.
 func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	if err := s.validate(w.wheel.Tick(), time.Now()); err != nil {
 		return nil, err
@@ -250,32 +248,32 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 
 // lease returns a lease that is not watched yet.
 func (w *Watchdog) lease(s *Spec) *Lease {
-	l := &Lease{dog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
+	l := &Lease{watchdog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
 	l.deadline.Init(w.wheel, l.expire)
 	return l
 }
 
-// admit takes in a lease that the store has granted.
+// admit accepts a lease that the store has granted.
 func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.draining {
 		return ErrClosed
 	}
-	w.heed()
+	w.checkClocks()
 	granted := w.clock.instant(s.Granted)
 	l.until.Store(int64(granted.add(w.validity(s.First))))
-	// Leases that were granted at the same time are spread from the first renewal
-	// on; those that are given back soon are not renewed before.
+	// Leases that were granted at the same time are spread from the first renewal on.
+	// Leases that are released soon are not renewed before.
 	first := interval(s.First) / 4
 	first += time.Duration(w.random() * float64(interval(s.First)-first))
 	return w.take(l, s, granted, granted.add(first))
 }
 
-// take watches a lease whose time runs: it is its holder's since granted, and to be
-// renewed when due. The caller holds mu, and has heeded the clocks.
+// take watches a lease whose time runs: its holder has it since granted, and it is to be
+// renewed when due. The caller holds mu, and has checked the clocks.
 func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
-	l.era.Store(w.clock.era.Load())
+	l.generation.Store(w.clock.generation.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
 		r := &rules{holdEnd: never, heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
 		if s.MaxHold > 0 {
@@ -302,15 +300,15 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	return nil
 }
 
-// held counts a lease that is taken in. The caller holds mu.
+// held counts an accepted lease. The caller holds mu.
 func (w *Watchdog) held() {
 	w.stats.Held++
-	if w.stats.Held == 1 && w.clock.offsets != nil && w.clock.now().add(w.clock.lookout) < w.wakeAt {
-		w.kick() // there is something to look out for now
+	if w.stats.Held == 1 && w.clock.offsets != nil && w.clock.now().add(w.clock.checkEvery) < w.wakeAt {
+		w.kick() // there is a lease to check the clocks for now
 	}
 }
 
-// wait has the lease wait for its due time. The caller holds mu.
+// wait makes the lease wait for its due time. The caller holds mu.
 func (w *Watchdog) wait(l *Lease) {
 	l.phase = waiting
 	if slot := w.calendar.put(l); instant(slot)*w.calendar.width < w.wakeAt {
@@ -335,13 +333,13 @@ func (w *Watchdog) follow(ctx context.Context, l *Lease) {
 	}
 }
 
-// drop ends a lease as lost and tells its holder.
+// drop ends a lease as lost and notifies its holder.
 func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
 	w.mu.Lock()
 	lost := w.lose(l, cause, err)
 	w.mu.Unlock()
 	if lost {
-		l.tell()
+		l.notify()
 	}
 }
 
@@ -350,8 +348,8 @@ func (w *Watchdog) lost(key string, cause Cause, err error) *LostError {
 	return &LostError{Package: w.config.Package, Key: key, Cause: cause, Err: err}
 }
 
-// lose ends a lease as lost, and returns false if it had ended already. The caller
-// holds mu, and tells the holder when it does not any more.
+// lose ends a lease as lost, and returns false if it had ended already. The caller holds
+// mu, and notifies the holder after unlocking it.
 func (w *Watchdog) lose(l *Lease, cause Cause, err error) bool {
 	lost := w.end(l, w.lost(l.key, cause, err))
 	if lost {
@@ -360,8 +358,8 @@ func (w *Watchdog) lose(l *Lease, cause Cause, err error) bool {
 	return lost
 }
 
-// end ends a lease, and returns false if it had ended already. The caller holds
-// mu, and tells the holder when it does not any more.
+// end ends a lease, and returns false if it had ended already. The caller holds mu, and
+// notifies the holder after unlocking it.
 func (w *Watchdog) end(l *Lease, how *LostError) bool {
 	if l.ended.Load() != nil {
 		return false
@@ -386,8 +384,8 @@ func (w *Watchdog) end(l *Lease, how *LostError) bool {
 	return true
 }
 
-// leave notes that a lease has ended whose turn is still in a queue. The caller
-// holds mu.
+// leave records that a lease has ended whose entry is still in a queue. The caller holds
+// mu.
 func (w *Watchdog) leave() {
 	if w.stale++; w.stale < stride || w.stale < w.stats.Queued {
 		return
@@ -400,17 +398,17 @@ func (w *Watchdog) leave() {
 
 // expire is the task of a lease's timer: it runs on the wheel's worker.
 func (l *Lease) expire() {
-	w := l.dog
+	w := l.watchdog
 	w.mu.Lock()
 	lost := w.judge(l, w.clock.now())
 	w.mu.Unlock()
 	if lost {
-		l.tell()
+		l.notify()
 	}
 }
 
-// judge ends the lease as lost if its time is over, and returns true then;
-// otherwise it arms the lease's timer for when that will be. The caller holds mu.
+// judge ends the lease as lost if its time is over, and reports whether it did. Otherwise
+// it arms the lease's timer for the end of its time. The caller holds mu.
 func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	if l.ended.Load() != nil {
 		return false
@@ -420,7 +418,7 @@ func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 		return w.lose(l, cause, l.why(cause))
 	}
 	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
-		return w.lose(l, Closed, err) // nothing would tell when its time is over
+		return w.lose(l, Closed, err) // without a timer the end of its time would go unnoticed
 	}
 	return false
 }

@@ -1,13 +1,13 @@
 package timeout
 
-// An adopted entry is part of a record of the user's and is armed again and
-// again. It has one life only. Its word uses the bits of the life for flags, so
-// that arming, cancelling, running and letting go are each one compare-and-swap,
-// and a cancel writes to no memory but the entry's own:
+// An adopted entry is embedded in a record of the user's and is armed again and again. It
+// has one life only. Its word uses the bits of the life for flags, so that arming,
+// cancelling, running and releasing are each one compare-and-swap, and a cancel writes to
+// no memory but the entry's own:
 //
 //	held       the engine has the entry: in an inbox, in a list, or about to run it
 //	queued     an inbox names it; the worker reads the word again when it takes it
-//	busy       it was handed out for a run; whoever ends the run reads the word again
+//	busy       it was handed out for a run; the goroutine that ends the run reads the word again
 //	running    that run has begun
 //	withdrawn  its engine has stopped and returned it
 //
@@ -23,21 +23,21 @@ const (
 
 func (w word) has(flags word) bool { return w&flags != 0 }
 
-// Armed is what [Entry.Arm] has done.
+// Armed is the result of [Entry.Arm].
 type Armed struct {
-	// Held is false if the engine does not hold the entry. Nothing was done
-	// then: the entry has to be admitted, see [Entry.Admit].
+	// Held is false if the engine does not hold the entry. Then Arm has done nothing, and
+	// the entry has to be admitted, see [Entry.Admit].
 	Held bool
-	// Pending is what the entry was before.
+	// Pending reports whether the entry was pending before.
 	Pending bool
-	// Queue asks the caller to put the entry into an inbox.
+	// Queue reports whether the caller has to put the entry into an inbox.
 	Queue bool
-	// Earlier tells that the engine has to look by the new tick.
+	// Earlier reports whether the engine has to look by the new tick.
 	Earlier bool
 }
 
-// Admit arms an adopted entry that the engine does not hold, and marks it as
-// queued. It returns false if another goroutine was faster.
+// Admit arms an adopted entry that the engine does not hold, and marks it as queued. It
+// returns false if another goroutine was faster.
 func (e *Entry) Admit(tick Tick) bool {
 	w := word(e.word.Load())
 	return !w.has(held) && e.swap(w, pack(tick, 0, pending)|held|queued)
@@ -46,8 +46,8 @@ func (e *Entry) Admit(tick Tick) bool {
 // Arm sets an adopted entry that the engine holds to a tick, whatever its state.
 func (e *Entry) Arm(tick Tick) Armed { return e.arm(tick, false) }
 
-// ArmPending does so only if the entry is pending; otherwise it does nothing,
-// and says that it is not held.
+// ArmPending is Arm for a pending entry only; otherwise it does nothing, and the result's
+// Held is false.
 func (e *Entry) ArmPending(tick Tick) Armed { return e.arm(tick, true) }
 
 func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
@@ -60,8 +60,8 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 		next := w.withTick(tick).withPhase(pending) &^ withdrawn
 		if !w.has(busy) {
 			a.Earlier = tick < w.tick()
-			// The worker may have passed by while the entry was not
-			// pending, without regard to its deadline.
+			// While the entry was not pending, the worker may have passed it without
+			// regard to its deadline.
 			if !w.has(queued) && (a.Earlier || !a.Pending) {
 				a.Queue = true
 				next |= queued
@@ -73,8 +73,8 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 	}
 }
 
-// Disarm is the exit by hand for an adopted entry. It reports whether the caller
-// has won, and whether a run was under way by then.
+// Disarm is the exit by cancel for an adopted entry. It reports whether the caller has
+// won, and whether a run was under way by then.
 func (e *Entry) Disarm() (won, begun bool) { return e.disarm(0) }
 
 // TakeOut is Disarm for an engine that has stopped: see [Entry.TakenOut].
@@ -98,8 +98,8 @@ func (e *Entry) disarm(mark word) (won, begun bool) {
 // TakenOut reports whether a stopped engine has taken the entry out.
 func (e *Entry) TakenOut() bool { return word(e.word.Load()).has(withdrawn) }
 
-// Queue marks a disarmed entry as queued if nothing else will have the worker
-// read its word. The caller puts it into an inbox if the result is true.
+// Queue marks a disarmed entry as queued unless the worker will read its word for another
+// reason. If the result is true, the caller puts the entry into an inbox.
 func (e *Entry) Queue() bool {
 	for {
 		w := word(e.word.Load())
@@ -112,14 +112,14 @@ func (e *Entry) Queue() bool {
 	}
 }
 
-// Fetch takes the mark of an inbox off an entry that the worker has taken.
+// Fetch clears the queued flag of an entry that the worker has taken from an inbox.
 func (e *Entry) Fetch() { e.word.And(^uint64(queued)) }
 
 // Busy reports whether the entry is handed out for a run.
 func (e *Entry) Busy() bool { return word(e.word.Load()).has(busy) }
 
-// Release lets go of an entry that is in no list. It returns false for a pending
-// one, which the engine keeps. A queued or busy one stays held, and will be seen
+// Release releases an entry that is in no list. It returns false for a pending entry,
+// which the engine keeps. A queued or busy one stays held, and the worker will see it
 // again.
 func (e *Entry) Release() bool {
 	for {
@@ -133,9 +133,9 @@ func (e *Entry) Release() bool {
 	}
 }
 
-// Claim is the exit by time for an adopted entry that runs once: it reports
-// whether the caller has won the task. The entry is no longer held then, and can
-// be armed again from inside the task.
+// Claim is the exit by time for an adopted entry that runs once. It reports whether the
+// caller has won the task. The entry is then no longer held, and can be armed again from
+// inside the task.
 func (e *Entry) Claim(now Tick) bool {
 	for {
 		w := word(e.word.Load())
@@ -152,8 +152,8 @@ func (e *Entry) Claim(now Tick) bool {
 	}
 }
 
-// The life of a periodic entry's run: Hand, Run, Ran. The entry stays pending all
-// the while, so it can be moved and disarmed at any time.
+// The run of a periodic entry passes through Hand, Run and Ran. The entry stays pending
+// all the while, so it can be moved and disarmed at any time.
 
 // Hand hands a due entry out for a run, unless one is under way.
 func (e *Entry) Hand(now Tick) bool {
@@ -168,8 +168,8 @@ func (e *Entry) Hand(now Tick) bool {
 	}
 }
 
-// Handed returns the tick for which the entry is handed out; ok is false if it is
-// not, if its run has begun, if it was disarmed, or if it was moved beyond now.
+// Handed returns the tick for which the entry is handed out. ok is false if the entry is
+// not handed out, its run has begun, it was disarmed, or it was moved beyond now.
 func (e *Entry) Handed(now Tick) (due Tick, ok bool) {
 	w := word(e.word.Load())
 	return w.tick(), w.phase() == pending && w.has(busy) && !w.has(running) && w.tick() <= now
@@ -183,8 +183,8 @@ func (e *Entry) Run(due, next Tick) bool {
 		e.swap(w, w.withTick(next)|running)
 }
 
-// RunExtra begins a run that no tick has called for, with the next one no earlier
-// than least. It fails if the entry is disarmed or handed out.
+// RunExtra begins a run that is due at no tick; the next one is no earlier than least. It
+// fails if the entry is disarmed or handed out.
 func (e *Entry) RunExtra(least Tick) bool {
 	for {
 		w := word(e.word.Load())
@@ -197,8 +197,8 @@ func (e *Entry) RunExtra(least Tick) bool {
 	}
 }
 
-// Ran ends a run. With queue it marks the entry as queued, and reports whether the
-// caller has to put it into an inbox.
+// Ran ends a run. With queue it marks the entry as queued, and reports whether the caller
+// has to put it into an inbox.
 func (e *Entry) Ran(queue bool) (name bool) {
 	for {
 		w := word(e.word.Load())
@@ -212,9 +212,9 @@ func (e *Entry) Ran(queue bool) (name bool) {
 	}
 }
 
-// TakeBack ends what [Entry.Hand] began, and reports whether it did: not if the
-// run has begun. A pending entry is set to next unless it was moved from the tick
-// due. Queue and name are as with [Entry.Ran].
+// TakeBack ends what [Entry.Hand] began, and reports whether it did; it does not if the
+// run has begun. A pending entry is set to next unless it was moved from the tick due.
+// Queue and name are as with [Entry.Ran].
 func (e *Entry) TakeBack(due, next Tick, queue bool) (back, name bool) {
 	for {
 		w := word(e.word.Load())

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// An Engine owns entries and runs their tasks. It is told here what the users
-// of their handles ask. Its methods are called without locks held, from any
-// goroutine.
+// An Engine owns entries and runs their tasks. The methods of [Timeout] call it, without
+// locks held, from any goroutine.
 type Engine interface {
 	// After returns the first tick by which d from now has passed.
 	After(d time.Duration) Tick
@@ -22,18 +21,17 @@ type Engine interface {
 	Rearm(e *Entry, life uint64, tick Tick) bool
 }
 
-// An Owner leads from entries to their engine, and says what the entries have
-// in common. Many share one, which keeps each of them small. It must not change
-// once an entry is bound to it.
+// An Owner links entries to their engine, and holds what the entries have in common. Many
+// entries share one, which keeps each of them small. It must not change once an entry is
+// bound to it.
 type Owner struct {
 	Engine Engine
 	// Pooled entries are used again for other timeouts once a life has ended.
 	Pooled bool
 }
 
-// An Entry is the record of one timeout, for engines: whoever schedules tasks
-// for others embeds it. Users hold a [Timeout] instead. An Entry must not be
-// copied.
+// An Entry is the record of one timeout, for engines that schedule tasks, which embed it.
+// Users hold a [Timeout] instead. An Entry must not be copied.
 type Entry struct {
 	// word is deadline, life and phase in one; see the constants in state.go.
 	word atomic.Uint64
@@ -46,14 +44,14 @@ type Entry struct {
 	owner *Owner
 }
 
-// Bind gives the entry its owner. It is called once, before anything else.
+// Bind sets the owner of the entry. It is called once, before anything else.
 func (e *Entry) Bind(o *Owner) { e.owner = o }
 
-// Owner returns what [Entry.Bind] was given, or nil.
+// Owner returns the owner that [Entry.Bind] has set, or nil.
 func (e *Entry) Owner() *Owner { return e.owner }
 
-// SetTask gives the entry the task of its next life. Only an engine that owns
-// an entry which is not pending may call it.
+// SetTask sets the task of the entry's next life. Only an engine that owns an entry which
+// is not pending may call it.
 func (e *Entry) SetTask(task func()) { e.task = task }
 
 // Task returns the task.
@@ -62,14 +60,14 @@ func (e *Entry) Task() func() { return e.task }
 // Timeout returns the handle of the entry's present life.
 func (e *Entry) Timeout() Timeout { return Timeout{e, e.life.Load()} }
 
-// Start makes a fresh or ended entry pending, without regard to what it was:
-// nobody but the engine may be able to arm it at this time.
+// Start makes a fresh or ended entry pending, without regard to its state. Only the
+// engine may be able to arm it at this time.
 func (e *Entry) Start(tick Tick) {
 	e.word.Store(uint64(pack(tick, e.life.Load(), pending)))
 }
 
-// EndLife makes every handle of this life inert. It is called when the memory is
-// used again and no earlier, so that handles know until then how the life ended.
+// EndLife makes every handle of this life inert. It is called when the memory is used
+// again and no earlier, so that handles report until then how the life ended.
 func (e *Entry) EndLife() { e.life.Add(1) }
 
 // Alive reports whether the entry is in the given life.
@@ -78,8 +76,8 @@ func (e *Entry) Alive(life uint64) bool { return e.life.Load() == life }
 // Life returns the number of the present life.
 func (e *Entry) Life() uint64 { return e.life.Load() }
 
-// Expire is the exit by time: it reports whether the caller has won the task of
-// a pending entry whose tick is due.
+// Expire is the exit by time. It reports whether the caller has won the task of a pending
+// entry whose tick is due.
 func (e *Entry) Expire(now Tick) bool {
 	for {
 		w := word(e.word.Load())
@@ -92,9 +90,9 @@ func (e *Entry) Expire(now Tick) bool {
 	}
 }
 
-// Cancel is the exit by hand, for the given life. It reports whether the caller
-// has won and the task will not run; the engine's Cancelled was called then. A
-// periodic entry whose run is under way is cancelled too, with the result false.
+// Cancel is the exit by cancel, for the given life. True means that the caller has won,
+// the task will not run, and the engine's Cancelled was called. A periodic entry whose
+// run is under way is cancelled too, with the result false.
 func (e *Entry) Cancel(life uint64) bool {
 	if e.owner.Pooled {
 		if !e.Withdraw(life) {
@@ -110,12 +108,11 @@ func (e *Entry) Cancel(life uint64) bool {
 	return won && !begun
 }
 
-// Withdraw is [Entry.Cancel] without telling the engine, for the engine's own
-// use.
+// Withdraw is [Entry.Cancel] without the call of the engine, for the engine's own use.
 func (e *Entry) Withdraw(life uint64) bool {
 	for {
-		// The word is read first: if the life still fits afterwards, the
-		// word belonged to that life.
+		// The word is read first: if the life still matches afterwards, the word belonged
+		// to that life.
 		w := word(e.word.Load())
 		if w.phase() != pending || e.life.Load() != life {
 			return false
@@ -126,24 +123,24 @@ func (e *Entry) Withdraw(life uint64) bool {
 	}
 }
 
-// Postpone moves a pending entry to a tick that is not earlier than its present
-// one, and reports whether it did. The engine need not know: it finds the entry
-// at its old place, sees the later tick, and puts it there.
+// Postpone moves a pending entry to a tick that is not earlier than its present one, and
+// reports whether it did. The engine need not be called: it finds the entry at its old
+// place, reads the later tick, and moves it there.
 func (e *Entry) Postpone(life uint64, tick Tick) bool {
 	for {
 		w := word(e.word.Load())
 		if w.phase() != pending || tick < w.tick() || e.life.Load() != life {
 			return false
 		}
-		// Many resets ask for the tick that the last one has set.
+		// Many resets set the tick that the last one has set.
 		if tick == w.tick() || e.swap(w, w.withTick(tick)) {
 			return true
 		}
 	}
 }
 
-// Move moves a pending entry to any tick and returns the tick that it had. The
-// engine must be told of an earlier tick by the caller.
+// Move moves a pending entry to any tick and returns its previous tick. The caller must
+// report an earlier tick to the engine.
 func (e *Entry) Move(life uint64, tick Tick) (old Tick, ok bool) {
 	for {
 		w := word(e.word.Load())

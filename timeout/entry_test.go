@@ -11,8 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// engine is one with a clock that stands still, and that writes down what it is
-// told.
+// engine is an engine whose clock stands still, and which records its calls.
 type engine struct {
 	now timeout.Tick
 
@@ -49,8 +48,8 @@ func (e *engine) Rearm(_ *timeout.Entry, _ uint64, tick timeout.Tick) bool {
 	return e.rearms
 }
 
-// The ways into every phase that an entry can be in, with tick 10 wherever it
-// has one.
+// The operations that lead to each phase of an entry, with tick 10 in each phase that has
+// one.
 var phases = map[string]func(*timeout.Entry){
 	"idle":      func(*timeout.Entry) {},
 	"pending":   func(e *timeout.Entry) { e.Start(10) },
@@ -66,7 +65,7 @@ func newEntry(phase string) (*timeout.Entry, *engine) {
 	return e, owner
 }
 
-// Every operation in every phase: what it returns, and where it leads.
+// Every operation in every phase: its result, and the next phase.
 func TestTransitions(t *testing.T) {
 	const stale = 1 // not the life of a fresh entry
 	type outcome struct {
@@ -167,9 +166,9 @@ func TestTaskAndOwnerAreKept(t *testing.T) {
 	}
 }
 
-// A handle that outlived its timeout does nothing to the ones that use the
-// memory after it: not to the next, and not when the low bits of the life, which
-// are all that the word has room for, come round.
+// A handle that outlived its timeout does not affect later users of the memory: neither
+// the next one, nor one whose life has the same low bits, which are all that the word has
+// room for.
 func TestHandlesOfEarlierLivesAreInert(t *testing.T) {
 	e, owner := newEntry("pending")
 	stale := e.Timeout()
@@ -212,8 +211,8 @@ func TestHandlesOfEarlierLivesAreInert(t *testing.T) {
 	}
 }
 
-// race runs the contestants at the same time, in many rounds, and lets judge
-// look at who has won.
+// race runs the contestants at the same time, in many rounds, and lets judge check who
+// has won.
 func race(t *testing.T, phase string, contestants []func(*timeout.Entry) bool, judge func(t *testing.T, e *timeout.Entry, won []bool)) {
 	t.Helper()
 	const rounds = 3000
@@ -274,8 +273,8 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 			})
 	})
 
-	// What was put off past now has not expired, and what has expired was not
-	// put off: true means the new deadline and never the old one.
+	// An entry that was postponed past now has not expired, and one that has expired was
+	// not postponed: true means the new deadline and never the old one.
 	for name, putOff := range map[string]func(*timeout.Entry) bool{
 		"Postpone": postpone, "Move": move,
 	} {
@@ -324,8 +323,8 @@ func TestRacesAreDecidedOnce(t *testing.T) {
 		}
 		race(t, "pending", contestants{to(1), to(2), to(3)},
 			func(t *testing.T, e *timeout.Entry, won []bool) {
-				// Each saw another's tick; together with the last one
-				// they are all of them.
+				// Each saw another's tick; together with the last one these are all of
+				// them.
 				last, _ := e.PendingTick()
 				seen := map[timeout.Tick]bool{last: true}
 				for _, tick := range old[e] {

@@ -8,9 +8,9 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// A queue is the smallest engine there is: a list, and a clock that its user
-// moves by hand in ticks of a second. Real ones, such as package wheel's, have a
-// clock of their own and let goroutines in.
+// A queue is the smallest possible engine: a list, and a clock that its user moves by
+// hand in ticks of a second. Real ones, such as package wheel's, have a clock of their
+// own and are safe for concurrent use.
 type queue struct {
 	now     timeout.Tick
 	entries []*timeout.Entry
@@ -27,8 +27,8 @@ func (q *queue) At(t time.Time) timeout.Tick {
 
 func (q *queue) Time(k timeout.Tick) time.Time { return noon.Add(time.Duration(k) * time.Second) }
 
-// Cancelled and Rearm keep the list right. This engine arms an entry again only
-// while that is pending.
+// Cancelled and Rearm maintain the list. This engine arms an entry again only while it is
+// pending.
 func (q *queue) Cancelled(e *timeout.Entry, _ uint64) {
 	q.entries = slices.DeleteFunc(q.entries, func(other *timeout.Entry) bool { return other == e })
 }
@@ -56,7 +56,7 @@ func (q *queue) advance(d time.Duration) {
 	}
 }
 
-// How an engine uses entries, and what its users get to see of them.
+// An engine uses entries; its users see handles.
 func Example() {
 	q := &queue{}
 	reminder := q.schedule(90*time.Second, func() { fmt.Println("ran at", q.Time(q.now).Format("15:04:05")) })
@@ -75,8 +75,8 @@ func Example() {
 	// expired
 }
 
-// Expire is one way out of the pending state and Cancel the other: whoever comes
-// first has the task.
+// Expire is one exit from the pending state and Cancel the other: the first one wins the
+// task.
 func ExampleEntry() {
 	e := new(timeout.Entry)
 	e.Bind(&timeout.Owner{Engine: &queue{}, Pooled: true})
@@ -96,8 +96,8 @@ func ExampleEntry() {
 	// cancelled by a handle of the first: false
 }
 
-// A later deadline needs no word with the engine, which finds the entry where it
-// was and sees that it is not due.
+// A later deadline needs no call of the engine, which finds the entry at its old place
+// and sees that it is not due.
 func ExampleEntry_Postpone() {
 	e := new(timeout.Entry)
 	e.Start(10)
@@ -130,8 +130,7 @@ func ExampleEntry_Run() {
 	// cancelled
 }
 
-// Whoever keeps an engine needs five methods; see the queue of this package's
-// example for what they do.
+// An engine needs five methods; see the queue of this package's example for what they do.
 func ExampleEngine() {
 	q := &queue{}
 	var engine timeout.Engine = q
@@ -142,8 +141,7 @@ func ExampleEngine() {
 	// 12:01:00
 }
 
-// Entries of one owner share what they have in common, and lead back to the
-// engine.
+// Entries of one owner share their common fields, and the engine.
 func ExampleOwner() {
 	var engine timeout.Engine = &queue{}
 	owner := &timeout.Owner{Engine: engine}
@@ -165,8 +163,7 @@ func ExampleTick() {
 	// 281474976710655
 }
 
-// A handle is a value: to be copied, compared, used as a key, and kept for as long
-// as one likes.
+// A handle is a value: it can be copied, compared, used as a key, and kept for ever.
 func ExampleTimeout() {
 	q := &queue{}
 	waiting := map[timeout.Timeout]string{}
@@ -207,7 +204,7 @@ func ExampleTimeout_Reset() {
 	// false
 }
 
-// Many timeouts are moved by one reading of the clock.
+// Many timeouts are moved with one reading of the clock.
 func ExampleTimeout_ResetAt() {
 	q := &queue{}
 	sessions := []timeout.Timeout{
@@ -238,7 +235,7 @@ func ExampleTimeout_State() {
 	// expired
 }
 
-// The deadline is the one that was asked for, rounded up to a tick.
+// The deadline is the requested one, rounded up to a tick.
 func ExampleTimeout_Deadline() {
 	q := &queue{}
 	t := q.schedule(300*time.Millisecond, func() {})

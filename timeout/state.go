@@ -1,6 +1,6 @@
 package timeout
 
-// State is where a timeout stands.
+// State is the state of a timeout.
 type State uint8
 
 const (
@@ -10,12 +10,12 @@ const (
 	Pending
 	// Expired is a timeout whose task has begun.
 	Expired
-	// Cancelled is a timeout that was cancelled, or that a wheel returned when
-	// it stopped or was drained.
+	// Cancelled is a timeout that was cancelled, or that a wheel returned when it stopped
+	// or was drained.
 	Cancelled
-	// Done is a timeout that has expired or was cancelled, and whose memory
-	// serves another one by now, so that nothing is left to tell which. Timers
-	// and periodic tasks keep their memory and are never Done.
+	// Done is a timeout that has expired or was cancelled, and whose memory serves
+	// another one by now, so that its end is no longer known. Timers and periodic tasks
+	// keep their memory and are never Done.
 	Done
 )
 
@@ -36,21 +36,21 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// A Tick counts ticks since its engine's start. The engine alone turns time
-// into ticks, and rounds up when it does.
+// A Tick counts ticks since its engine's start. Only the engine converts time to ticks,
+// and it rounds up.
 type Tick int64
 
 // MaxTick is the last tick that a deadline can name: 2⁴⁸−1, which is 892 years
 // at the smallest tick, 100 µs, and so beyond what a [time.Duration] spans.
 const MaxTick Tick = 1<<tickBits - 1
 
-// The word packs, from the top: the deadline's tick, the low bits of the life,
-// and the phase. Deadline and phase change together or not at all: a reset and
-// an expiry that meet are decided by one compare-and-swap.
+// The word packs, from the top: the deadline's tick, the low bits of the life, and the
+// phase. Deadline and phase change together or not at all: one compare-and-swap decides
+// between a concurrent reset and expiry.
 //
-// The life's low bits are there for a compare-and-swap that sleeps between
-// reading the life and swapping: to mistake a later life for its own it would
-// have to sleep through a multiple of 2¹⁴ lives that ends on the same deadline.
+// The life's low bits protect a compare-and-swap that is delayed between reading the life
+// and swapping. To mistake a later life for its own, the delay would have to span a
+// multiple of 2¹⁴ lives that ends on the same deadline.
 const (
 	tickBits  = 48
 	lifeBits  = 14

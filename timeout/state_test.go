@@ -33,8 +33,8 @@ func TestWordKeepsTickLifeAndPhaseApart(t *testing.T) {
 	}
 }
 
-// No deadline can be out of a word's reach: the longest duration, in the
-// smallest tick that an engine has, is below MaxTick.
+// No deadline can exceed a word's range: the longest duration, in the smallest tick that
+// an engine has, is below MaxTick.
 func TestMaxTickIsBeyondTheLongestDuration(t *testing.T) {
 	const smallest = 100 * time.Microsecond
 	if longest := Tick(math.MaxInt64 / smallest); longest >= MaxTick {

@@ -10,13 +10,12 @@ type Timeout struct {
 	life  uint64
 }
 
-// Cancel takes the task back and reports whether it did. It returns true at
-// most once, to one caller, and only if the task had not begun and now never
-// will; the task is let go at once. Cancel never blocks on the task and may be
-// called from inside it.
+// Cancel cancels the task and reports whether it did. It returns true at most once, to
+// one caller, and only if the task had not begun and now never will. The task is released
+// at once. Cancel never blocks on the task and may be called from inside it.
 //
-// A periodic task is cancelled in any case: no further run begins. The result is
-// false if a run was under way, since that one has begun.
+// A periodic task is cancelled in any case: no further run begins. The result is false if
+// a run was under way, since that run has begun.
 func (t Timeout) Cancel() bool {
 	return t.entry != nil && t.entry.Cancel(t.life)
 }
@@ -25,11 +24,10 @@ func (t Timeout) Cancel() bool {
 // below zero means as soon as possible. On true the task runs at the new
 // deadline and not at the old one, however close that was.
 //
-// A one-shot timeout can be moved while it is pending: once the task has begun
-// or was cancelled, Reset changes nothing and returns false. A timeout that is
-// handed to its own task, a periodic one and an embedded timer can be set again
-// at any time; there, Reset returns false only when the engine has stopped or
-// is full.
+// A one-shot timeout can be moved while it is pending. Once the task has begun or was
+// cancelled, Reset changes nothing and returns false. A timeout that its own task
+// receives, a periodic one and an embedded timer can be set again at any time. For these,
+// Reset returns false only when the engine has stopped or is full.
 func (t Timeout) Reset(d time.Duration) bool {
 	if t.entry == nil {
 		return false
@@ -38,9 +36,9 @@ func (t Timeout) Reset(d time.Duration) bool {
 	return t.resetTick(e, e.After(d))
 }
 
-// ResetAt is [Timeout.Reset] to a point in time, for callers that move many
-// timeouts by one reading of the clock. The time should carry a monotonic
-// reading, as those from [time.Now] do.
+// ResetAt is [Timeout.Reset] to a point in time, for callers that move many timeouts with
+// one reading of the clock. The time should carry a monotonic reading, as those from
+// [time.Now] do.
 func (t Timeout) ResetAt(deadline time.Time) bool {
 	if t.entry == nil {
 		return false
@@ -53,7 +51,7 @@ func (t Timeout) resetTick(e Engine, tick Tick) bool {
 	return t.entry.Postpone(t.life, tick) || e.Rearm(t.entry, t.life, tick)
 }
 
-// State tells whether the task is still to run.
+// State returns the timeout's state, such as pending or expired.
 func (t Timeout) State() State {
 	if t.entry == nil {
 		return Idle
@@ -61,9 +59,8 @@ func (t Timeout) State() State {
 	return t.entry.StateOf(t.life)
 }
 
-// Deadline returns the instant at which the task becomes due: the deadline that
-// was asked for, rounded up to a tick. It is the zero time if the timeout is
-// not pending.
+// Deadline returns the instant at which the task becomes due: the requested deadline,
+// rounded up to a tick. It is the zero time if the timeout is not pending.
 func (t Timeout) Deadline() time.Time {
 	if t.entry == nil {
 		return time.Time{}

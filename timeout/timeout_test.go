@@ -34,8 +34,8 @@ func TestTimeoutsAreComparable(t *testing.T) {
 	}
 }
 
-// A later deadline costs no word with the engine; an earlier one, and one of an
-// entry that is not pending, is its decision.
+// A later deadline costs no call of the engine. The engine decides about an earlier one,
+// and about an entry that is not pending.
 func TestReset(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

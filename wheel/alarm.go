@@ -2,41 +2,41 @@ package wheel
 
 import "time"
 
-// An alarm is what the worker sleeps on. open and close are called by the
-// worker's goroutine before the first wait and after the last; ring by any.
+// An alarm is what the worker sleeps on. The worker's goroutine calls open before the
+// first wait and close after the last. Any goroutine calls ring.
 type alarm interface {
 	open()
-	// wait returns after d, or when ring was called since the last wait, or
-	// now and then for no reason.
+	// wait returns after d, or when ring was called since the last wait. It may return
+	// early without a reason.
 	wait(d time.Duration)
 	ring()
 	close()
 }
 
-// chime is the portable alarm: a channel and a timer of the runtime's.
-type chime struct {
+// portableAlarm is the alarm for all systems: a channel and a timer of the runtime's.
+type portableAlarm struct {
 	rung  chan struct{}
-	timer *time.Timer // made by the first wait, so that it is the worker's
+	timer *time.Timer // made by the first wait, on the worker's goroutine
 }
 
-func newChime() *chime { return &chime{rung: make(chan struct{}, 1)} }
+func newPortableAlarm() *portableAlarm { return &portableAlarm{rung: make(chan struct{}, 1)} }
 
-func (c *chime) open() {}
+func (c *portableAlarm) open() {}
 
-func (c *chime) close() {
+func (c *portableAlarm) close() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 }
 
-func (c *chime) ring() {
+func (c *portableAlarm) ring() {
 	select {
 	case c.rung <- struct{}{}:
 	default:
 	}
 }
 
-func (c *chime) wait(d time.Duration) {
+func (c *portableAlarm) wait(d time.Duration) {
 	if d == forever {
 		<-c.rung
 		return

@@ -12,18 +12,18 @@ func newAlarm(precise bool) alarm {
 	if precise {
 		return &futex{}
 	}
-	return newChime()
+	return newPortableAlarm()
 }
 
-// futex is the precise alarm: the worker waits in the kernel on a thread of its
-// own, whose timers are not rounded to a millisecond and which need not be
-// scheduled a second time, by the runtime.
+// futex is the precise alarm: the worker waits in the kernel on a thread of its own. The
+// kernel's timers are not rounded to a millisecond, and the runtime need not schedule the
+// goroutine a second time.
 type futex struct {
 	rung atomic.Uint32 // 1 from ring until the wait that it ends
 }
 
 // longestWait keeps the seconds of a wait within the 32 bits that they have on some
-// systems. A wait may end early: the worker looks at the clock, and waits again.
+// systems. A wait may end early: the worker checks the clock, and waits again.
 const longestWait = 24 * time.Hour
 
 const (
@@ -34,13 +34,13 @@ const (
 
 func (f *futex) open() {
 	runtime.LockOSThread()
-	// The kernel may delay a wake-up by the thread's slack, 50 µs if nothing
-	// is said. It only ever refuses this with a nonsensical number.
+	// The kernel may delay a wake-up by the thread's slack, 50 µs by default. The call
+	// fails only for an invalid argument.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
 }
 
 func (f *futex) close() {
-	// The thread ends with the goroutine: its slack is nobody else's taste.
+	// The thread, and its slack, end with the goroutine.
 }
 
 func (f *futex) ring() {
@@ -57,7 +57,7 @@ func (f *futex) wait(d time.Duration) {
 			t := syscall.NsecToTimespec(int64(min(d, longestWait)))
 			limit = &t
 		}
-		// Whatever ends the wait, a signal too, the worker looks for itself.
+		// The wait may also end by a signal; the worker checks the clock itself.
 		_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX,
 			uintptr(unsafe.Pointer(&f.rung)), futexWaitPrivate, 0,
 			uintptr(unsafe.Pointer(limit)), 0, 0)

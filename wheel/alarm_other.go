@@ -3,4 +3,4 @@
 package wheel
 
 // newAlarm returns the portable alarm: there is no precise one here.
-func newAlarm(bool) alarm { return newChime() }
+func newAlarm(bool) alarm { return newPortableAlarm() }

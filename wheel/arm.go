@@ -7,10 +7,10 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// Arming and cancelling timers. A timer is bound to no shard: what has to pass
-// through an inbox passes through that of the calling goroutine. Most often
-// nothing does: while the worker still has a cancelled timer, which is for a tick,
-// arming and cancelling it writes to the timer alone.
+// Arming and cancelling timers. A timer is bound to no shard: an operation that needs an
+// inbox uses that of the calling goroutine. Most often none does: the worker keeps a
+// cancelled timer for a tick, and until then arming and cancelling it writes to the timer
+// alone.
 
 // adopter is the engine of timers.
 type adopter struct{ wheel *Wheel }
@@ -50,7 +50,7 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 	if w.limit == 0 {
 		return s.arm(n, tick)
 	}
-	// A timer that is pending has its place already.
+	// A pending timer has its place already.
 	if a := n.ArmPending(tick); a.Held {
 		return true, s.armed(n, tick, a)
 	}
@@ -104,16 +104,16 @@ func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) error 
 	return nil
 }
 
-// keeps reports whether Stop, which goes on while a timer is armed, has returned
-// that timer. Otherwise it is taken back.
+// keeps reports whether a concurrent Stop has returned the timer being armed. Otherwise
+// it disarms the timer.
 func (w *Wheel) keeps(n *bucket.Node) bool {
 	<-w.withdrawn
 	won, _ := n.Disarm()
 	return !won && n.TakenOut()
 }
 
-// place puts a timer that is in no list where it belongs, or lets go of it. It is
-// called by the worker, with mu held.
+// place links a timer that is in no list, or releases it. The worker calls it, with mu
+// held.
 func (w *Wheel) place(n *bucket.Node) {
 	switch {
 	case n.Busy():
@@ -123,7 +123,7 @@ func (w *Wheel) place(n *bucket.Node) {
 	}
 }
 
-// replace does so for a timer that may be in a list.
+// replace is place for a timer that may be in a list.
 func (w *Wheel) replace(n *bucket.Node) {
 	if n.List() != 0 {
 		if w.ring.finds(n) && !n.Busy() {

@@ -137,14 +137,13 @@ func TestCancelInRandomOrder(t *testing.T) {
 // payload is what a task holds on to.
 type payload struct{ _ [1 << 10]byte }
 
-// scheduleHolding schedules a task that holds on to a payload, to which nobody
-// else refers.
+// scheduleHolding schedules a task that holds the only reference to a payload.
 func scheduleHolding(w *wheel.Wheel, d time.Duration) (timeout.Timeout, weak.Pointer[payload]) {
 	p := new(payload)
 	return must(w.Schedule(d, func() { runtime.KeepAlive(p) })), weak.Make(p)
 }
 
-// gone reports whether the garbage collector has found nobody who refers to it.
+// gone reports whether the garbage collector has found no reference to it.
 func gone[T any](p weak.Pointer[T]) bool {
 	for range 3 {
 		runtime.GC()

@@ -18,23 +18,21 @@ const (
 	maxBuckets = 1 << 20
 )
 
-// A Config says how a [Wheel] is made. The zero Config is a good one.
+// A Config configures a [Wheel]. The zero Config is valid and suits most programs.
 type Config struct {
-	// Tick is how fine the wheel measures: a task runs up to one tick after
-	// its deadline. It may be 100 µs to one hour; 0 means 10 ms. A wheel
-	// sleeps through ticks in which nothing is due, so a fine tick costs only
-	// where deadlines are dense. Below a millisecond it takes Precise to be
-	// of use.
+	// Tick is the wheel's resolution: a task runs up to one tick after its deadline. It
+	// may be 100 µs to one hour; 0 means 10 ms. The wheel sleeps through ticks without
+	// due tasks, so a fine tick costs only where deadlines are dense. A tick below a
+	// millisecond needs Precise to be of use.
 	Tick time.Duration
 
-	// Buckets is the size of the wheel, rounded up to a power of two; at the
-	// most 1,048,576, 0 means 512. Delays beyond Tick × Buckets, one
-	// revolution, are as exact as others, and cost one look for each
-	// revolution in which their bucket has something due.
+	// Buckets is the size of the wheel, rounded up to a power of two; at most 1,048,576,
+	// 0 means 512. Delays beyond Tick × Buckets, one revolution, are as exact as others.
+	// They cost one look for each revolution in which their bucket has something due.
 	Buckets int
 
-	// MaxPending limits the timeouts that are pending at once: beyond it they
-	// are refused with [ErrFull]. 0 means no limit.
+	// MaxPending limits the number of pending timeouts. Scheduling beyond it fails with
+	// [ErrFull]. 0 means no limit.
 	MaxPending int64
 
 	// Executor runs the tasks. Nil means on the wheel's worker, one after the
@@ -47,19 +45,19 @@ type Config struct {
 	// and counted in [Stats.Rejected].
 	OnReject func(task func(), err error)
 
-	// Precise makes the worker sleep on an operating system thread of its
-	// own rather than in the runtime's timers, on Linux; elsewhere it
-	// changes nothing. It brings lateness down from a millisecond to a tenth
-	// of one, above all when every core is busy, for one thread. It must not
-	// be set inside a testing/synctest bubble, whose time it does not know.
+	// Precise makes the worker sleep on an operating system thread of its own rather than
+	// in the runtime's timers, on Linux. Elsewhere it has no effect. It cuts lateness
+	// from a millisecond to a tenth of one, above all when every core is busy, for the
+	// price of one thread. Do not set it inside a testing/synctest bubble: the thread
+	// does not follow the bubble's time.
 	Precise bool
 
-	// Logger is told of panics in tasks, of refusals, and of signs of misuse,
-	// each kind once a minute at the most. Nil means slog.Default().
+	// Logger receives warnings about panics in tasks, refusals, and signs of misuse, each
+	// kind at most once a minute. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// check returns the config with its defaults, or what is wrong with it.
+// check returns the config with its defaults, or an error for an invalid field.
 func (c Config) check() (Config, error) {
 	c.Tick = cmp.Or(c.Tick, DefaultTick)
 	c.Buckets = cmp.Or(c.Buckets, DefaultBuckets)

@@ -11,42 +11,42 @@
 //	t.Cancel()
 //
 // Tasks run on the wheel's worker, one after the other, unless an [Executor] is
-// configured. On the worker they must not block; they may call everything in
-// this package. A task that panics is logged and costs no other its turn.
+// configured. On the worker they must not block; they may call everything in this
+// package. A task that panics is logged, and the next task runs all the same.
 //
 // # What is promised
 //
 //   - Never early: a task runs once the monotonic clock has passed its deadline,
-//     which is rounded up to a tick. On an idle machine it is at most a tick and
-//     the latency of the system's timers late, see [Config.Precise].
-//   - Never lost, never twice: what was scheduled is run, cancelled, or returned
-//     by [Wheel.Stop], one of the three and once.
-//   - Idle when there is nothing to do: the worker sleeps until the earliest
-//     deadline, however far that is, and not from tick to tick.
-//   - Late without harm: after a pause of any length everything that is due runs
-//     at once, in the order of the deadlines, and no later deadline shifts.
-//   - A cancelled task is let go at once, and its memory within a tick.
+//     which is rounded up to a tick. On an idle machine it is late by at most a tick
+//     plus the latency of the system's timers, see [Config.Precise].
+//   - Never lost, never twice: every scheduled task is either run, cancelled, or
+//     returned by [Wheel.Stop], exactly once.
+//   - Idle without work: the worker sleeps until the earliest deadline, however far
+//     that is, and not from tick to tick.
+//   - Late without harm: after a pause of any length all due tasks run at once, in
+//     the order of their deadlines, and no later deadline shifts.
+//   - Freed on cancel: a cancelled task is released at once, its memory within a tick.
 //
-// The monotonic clock of most systems stands still while the machine is
-// suspended, and the wheel with it.
+// The monotonic clock of most systems stands still while the machine is suspended, and
+// the wheel with it.
 //
 // # Ground rules
 //
-// The design is that of Varghese and Lauck (scheme 6, "Hashed and Hierarchical
-// Timing Wheels", 1987). It rests on a few rules, which the code keeps to:
+// The design is that of Varghese and Lauck (scheme 6, "Hashed and Hierarchical Timing
+// Wheels", 1987). The code keeps these rules:
 //
-//   - Only the worker links and unlinks what is in buckets, with the wheel's mu
-//     held. All other goroutines touch one atomic state word per timeout, and
-//     the inboxes. Stop and Drain look into buckets, under mu.
-//   - Deadline and state share that word, so that reset, cancel and expiry are
-//     decided by one compare-and-swap, and whoever wins owns the task.
+//   - Only the worker links and unlinks nodes in buckets, with the wheel's mu held.
+//     Other goroutines touch one atomic state word per timeout, and the inboxes.
+//     Stop and Drain read the buckets, under mu.
+//   - Deadline and state share that word, so one compare-and-swap decides between
+//     reset, cancel and expiry. The winner owns the task.
 //   - A deadline that moves to a later tick moves in the word alone: the worker
-//     finds the timeout in its old bucket, and takes it to the new one.
+//     finds the timeout in its old bucket and moves it to the new one.
 //   - No lock is held while a task, an executor or a hook runs.
 //   - Time becomes ticks in one file, and is always rounded up.
-//   - The worker reads the clock before it empties the inboxes: what is due by
-//     then is in one of them, so that it becomes due in order.
-//   - A run of a periodic task begins by a compare-and-swap that a cancel has to
-//     win, and the next one is planned in the same step.
-//   - The buckets have no clock: the worker gives them the tick.
+//   - The worker reads the clock before it empties the inboxes. Everything due by
+//     that reading is already in one of them, so it becomes due in order.
+//   - A run of a periodic task begins by a compare-and-swap that a cancel competes
+//     for. The same step plans the next run.
+//   - The buckets have no clock: the worker passes them the tick.
 package wheel

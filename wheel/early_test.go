@@ -10,9 +10,9 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// On real clocks, whichever way a deadline is set and whatever the worker sleeps
-// on, nothing is early. How late it may be depends on the machine, and is
-// measured by the command's accuracy report rather than tested.
+// On real clocks nothing is early, for every way to set a deadline and every alarm. The
+// lateness depends on the machine, and is measured by the command's accuracy report
+// rather than tested.
 func TestNothingIsEarlyOnRealClocks(t *testing.T) {
 	for _, tick := range []time.Duration{100 * time.Microsecond, ms, 10 * ms} {
 		for _, precise := range []bool{false, true} {

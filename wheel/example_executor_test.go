@@ -91,7 +91,7 @@ func ExampleNewPool() {
 	// rejected: 1
 }
 
-// A pool serves whoever has a task, not wheels alone.
+// A pool can serve any source of tasks, not only wheels.
 func ExamplePool_Execute() {
 	pool := wheel.NewPool(1, 10)
 	for _, step := range []string{"load", "transform", "store"} {

@@ -148,7 +148,7 @@ func ExampleTimer_Deadline() {
 	// 1m0s
 }
 
-// The handle is for whoever may end or move the timer but not see its owner.
+// The handle is for code that may end or move the timer but not see its owner.
 func ExampleTimer_Timeout() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// An Executor runs the tasks of a wheel elsewhere than on its worker. Execute
-// is called by the worker and must not block; an error means that the task has
-// not been taken on and never will be by the executor.
+// An Executor runs the tasks of a wheel elsewhere than on its worker. Execute is called
+// by the worker and must not block. An error means that the executor has not accepted the
+// task and will never run it.
 type Executor interface {
 	Execute(task func()) error
 }
 
-// Goroutines is an [Executor] that runs every task on a goroutine of its own,
-// as time.AfterFunc does. It refuses none: a burst of tasks is a burst of
-// goroutines. A task that panics ends the program, as in any goroutine.
+// Goroutines is an [Executor] that runs every task on a goroutine of its own, as
+// time.AfterFunc does. It refuses none: a burst of tasks is a burst of goroutines. A task
+// that panics ends the program, as in any goroutine.
 var Goroutines Executor = goroutines{}
 
 type goroutines struct{}
@@ -26,10 +26,9 @@ func (goroutines) Execute(task func()) error {
 }
 
 var (
-	// ErrPoolFull is what a [Pool] says of a task for which its queue has no
-	// room.
+	// ErrPoolFull is returned by a [Pool] whose queue has no room for a task.
 	ErrPoolFull = errors.New("wheel: the pool's queue is full")
-	// ErrPoolClosed is what a [Pool] says of a task after Close.
+	// ErrPoolClosed is returned by a [Pool] after Close.
 	ErrPoolClosed = errors.New("wheel: the pool is closed")
 )
 
@@ -62,7 +61,7 @@ func NewPool(workers, queue int) *Pool {
 func (p *Pool) work() {
 	closed := false
 	defer func() {
-		if !closed { // a task has called runtime.Goexit, and is not to cost the pool a worker
+		if !closed { // a task called runtime.Goexit; replace the worker that it ended
 			p.workers.Go(p.work)
 		}
 	}()
@@ -72,7 +71,7 @@ func (p *Pool) work() {
 	closed = true
 }
 
-// Execute implements [Executor]. It fails with [ErrPoolFull] and [ErrPoolClosed];
+// Execute implements [Executor]. It fails with [ErrPoolFull] or [ErrPoolClosed];
 // [Config.OnReject] can run such a task elsewhere.
 func (p *Pool) Execute(task func()) error {
 	p.mu.RLock()
@@ -88,8 +87,8 @@ func (p *Pool) Execute(task func()) error {
 	}
 }
 
-// Close refuses further tasks, runs what is queued, and waits for all of it.
-// Stop the wheel first. It is safe to call twice, not from inside a task.
+// Close refuses further tasks, runs the queued ones, and waits for all of them. Stop the
+// wheel first. Close may be called twice, but not from inside a task.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	if !p.closed {

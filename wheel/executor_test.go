@@ -82,8 +82,8 @@ func TestPoolBoundsWhatRunsAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever finds no room is refused, handed to OnReject, and counted; the rest
-// is not disturbed.
+// A task that finds no room is refused, passed to OnReject, and counted; the rest is not
+// affected.
 func TestPoolRejectsWhatFindsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := wheel.NewPool(2, 3)

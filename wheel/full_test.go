@@ -218,9 +218,9 @@ func TestFullUnderContention(t *testing.T) {
 	}
 }
 
-// There is room for one more all the time, while a timer that is pending is moved
-// to and fro, and another goroutine is refused what would be one too many: nobody
-// who has room is refused.
+// There is always room for one more, while a pending timer is moved to and fro, and
+// another goroutine is refused a timeout beyond the limit: no timeout within the limit is
+// refused.
 func TestNoFalseRefusals(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms, MaxPending: 2})
 	var timer wheel.Timer

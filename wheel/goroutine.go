@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// A goroutine remembers which one it is, so that Stop can tell whether it is
-// called by a task on the worker, which must not wait for itself. Nothing else
-// may depend on a goroutine's identity.
+// A goroutine records which one it is, so that Stop can detect a call by a task on the
+// worker, which must not wait for itself. Nothing else may depend on a goroutine's
+// identity.
 type goroutine struct {
 	id atomic.Uint64
 }
@@ -18,9 +18,9 @@ func (g *goroutine) begin() { g.id.Store(goroutineID()) }
 
 func (g *goroutine) isCurrent() bool { return g.id.Load() == goroutineID() }
 
-// goroutineID reads the number out of the first line of a stack trace,
-// "goroutine 17 [running]:". The runtime offers no other way. Should the line
-// ever change, every goroutine has number 0, and Stop waits for nobody.
+// goroutineID reads the number from the first line of a stack trace, "goroutine 17
+// [running]:". The runtime offers no other way. Should the line ever change, every
+// goroutine has number 0, and Stop no longer waits.
 func goroutineID() uint64 {
 	var buf [64]byte
 	line := string(buf[:runtime.Stack(buf[:], false)])

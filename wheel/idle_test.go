@@ -210,8 +210,9 @@ func TestWakeUpsOfRequests(t *testing.T) {
 	})
 }
 
-// Whoever schedules and cancels faster than the worker wakes does not wake it each
-// time: woken in vain, it stays on call for that deadline, and sleeps on after it.
+// A goroutine that schedules and cancels faster than the worker wakes does not wake it
+// each time: woken in vain, the worker stays on call for that deadline, and sleeps on
+// after it.
 func TestWokenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})

@@ -87,8 +87,8 @@ func TestResetsWhileTheWorkerIsLate(t *testing.T) {
 	})
 }
 
-// LastLag and WorstLag tell how late tasks were begun, Overruns how often they
-// held the worker for longer than a tick.
+// LastLag and WorstLag report how late tasks were begun, Overruns how often they held the
+// worker for longer than a tick.
 func TestLagIsReported(t *testing.T) {
 	bubble(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -112,8 +112,8 @@ func TestLagIsReported(t *testing.T) {
 	})
 }
 
-// A deadline that lay in the past when it was scheduled does not make the wheel
-// late: it says nothing about the worker, and warns of nothing.
+// A deadline that lay in the past when it was scheduled does not count as the worker's
+// lag, and causes no warning.
 func TestDeadlinesInThePastAreNoLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines

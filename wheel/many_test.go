@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Very many wheels alive at once are an error of design. The 65th that is alive
-// says so; how many were stopped before does not matter, and it is said once a
-// minute like everything else.
+// Very many wheels alive at once are a design error. The 65th live wheel causes a
+// warning, at most once a minute like all others; stopped wheels do not count.
 func TestManyWheelsAreWarnedOf(t *testing.T) {
 	before := crowded.next.Swap(0)
 	t.Cleanup(func() { crowded.next.Store(before) })
@@ -74,8 +73,8 @@ func TestWarningAfterTheClockWasSetBack(t *testing.T) {
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		var w warning
 		w.next.Store(time.Now().Add(time.Hour).UnixNano())
-		w.say(logger, "mind the gap")
-		w.say(logger, "mind the gap")
+		w.warn(logger, "mind the gap")
+		w.warn(logger, "mind the gap")
 		if n := strings.Count(log.String(), "mind the gap"); n != 1 {
 			t.Errorf("said %d times, want once", n)
 		}

@@ -455,7 +455,7 @@ func (m *model) pass(ticks int) {
 	m.look()
 }
 
-// checkModel runs a wheel and its model through what the bytes say.
+// checkModel drives a wheel and its model by the bytes.
 func checkModel(t *testing.T, bytes []byte) {
 	if len(bytes) < 2 {
 		return

@@ -144,7 +144,7 @@ func TestResetsWithinOneSlotFromInsideItsTasks(t *testing.T) {
 }
 
 // RussellLuo/timingwheel#31: AfterFunc hung for ever when the wheel was stopped
-// meanwhile; ouqiang/timewheel: so did whatever was added after Stop.
+// meanwhile; ouqiang/timewheel: so did every timer added after Stop.
 func TestScheduleNeverHangsOnAStoppedWheel(t *testing.T) {
 	for range 50 {
 		w := start(t, wheel.Config{Tick: ms})
@@ -167,8 +167,8 @@ func TestScheduleNeverHangsOnAStoppedWheel(t *testing.T) {
 	}
 }
 
-// RussellLuo/timingwheel#30: to be sure, users called Stop in a loop until it
-// returned true. One call tells all: false means that the task has begun.
+// RussellLuo/timingwheel#30: to be sure, users called Stop in a loop until it returned
+// true. Here one call suffices: false means that the task has begun.
 func TestOneCancelIsEnough(t *testing.T) {
 	w := start(t, wheel.Config{Tick: 100 * time.Microsecond})
 	for range 300 {
@@ -228,8 +228,8 @@ func TestADayOfMinutesHasSoManyRuns(t *testing.T) {
 	})
 }
 
-// go-zero#5316: what was moved ran at both deadlines; #5510: or a revolution too
-// late; #205: what it means to move what has run was not said.
+// go-zero#5316: a moved timer ran at both deadlines; #5510: or a revolution too late;
+// #205: moving a timer that has run was not defined.
 func TestMovingIsNotAdding(t *testing.T) {
 	for _, to := range []time.Duration{3 * ms, 10 * ms, 16 * ms, 26 * ms, 170 * ms} {
 		bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
@@ -274,7 +274,7 @@ func TestStopLeavesNothingAndMayBeRepeated(t *testing.T) {
 }
 
 // ouqiang/timewheel divides by zero below a second, NewTimeWheelPool(4, …, 60) of
-// rfyiamcool/go-timewheel is out of range: whatever New accepts works.
+// rfyiamcool/go-timewheel is out of range: here every config that New accepts works.
 func TestTicksBelowASecond(t *testing.T) {
 	for _, tick := range []time.Duration{100 * time.Microsecond, 999 * ms, 1001 * ms} {
 		for _, buckets := range []int{1, 60, 3600} {

@@ -9,33 +9,32 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// Missed says what a periodic task does about runs that it could not have in
-// time, because the machine, the worker or the last run of its own was late.
-// Runs are planned at whole periods from the first, and the plan never drifts.
+// Missed is the policy for runs of a periodic task that could not begin in time, because
+// the machine, the worker or the task's last run was late. Runs are planned at whole
+// periods from the first, and the plan never drifts.
 type Missed uint8
 
 const (
-	// Skip drops missed runs: one run is late, the next is as planned. This
-	// is what time.Ticker does.
+	// Skip drops missed runs: one run is late, the next is as planned, as with
+	// time.Ticker.
 	Skip Missed = iota
-	// CatchUp makes up for missed runs, one directly after the other: there
-	// are as many runs as periods.
+	// CatchUp runs missed runs one directly after the other: there are as many runs as
+	// periods.
 	CatchUp
-	// Delay plans anew, a period after the late run began: two runs are never
+	// Delay plans the next run a period after the late one began: two runs are never
 	// closer than a period.
 	Delay
 )
 
-// Every runs the task every period, for the first time a period from now, until
-// the handle is cancelled or the wheel is stopped. No run begins before the last
-// has ended. Resetting the handle moves the next run, and the plan with it.
+// Every runs the task every period, for the first time a period from now, until the
+// handle is cancelled or the wheel is stopped. No run begins before the last has ended.
+// Resetting the handle moves the next run, and the plan with it.
 //
-// Cancel ends a periodic task in any case. It returns true if no run was under
-// way, and so none ever begins again; false if one was, which is the last.
+// Cancel always ends a periodic task. It returns true if no run was under way: then none
+// ever begins again. It returns false if a run was under way, which is the last.
 //
-// The period must not be shorter than a tick, and the error says so; others are
-// [ErrStopped] and [ErrFull]. Every panics on a nil task and on an unknown
-// policy.
+// Every fails if the period is shorter than a tick, or with [ErrStopped] or [ErrFull]. It
+// panics on a nil task and on an unknown policy.
 func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: Every with a nil task")
@@ -49,9 +48,9 @@ func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (timeout
 	return p.start(plan, w.ticks.ceil(plan))
 }
 
-// EveryFunc is [Wheel.Every] with its first run at an instant, and for a task that
-// is given its own timeout: to cancel itself, or to move its next run. An instant
-// in the past, such as the zero time, means the next tick; the plan begins there.
+// EveryFunc is [Wheel.Every] with its first run at an instant, for a task that receives
+// its own timeout: to cancel itself, or to move its next run. An instant in the past,
+// such as the zero time, means the next tick; the plan begins there.
 func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, task func(timeout.Timeout)) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: EveryFunc with a nil task")
@@ -69,20 +68,20 @@ func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, 
 	return p.start(plan, tick)
 }
 
-// periodic is the engine of a timer that stays pending until it is cancelled. The
-// timer's word is all of its state, see [timeout.Entry.Hand]: a run begins by the
-// compare-and-swap that a cancel has to win, and sets the tick of the next run.
+// periodic is the engine of a timer that stays pending until it is cancelled. The timer's
+// word is all of its state, see [timeout.Entry.Hand]. A run begins by a compare-and-swap
+// that a cancel competes for, which also sets the next run's tick.
 type periodic struct {
 	adopter
 	owner  timeout.Owner
 	timer  Timer
 	period time.Duration
 	missed Missed
-	handed func() // run, bound once
+	handed func() // the method value run, bound once
 
-	// plan is when the next run is planned, since the wheel's start, and tick
-	// the tick for that: written by the goroutine that has the run. A timer
-	// with another tick was reset.
+	// plan is when the next run is planned, since the wheel's start, and tick is that
+	// instant's tick. The goroutine that has the run writes them. A timer with another
+	// tick was reset.
 	plan, tick atomic.Int64
 }
 
@@ -113,15 +112,15 @@ func (p *periodic) planned(plan time.Duration, tick timeout.Tick) {
 	p.tick.Store(int64(tick))
 }
 
-// expire does what the worker does with a periodic task whose turn has come. The
-// caller places the node afterwards.
+// expire hands out or runs a due periodic task on the worker. The caller places the node
+// afterwards.
 func (p *periodic) expire() {
 	w, n := p.wheel, &p.timer.node
 	if !n.Hand(w.ring.now) {
 		return // cancelled, moved to later, or still running
 	}
-	// The worker takes the run back if it does not come to its end, by a panic
-	// or runtime.Goexit of the task or of the executor.
+	// The worker ends the run if the task or the executor does not return, because of a
+	// panic or runtime.Goexit.
 	w.current = p
 	if w.executor == nil {
 		if p.begin() {
@@ -136,8 +135,8 @@ func (p *periodic) expire() {
 	w.current = nil
 }
 
-// abandoned ends a run that the worker had and that has ended the worker's
-// goroutine, or has panicked.
+// abandoned ends a run on the worker that has panicked or has ended the worker's
+// goroutine.
 func (p *periodic) abandoned() {
 	if p.wheel.executor == nil {
 		p.timer.node.Ran(false)
@@ -146,8 +145,8 @@ func (p *periodic) abandoned() {
 	}
 }
 
-// run is the run that an executor is given. Without its due hand-over, as when an
-// executor runs it twice, it does nothing.
+// run is the function that an executor runs. It does nothing unless the task is handed
+// out, as when an executor runs it twice.
 func (p *periodic) run() {
 	if p.begin() {
 		defer p.ended() // also after runtime.Goexit
@@ -177,14 +176,14 @@ func (p *periodic) begin() bool {
 	}
 }
 
-// ended gives the task back to the worker after a run on an executor.
+// ended returns the task to the worker after a run on an executor.
 func (p *periodic) ended() {
 	if p.timer.node.Ran(true) {
 		p.named()
 	}
 }
 
-// named has the worker look at the task, which may be due again.
+// named makes the worker look at the task, which may be due again.
 func (p *periodic) named() {
 	w, n := p.wheel, &p.timer.node
 	tick, pending := n.PendingTick()
@@ -196,8 +195,8 @@ func (p *periodic) named() {
 	w.needBy(tick)
 }
 
-// takeBack counts a run that the executor has not taken on, and plans the next,
-// unless that run has begun all the same.
+// takeBack counts a run that the executor has refused, and plans the next, unless the
+// executor began that run nevertheless.
 func (p *periodic) takeBack() {
 	w, n := p.wheel, &p.timer.node
 	now := w.ticks.elapsed()
@@ -209,9 +208,9 @@ func (p *periodic) takeBack() {
 	}
 }
 
-// extra returns the task for [Config.OnReject], which may run it once, anywhere
-// and at any time. It does nothing while another run is under way, or once the
-// task was cancelled.
+// extra returns the task for [Config.OnReject], which may run it once, on any goroutine
+// and at any time. It does nothing while another run is under way, or once the task was
+// cancelled.
 func (p *periodic) extra() func() {
 	var used atomic.Bool
 	return func() {
@@ -228,8 +227,7 @@ func (p *periodic) extra() func() {
 	}
 }
 
-// next returns the plan for the run after one that was due at a tick and begins
-// now.
+// next returns the plan for the run after the one that was due at a tick and begins now.
 func (p *periodic) next(due timeout.Tick, now time.Duration) (time.Duration, timeout.Tick) {
 	t := &p.wheel.ticks
 	plan := time.Duration(p.plan.Load())
@@ -248,7 +246,7 @@ func (p *periodic) next(due timeout.Tick, now time.Duration) (time.Duration, tim
 	return plan, t.ceil(plan)
 }
 
-// count counts a run, which is scheduled and fired in one.
+// count counts a run as both scheduled and fired.
 func (p *periodic) count() {
 	p.wheel.counters.repeated.Add(1)
 	p.wheel.counters.fired.Add(1)

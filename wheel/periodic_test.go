@@ -29,8 +29,8 @@ var executors = map[string]func(t *testing.T) wheel.Executor{
 	},
 }
 
-// The first run comes a period after the start, and not a tick later, and the
-// others a period after each other, whatever the policy.
+// The first run comes a period after the start, and not a tick later, and the others a
+// period after each other, under every policy.
 func TestEvery(t *testing.T) {
 	for policy, missed := range policies {
 		for name, executor := range executors {

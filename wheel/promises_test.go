@@ -55,7 +55,7 @@ func TestLateWorkerKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A periodic task outlives whatever its executor and OnReject do with one run.
+// A periodic task survives everything that its executor and OnReject may do with one run.
 func TestPeriodicTaskSurvivesItsExecutor(t *testing.T) {
 	type once = func(task func()) error
 	no := errors.New("no")
@@ -328,8 +328,8 @@ func TestEveryFuncTimesItself(t *testing.T) {
 	}
 }
 
-// Handles tell a task that has begun from one that was cancelled, for as long as
-// the memory serves no other timeout, and those of timers for ever.
+// Handles distinguish a task that has begun from a cancelled one, for as long as the
+// memory serves no other timeout, and those of timers for ever.
 func TestStateTellsExpiredFromCancelled(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		ran := must(w.Schedule(ms, func() {}))

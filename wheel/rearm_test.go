@@ -31,9 +31,9 @@ func quietWheel(t *testing.T, c Config) *Wheel {
 	return w
 }
 
-// One goroutine is in the middle of Cancel: it has won the timeout, and not yet
-// told the wheel. Meanwhile the worker passes the bucket, and another goroutine
-// arms the timer again.
+// One goroutine is in the middle of Cancel: it has won the timeout, but not yet notified
+// the wheel. Meanwhile the worker passes the bucket, and another goroutine arms the timer
+// again.
 func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 	for _, again := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 64 * time.Millisecond, time.Second} {
 		for _, pass := range []bool{false, true} {

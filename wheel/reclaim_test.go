@@ -8,9 +8,8 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// A cancel that meets the worker on its way to sleep is seen: whenever the worker
-// has looked at what was cancelled, the next one cancels, which is when the worker
-// is about to say until when it sleeps.
+// A cancel while the worker goes to sleep is seen: each cancel comes just after the
+// worker has handled the previous one, when it is about to publish until when it sleeps.
 func TestCancelWhileTheWorkerGoesToSleep(t *testing.T) {
 	for _, precise := range []bool{false, true} {
 		w := quietWheel(t, Config{Tick: minTick, Precise: precise})

@@ -10,9 +10,9 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Stories of resets, on a wheel with ticks of 1 ms and 16 buckets. Every one is
-// told for the three things that can be reset: a one-shot timeout, one of a task
-// that is given its own, and an embedded timer.
+// Stories of resets, on a wheel with ticks of 1 ms and 16 buckets. Each runs with the
+// three things that can be reset: a one-shot timeout, the timeout that a task receives,
+// and an embedded timer.
 func TestReset(t *testing.T) {
 	type resets interface {
 		Reset(time.Duration) bool

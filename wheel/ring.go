@@ -9,28 +9,27 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// ring is the hashed wheel itself: buckets of timeouts, and the passes over
-// them. It has no clock, no goroutine and no lock, so that a test can lead it
-// through any time it likes. The wheel's mu guards it.
+// ring is the hashed wheel itself: buckets of timeouts, and the passes over them. It has
+// no clock, no goroutine and no lock, so that a test can drive it through any sequence of
+// ticks. The wheel's mu guards it.
 type ring struct {
 	// buckets has a power of two of elements; the timeouts of tick k are in
 	// bucket k & mask, numbered k & mask + 1.
 	buckets []bucket.Bucket
 	mask    timeout.Tick
-	// occupied has the bits of the buckets that are not empty, word of them in
-	// each element.
+	// occupied has one bit for each bucket that is not empty, word bits in each element.
 	occupied []uint64
 	word     timeout.Tick
 
 	// now is the tick that advance has reached. No pending node in a bucket
 	// has a deadline at or before it: those are in due.
 	now timeout.Tick
-	// due holds what is to be run, in the order of the deadlines.
+	// due holds the nodes to run, in the order of the deadlines.
 	due bucket.Bucket
-	// disorder tells that something was linked to due at its end, in whatever
-	// order it came.
+	// disorder is set when a node was appended to a non-empty due, which may break the
+	// order.
 	disorder bool
-	// busy holds periodic tasks that an executor has: no tick finds them.
+	// busy holds periodic tasks that an executor runs: no tick finds them.
 	busy bucket.Bucket
 }
 
@@ -49,7 +48,7 @@ func newRing(buckets int) ring {
 	return r
 }
 
-// link puts a node that is in no list where its deadline belongs.
+// link puts a node that is in no list into the list of its deadline.
 func (r *ring) link(n *bucket.Node) {
 	tick, _ := n.PendingTick()
 	if tick <= r.now {
@@ -75,8 +74,8 @@ func (r *ring) unlink(n *bucket.Node) {
 	}
 }
 
-// finds reports whether a node in a list is pending and will be met in time where
-// it is: the pass over its bucket takes it to where it belongs.
+// finds reports whether a node in a list is pending and will be found in time where it
+// is: the pass over its bucket moves it to its place.
 func (r *ring) finds(n *bucket.Node) bool {
 	tick, pending := n.PendingTick()
 	slot := n.List() - 1
@@ -106,8 +105,8 @@ func (r *ring) vacate(slot timeout.Tick) {
 	}
 }
 
-// advance makes due what is due at tick now. However many ticks were missed, it
-// passes each bucket once at the most.
+// advance makes due what is due at tick now. However many ticks were missed, it passes
+// each bucket at most once.
 func (r *ring) advance(now timeout.Tick) {
 	if r.disorder {
 		r.order()
@@ -116,8 +115,8 @@ func (r *ring) advance(now timeout.Tick) {
 		r.walk(now)
 		return
 	}
-	// More than a revolution was missed: one pass takes all that is due out
-	// of a bucket, whichever round it is of, and so not in order.
+	// More than a revolution was missed: one pass takes all due nodes out of a bucket,
+	// those of every round, and so not in order.
 	from := r.now + 1
 	r.now = now
 	for k := r.occupiedFrom(from); k <= from+r.mask; k = r.occupiedFrom(k + 1) {
@@ -126,7 +125,7 @@ func (r *ring) advance(now timeout.Tick) {
 	r.order()
 }
 
-// walk advances tick by tick, as far as a revolution at the most.
+// walk advances tick by tick, at most one revolution.
 func (r *ring) walk(now timeout.Tick) {
 	for k := r.occupiedFrom(r.now + 1); k <= now; k = r.occupiedFrom(k + 1) {
 		r.now = k
@@ -135,8 +134,8 @@ func (r *ring) walk(now timeout.Tick) {
 	r.now = max(r.now, now)
 }
 
-// occupiedFrom returns the first tick from k on whose bucket is occupied, or
-// some tick more than a revolution later.
+// occupiedFrom returns the first tick from k on whose bucket is occupied. If there is
+// none it returns a tick more than a revolution later.
 func (r *ring) occupiedFrom(k timeout.Tick) timeout.Tick {
 	for end := k + r.mask; k <= end; {
 		slot := k & r.mask
@@ -148,7 +147,7 @@ func (r *ring) occupiedFrom(k timeout.Tick) timeout.Tick {
 	return k + r.mask
 }
 
-// sweep takes what is due out of a bucket.
+// sweep moves due nodes out of a bucket.
 func (r *ring) sweep(slot timeout.Tick) {
 	b := &r.buckets[slot]
 	if b.Earliest() > r.now {
@@ -180,8 +179,8 @@ func (r *ring) order() {
 	}
 }
 
-// earliest returns a tick, after now, that no pending node is due before;
-// bucket.Never if there is none, and now if there is something due already.
+// earliest returns a tick, after now, that no pending node is due before. It returns
+// bucket.Never if no node is pending, and now if one is due already.
 func (r *ring) earliest() timeout.Tick {
 	if !r.due.Empty() {
 		return r.now

@@ -301,8 +301,8 @@ func FuzzRing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		m := newRingModel(t, 16)
 		r := rand.New(rand.NewPCG(1, 1))
-		// Every step is checked against everything, so long inputs are slow
-		// and say nothing that short ones do not.
+		// Every step is checked against everything, so long inputs are slow and find
+		// nothing that short ones do not.
 		ops = ops[:min(len(ops), 512)]
 		for ; len(ops) >= 2; ops = ops[2:] {
 			// 0 to 15: one revolution; higher bits: further and further.

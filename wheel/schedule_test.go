@@ -277,7 +277,7 @@ func TestTick(t *testing.T) {
 	})
 }
 
-// Deadline tells the very instant at which the task will run.
+// Deadline is the exact instant at which the task will run.
 func TestDeadlineIsWhenItRuns(t *testing.T) {
 	bubble(t, wheel.Config{Tick: 3 * ms}, func(t *testing.T, w *wheel.Wheel) {
 		rnd := newRand(t)

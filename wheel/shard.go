@@ -10,18 +10,18 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// A shard is one of a wheel's inboxes. There are several, so that goroutines
-// that schedule at the same time seldom meet at one lock.
+// A shard is one of a wheel's inboxes. There are several, so that goroutines that
+// schedule at the same time seldom contend for one lock.
 //
-// Nodes from its slabs keep to one shard for life. Timers belong to none.
+// Nodes from its slabs stay with one shard for life. Timers belong to none.
 type shard struct {
 	wheel *Wheel
 	inbox bucket.Inbox
 	owner timeout.Owner // of the nodes from its slabs
 }
 
-// newShards makes eight shards for each processor, rounded up to a power of two
-// and 64 at the most.
+// newShards makes eight shards for each processor, rounded up to a power of two, at most
+// 64.
 func newShards(w *Wheel) []shard {
 	procs := min(runtime.GOMAXPROCS(0), 8)
 	shards := make([]shard, 8<<bits.Len(uint(procs-1)))
@@ -34,9 +34,9 @@ func newShards(w *Wheel) []shard {
 	return shards
 }
 
-// shard returns the shard of the calling goroutine: one that goroutines which
-// run at the same time are unlikely to share. Stacks lie apart, so their
-// addresses tell goroutines apart for the price of a multiplication.
+// shard returns the shard of the calling goroutine, which goroutines that run at the same
+// time are unlikely to share. Stacks lie apart, so hashing their addresses distinguishes
+// goroutines for the price of a multiplication.
 func (w *Wheel) shard() *shard {
 	var here byte
 	at := uint64(uintptr(unsafe.Pointer(&here)) >> 11)

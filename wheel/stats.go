@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Stats is what a wheel has done since it was made. The numbers are read one
-// after the other while the wheel goes on, so they may be apart by what
-// happened meanwhile.
+// Stats holds the counters of a wheel since it was made. They are read one after the
+// other while the wheel runs, so they may differ by what happened meanwhile.
 type Stats struct {
 	Pending   int64  // timeouts that are still to run
 	Scheduled uint64 // timeouts that were accepted, and each repetition; moving a pending one is neither
 	Fired     uint64 // tasks that were begun or handed to the executor
-	Cancelled uint64 // timeouts that were cancelled, or left over when the wheel was stopped
+	Cancelled uint64 // timeouts that were cancelled, or returned by Stop
 	Rejected  uint64 // tasks, out of Fired, that the executor refused
 	Panics    uint64 // tasks, out of Fired, that panicked or ended the goroutine on the worker
 
@@ -22,8 +21,8 @@ type Stats struct {
 	Overruns uint64        // batches of tasks that held the worker for longer than a tick
 }
 
-// counters are the worker's part of the numbers; the inboxes have theirs. The
-// worker alone writes them, but for withdrawn.
+// counters are the worker's part of the numbers; the inboxes have theirs. Only the worker
+// writes them, except withdrawn.
 type counters struct {
 	fired     atomic.Uint64
 	rejected  atomic.Uint64
@@ -46,8 +45,8 @@ func (w *Wheel) Stats() Stats {
 		WorstLag: time.Duration(c.worstLag.Load()),
 		Overruns: c.overruns.Load(),
 	}
-	// What ends a timeout is read before what begins one, so that Pending
-	// cannot come out too small.
+	// The counters of ended timeouts are read before those of scheduled ones, so that
+	// Pending cannot come out too small.
 	s.Cancelled = c.withdrawn.Load()
 	s.Fired = c.fired.Load()
 	s.Scheduled = c.repeated.Load()
@@ -60,12 +59,12 @@ func (w *Wheel) Stats() Stats {
 	return s
 }
 
-// lag notes how late a batch begins that is started at a time since start. A
-// deadline that was over when it was set counts from when the worker was called.
+// lag records how late a batch begins; at is its start, since the wheel's start. A
+// deadline that was over when it was set counts from when the worker was woken.
 func (w *Wheel) lag(at time.Duration) {
 	tick, pending := w.batch.nodes[0].PendingTick()
 	if !pending || tick > w.ring.now {
-		return // cancelled or moved at the last moment: it says nothing
+		return // cancelled or moved at the last moment: its lag has no meaning
 	}
 	late := at - max(w.ticks.span(tick), w.since)
 	w.counters.lastLag.Store(int64(late))
@@ -73,19 +72,19 @@ func (w *Wheel) lag(at time.Duration) {
 		w.counters.worstLag.Store(int64(late))
 	}
 	if late > backlogTicks*w.Tick() {
-		w.warnings.backlog.say(w.warnings.log,
+		w.warnings.backlog.warn(w.warnings.log,
 			"wheel: the worker falls behind; use fewer or shorter tasks, an Executor, or another wheel",
 			"lag", late, "tick", w.Tick(), "pending", w.Stats().Pending)
 	}
 }
 
-// held notes for how long a batch of tasks held the worker.
+// held records for how long a batch of tasks occupied the worker.
 func (w *Wheel) held(d time.Duration) {
 	if d <= w.Tick() {
 		return
 	}
 	w.counters.overruns.Add(1)
-	w.warnings.overrun.say(w.warnings.log,
+	w.warnings.overrun.warn(w.warnings.log,
 		"wheel: tasks held the worker for longer than a tick; they must not block, or run on an Executor",
 		"held", d, "tick", w.Tick())
 }

@@ -396,8 +396,8 @@ func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration, seed uint64
 	}
 }
 
-// What a stopped wheel has not run is nobody's but the caller's: the records in
-// which timers are embedded are not held by the wheel, nor by each other.
+// Only the caller holds the timeouts that a stopped wheel has not run: neither the wheel
+// nor the other timers hold the records in which timers are embedded.
 func TestStoppedWheelHoldsNoRecord(t *testing.T) {
 	stop := map[string]func(w *wheel.Wheel){
 		"from outside": func(w *wheel.Wheel) { w.Stop() },

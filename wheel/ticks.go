@@ -8,10 +8,10 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// ticks is the one place where time becomes ticks. Tick k is the instant
-// start + k·tick. A deadline becomes the first tick that is not before it, and
-// a tick has come once the monotonic clock has passed its instant: so nothing
-// is ever early, and on an idle machine at most one tick late.
+// ticks is the only place where time becomes ticks. Tick k is the instant start + k·tick.
+// A deadline becomes the first tick that is not before it, and a tick has come once the
+// monotonic clock has passed its instant. So no task is ever early, and on an idle
+// machine a task is at most one tick late.
 //
 // It is immutable, and so safe for concurrent use.
 type ticks struct {
@@ -35,7 +35,7 @@ func (t *ticks) now() timeout.Tick { return t.floor(t.elapsed()) }
 
 // after returns the first tick by which d from now has passed.
 func (t *ticks) after(d time.Duration) timeout.Tick {
-	// Without a delay it is the next tick, also in the instant of a tick: a task
+	// Without a delay it is the next tick, also at the exact instant of a tick: a task
 	// that schedules itself lets time pass.
 	return t.ceil(sum(t.elapsed(), max(d, 1)))
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// A Timer is a timeout that is embedded in a record of the user's and armed
-// again and again, without an allocation. Init comes first; a Timer must not be
-// copied after that. Its methods are safe for concurrent use.
+// A Timer is a timeout that is embedded in a record of the user's and armed again and
+// again, without an allocation. Init comes first; a Timer must not be copied after that.
+// Its methods are safe for concurrent use.
 //
-// While it is pending the wheel keeps the record around it alive; a cancelled
-// one it lets go within a tick.
+// While it is pending, the wheel keeps the record around it alive. A cancelled timer's
+// record is released within a tick.
 type Timer struct {
 	node  bucket.Node
 	wheel *Wheel
@@ -21,8 +21,8 @@ type Timer struct {
 // Init binds the timer to a wheel and to its task, once and before any other
 // use. It panics on a nil wheel or task, or if it was called before.
 //
-// On a wheel whose executor runs tasks elsewhere, a timer that is armed again
-// while its task runs may run it a second time at once, as with time.AfterFunc.
+// On a wheel whose executor runs tasks elsewhere, a timer that is armed again while its
+// task runs may run it concurrently a second time, as time.AfterFunc may.
 func (t *Timer) Init(w *Wheel, task func()) {
 	switch {
 	case w == nil || task == nil:
@@ -40,23 +40,22 @@ func (t *Timer) init(w *Wheel, owner *timeout.Owner, task func()) {
 	t.node.SetTask(task)
 }
 
-// Arm sets the timer to d from now, whatever its state: one that is pending is
-// moved, to an earlier or a later deadline, one that has run or was cancelled
-// is set again, also from inside its task. d at or below zero means at the next
-// tick. When Arm returns no error the task will run once more, at this deadline
-// unless it is armed or cancelled again; an expiry that was close has either
-// begun already or will not come.
+// Arm sets the timer to d from now, whatever its state. A pending timer moves to an
+// earlier or a later deadline; one that has run or was cancelled is set again, also from
+// inside its task. d at or below zero means at the next tick. When Arm returns no error
+// the task will run once more, at this deadline unless it is armed or cancelled again. An
+// expiry at the old deadline has either begun or will not come.
 //
-// The result tells whether the timer was pending before, as that of
-// time.Timer.Reset does. Arm fails with [ErrStopped] or [ErrFull], and then
-// changes nothing.
+// wasPending reports whether the timer was pending before, as the result of
+// time.Timer.Reset does. Arm fails with [ErrStopped] or [ErrFull], and then changes
+// nothing.
 func (t *Timer) Arm(d time.Duration) (wasPending bool, err error) {
 	return t.arm(t.wheel.ticks.after(d))
 }
 
-// ArmAt is [Timer.Arm] to an instant, for callers that arm many timers by one
-// reading of the clock. The instant should carry a monotonic reading, as those
-// from [time.Now] do; one in the past means the next tick.
+// ArmAt is [Timer.Arm] to an instant, for callers that arm many timers with one reading
+// of the clock. The instant should carry a monotonic reading, as those from [time.Now]
+// do; one in the past means the next tick.
 func (t *Timer) ArmAt(at time.Time) (wasPending bool, err error) {
 	return t.arm(t.wheel.tickAt(at))
 }
@@ -68,8 +67,8 @@ func (t *Timer) arm(tick timeout.Tick) (wasPending bool, err error) {
 	return t.wheel.arm(&t.node, tick)
 }
 
-// Cancel takes back what was armed and reports whether it did: true means that
-// the task had not begun and will not until the timer is armed again.
+// Cancel disarms the timer and reports whether it did. True means that the task had not
+// begun and will not until the timer is armed again.
 func (t *Timer) Cancel() bool {
 	won, begun := t.node.Disarm()
 	if won {
@@ -78,7 +77,7 @@ func (t *Timer) Cancel() bool {
 	return won && !begun
 }
 
-// State tells whether the timer's task is still to run.
+// State returns the timer's state, such as pending or expired.
 func (t *Timer) State() timeout.State { return t.Timeout().State() }
 
 // Deadline returns the instant at which the task becomes due, rounded up to a
@@ -88,8 +87,8 @@ func (t *Timer) Deadline() time.Time { return t.Timeout().Deadline() }
 // Timeout returns the timer's handle. Its Reset arms the timer as Arm does.
 func (t *Timer) Timeout() timeout.Timeout { return t.node.Timeout() }
 
-// ScheduleFunc is [Wheel.Schedule] for a task that is given its own timeout:
-// to set itself again with Reset, as often as it likes, or to hand it on.
+// ScheduleFunc is [Wheel.Schedule] for a task that receives its own timeout, to reset it
+// any number of times, or to pass it on.
 func (w *Wheel) ScheduleFunc(d time.Duration, task func(timeout.Timeout)) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleFunc of a nil task")

@@ -146,7 +146,7 @@ func TestArmAt(t *testing.T) {
 	})
 }
 
-// The handle of a timer is the timer, whatever it goes through.
+// The handle of a timer stays the timer's, in every state.
 func TestTimersHandle(t *testing.T) {
 	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
 		h := timer.Timeout()
@@ -236,7 +236,7 @@ func TestInitTwicePanics(t *testing.T) {
 	})
 }
 
-// Whatever is done with a timer that is embedded, it allocates nothing.
+// No operation on an embedded timer allocates.
 func TestTimersAllocateNothing(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms})
 	var timer wheel.Timer

@@ -30,7 +30,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// count tells how many lines contain a part.
+// count returns how many lines contain a part.
 func (l *lines) count(part string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, part) {
@@ -42,7 +42,7 @@ func (l *lines) count(part string) (n int) {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// What each kind of warning says.
+// The text of each kind of warning.
 const (
 	saysPanic    = "a task panicked"
 	saysExit     = "runtime.Goexit"
@@ -126,7 +126,7 @@ func TestGoexitIsWarnedOf(t *testing.T) {
 	})
 }
 
-// Each kind is said once a minute, and says how often it was not said.
+// Each kind is logged once a minute, with how often it was suppressed.
 func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 	refuse := executor(func(task func()) error {
 		task()
@@ -145,17 +145,17 @@ func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 				must(w.Every(second, wheel.CatchUp, c.task)) // the first after a second
 				time.Sleep(second + 59*second + 500*ms)
 				synctest.Wait()
-				if n := log.count(says); n != 1 || log.count("unsaid=") != 0 {
+				if n := log.count(says); n != 1 || log.count("suppressed=") != 0 {
 					t.Fatalf("%d times in the first minute; the log says:\n%s", n, log)
 				}
 				time.Sleep(second)
 				synctest.Wait()
-				if n := log.count(says); n != 2 || log.count("unsaid=59") != 1 {
+				if n := log.count(says); n != 2 || log.count("suppressed=59") != 1 {
 					t.Fatalf("%d times after a minute; the log says:\n%s", n, log)
 				}
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if n := log.count(says); n != 12 || log.count("unsaid=59") != 11 {
+				if n := log.count(says); n != 12 || log.count("suppressed=59") != 11 {
 					t.Fatalf("%d times in eleven minutes; the log says:\n%s", n, log)
 				}
 			})

@@ -24,21 +24,21 @@ type Wheel struct {
 	onReject   func(task func(), err error)
 	precise    bool
 
-	// What goroutines and the worker exchange. It is read for every operation and
-	// written when the worker sleeps or wakes, so it has cache lines of its own.
+	// Shared by goroutines and the worker. It is read for every operation and written
+	// when the worker sleeps or wakes, so it has cache lines of its own.
 	_        [64]byte
 	wake     atomic.Int64 // the tick that the worker sleeps until; 0 while it is awake
-	roused   atomic.Int64 // when somebody has woken it, since the start
-	wanted   atomic.Int64 // the tick by which it was then to be awake, if that was why
+	wokenAt  atomic.Int64 // when a goroutine last woke it, since the start
+	wanted   atomic.Int64 // the tick that this wake-up was for; 0 if it was for something else
 	soon     atomic.Bool  // there is something to reclaim by the next tick
 	stopping atomic.Bool
 	live     atomic.Int64 // pending timeouts, if there is a limit
 	alarm    alarm
 	_        [64]byte
 
-	// mu guards ring and the content of batch. The worker holds it while it
-	// moves timeouts about, never while it runs a task. Stop and Drain, which
-	// read what the worker owns, are the only others to take it.
+	// mu guards ring and the content of batch. The worker holds it while it moves
+	// timeouts between lists, never while it runs a task. Only Stop and Drain, which read
+	// the worker's lists, also take it.
 	mu    sync.Mutex
 	ring  ring
 	batch batch
@@ -46,35 +46,33 @@ type Wheel struct {
 	counters counters
 	warnings warnings
 
-	// since is when, since the start, the worker's last sleep ended or should
-	// have. The worker's alone.
+	// since is when, since the start, the worker's last sleep ended or should have ended.
+	// Only the worker uses it.
 	since time.Duration
 
-	// vigil is a tick for which the worker was woken in vain: what was due then had
-	// been cancelled before it looked. The worker stays on call for that tick. The
-	// next timeout, which is most often for later and cancelled as fast, then need
-	// not wake it. The worker's alone.
-	vigil timeout.Tick
+	// standby is a tick for which the worker was woken in vain: the timeout due then was
+	// cancelled before the worker looked. The worker stays on call for that tick, so the
+	// next timeout, usually a later one that is cancelled as fast, need not wake it. Only
+	// the worker uses it.
+	standby timeout.Tick
 
-	// current is the periodic task that the worker runs or hands out; the
-	// worker's alone.
+	// current is the periodic task that the worker runs or hands out. Only the worker
+	// uses it.
 	current *periodic
 
-	// leftovers: a task has stopped the wheel, so that the worker has to see to
-	// what is left in the lists. The worker's alone.
+	// leftovers is set when a task has stopped the wheel: the worker then has to release
+	// what is left in the lists. Only the worker uses it.
 	leftovers bool
 
-	worker    goroutine     // who runs the worker
+	worker    goroutine     // the goroutine that runs the worker
 	withdrawn chan struct{} // closed when Stop has returned what was pending
 	ended     chan struct{} // closed when the worker is gone
 }
 
-// New makes a wheel and starts its worker, which sleeps until there is
-// something to do.
+// New makes a wheel and starts its worker, which sleeps until there is work.
 //
-// The error says which field of the config is out of range. Inside a
-// testing/synctest bubble the wheel lives in the bubble's time, and has to be
-// stopped before the bubble ends.
+// The error names the field of the config that is out of range. Inside a testing/synctest
+// bubble the wheel uses the bubble's time, and has to be stopped before the bubble ends.
 func New(config Config) (*Wheel, error) {
 	c, err := config.check()
 	if err != nil {
@@ -115,9 +113,9 @@ func (w *Wheel) Schedule(d time.Duration, task func()) (timeout.Timeout, error) 
 	return w.shard().put(w.ticks.after(d), task)
 }
 
-// ScheduleAt is [Wheel.Schedule] at an instant, for callers that schedule many
-// tasks by one reading of the clock. The instant should carry a monotonic
-// reading, as those from [time.Now] do; one in the past means the next tick.
+// ScheduleAt is [Wheel.Schedule] at an instant, for callers that schedule many tasks with
+// one reading of the clock. The instant should carry a monotonic reading, as those from
+// [time.Now] do; one in the past means the next tick.
 func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleAt of a nil task")
@@ -125,9 +123,9 @@ func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
 	return w.shard().put(w.tickAt(at), task)
 }
 
-// tickAt returns the first tick by which an instant has passed, and the next tick
-// for an instant in the past. It reads the clock only if the instant may be in the
-// past: what is later than the tick that the worker sleeps until is not.
+// tickAt returns the first tick at or after an instant, and the next tick for an instant
+// in the past. It reads the clock only if the instant may be in the past: a tick at or
+// after the one that the worker sleeps until is not.
 func (w *Wheel) tickAt(at time.Time) timeout.Tick {
 	tick := w.ticks.at(at)
 	if wake := w.wake.Load(); wake != 0 && int64(tick) >= wake {
@@ -136,33 +134,33 @@ func (w *Wheel) tickAt(at time.Time) timeout.Tick {
 	return max(tick, w.ticks.now()+1)
 }
 
-// needBy sees to it that the worker is awake by a tick.
+// needBy wakes the worker if it sleeps beyond a tick.
 func (w *Wheel) needBy(by timeout.Tick) {
 	if int64(by) < w.wake.Load() {
-		w.rouse(by)
+		w.wakeWorker(by)
 	}
 }
 
-// reclaimSoon sees to it that the worker looks at what was cancelled within a
-// tick. Only the first cancel in a tick has to wake it.
+// reclaimSoon makes the worker reclaim cancelled timeouts within a tick. Only the first
+// cancel in a tick has to wake it.
 func (w *Wheel) reclaimSoon() {
 	if !w.soon.Load() && w.soon.CompareAndSwap(false, true) {
-		w.rouse(0)
+		w.wakeWorker(0)
 	}
 }
 
-// rouse wakes the worker if it sleeps, for the sake of a tick or, with 0, of
-// something else. Of many who want to, one does.
-func (w *Wheel) rouse(by timeout.Tick) {
+// wakeWorker wakes the worker if it sleeps. by is the tick that it is needed for, 0 for
+// other reasons. Of several concurrent callers one rings the alarm.
+func (w *Wheel) wakeWorker(by timeout.Tick) {
 	if w.wake.Swap(0) != 0 {
-		w.roused.Store(int64(w.ticks.elapsed()))
+		w.wokenAt.Store(int64(w.ticks.elapsed()))
 		w.wanted.Store(int64(by))
 		w.alarm.ring()
 	}
 }
 
-// reserve takes a place among the pending timeouts. It never takes one too many
-// for a moment: that would have others refused who have room.
+// reserve takes a place among the pending timeouts. It never exceeds the limit, not even
+// briefly: otherwise another caller would be refused although there is room.
 func (w *Wheel) reserve() bool {
 	for {
 		live := w.live.Load()
@@ -175,7 +173,7 @@ func (w *Wheel) reserve() bool {
 	}
 }
 
-// unreserve gives it back.
+// unreserve gives the place back.
 func (w *Wheel) unreserve() {
 	if w.limit != 0 {
 		w.live.Add(-1)
@@ -189,14 +187,14 @@ type Unrun struct {
 	Task     func()
 }
 
-// Stop ends the wheel and returns what it has not run, in the order of the
-// deadlines. Whatever was scheduled is either run, cancelled, or among these;
-// whatever comes later is refused with [ErrStopped].
+// Stop ends the wheel and returns the timeouts that it has not run, in the order of their
+// deadlines. Every timeout scheduled before was either run, cancelled, or is among these;
+// later calls fail with [ErrStopped].
 //
-// Stop waits for the worker to end, and so for the task that it is running. It
-// does not wait for tasks that an executor has taken on. Called by a task on the
-// worker itself it returns at once, and the worker ends after that task. A
-// second Stop waits likewise and returns nil.
+// Stop waits for the worker to end, and so for the task that it is running. It does not
+// wait for tasks that an executor has accepted. Called by a task on the worker itself it
+// returns at once, and the worker ends after that task. A second Stop waits likewise and
+// returns nil.
 func (w *Wheel) Stop() []Unrun {
 	var left []Unrun
 	first := !w.stopping.Swap(true)
@@ -207,22 +205,21 @@ func (w *Wheel) Stop() []Unrun {
 		}
 		left = w.withdraw()
 		close(w.withdrawn)
-		w.rouse(0)
+		w.wakeWorker(0)
 	}
 	if w.worker.isCurrent() {
 		w.leftovers = true
 		return left
 	}
 	<-w.ended
-	if first { // any other may come here before all is withdrawn
+	if first { // a second Stop may get here before the withdrawal is complete
 		w.release()
 	}
 	return left
 }
 
-// release lets go of what a wheel without a worker still has in its lists: the
-// records in which users have embedded timers must not live as long as the wheel,
-// or as one of the others.
+// release empties the lists of a wheel without a worker. The records in which users have
+// embedded timers must not live as long as the wheel, or as long as each other.
 func (w *Wheel) release() {
 	w.gather()
 	w.mu.Lock()
@@ -230,7 +227,7 @@ func (w *Wheel) release() {
 	w.ring.clear()
 }
 
-// withdraw cancels everything that is pending in a wheel that takes on no more.
+// withdraw cancels everything that is pending in a wheel that is closed to new timeouts.
 func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
 	for n := range w.nodes {
@@ -243,7 +240,7 @@ func (w *Wheel) withdraw() []Unrun {
 		w.counters.withdrawn.Add(1)
 		left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
 		if pooled {
-			n.SetTask(nil) // the caller's now, whoever keeps the handle
+			n.SetTask(nil) // it belongs to the caller now, not to the handle
 		}
 	}
 	sortUnrun(left)
@@ -254,12 +251,12 @@ func sortUnrun(u []Unrun) {
 	slices.SortStableFunc(u, func(a, b Unrun) int { return a.Deadline.Compare(b.Deadline) })
 }
 
-// Drain cancels everything that is pending and returns it, in the order of the
-// deadlines; the wheel goes on. A periodic task whose run is under way is among
-// it, and does not run again. What is scheduled meanwhile may be left.
+// Drain cancels everything that is pending and returns it, in the order of the deadlines;
+// the wheel goes on. A periodic task whose run is under way is included, and does not run
+// again. Timeouts scheduled meanwhile may be left pending.
 //
-// It keeps the worker and those who schedule waiting, for about ten milliseconds
-// per million timeouts.
+// Drain blocks the worker and scheduling goroutines for about ten milliseconds per
+// million timeouts.
 func (w *Wheel) Drain() []Unrun {
 	type life struct {
 		node   *bucket.Node
@@ -282,7 +279,7 @@ func (w *Wheel) Drain() []Unrun {
 		} else if won, _ := n.Disarm(); !won {
 			continue
 		}
-		// It stays in this life until the engine knows of its end.
+		// The node stays in this life until the engine learns of its end.
 		tick, _ := n.PendingTick()
 		drained = append(drained, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
 		n.Owner().Engine.Cancelled(&n.Entry, l.number)

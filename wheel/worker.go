@@ -10,24 +10,23 @@ import (
 // batchSize is how many tasks the worker runs between two looks at the clock.
 const batchSize = 64
 
-// batch is what the worker is about to run. Its nodes are in no list, but
-// pending until their turn: they can still be cancelled and moved.
+// batch holds the tasks that the worker is about to run. Its nodes are in no list, but
+// pending until they run: they can still be cancelled and moved.
 //
-// nodes and filled are written with the wheel's mu held; the rest is the
-// worker's alone.
+// nodes and filled are written with the wheel's mu held; only the worker uses the rest.
 type batch struct {
 	nodes  [batchSize]*bucket.Node
 	filled int
-	next   int // the first whose turn has not come
+	next   int // the first that has not been run
 
-	// What became of the nodes whose turn has come and that are still with
-	// the worker: those that ended go back to their inboxes, those that were
-	// moved to a later tick, and timers, to where they belong.
+	// The nodes that have been run and are still with the worker. Ended ones go back to
+	// their inboxes. Moved ones, which are timers and nodes with a later tick, go to
+	// their new lists.
 	ended, moved []*bucket.Node
 }
 
-// work is the worker: it gathers what came, makes due what is due, runs it, and
-// sleeps until there is more.
+// work is the worker: it empties the inboxes, makes due what is due, runs it, and sleeps
+// until there is more.
 func (w *Wheel) work() {
 	clean := false
 	defer func() {
@@ -39,14 +38,14 @@ func (w *Wheel) work() {
 			close(w.ended)
 			return
 		}
-		// A task has ended the goroutine with runtime.Goexit. It does not
-		// end the worker: another goroutine goes on with the next task.
+		// A task has ended the goroutine with runtime.Goexit. The worker continues on
+		// another goroutine, with the next task.
 		w.exited()
 		go w.work()
 	}()
 	w.alarm.open()
 	w.worker.begin()
-	for !w.runBatch() { // a predecessor may have left part of its batch
+	for !w.runBatch() { // the previous goroutine may have left part of its batch
 	}
 	w.run()
 	for !w.stopping.Load() {
@@ -57,11 +56,10 @@ func (w *Wheel) work() {
 	clean = true
 }
 
-// gather takes in what the inboxes hold and advances the ring to this tick.
+// gather empties the inboxes and advances the ring to this tick.
 //
-// It reads the clock before it looks into the inboxes: what is due by then was
-// put there before, so it becomes due together and in order, however long the
-// taking in takes.
+// It reads the clock before it looks into the inboxes. Everything due by then was put
+// there before, so it becomes due together and in order, however long the emptying takes.
 func (w *Wheel) gather() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +84,8 @@ func (w *Wheel) gather() {
 	w.ring.advance(now)
 }
 
-// settle puts nodes right that were moved or cancelled while they were with the
-// worker. One that is in no list by now has been seen to.
+// settle handles nodes that were moved or cancelled while they were with the worker. A
+// node that is in no list by now has been handled already.
 func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
 	ended := changed[:0]
 	for _, n := range changed {
@@ -106,7 +104,7 @@ func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
 	}
 }
 
-// run runs what is due.
+// run runs the due tasks.
 func (w *Wheel) run() {
 	at := w.ticks.elapsed()
 	for w.fill() {
@@ -151,7 +149,7 @@ func (w *Wheel) fill() bool {
 	return b.filled > 0
 }
 
-// drop gives nodes back to their inboxes, those of one inbox together.
+// drop returns nodes to their inboxes, those of one inbox together.
 func (w *Wheel) drop(nodes []*bucket.Node) {
 	for len(nodes) > 0 {
 		s := shardOf(nodes[0])
@@ -166,11 +164,11 @@ func (w *Wheel) drop(nodes []*bucket.Node) {
 	}
 }
 
-// shardOf returns the shard that a node from a slab keeps to.
+// shardOf returns the shard that a node from a slab belongs to.
 func shardOf(n *bucket.Node) *shard { return n.Owner().Engine.(*shard) }
 
-// runBatch runs the batch, or goes on with it, and reports whether it came to
-// the end: it returns false after a task that panicked.
+// runBatch runs the batch, or continues it, and reports whether it reached the end: it
+// returns false after a task that panicked.
 func (w *Wheel) runBatch() (done bool) {
 	defer func() {
 		if done {
@@ -198,7 +196,7 @@ func (w *Wheel) runBatch() (done bool) {
 	return true
 }
 
-// runPooled runs the task of a node from a slab if it is still to be run.
+// runPooled runs the task of a node from a slab unless it was cancelled or moved.
 func (w *Wheel) runPooled(n *bucket.Node) {
 	b := &w.batch
 	if !n.Expire(w.ring.now) {
@@ -215,7 +213,7 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 	w.execute(task)
 }
 
-// runTimer does so for a timer, which may be armed again as soon as it is claimed.
+// runTimer is runPooled for a timer, which may be armed again as soon as it is claimed.
 func (w *Wheel) runTimer(n *bucket.Node) {
 	if n.Claim(w.ring.now) {
 		w.execute(n.Task())
@@ -234,18 +232,18 @@ func (w *Wheel) execute(task func()) {
 	}
 }
 
-// fired counts a task out before it is run.
+// fired counts a task as fired before it runs.
 func (w *Wheel) fired() {
 	w.counters.fired.Add(1)
 	w.unreserve()
 }
 
-// sleep returns when there is something to do: a deadline has come, something
-// with an earlier one has arrived, a tick has passed since something was
-// cancelled, or the wheel is being stopped.
+// sleep returns when the worker has work: a deadline has come, a timeout with an earlier
+// one has arrived, a tick has passed since a cancel, or the wheel is being stopped.
 //
-// It first says until when it will sleep and then looks at what came; others
-// first leave what they have and then look at how long the worker sleeps. Whichever way the two meet, one of them sees the other.
+// It first publishes until when it will sleep and then looks at the arrivals. Other
+// goroutines first add their arrival and then read until when the worker sleeps. In every
+// interleaving at least one side sees the other.
 func (w *Wheel) sleep() {
 	until := w.next()
 	reclaiming := false
@@ -270,32 +268,32 @@ func (w *Wheel) sleep() {
 	w.wake.Store(0)
 }
 
-// next returns the tick until which there is nothing to do.
+// next returns the tick until which the worker has no work.
 func (w *Wheel) next() timeout.Tick {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	until := w.ring.earliest()
 	if by := timeout.Tick(w.wanted.Swap(0)); by != 0 && by < until {
-		w.vigil = by
+		w.standby = by
 	}
-	if w.vigil > w.ring.now {
-		until = min(until, w.vigil)
+	if w.standby > w.ring.now {
+		until = min(until, w.standby)
 	}
 	return until
 }
 
-// woken notes when the worker was to wake from a sleep until a tick: then, or
-// when somebody called. It is not to blame for what was due before that and came
-// later.
+// woken records when the worker should have woken from a sleep until a tick: at that
+// tick, or when a goroutine woke it. A timeout that arrived later but was due before does
+// not count as the worker's lag.
 func (w *Wheel) woken(until timeout.Tick) {
 	at := w.ticks.elapsed()
 	if w.wake.Load() == 0 {
-		at = time.Duration(w.roused.Load())
+		at = time.Duration(w.wokenAt.Load())
 	}
 	w.since = max(w.since, min(w.ticks.span(until), at))
 }
 
-// forever is a sleep that only a ring ends.
+// forever is a sleep that only the alarm ends.
 const forever time.Duration = 1<<63 - 1
 
 func (w *Wheel) arrivedBefore(until timeout.Tick) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxAccuracyTicks bounds the columns to as many as the page has colours for.
+// maxAccuracyTicks limits the columns to the number of the page's colours.
 const maxAccuracyTicks = 8
 
 // accuracyOptions are the flags of leasewheel accuracy.
@@ -90,7 +90,7 @@ func (o *accuracyOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// measureError says why there is no report: the user ended the measurement, or
+// measureError returns the error for a missing report: the user ended the measurement, or
 // it failed.
 func measureError(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -99,7 +99,7 @@ func measureError(err error) error {
 	return exitf(exitInternal, "%w", err)
 }
 
-// parse turns the flags into what is to be measured, or says what is wrong.
+// parse turns the flags into the plan of the measurement, or returns an error.
 func (o *accuracyOptions) parse() (bench.Plan, []bench.Column, error) {
 	plan := bench.Plan{Timeouts: o.timeouts, Duration: o.duration, Seed: o.seed}
 	var err error
@@ -133,7 +133,7 @@ func (o *accuracyOptions) columns(plan bench.Plan) ([]bench.Column, error) {
 		if plan.Mode == bench.Periodic && plan.MinDelay < tick {
 			return nil, fmt.Errorf("a period must not be shorter than a tick, got periods from %v (--delay) and a tick of %v", plan.MinDelay, tick)
 		}
-		// The report says how late the tasks were; no need to log it, too.
+		// The report contains the lateness; no need to log it, too.
 		config := wheel.Config{Tick: tick, Logger: slog.New(slog.DiscardHandler)}
 		columns = append(columns, bench.Wheel(config))
 		if o.precise {
@@ -141,7 +141,7 @@ func (o *accuracyOptions) columns(plan bench.Plan) ([]bench.Column, error) {
 			columns = append(columns, bench.Wheel(config))
 		}
 	}
-	// What a wheel refuses is to be known before the first column has run.
+	// An error of a wheel must come before the first column runs.
 	for _, c := range columns {
 		timers, err := c.Open()
 		if err != nil {
@@ -166,8 +166,8 @@ func parseDelay(s string) (low, high time.Duration, err error) {
 	return low, high, nil
 }
 
-// measureColumns runs the plan on one column after the other and shows how far
-// it is on a terminal.
+// measureColumns runs the plan on one column after the other and shows the progress on a
+// terminal.
 func measureColumns(ctx context.Context, columns []bench.Column, plan bench.Plan) ([]*bench.Result, error) {
 	var results []*bench.Result
 	for i, column := range columns {
@@ -187,8 +187,8 @@ func measureColumns(ctx context.Context, columns []bench.Column, plan bench.Plan
 	return results, nil
 }
 
-// repeatCommand is the command line that measures the same again; where its
-// results go is left out.
+// repeatCommand is the command line that repeats the measurement, without its output
+// files.
 func repeatCommand(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -77,15 +77,15 @@ func (r *accuracyReport) chartSeries(pick func(*bench.Result) *bench.Distributio
 func latenessOf(r *bench.Result) *bench.Distribution { return r.Lateness }
 func jitterOf(r *bench.Result) *bench.Distribution   { return r.Jitter }
 
-// writeSVG writes the picture of the percentiles as a file of its own.
+// writeSVG writes the chart of the percentiles as a file of its own.
 func (r *accuracyReport) writeSVG(w io.Writer) error {
 	picture := percentileChart("Lateness by percentile", "lateness", r.chartSeries(latenessOf), chartStyle)
 	_, err := io.WriteString(w, picture+"\n")
 	return err
 }
 
-// percentileChart draws the duration that a share of all runs does not exceed,
-// over that share. The share's axis grows by nines.
+// percentileChart draws the duration that a share of all runs does not exceed, over that
+// share. The share's axis grows by nines.
 func percentileChart(title, what string, all []series, style string) string {
 	var c canvas
 	c.open(title, what+" that a share of the runs does not exceed, for "+names(all), style)
@@ -111,7 +111,7 @@ func percentileChart(title, what string, all []series, style string) string {
 // nines maps a share in percent to where the axis shows it: 90 to 1, 99 to 2.
 func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
 
-// shares are the percentages that an axis up to so many nines names.
+// shares are the percentages that an axis up to high nines names.
 func shares(high float64) []float64 {
 	all := []float64{0, 50, 90, 99, 99.9, 99.99, 99.999, 99.9999, 99.99999}
 	return slices.DeleteFunc(all, func(p float64) bool { return nines(p) > high+1e-6 })
@@ -169,8 +169,8 @@ func histogramChart(title, what string, all []series) string {
 
 const histogramBins = 40
 
-// binned returns the percentage of runs in each bin of a duration axis. What
-// lies outside of the axis counts at its end.
+// binned returns the percentage of runs in each bin of a duration axis. Runs outside the
+// axis count at its end.
 func binned(d *bench.Distribution, x axis) []float64 {
 	bins := make([]float64, histogramBins)
 	for _, bar := range d.Bars() {
@@ -205,8 +205,8 @@ func (a axis) value(px float64) float64 {
 	return a.low + (px-a.from)/(a.to-a.from)*(a.high-a.low)
 }
 
-// durationAxis is a logarithmic axis in nanoseconds that holds all series from
-// their early percentiles, five decades at most, to their maxima.
+// durationAxis is a logarithmic axis in nanoseconds that spans all series from their
+// early percentiles, five decades at most, to their maxima.
 func durationAxis(all []series, from, to float64) axis {
 	low, high := math.Inf(1), 1.0
 	for _, s := range all {
@@ -257,8 +257,8 @@ func (c *canvas) open(title, description, style string) {
 		chartWidth, chartHeight, html.EscapeString(title))
 	c.printf(`<desc>%s</desc>`, html.EscapeString(description))
 	if style != "" {
-		// A picture of its own has a ground of its own, too: the page around
-		// it may be dark where its reader's system is not.
+		// A separate picture has its own background: the page around it may be dark where
+		// its reader's system is not.
 		c.printf(`<style>%s</style><rect width="100%%" height="100%%" rx="6" fill="var(--ground)"/>`, style)
 	}
 }
@@ -282,7 +282,7 @@ func (c *canvas) verticalTick(x float64, text string) {
 // there is room.
 func (c *canvas) durationTicks(a axis, horizontal bool) {
 	between := []float64{1}
-	below := "≤ " // the first bin holds whatever is smaller, too
+	below := "≤ " // the first bin also holds all smaller durations
 	if a.high-a.low <= 3.5 {
 		between = []float64{1, 2, 5}
 	}

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// pageStyle is the page around the charts. It asks for nothing that is not in
-// the page.
+// pageStyle is the page around the charts. It loads nothing from outside the page.
 const pageStyle = `
 :root{color-scheme:light dark;--bg:#fff;--fg:#1f2430;--muted:#5b6372;--line:#e3e6eb;--good:#0a7355;--bad:#bf1650}
 @media (prefers-color-scheme:dark){:root{--bg:#14171c;--fg:#e8eaee;--muted:#a4acb9;--line:#2c323c;--good:#5fd3ac;--bad:#ff90ab}}
@@ -29,8 +28,8 @@ tbody th{font-weight:500}
 pre{overflow-x:auto;padding:.75rem 1rem;border:1px solid var(--line);border-radius:6px;font-size:.875rem}
 `
 
-// pageHead forbids the page to load anything, and gives the browser an empty
-// icon so that it does not ask a server for one.
+// pageHead forbids the page to load anything, and sets an empty icon so that the browser
+// does not request one.
 const pageHead = `<!DOCTYPE html>
 <html lang="en">
 <head>

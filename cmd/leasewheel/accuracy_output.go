@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// accuracyOutputs are the forms in which a report is wanted.
+// accuracyOutputs are the requested forms of a report.
 type accuracyOutputs struct {
 	json                          bool
 	csv, hgrm, gobench, html, svg string
@@ -30,7 +30,7 @@ func (o *accuracyOutputs) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.svg, "svg", "", "also write the picture of the percentiles alone to `FILE`")
 }
 
-// check finds out before the measurement whether the files can be written.
+// check verifies before the measurement that the files can be written.
 func (o *accuracyOutputs) check(columns []bench.Column) error {
 	paths := []string{o.csv, o.gobench, o.html, o.svg}
 	if o.hgrm != "" {
@@ -51,7 +51,7 @@ func (o *accuracyOutputs) check(columns []bench.Column) error {
 	return nil
 }
 
-// write prints the report and writes the files that were asked for.
+// write prints the report and writes the requested files.
 func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
 	var err error
 	if o.json {
@@ -74,7 +74,7 @@ func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
 	return errors.Join(errs...)
 }
 
-// writeFile has write fill the file at path; no path, no file.
+// writeFile calls write for the file at path; without a path it does nothing.
 func writeFile(path string, flag int, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
@@ -134,8 +134,8 @@ func (f accuracyFigures) list() []time.Duration {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// writeGoBench writes a line for each column in the format of Go's benchmarks.
-// Several reports appended to one file are the samples that benchstat wants.
+// writeGoBench writes a line for each column in the format of Go's benchmarks. Several
+// reports appended to one file are the samples for benchstat.
 func (r *accuracyReport) writeGoBench(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/leasewheel/leasewheel/cmd/leasewheel\n", r.Machine.OS, r.Machine.Arch)

@@ -112,7 +112,7 @@ func newAccuracyFigures(d *bench.Distribution) accuracyFigures {
 	}
 }
 
-// broken says which promise was broken, or nothing.
+// broken returns the broken promises, or nothing.
 func (r *accuracyReport) broken() string {
 	var faults []string
 	for _, c := range r.Columns {
@@ -129,7 +129,7 @@ func (r *accuracyReport) broken() string {
 	return strings.Join(faults, "; ")
 }
 
-// title says in one line what was measured.
+// title describes the measurement in one line.
 func (p accuracyPlan) title() string {
 	delay := fmt.Sprintf("delays of %v to %v", p.MinDelay, p.MaxDelay)
 	if p.MinDelay == p.MaxDelay {
@@ -146,7 +146,7 @@ func (p accuracyPlan) title() string {
 	return fmt.Sprintf("%s %s timeouts, %s, %s", grouped(int64(p.Timeouts)), p.Mode, delay, load)
 }
 
-// round3 keeps three significant digits, as many as a histogram holds.
+// round3 keeps three significant digits, the precision of a histogram.
 func round3(d time.Duration) time.Duration {
 	if d <= 0 {
 		return d

@@ -82,7 +82,7 @@ func (o *stressOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// parse completes the plan, or says what is wrong with it.
+// parse completes the plan, or returns an error.
 func (o *stressOptions) parse() error {
 	var err error
 	if o.plan.Load, err = bench.ParseLoad(o.load); err != nil {

@@ -40,7 +40,7 @@ func (r *accuracyReport) writeJitter(b *strings.Builder) {
 	}
 }
 
-// verdict is the line that matters most.
+// verdict is the most important line.
 func (r *accuracyReport) verdict() string {
 	runs := int64(0)
 	for _, c := range r.Columns {
@@ -59,7 +59,7 @@ func (f accuracyFigures) cells() []string {
 	return cells
 }
 
-// known prints a figure that the system may not tell.
+// known prints a figure that the system may not report.
 func known[T time.Duration | int64](v *T) string {
 	if v == nil {
 		return "unknown"

@@ -21,8 +21,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lateTimers run the runtime's timers later than asked, by what the delay
-// decides, and so the same every time.
+// lateTimers run the runtime's timers late by an amount derived from the delay, and so
+// the same every time.
 type lateTimers struct {
 	bench.Timers
 	by func(delay time.Duration) time.Duration
@@ -181,8 +181,8 @@ func TestSchemaFindsFaults(t *testing.T) {
 	}
 }
 
-// The page must not ask any other place for anything: no address in an
-// attribute or a style, no script.
+// The page must load nothing from elsewhere: no address in an attribute or a style, no
+// script.
 func TestAccuracyPageLoadsNothing(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
@@ -223,8 +223,8 @@ func TestChartsAreWellFormed(t *testing.T) {
 	assert.Contains(t, picture.String(), "<style>", "a picture on its own has its colours with it")
 }
 
-// However close the ends of the lines are, their labels do not cover each
-// other, and stay in order and within the plot.
+// The labels of lines never cover each other, however close the lines' ends are, and stay
+// in order and within the plot.
 func TestLabelsNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var labels []label
@@ -328,7 +328,7 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 	}
 }
 
-// With the real clock, as a user runs it: every form of the report at once.
+// With the real clock, as a user runs it: all forms of the report at once.
 func TestAccuracyMeasuresForReal(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

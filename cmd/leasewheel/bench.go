@@ -23,14 +23,14 @@ func newBenchCommand() *cobra.Command {
 	return cmd
 }
 
-// benchReport is what a measurement has found.
+// benchReport is the result of a measurement.
 type benchReport interface {
 	writeTable(to io.Writer) error
-	// broken says which promise was broken, "" for none.
+	// broken returns the broken promises, "" for none.
 	broken() string
 }
 
-// runBench measures, reports, and finds the exit code.
+// runBench measures, reports, and returns the exit code.
 func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
 	ctx, stop := withInterrupt(cmd.Context())
 	defer stop()
@@ -55,7 +55,7 @@ func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx con
 	return nil
 }
 
-// benchError finds the exit code of a measurement that failed.
+// benchError returns the error and the exit code of a measurement that failed.
 func benchError(what string, err error) error {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit

@@ -21,8 +21,8 @@ var baselineScript = redis.NewScript(`
 if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return 0 end
 return redis.call('pexpire', KEYS[1], ARGV[1])`)
 
-// baseline is what many programs do: a goroutine and a ticker for each lease, each
-// with requests of its own.
+// baseline is a common approach: a goroutine and a ticker for each lease, each with
+// requests of its own.
 type baseline struct {
 	*fleet
 	measuring atomic.Bool
@@ -41,7 +41,7 @@ func measureBaseline(ctx context.Context, f *fleet, window time.Duration, p *ben
 	defer func() {
 		stop()
 		keepers.Wait()
-		if swept := f.sweep(ctx, p); err == nil {
+		if swept := f.cleanUp(ctx, p); err == nil {
 			err = swept
 		}
 	}()
@@ -82,7 +82,7 @@ func measureBaseline(ctx context.Context, f *fleet, window time.Duration, p *ben
 func (b *baseline) keep(ctx context.Context, name, owner string, asked time.Time) {
 	until := renewal.Until(asked, b.ttl)
 	interval := b.ttl / 3
-	// Like the watchdog's, they are to be spread over the interval.
+	// Like the watchdog's, the renewals are spread over the interval.
 	planned := time.Now().Add(rand.N(interval))
 	timer := time.NewTimer(time.Until(planned))
 	defer timer.Stop()
@@ -131,7 +131,7 @@ func (b *baseline) note(late time.Duration) {
 	}
 }
 
-// renewalMeter measures what a window of renewals costs.
+// renewalMeter measures the cost of a window of renewals.
 type renewalMeter struct {
 	fleet  *fleet
 	before int64 // memory without the leases
@@ -157,7 +157,7 @@ func (m *renewalMeter) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// end ends the window, in which so many leases were renewed.
+// end ends the window, in which renewed leases were renewed.
 func (m *renewalMeter) end(ctx context.Context, renewed int64) (*renewalFigures, error) {
 	elapsed := time.Since(m.at)
 	client, _ := bench.ReadUsage()

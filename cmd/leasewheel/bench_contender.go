@@ -20,12 +20,11 @@ import (
 // contenderCommand is the hidden subcommand under which bench lock starts itself.
 const contenderCommand = "bench-contender"
 
-// contenderConfig is that of the stores: what a measurement that was killed has left
-// is gone soon.
+// contenderConfig configures the stores: the keys of a killed measurement expire soon.
 var contenderConfig = redisstore.Config{FenceTTL: time.Minute}
 
-// contenderSpec says on which locks to contend. It goes to other processes on their
-// standard input, where nobody else can read the server's password.
+// contenderSpec specifies the locks to contend for. Other processes get it on their
+// standard input, where no other user can read the server's password.
 type contenderSpec struct {
 	Redis string `json:"redis"`
 	CA    string `json:"ca,omitempty"`
@@ -75,10 +74,10 @@ func (c contenderSpec) open() (contention.Locks, error) {
 	return contenderLocks{contention.Leasewheel{Locker: locker, Fair: c.Fair}, server}, nil
 }
 
-// Close leaves nothing of the locker on the server. The name under which it has
-// announced itself would end by itself, somewhat later.
+// Close removes the locker's keys from the server. The name under which it has announced
+// itself would expire by itself, somewhat later.
 func (l contenderLocks) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	err := l.Leasewheel.Close()
 	swept := l.server.client.Unlink(ctx, "leasewheel:client:{"+l.Locker.ClientID()+"}").Err()

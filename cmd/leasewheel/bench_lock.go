@@ -17,17 +17,16 @@ import (
 	"github.com/leasewheel/leasewheel/bench/contention"
 )
 
-const benchLockLong = `Measures locks in two ways. First, goroutines take and give back locks of their
-own, so that nobody waits for anybody: how long that takes, and how many times a
-second it can be done. Then, waiters contend for one lock, in one process and shared
-out among several: how often a second it is handed over, how long that takes, how
-evenly it is shared out, how long somebody waited, and how many commands the server
-got for it.
+const benchLockLong = `Measures locks in two ways. First, goroutines acquire and release locks of their
+own, without contention: the time and the rate of such pairs. Then, waiters contend
+for one lock, in one process and divided among several: the rate and the time of
+hand-overs, the fairness, the longest wait, and the number of commands that the
+server received.
 
 Mutual exclusion is checked all the while. The server is the one that --redis
 names, or one that --start starts for the time of the measurement.
 
-Exits with 1 if two held the lock at once, or nobody got it. See docs/bench.md.`
+Exits with 1 if two held the lock at once, or none acquired it. See docs/bench.md.`
 
 // Limits of the flags. Every goroutine and every waiter has histograms of its own,
 // of some 40 kB each.
@@ -38,7 +37,7 @@ const (
 	maxBenchWindow     = time.Hour
 )
 
-// benchLockFlags say what is measured.
+// benchLockFlags select what to measure.
 type benchLockFlags struct {
 	server     serverFlags
 	start      string
@@ -72,7 +71,7 @@ func newBenchLockCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.IntSliceVarP(&f.goroutines, "goroutines", "g", []int{1, 16, 128}, "numbers of goroutines with locks of their own; 0 leaves that out")
 	flags.IntSliceVarP(&f.waiters, "waiters", "w", []int{2, 16, 128}, "numbers of waiters for one lock; 0 leaves that out")
-	flags.IntSliceVar(&f.processes, "processes", []int{1, 4}, "numbers of processes that the waiters are shared out among; 1 is the measuring one")
+	flags.IntSliceVar(&f.processes, "processes", []int{1, 4}, "numbers of processes that the waiters are divided among; 1 is the measuring one")
 	flags.Var(&f.hold, "hold", "how long each waiter holds the lock")
 	flags.Var(&f.duration, "duration", "how long to measure each of them")
 	flags.BoolVar(&f.fair, "fair", false, "measure fair locks instead of mutexes")
@@ -87,7 +86,7 @@ func (f *benchLockFlags) validate() error {
 	if f.goroutines, err = sizesOf("--goroutines", f.goroutines, 1); err != nil {
 		return err
 	}
-	// One waiter hands over to nobody.
+	// One waiter has no one to hand over to.
 	if f.waiters, err = sizesOf("--waiters", f.waiters, 2); err != nil {
 		return err
 	}
@@ -108,7 +107,7 @@ func (f *benchLockFlags) validate() error {
 	return validStart(f.start, f.server)
 }
 
-// sizesOf checks a list of numbers. A zero alone stands for none.
+// sizesOf checks a list of numbers. A single zero means none.
 func sizesOf(flag string, sizes []int, least int) ([]int, error) {
 	if slices.Equal(sizes, []int{0}) {
 		return nil, nil
@@ -142,7 +141,7 @@ func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, 
 		report.Pairs = append(report.Pairs, figures)
 	}
 	for _, n := range f.waiters {
-		for _, processes := range f.crews(n) {
+		for _, processes := range f.processCounts(n) {
 			figures, err := l.handOver(ctx, n, processes)
 			if err != nil {
 				return nil, err
@@ -153,14 +152,15 @@ func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, 
 	return report, nil
 }
 
-// crews are the numbers of processes for so many waiters: none of them is idle.
-func (f *benchLockFlags) crews(waiters int) []int {
-	var crews []int
+// processCounts are the numbers of processes for a number of waiters: none of them is
+// idle.
+func (f *benchLockFlags) processCounts(waiters int) []int {
+	var counts []int
 	for _, n := range f.processes {
-		crews = append(crews, min(n, waiters))
+		counts = append(counts, min(n, waiters))
 	}
-	slices.Sort(crews)
-	return slices.Compact(crews)
+	slices.Sort(counts)
+	return slices.Compact(counts)
 }
 
 // lockRun measures locks on one server.
@@ -168,7 +168,7 @@ type lockRun struct {
 	*benchServer
 	flags    *benchLockFlags
 	progress *benchProgress
-	prefix   string // of every name; nobody else's have it
+	prefix   string // of every name; no other client uses it
 	edges    []contention.Calls
 }
 
@@ -184,7 +184,7 @@ func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigure
 	for i := range names {
 		names[i] = pairs.Name(i, 0)
 	}
-	defer func() { err = errors.Join(err, l.sweep(ctx, names)) }()
+	defer func() { err = errors.Join(err, l.cleanUp(ctx, names)) }()
 	locks, err := l.contenderSpec(l.flags.fair).open()
 	if err != nil {
 		return figures, err
@@ -199,7 +199,7 @@ func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigure
 func (l *lockRun) handOver(ctx context.Context, waiters, processes int) (figures handOverFigures, err error) {
 	defer l.begin(fmt.Sprintf("%d waiters, %d processes", waiters, processes))()
 	name := l.prefix + "contended"
-	defer func() { err = errors.Join(err, l.sweep(ctx, []string{name})) }()
+	defer func() { err = errors.Join(err, l.cleanUp(ctx, []string{name})) }()
 	way, err := l.contenderSpec(l.flags.fair).way()
 	if err != nil {
 		return figures, err
@@ -214,7 +214,7 @@ func (l *lockRun) handOver(ctx context.Context, waiters, processes int) (figures
 	return newHandOverFigures(processes, handed, l.calls()), nil
 }
 
-// begin shows a measurement until the function that it returns is called.
+// begin shows a measurement until the returned function is called.
 func (l *lockRun) begin(what string) (end func()) {
 	l.edges = nil
 	l.progress.what = what
@@ -232,13 +232,13 @@ func (l *lockRun) edge(ctx context.Context) func() error {
 	}
 }
 
-// calls is what the server has run within the window.
+// calls returns the commands that the server has run within the window.
 func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0]) }
 
-// sweep deletes what outlives a lock that nobody holds: its fencing counter and its turns. All of
-// them would end by themselves, somewhat later.
-func (l *lockRun) sweep(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
+// cleanUp deletes the keys that outlive a free lock: its fencing counter and its wait
+// queue. All of them would expire by themselves, somewhat later.
+func (l *lockRun) cleanUp(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	_, err := l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, name := range names {

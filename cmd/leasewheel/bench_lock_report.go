@@ -27,20 +27,20 @@ type benchLockReport struct {
 	Machine bench.Machine `json:"machine"`
 }
 
-// pairFigures are those of locks that nobody waits for.
+// pairFigures are those of locks without contention.
 type pairFigures struct {
 	Goroutines int            `json:"goroutines"`
 	Pairs      int64          `json:"pairs"` // of an acquisition and a release
 	PerSecond  float64        `json:"pairs_per_s"`
 	Latency    latencyFigures `json:"latency"`
 	ClientCPU  float64        `json:"client_cpu_ns_per_pair"`
-	// What the server's own statistics say: requests, and what scripts call.
+	// The server's own statistics: requests, and calls by scripts.
 	Commands       float64 `json:"commands_per_pair"`
 	Calls          float64 `json:"script_calls_per_pair"`
 	ElapsedSeconds float64 `json:"elapsed_s"`
 }
 
-// handOverFigures are those of one lock that many wait for.
+// handOverFigures are those of one lock with many waiters.
 type handOverFigures struct {
 	Waiters   int            `json:"waiters"`
 	Processes int            `json:"processes"`
@@ -86,8 +86,8 @@ func newHandOverFigures(processes int, h *contention.Handed, calls contention.Ca
 	}
 }
 
-// sentByClients reports whether a command in the server's statistics is one that
-// clients send. All others are called by scripts.
+// sentByClients reports whether a command in the server's statistics is one that clients
+// send. Only scripts call the others.
 func sentByClients(command string) bool {
 	switch command {
 	case "eval", "evalsha", "script", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe",
@@ -101,7 +101,7 @@ func figuresOf(l *contention.Latencies) latencyFigures {
 	return latencyFigures{l.Percentile(50), l.Percentile(90), l.Percentile(99), l.Percentile(99.9), l.Percentile(99.99), l.Max()}
 }
 
-// broken says which promise was broken, or nothing.
+// broken returns the broken promises, or nothing.
 func (r *benchLockReport) broken() string {
 	var complaints []string
 	for _, h := range r.HandOvers {
@@ -110,12 +110,12 @@ func (r *benchLockReport) broken() string {
 			complaints = append(complaints, who+": two held the lock at once, "+grouped(h.Overlaps)+" times")
 		}
 		if h.Grants == 0 {
-			complaints = append(complaints, who+": nobody got the lock")
+			complaints = append(complaints, who+": no waiter got the lock")
 		}
 	}
 	for _, p := range r.Pairs {
 		if p.Pairs == 0 {
-			complaints = append(complaints, fmt.Sprintf("%d goroutines: nobody got a lock", p.Goroutines))
+			complaints = append(complaints, fmt.Sprintf("%d goroutines: none got a lock", p.Goroutines))
 		}
 	}
 	return strings.Join(complaints, "; ")

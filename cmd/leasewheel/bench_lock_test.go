@@ -15,8 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// benchLock runs a measurement and returns its report, which it has held against
-// the schema.
+// benchLock runs a measurement and returns its report, checked against the schema.
 func benchLock(t *testing.T, env []string, args ...string) (report benchLockReport) {
 	t.Helper()
 	p := start(t, env, append([]string{"bench", "lock", "--json"}, args...)...)
@@ -30,7 +29,7 @@ func benchLock(t *testing.T, env []string, args ...string) (report benchLockRepo
 	return report
 }
 
-// requireEmpty checks that a server that served a measurement alone holds nothing.
+// requireEmpty checks that a server used by a measurement alone has no keys.
 func requireEmpty(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	left, err := server.Client(t).Keys(bounded(t), "*").Result()
@@ -54,7 +53,7 @@ func TestBenchLock(t *testing.T) {
 				assert.Equal(t, []int{1, 4}[i], p.Goroutines)
 				assert.Positive(t, p.ClientCPU)
 				assert.Positive(t, p.Latency.P50)
-				// One request takes a lock and one gives it back.
+				// One request acquires a lock and one releases it.
 				assert.InDelta(t, 2, p.Commands, 1)
 				assert.Greater(t, p.Calls, 2.0)
 				assert.InEpsilon(t, float64(p.Pairs)/p.ElapsedSeconds, p.PerSecond, 1e-6)
@@ -86,7 +85,7 @@ func TestBenchLockOnCluster(t *testing.T) {
 	assert.Len(t, report.HandOvers, 2)
 }
 
-// Contenders in other processes get the password, and nobody else sees it.
+// Contenders in other processes get the password, and no other process sees it.
 func TestBenchLockWithPassword(t *testing.T) {
 	server, env := onServer(t, redistest.Config{Password: secret})
 	report := benchLock(t, env, "-g", "0", "-w", "2", "--processes", "2", "--duration", "100ms")
@@ -142,7 +141,7 @@ func TestBenchLockBroken(t *testing.T) {
 		HandOvers: []handOverFigures{{Waiters: 2, Processes: 1, Grants: 1, Overlaps: 1234}, {Waiters: 4, Processes: 2}},
 	}
 	complaint := "2 waiters in 1 processes: two held the lock at once, 1,234 times; " +
-		"4 waiters in 2 processes: nobody got the lock; 3 goroutines: nobody got a lock"
+		"4 waiters in 2 processes: no waiter got the lock; 3 goroutines: none got a lock"
 	assert.Equal(t, complaint, broken.broken())
 	var table strings.Builder
 	require.NoError(t, broken.writeTable(&table))

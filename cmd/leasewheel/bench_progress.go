@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// benchProgress is how far a measurement is.
+// benchProgress is the progress of a measurement.
 type benchProgress struct {
-	what string // is measured; set before the meter asks for the phase of it
+	what string // is measured; set before the meter calls line
 
 	mu    sync.Mutex
 	phase string
@@ -40,7 +40,7 @@ func (p *benchProgress) wait(ctx context.Context, phase string, d time.Duration)
 	}
 }
 
-// line is what a terminal shows.
+// line is the line for a terminal.
 func (p *benchProgress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-const benchRenewalLong = `Takes very many leases, keeps them alive with one watchdog, and measures what a
+const benchRenewalLong = `Acquires very many leases, keeps them alive with one watchdog, and measures what a
 renewal costs the client and the server, how late renewals come, and whether any
-lease is lost. Before that it does the same with the way that most libraries
-leave to their users: a goroutine and a ticker for each lease.
+lease is lost. Before that it does the same in the way that most libraries leave to
+their users: with a goroutine and a ticker for each lease.
 
 The server is the one that --redis names, or one that --start starts for the time
 of the measurement. With --stop-master one master of a cluster is stopped
-(SIGSTOP) for one and a half TTLs in the middle of it: the leases on it must be
-reported lost in time, and those of the others must not notice.
+(SIGSTOP) for one and a half TTLs in the middle of it: the loss of its leases must be
+reported in time, and those of the other masters must not be affected.
 
 Exits with 1 if a lease was lost, or renewed when less than half of its time was
 left, that should not have been. See docs/bench.md.`
@@ -35,7 +35,7 @@ const (
 	maxBenchBaseline = 200_000
 )
 
-// benchRenewalFlags say what is measured.
+// benchRenewalFlags select what to measure.
 type benchRenewalFlags struct {
 	server     serverFlags
 	start      string
@@ -112,7 +112,7 @@ func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalRe
 	if f.baseline > 0 {
 		progress.what = "baseline"
 		fleet := s.fleet(f.baseline, time.Duration(f.ttl))
-		// One TTL has every lease renewed three times: longer tells no more.
+		// In one TTL every lease is renewed three times: more adds no information.
 		window := min(time.Duration(f.duration), fleet.ttl)
 		if report.Baseline, err = measureBaseline(ctx, fleet, window, progress); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalRe
 
 // open connects to the server, or starts one.
 func (f *benchRenewalFlags) open(ctx context.Context) (*benchServer, error) {
-	// The counters of fencing tokens go soon after the leases of the measurement.
+	// The counters of fencing tokens expire soon after the leases of the measurement.
 	config := redisstore.Config{FenceTTL: 2 * time.Duration(f.ttl)}
 	s, err := openBenchServer(ctx, f.start, f.server, config)
 	if err != nil {

@@ -29,17 +29,17 @@ type benchRenewalReport struct {
 	Machine bench.Machine `json:"machine"`
 }
 
-// renewalFigures is what one way to keep leases alive costs.
+// renewalFigures are the costs of one way to keep leases alive.
 type renewalFigures struct {
 	Leases  int   `json:"leases"`
 	Renewed int64 `json:"renewed"`
 	Lost    int64 `json:"lost"` // those on a stopped master not counted
-	Late    int64 `json:"late"` // renewed when less than half of the TTL was left; dito
+	Late    int64 `json:"late"` // renewed when less than half of the TTL was left; those on a stopped master not counted
 
 	PerSecond float64 `json:"renewals_per_s"`
 	ClientCPU float64 `json:"client_cpu_ns_per_renewal"`
-	// What the server's own statistics say: its time in scripts, for each lease
-	// and for each script, and its processor time with all that is around them.
+	// The server's own statistics: its time in scripts, for each lease and for each
+	// script, and its processor time in total.
 	ServerKey    float64 `json:"server_us_per_key"`
 	ServerScript float64 `json:"server_us_per_script"`
 	ServerCPU    float64 `json:"server_cpu_us_per_renewal"`
@@ -60,7 +60,7 @@ type batchSizes struct {
 	Requests int64 `json:"requests"`
 }
 
-// stoppedMaster is what became of the leases on a master that was stopped.
+// stoppedMaster describes the leases on a master that was stopped.
 type stoppedMaster struct {
 	Node    string         `json:"node"`
 	Seconds float64        `json:"stopped_s"`
@@ -69,8 +69,8 @@ type stoppedMaster struct {
 	Told    latencyFigures `json:"told"` // after their time was over
 }
 
-// toldLimit is how long after its time is over a loss may be told: a tick, and
-// 50 ms.
+// toldLimit is how long after its end the loss of a lease may be reported: a tick, and 50
+// ms.
 const toldLimit = 60 * time.Millisecond
 
 func newBenchRenewalReport(f *benchRenewalFlags, s *benchServer) *benchRenewalReport {
@@ -91,7 +91,7 @@ func (s *benchServer) describe() string {
 	return name
 }
 
-// broken says which promise was broken, or nothing.
+// broken returns the broken promises, or nothing.
 func (r *benchRenewalReport) broken() string {
 	var complaints []string
 	if r.Lost > 0 {
@@ -108,7 +108,7 @@ func (r *benchRenewalReport) broken() string {
 			complaints = append(complaints, fmt.Sprintf("of %s leases on the stopped master %s were reported lost", grouped(s.Leases), grouped(s.Lost)))
 		}
 		if s.Told.Max > toldLimit {
-			complaints = append(complaints, fmt.Sprintf("a loss was told %v after the lease's time was over", round3(s.Told.Max)))
+			complaints = append(complaints, fmt.Sprintf("a loss was reported %v after the lease's time was over", round3(s.Told.Max)))
 		}
 	}
 	return strings.Join(complaints, "; ")
@@ -154,7 +154,7 @@ func (r *benchRenewalReport) verdict() string {
 	return "0 lost and 0 late" + others
 }
 
-// figureCell is a figure in words.
+// figureCell is a figure with its description.
 type figureCell struct{ what, value string }
 
 func (f *renewalFigures) cells() []figureCell {
@@ -199,7 +199,7 @@ func newBenchLatency() *benchLatency {
 }
 
 func (l *benchLatency) add(d time.Duration) {
-	_ = l.hist.RecordValue(int64(min(max(d, 0), time.Hour))) // fails beyond the range alone
+	_ = l.hist.RecordValue(int64(min(max(d, 0), time.Hour))) // fails beyond the range only
 }
 
 func (l *benchLatency) figures() latencyFigures {

@@ -23,17 +23,17 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// What --start starts.
+// The values of --start.
 const (
 	startSingle  = "single"
 	startCluster = "cluster"
 )
 
-// errNoStart says that a server could not be started.
+// errNoStart reports that a server could not be started.
 var errNoStart = errors.New("cannot start a server")
 
-// stage is where servers run that were started for a measurement. It stands in
-// for a test, which the harness reports to and ends with.
+// stage runs the servers that were started for a measurement. It takes the place of a
+// test, which the harness reports to and ends with.
 type stage struct{ cleanups []func() }
 
 var _ redistest.TB = (*stage)(nil)
@@ -66,7 +66,7 @@ func (s *stage) Cleanup(f func())    { s.cleanups = append(s.cleanups, f) }
 func (s *stage) Failed() bool        { return false }
 func (s *stage) Logf(string, ...any) {}
 
-func (s *stage) Errorf(string, ...any) {} // a server that ended by itself: its clients have said so
+func (s *stage) Errorf(string, ...any) {} // a server that ended by itself: its clients have reported it
 
 func (s *stage) Fatalf(format string, args ...any) { panic(stageError(fmt.Sprintf(format, args...))) }
 func (s *stage) Skipf(format string, args ...any)  { s.Fatalf(format, args...) }
@@ -93,15 +93,15 @@ func validStart(start string, flags serverFlags) error {
 	return nil
 }
 
-// benchServer is the server that is measured.
+// benchServer is the measured server.
 type benchServer struct {
 	*server
 	flags serverFlags // with the URL in use
-	stage *stage      // nil if it was there before
+	stage *stage      // nil if the server was running before
 }
 
-// openBenchServer connects to the server that flags or the environment name, or to
-// one that it starts.
+// openBenchServer connects to the server that flags or the environment name, or starts
+// one.
 func openBenchServer(ctx context.Context, start string, flags serverFlags, c redisstore.Config) (*benchServer, error) {
 	s := &benchServer{}
 	if start != "" {
@@ -151,7 +151,7 @@ func (u serverUse) since(earlier serverUse) serverUse {
 	return serverUse{u.scripts - earlier.scripts, u.calls - earlier.calls, u.cpu - earlier.cpu}
 }
 
-// use asks the masters what they have used.
+// use reads the masters' use.
 func (s *benchServer) use(ctx context.Context) (serverUse, error) {
 	var mu sync.Mutex
 	var use serverUse
@@ -175,7 +175,7 @@ func (s *benchServer) use(ctx context.Context) (serverUse, error) {
 	}
 }
 
-// add adds what one server tells in INFO.
+// add adds the figures of one server's INFO.
 func (u *serverUse) add(info map[string]map[string]string) {
 	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
 		for field := range strings.SplitSeq(info["Commandstats"][name], ",") {
@@ -203,7 +203,7 @@ type fleet struct {
 	ttl            time.Duration
 }
 
-// benchParallel is how many requests are under way while leases are taken.
+// benchParallel is how many requests are in flight while leases are acquired.
 const benchParallel = 64
 
 func (s *benchServer) fleet(size int, ttl time.Duration) *fleet {
@@ -213,8 +213,8 @@ func (s *benchServer) fleet(size int, ttl time.Duration) *fleet {
 func (f *fleet) name(i int) string  { return f.prefix + ":" + strconv.Itoa(i) }
 func (f *fleet) owner(i int) string { return f.client + ":" + strconv.Itoa(i) }
 
-// take takes every lease. granted is told of each, with the instant before it was
-// asked for, by many goroutines.
+// take acquires every lease. granted is called for each, with the instant before its
+// request, by many goroutines.
 func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, owner string, asked time.Time) error) error {
 	var next, taken atomic.Int64
 	p.begin("taking leases", int64(f.size), taken.Load)
@@ -242,13 +242,12 @@ func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, o
 	return group.Wait()
 }
 
-// sweepLimit bounds the clean-up; what is left then goes with its TTL.
-const sweepLimit = 2 * time.Minute
+// cleanUpLimit bounds the cleanup; the rest expires with its TTL.
+const cleanUpLimit = 2 * time.Minute
 
-// sweep deletes every lease, also after ctx has ended. Their names are this run's
-// alone.
-func (f *fleet) sweep(ctx context.Context, p *benchProgress) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
+// cleanUp deletes every lease, even after ctx has ended. Only this run uses their names.
+func (f *fleet) cleanUp(ctx context.Context, p *benchProgress) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	var swept atomic.Int64
 	p.begin("giving back", int64(f.size), swept.Load)
@@ -268,7 +267,7 @@ func (f *fleet) sweep(ctx context.Context, p *benchProgress) error {
 	return nil
 }
 
-// memory returns what the process's heap and stacks hold after a collection.
+// memory returns the size of the process's heap and stacks after a collection.
 func memory() int64 {
 	runtime.GC()
 	runtime.GC()

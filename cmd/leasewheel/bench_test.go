@@ -70,9 +70,9 @@ func TestBenchRenewalTable(t *testing.T) {
 }
 
 // A master is stopped for longer than the TTL. All of its leases are reported lost, and
-// accounted for apart. How late losses and the other masters' renewals are depends on
-// the machine. TestBenchRenewalBroken has how the measurement judges that, and package
-// renewal in virtual time that they are in time (TestMuteGroupAmongThree,
+// counted separately. How late losses and the other masters' renewals are depends on the
+// machine. TestBenchRenewalBroken checks how the measurement judges that. Package renewal
+// checks in virtual time that they are in time (TestMuteGroupAmongThree,
 // TestLossIsToldAtUntil).
 func TestBenchRenewalWithoutMaster(t *testing.T) {
 	redistest.Need(t)
@@ -107,11 +107,11 @@ func TestBenchRenewalBroken(t *testing.T) {
 	report := sound()
 	assert.Empty(t, report.broken())
 	for complaint, spoil := range map[string]func(*benchRenewalReport){
-		"1,234 leases were lost":                                  func(r *benchRenewalReport) { r.Lost = 1234 },
-		"3 renewals came when less than half of the TTL was left": func(r *benchRenewalReport) { r.Late = 3 },
-		"nothing was renewed":                                     func(r *benchRenewalReport) { r.Renewed = 0 },
-		"of 2 leases on the stopped master 1 were reported lost":  func(r *benchRenewalReport) { r.Stopped.Lost = 1 },
-		"a loss was told 61ms after the lease's time was over":    func(r *benchRenewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
+		"1,234 leases were lost":                                   func(r *benchRenewalReport) { r.Lost = 1234 },
+		"3 renewals came when less than half of the TTL was left":  func(r *benchRenewalReport) { r.Late = 3 },
+		"nothing was renewed":                                      func(r *benchRenewalReport) { r.Renewed = 0 },
+		"of 2 leases on the stopped master 1 were reported lost":   func(r *benchRenewalReport) { r.Stopped.Lost = 1 },
+		"a loss was reported 61ms after the lease's time was over": func(r *benchRenewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
 	} {
 		report := sound()
 		spoil(&report)
@@ -119,8 +119,7 @@ func TestBenchRenewalBroken(t *testing.T) {
 	}
 }
 
-// What is lost without a reason breaks the promise: the report says so, and the
-// exit code.
+// A lease lost without a reason breaks the promise, in the report and in the exit code.
 func TestBenchRenewalLosses(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})

@@ -23,34 +23,34 @@ type watchdogRun struct {
 	window     time.Duration
 	stopMaster bool
 
-	dog *renewal.Watchdog
+	watchdog *renewal.Watchdog
 
-	mu        sync.Mutex // guards what follows: the watchdog reports from many goroutines
+	mu        sync.Mutex // guards the fields below: the watchdog reports from many goroutines
 	measuring bool       // renewals count
 	closing   bool       // losses do not count
 	latency   *benchLatency
-	told      *benchLatency    // how long after their time was over losses were told
-	late      map[string]int64 // renewals that came when half of the time was over, by node
+	told      *benchLatency    // how long after their end losses were reported
+	late      map[string]int64 // renewals after half of the time was over, by node
 	lost      map[string]int64 // by node
 }
 
-// measure takes the leases, has them settle, and fills in the report.
+// measure acquires the leases, lets them settle, and fills in the report.
 func (r *watchdogRun) measure(ctx context.Context, p *benchProgress, report *benchRenewalReport) (err error) {
 	r.latency, r.told = newBenchLatency(), newBenchLatency()
 	r.late, r.lost = make(map[string]int64), make(map[string]int64)
 	before, goroutines := memory(), runtime.NumGoroutine()
-	r.dog, err = renewal.New(r.store, renewal.Config{Observer: &renewal.Observer{Batch: r.batch, Lost: r.loss}})
+	r.watchdog, err = renewal.New(r.store, renewal.Config{Observer: &renewal.Observer{Batch: r.batch, Lost: r.loss}})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepLimit)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 		defer cancel()
 		r.mu.Lock()
 		r.closing = true
 		r.mu.Unlock()
-		err = errors.Join(err, r.dog.Close(closing))
-		err = errors.Join(err, r.sweep(ctx, p))
+		err = errors.Join(err, r.watchdog.Close(closing))
+		err = errors.Join(err, r.cleanUp(ctx, p))
 	}()
 	if err = r.take(ctx, p, r.watch); err != nil {
 		return err
@@ -61,9 +61,9 @@ func (r *watchdogRun) measure(ctx context.Context, p *benchProgress, report *ben
 	return r.measureWindow(ctx, p, report, before, goroutines)
 }
 
-// watch puts a lease that was granted under the watchdog.
+// watch puts a granted lease under the watchdog.
 func (r *watchdogRun) watch(name, owner string, asked time.Time) error {
-	_, err := r.dog.Watch(renewal.Spec{Key: name, Owner: owner, TTL: r.ttl, Granted: asked})
+	_, err := r.watchdog.Watch(renewal.Spec{Key: name, Owner: owner, TTL: r.ttl, Granted: asked})
 	return err
 }
 
@@ -73,7 +73,7 @@ func (r *watchdogRun) measureWindow(ctx context.Context, p *benchProgress, repor
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	earlier := r.dog.Stats()
+	earlier := r.watchdog.Stats()
 	r.count(true)
 	peak := watchGoroutines()
 	var err error
@@ -87,7 +87,7 @@ func (r *watchdogRun) measureWindow(ctx context.Context, p *benchProgress, repor
 		return err
 	}
 	r.count(false)
-	later := r.dog.Stats()
+	later := r.watchdog.Stats()
 	figures, err := m.end(ctx, later.Renewed-earlier.Renewed)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (r *watchdogRun) measureWindow(ctx context.Context, p *benchProgress, repor
 	return nil
 }
 
-// account shares what went wrong out between the stopped node and the others.
+// account divides the failures between the stopped node and the others.
 func (r *watchdogRun) account(report *benchRenewalReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *watchdogRun) count(measuring bool) {
 	r.measuring = measuring
 }
 
-// batch is told of every request.
+// batch is called after every request.
 func (r *watchdogRun) batch(b renewal.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *watchdogRun) batch(b renewal.Batch) {
 	}
 }
 
-// loss is told of every lease that is lost.
+// loss is called for every lease that is lost.
 func (r *watchdogRun) loss(l *renewal.Lease, _ *renewal.LostError) {
 	late := time.Since(l.Until())
 	node := r.store.Group(l.Key())
@@ -164,8 +164,7 @@ func (r *watchdogRun) loss(l *renewal.Lease, _ *renewal.LostError) {
 	}
 }
 
-// waitWithoutMaster stops a master for one and a half TTLs in the middle of the
-// window.
+// waitWithoutMaster stops a master for one and a half TTLs in the middle of the window.
 func (r *watchdogRun) waitWithoutMaster(ctx context.Context, p *benchProgress) (*stoppedMaster, error) {
 	process, s, err := r.chooseMaster(ctx)
 	if err != nil {
@@ -186,8 +185,8 @@ func (r *watchdogRun) waitWithoutMaster(ctx context.Context, p *benchProgress) (
 	return s, p.wait(ctx, "measuring", (r.window-pause)/2)
 }
 
-// chooseMaster returns the process of the master that has the first lease, and
-// counts its leases.
+// chooseMaster returns the process of the master that has the first lease, and counts its
+// leases.
 func (r *watchdogRun) chooseMaster(ctx context.Context) (process int, s *stoppedMaster, err error) {
 	s = &stoppedMaster{Node: r.store.Group(r.name(0)), Seconds: (r.ttl * 3 / 2).Seconds()}
 	for i := range r.size {
@@ -212,8 +211,8 @@ func (r *watchdogRun) chooseMaster(ctx context.Context) (process int, s *stopped
 	return process, s, err
 }
 
-// watchGoroutines counts the goroutines now and then until the function that it
-// returns is called, which returns the most.
+// watchGoroutines counts the goroutines periodically until the returned function is
+// called, which returns the maximum.
 func watchGoroutines() (most func() int) {
 	const interval = 50 * time.Millisecond
 	stop, result := make(chan struct{}), make(chan int)

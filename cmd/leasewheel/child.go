@@ -9,32 +9,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is a command that runs in a process group of its own, so that it can be
-// ended with everything that it started.
+// child is a command that runs in a process group of its own, so that it can be ended
+// with everything that it started.
 type child struct {
 	pid   int // of the command, and of its group
 	guard guard
 
-	// events has each stop, then the exit, and is closed then. The command is not
-	// waited for beyond a stop that is not read.
+	// events receives each stop, then the exit, and is closed then. The command is not
+	// waited for beyond a stop that has not been received.
 	events chan childEvent
 }
 
 // childEvent is a change of the command's state: it was stopped, or it is gone.
 type childEvent struct{ status unix.WaitStatus }
 
-// childSpec says what to start. The child shares this process's standard streams.
+// childSpec specifies the command to start. It shares this process's standard streams.
 type childSpec struct {
 	path string   // of the executable
 	argv []string // from the command's name on
 	env  []string
 
-	// policy says what becomes of the command when this process dies without a
-	// chance to end it, where the system allows that.
+	// policy is how the command ends if this process dies without a chance to end it,
+	// where the system supports that.
 	policy lossPolicy
 }
 
-// startChild starts the command, or says why it cannot.
+// startChild starts the command, or returns why it cannot.
 func startChild(spec childSpec) (*child, error) {
 	c := &child{events: make(chan childEvent, 1)}
 	started := make(chan error)
@@ -45,7 +45,7 @@ func startChild(spec childSpec) (*child, error) {
 	return c, nil
 }
 
-// report passes a change of the command's state on.
+// report sends a change of the command's state to events.
 func (c *child) report(status unix.WaitStatus) {
 	c.events <- childEvent{status}
 	if !status.Stopped() {
@@ -73,8 +73,8 @@ func (c *child) signalAll(sig syscall.Signal) error {
 	return err
 }
 
-// gone reports whether no process of the group is left, nor any other descendant that
-// can be found. Ask only after the command itself is gone.
+// gone reports whether no process of the group is left, nor any other descendant that can
+// be found. Call it only after the command itself is gone.
 func (c *child) gone() bool {
 	if !errors.Is(unix.Kill(-c.pid, 0), unix.ESRCH) {
 		return false
@@ -89,9 +89,8 @@ func (c *child) gone() bool {
 	return true
 }
 
-// waitAll waits for the children of this process until there are none, and reports
-// the stops and the exit of one of them. Before each wait it calls await, unless that is
-// nil.
+// waitAll waits for the children of this process until there are none, and reports the
+// stops and the exit of one of them. Before each wait it calls await, unless nil.
 func waitAll(pid int, await func(), report func(unix.WaitStatus)) {
 	for {
 		if await != nil {
@@ -112,7 +111,7 @@ func waitAll(pid int, await func(), report func(unix.WaitStatus)) {
 	}
 }
 
-// exitCode translates how a command ended into the code that a shell gives it.
+// exitCode returns the code that a shell gives a command that ended so.
 func exitCode(status unix.WaitStatus) int {
 	if status.Signaled() {
 		return exitSignal + int(status.Signal())

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup puts a child into a process group of its own and has the kernel send
-// it orphaned, if that is not zero, when the thread that started it ends.
+// ownGroup puts a child into a process group of its own. The kernel sends it orphaned, if
+// that is not zero, when the thread that started it ends.
 func ownGroup(orphaned syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: orphaned}
 }
 
-// adoptOrphans makes this process the parent of every descendant that loses its
-// own. So descendants can be found however they were started, and the dead are
-// reaped at once; the first process of a container often reaps none.
+// adoptOrphans makes this process the parent of every descendant that loses its own. So
+// descendants can be found however they were started, and the dead are reaped at once;
+// the first process of a container often reaps none.
 func adoptOrphans() {
 	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) //nolint:errcheck // Linux has it since 3.4
 }
@@ -66,8 +66,8 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	}
 }
 
-// killDescendants leaves nothing of a start that failed: a guard that is killed before
-// its first report may have started the command.
+// killDescendants kills all remains of a failed start: a guard that is killed before its
+// first report may have started the command.
 func killDescendants() {
 	for {
 		pids := descendants(os.Getpid())
@@ -92,7 +92,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	process, err := os.StartProcess("/proc/self/exe", []string{"leasewheel", guardCommand}, &os.ProcAttr{
 		Env:   os.Environ(),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
-		Sys:   ownGroup(0), // what a terminal sends is not for the guard
+		Sys:   ownGroup(0), // the terminal's signals are not for the guard
 	})
 	if err != nil {
 		return first, errors.Join(fmt.Errorf("its guard: %w", withoutName(err)), ours.Close())
@@ -118,8 +118,8 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	return first, nil
 }
 
-// ending tells the guard that the command is being ended: if this process is killed
-// now, only what is left of the grace remains.
+// ending reports to the guard that the command is being ended: if this process is killed
+// now, only the rest of the grace remains.
 func (c *child) ending(action lossAction) {
 	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck // it may have been killed
 }

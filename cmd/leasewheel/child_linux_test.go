@@ -85,7 +85,7 @@ func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 	}
 }
 
-// With --on-lost ignore, the command is left alone when leasewheel is killed.
+// With --on-lost ignore, the command keeps running when leasewheel is killed.
 func TestRunKilledIgnores(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
@@ -163,7 +163,7 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 	assert.NotContains(t, output, "socket:", "the guard's, or a connection's")
 }
 
-// A guard that leasewheel run did not start says so.
+// A guard that leasewheel run did not start returns an error.
 func TestGuardAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, guardCommand)
@@ -171,8 +171,8 @@ func TestGuardAlone(t *testing.T) {
 	p.requireOneLine("leasewheel run's own")
 }
 
-// What a command leaves behind when it ends by itself is left alone, and is not waited
-// for.
+// Processes that a command leaves behind when it ends by itself keep running, and run
+// does not wait for them.
 func TestRunLeavesAlone(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ownGroup puts a child into a process group of its own. This system has no
-// signal for orphans: a child outlives a leasewheel that was killed.
+// ownGroup puts a child into a process group of its own. This system has no signal for
+// orphans: a child outlives a leasewheel that was killed.
 func ownGroup(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// guard is what ends the command where leasewheel was killed: nothing, here.
+// guard ends the command if leasewheel is killed. There is none on this system.
 type guard struct{}
 
 // keep starts the command and reports its changes of state until it is gone.
@@ -35,11 +35,11 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	waitAll(c.pid, nil, c.report)
 }
 
-// ending does nothing: no other process has to know.
+// ending does nothing: there is no guard to notify.
 func (c *child) ending(lossAction) {}
 
-// strays returns nothing: the first process of the system adopts orphans, and which
-// of them are the command's is not known.
+// strays returns nothing: the first process of the system adopts orphans, and the
+// command's are not known.
 func (c *child) strays() []int { return nil }
 
 // guardCommands returns nothing: there is no guard.

@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// patience bounds every wait for something that must happen. No test waits for
-// it to pass.
+// patience bounds every wait for an event that must happen. No test waits for it to pass.
 const patience = 30 * time.Second
 
 // process is leasewheel, running.
@@ -48,7 +47,7 @@ type process struct {
 	stdout *output
 	stderr *output
 	exited chan struct{} // closed once code is known
-	code   int           // as a shell tells it
+	code   int           // as a shell reports it
 }
 
 // output is what a process has printed so far.
@@ -121,7 +120,7 @@ func (p *process) follow(stdout, stderr io.Reader) {
 	close(p.exited)
 }
 
-// end makes sure that nothing of the process outlives its test.
+// end makes sure that no part of the process outlives its test.
 func (p *process) end() {
 	select {
 	case <-p.exited:
@@ -183,8 +182,8 @@ func (p *process) signal(sig syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(sig))
 }
 
-// requireOneLine asserts what every failure must look like: one line, without a
-// stack trace and without the secret.
+// requireOneLine asserts the form of every failure: one line, without a stack trace and
+// without the secret.
 func (p *process) requireOneLine(contains string) {
 	p.t.Helper()
 	text := p.stderr.String()
@@ -195,8 +194,8 @@ func (p *process) requireOneLine(contains string) {
 	assert.NotContains(p.t, text, "goroutine ")
 }
 
-// requireReport asserts that leasewheel said one thing on standard error, beside
-// what a shell may have said there of processes that were killed.
+// requireReport asserts that leasewheel printed one message on standard error, besides a
+// shell's messages about killed processes.
 func (p *process) requireReport(contains string) {
 	p.t.Helper()
 	text := p.stderr.String()
@@ -205,7 +204,7 @@ func (p *process) requireReport(contains string) {
 	assert.NotContains(p.t, text, "goroutine ")
 }
 
-// secret is the password in the tests' URLs. Nothing may print it.
+// secret is the password in the tests' URLs. No output may contain it.
 const secret = "hunter2"
 
 // onServer starts a redis-server and returns it with the environment that names
@@ -216,7 +215,7 @@ func onServer(t *testing.T, c redistest.Config) (*redistest.Server, []string) {
 	return s, []string{redisURLVariable + "=" + s.URL()}
 }
 
-// eventually waits for a state that nothing announces.
+// eventually waits for a state that no event reports.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {

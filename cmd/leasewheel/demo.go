@@ -19,29 +19,28 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-const demoLong = `Demo shows the library at work and checks what it promises, in less than a
-minute. It needs nothing: it brings a server of its own, inside this process, or
-uses a real one with --redis.
+const demoLong = `Demo shows the library at work and checks its promises, in less than a minute. It
+needs no server: it runs one inside this process, or uses a real one with --redis.
 
 Several processes contend for one lock and add to one counter while they hold it.
 One of them is frozen (SIGSTOP) for longer than its lease and writes as soon as it
-goes on; one is killed (SIGKILL) while it holds the lock. Meanwhile this process
-keeps some thousand leases alive on one timer wheel, has a few of them deleted
-behind its back, and measures how exactly the wheel runs.
+continues; one is killed (SIGKILL) while it holds the lock. Meanwhile this process
+keeps some thousand leases alive on one timer wheel, deletes a few of them on the
+server, and measures the accuracy of the wheel.
 
-The report says what was seen. Exit code 1 says that a promise was broken.`
+The report lists the observations. Exit code 1 means that a promise was broken.`
 
 // demoLimit ends a demo that hangs.
 const demoLimit = 60 * time.Second
 
-// embeddedName is what the report calls the server that the demo brings along.
+// embeddedName is the report's name of the embedded server.
 const embeddedName = "embedded server"
 
-// noticeLimit is how long after it could know, beyond one tick, a holder may be
-// left in the belief that it has its lease.
+// noticeLimit is how much later than possible, beyond one tick, a holder may learn of its
+// loss.
 const noticeLimit = 50 * time.Millisecond
 
-// demoFlags say how large the demo is.
+// demoFlags set the size of the demo.
 type demoFlags struct {
 	server    serverFlags
 	processes int
@@ -123,7 +122,7 @@ func (f *demoFlags) print(r *demoReport) error {
 	return r.verdict()
 }
 
-// show runs the demo on the server that the flags name, or on one of its own.
+// show runs the demo on the server that the flags name, or on the embedded one.
 func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	url, err := f.server.resolveOne("")
 	if err != nil {
@@ -167,8 +166,8 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	return d.run(ctx)
 }
 
-// expected is about how long the demo takes: a freeze and a death, and at least
-// the time to contend.
+// expected is about how long the demo takes: a freeze and a death, and at least the time
+// to contend.
 func (f *demoFlags) expected() time.Duration {
 	return max(time.Duration(f.duration), 3*time.Duration(f.ttl))
 }
@@ -192,7 +191,7 @@ type interruptError syscall.Signal
 
 func (e interruptError) Error() string { return syscall.Signal(e).String() }
 
-// withInterrupt returns a context that ends when this process is asked to.
+// withInterrupt returns a context that ends when a signal asks this process to end.
 func withInterrupt(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

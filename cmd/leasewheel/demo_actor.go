@@ -13,18 +13,17 @@ import (
 	"syscall"
 )
 
-// actor is a worker process as the demo sees it.
+// actor is a worker process of the demo.
 type actor struct {
 	id     int
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	stderr strings.Builder // complete once the end was reported
 
-	doomed bool // its end is our doing
+	doomed bool // the demo ends it
 }
 
-// actorEvent is something that an actor told, or its end: then over is set and err
-// is what was wrong with it.
+// actorEvent is an event of an actor, or its end: then over is set and err is its error.
 type actorEvent struct {
 	actor *actor
 	workerEvent
@@ -32,8 +31,7 @@ type actorEvent struct {
 	err  error
 }
 
-// startActor starts a worker process with a job. What it tells goes to events, its
-// end last.
+// startActor starts a worker process with a job. Its events go to events, its end last.
 func startActor(id int, job workerJob, events chan<- actorEvent) (*actor, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -55,13 +53,13 @@ func startActor(id int, job workerJob, events chan<- actorEvent) (*actor, error)
 	return a, json.NewEncoder(a.orders).Encode(job)
 }
 
-// relay passes on what the actor tells, until its end.
+// relay passes on the actor's events, until its end.
 func (a *actor) relay(output io.Reader, events chan<- actorEvent) {
 	var broken error
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		e := actorEvent{actor: a}
 		if err := json.Unmarshal(lines.Bytes(), &e.workerEvent); err != nil {
-			broken = fmt.Errorf("it said %q", lines.Text())
+			broken = fmt.Errorf("its output is %q", lines.Text())
 			continue
 		}
 		events <- e
@@ -75,8 +73,8 @@ func (a *actor) relay(output io.Reader, events chan<- actorEvent) {
 	events <- actorEvent{actor: a, over: true, err: err}
 }
 
-// order gives the actor an order. An actor that is gone takes none; its end is
-// told by its last event.
+// order sends the actor an order. It ignores errors: an actor that is gone reports its
+// end by its last event.
 func (a *actor) order(text string) {
 	io.WriteString(a.orders, text+"\n") //nolint:errcheck // see above
 }

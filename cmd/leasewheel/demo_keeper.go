@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// keeperRequests is how many leases are taken, and given back, at a time.
+	// keeperRequests is how many leases are acquired, and released, at a time.
 	keeperRequests = 16
-	// keeperDeletes is how many leases are deleted behind the keeper's back.
+	// keeperDeletes is how many leases are deleted on the server.
 	keeperDeletes = 5
-	// keeperProbes is how many timeouts run at any time to measure the timer, with
-	// delays up to keeperProbeDelay.
+	// keeperProbes is how many timeouts run at any time to measure the timer, with delays
+	// up to keeperProbeDelay.
 	keeperProbes     = 50
 	keeperProbeDelay = 500 * time.Millisecond
 )
@@ -49,8 +49,8 @@ func (s *countingStore) Renew(ctx context.Context, items []renewal.Item) {
 	s.renewals.Add(renewed)
 }
 
-// keeper holds very many leases in one process, on one wheel, and measures how
-// exactly that wheel runs meanwhile.
+// keeper holds very many leases in one process, on one wheel, and measures the wheel's
+// accuracy meanwhile.
 type keeper struct {
 	server *server
 	store  *countingStore
@@ -64,10 +64,10 @@ type keeper struct {
 	all    int          // and with all of them
 
 	mu       sync.Mutex
-	losses   map[string]time.Time // name of a lost lease to when its loss was told
+	losses   map[string]time.Time // name of a lost lease to when its loss was reported
 	lateness []time.Duration
 
-	lossTold chan struct{} // has room for one; something was added to losses
+	lossTold chan struct{} // has room for one; sent to when losses grows
 }
 
 // newKeeper makes a keeper whose locks are named prefix and a number.
@@ -77,7 +77,7 @@ func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
 		losses: make(map[string]time.Time), lossTold: make(chan struct{}, 1),
 	}
 	var err error
-	// What the wheel would warn of, the report says.
+	// The report contains what the wheel would warn of.
 	if k.wheel, err = wheel.New(wheel.Config{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
 	return k, nil
 }
 
-// take takes n leases. The watchdog renews them from then on.
+// take acquires n leases. The watchdog renews them from then on.
 func (k *keeper) take(ctx context.Context, n int) error {
 	k.leases = make([]*lock.Lease, n)
 	tenth := n / 10
@@ -130,8 +130,8 @@ func (k *keeper) noteLoss(name string) {
 	}
 }
 
-// deleteSome deletes a few locks on the server and waits, at most for limit, until
-// their losses were told. It returns how many were and how long the last one took.
+// deleteSome deletes a few locks on the server and waits, at most for limit, until their
+// losses are reported. It returns their number and the time of the last one.
 func (k *keeper) deleteSome(ctx context.Context, limit time.Duration) (deleted, told int, slowest time.Duration, err error) {
 	names := make([]string, min(keeperDeletes, len(k.leases)))
 	for i := range names {
@@ -171,15 +171,15 @@ func (k *keeper) toldSince(names []string, begin time.Time) (told int, slowest t
 	return told, slowest
 }
 
-// lossCount is how many losses were told in all.
+// lossCount is the number of all reported losses.
 func (k *keeper) lossCount() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.losses)
 }
 
-// probe measures the wheel until it stops: each of a few timeouts schedules the
-// next one as it runs.
+// probe measures the wheel until it stops: each of a few timeouts schedules the next one
+// as it runs.
 func (k *keeper) probe() error {
 	for range keeperProbes {
 		if err := k.probeOnce(); err != nil {
@@ -197,7 +197,7 @@ func (k *keeper) probeOnce() error {
 		k.mu.Lock()
 		k.lateness = append(k.lateness, late)
 		k.mu.Unlock()
-		k.probeOnce() //nolint:errcheck // the wheel has stopped: so does the probing
+		k.probeOnce() //nolint:errcheck // fails when the wheel has stopped: then the probing ends
 	})
 	return err
 }
@@ -209,14 +209,14 @@ func (k *keeper) measured() []time.Duration {
 	return append([]time.Duration(nil), k.lateness...)
 }
 
-// close ends the keeper. The leases end by themselves.
+// close ends the keeper. The leases expire by themselves.
 func (k *keeper) close(ctx context.Context) error {
 	err := k.locker.Close(ctx)
 	k.wheel.Stop()
 	return err
 }
 
-// release gives all leases back.
+// release releases all leases.
 func (k *keeper) release(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(keeperRequests)

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// demo is one run: the processes that contend, the keeper of many leases beside
-// them, and what was seen of both. One goroutine directs it.
+// demo is one run: the processes that contend, the keeper of many leases beside them, and
+// the observations of both. One goroutine runs it.
 type demo struct {
 	flags    *demoFlags
 	job      workerJob
@@ -28,14 +28,14 @@ type demo struct {
 	clock  instantClock
 	begin  time.Time
 	events chan actorEvent
-	actors map[*actor]struct{} // those that run
+	actors map[*actor]struct{} // the running ones
 	cast   int                 // how many were started
 
 	holds  []hold
-	told   map[int64]bool // tokens of leases whose loss was told
+	told   map[int64]bool // tokens of leases whose loss was reported
 	report demoReport
 
-	scene atomic.Pointer[string] // what is going on, for the meter
+	scene atomic.Pointer[string] // the present scene, for the meter
 	tally atomic.Int64           // acquisitions, for the meter
 	meter *meter
 }
@@ -56,7 +56,7 @@ func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
 	return d, nil
 }
 
-// run plays the demo and returns what was seen.
+// run plays the demo and returns the observations.
 func (d *demo) run(ctx context.Context) (*demoReport, error) {
 	d.meter = startMeter(os.Stderr, d.progress)
 	err := d.play(ctx)
@@ -70,7 +70,7 @@ func (d *demo) run(ctx context.Context) (*demoReport, error) {
 	return &d.report, nil
 }
 
-// play is the plot.
+// play runs the scenes.
 func (d *demo) play(ctx context.Context) error {
 	if err := d.keeper.probe(); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (d *demo) play(ctx context.Context) error {
 	return d.curtain(ctx)
 }
 
-// freeze stops a holder for longer than its lease. Meanwhile others get the lock
-// and write; then it goes on, and writes.
+// freeze stops a holder for longer than its lease. Meanwhile others acquire the lock and
+// write; then it continues, and writes.
 func (d *demo) freeze(ctx context.Context) error {
 	holding, err := d.pickHolder(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *demo) freeze(ctx context.Context) error {
 		return err
 	}
 
-	victim.order(orderWrite) // it reads this when it goes on
+	victim.order(orderWrite) // it reads this when it continues
 	thawed := d.clock.now()
 	if err := victim.signal(unix.SIGCONT); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (d *demo) freeze(ctx context.Context) error {
 		case err != nil:
 			return err
 		case e.over:
-			return nil // noted as a failure; it was told nothing
+			return nil // recorded as a failure; no loss was reported to it
 		case e.Kind == eventLost && e.Token == holding.Token:
 			f.Cause, f.Told, f.Awake = e.Cause, e.At.after(thawed), e.Awake.after(thawed)
 		case e.Kind == eventStale:
@@ -150,11 +150,11 @@ func (d *demo) freeze(ctx context.Context) error {
 			}
 		}
 	}
-	d.meter.note("frozen holder: told after %v, %d of %d stale writes refused", round3(f.Told), f.StaleRefused, f.StaleWrites)
+	d.meter.note("frozen holder: loss reported after %v, %d of %d stale writes refused", round3(f.Told), f.StaleRefused, f.StaleWrites)
 	return nil
 }
 
-// kill kills a holder and waits for the next one, and casts a substitute.
+// kill kills a holder, waits for the next one, and starts a substitute.
 func (d *demo) kill(ctx context.Context) error {
 	holding, err := d.pickHolder(ctx)
 	if err != nil {
@@ -194,7 +194,7 @@ func (d *demo) deleteLeases(ctx context.Context) error {
 		return err
 	})
 	for {
-		select { // the processes go on meanwhile
+		select { // the processes continue meanwhile
 		case e := <-d.events:
 			d.note(e)
 			continue
@@ -205,14 +205,14 @@ func (d *demo) deleteLeases(ctx context.Context) error {
 	if err := scene.Wait(); err != nil {
 		return fmt.Errorf("deleting leases: %w", err)
 	}
-	d.meter.note("deleted leases: %d of %d losses told, the last after %v", l.Told, l.Deleted, round3(l.ToldIn))
+	d.meter.note("deleted leases: %d of %d losses reported, the last after %v", l.Told, l.Deleted, round3(l.ToldIn))
 	return nil
 }
 
-// pickHolder has a process keep the lock when it gets it next, and returns the
-// event that tells of it.
+// pickHolder makes a process keep the lock when it next acquires it, and returns the
+// event of that acquisition.
 func (d *demo) pickHolder(ctx context.Context) (actorEvent, error) {
-	var chosen *actor // the one that has been at it for longest
+	var chosen *actor // the one that has run for longest
 	for a := range d.actors {
 		if chosen == nil || a.id < chosen.id {
 			chosen = a
@@ -238,7 +238,7 @@ func (d *demo) start() error {
 	return err
 }
 
-// curtain asks every process to stop and waits until all have.
+// curtain orders every process to stop and waits until all have.
 func (d *demo) curtain(ctx context.Context) error {
 	d.announce("stopping")
 	for a := range d.actors {
@@ -268,8 +268,8 @@ func (d *demo) awaitHolds(ctx context.Context, n int, token int64) error {
 	return err
 }
 
-// await notes events until one of them is as wanted, or until timeout, when it
-// returns none.
+// await records events until one of them is wanted, or until timeout, when it returns
+// none.
 func (d *demo) await(ctx context.Context, timeout <-chan time.Time, wanted func(actorEvent) bool) (actorEvent, error) {
 	for {
 		select {
@@ -289,7 +289,7 @@ func (d *demo) await(ctx context.Context, timeout <-chan time.Time, wanted func(
 	}
 }
 
-// note adds what an event says to what was seen.
+// note adds an event to the observations.
 func (d *demo) note(e actorEvent) {
 	x := &d.report.Exclusion
 	switch {
@@ -317,7 +317,7 @@ func (d *demo) note(e actorEvent) {
 	}
 }
 
-// announce says what is going on now.
+// announce sets the present scene.
 func (d *demo) announce(format string, args ...any) {
 	scene := fmt.Sprintf(format, args...)
 	d.scene.Store(&scene)
@@ -331,8 +331,8 @@ func (d *demo) progress() string {
 		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()))
 }
 
-// cleanUp ends what still runs and leaves nothing on a server that outlives the
-// demo. What cannot be given back ends by itself within a TTL.
+// cleanUp ends the remaining processes and removes all keys from a server that outlives
+// the demo. Leases that cannot be released expire within a TTL.
 func (d *demo) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -356,7 +356,7 @@ func (d *demo) cleanUp(ctx context.Context) {
 	}
 }
 
-// conclude turns what was seen into the report.
+// conclude turns the observations into the report.
 func (d *demo) conclude() {
 	r := &d.report
 	r.Exclusion.Overlaps, r.Exclusion.Disorder = judgeHolds(d.holds)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// demoPage lays the report out for people: a block for each scene, and on each of
-// its lines a mark, a name, a figure and what the figure means.
+// demoPage formats the report for people: a block for each scene, and on each of its
+// lines a mark, a name, a figure and its meaning.
 type demoPage struct {
 	text   strings.Builder
 	colour bool
@@ -33,7 +33,7 @@ func (p *demoPage) heading(title, format string, args ...any) {
 	fmt.Fprintf(&p.text, "\n%s  %s\n", p.paint(bold, title), p.paint(dim, fmt.Sprintf(format, args...)))
 }
 
-// promise prints a figure that had to be as promised.
+// promise prints a figure with a promised limit.
 func (p *demoPage) promise(kept bool, name string, figure any, format string, args ...any) {
 	mark := p.paint(green, "✓")
 	if !kept {
@@ -42,7 +42,7 @@ func (p *demoPage) promise(kept bool, name string, figure any, format string, ar
 	p.line(mark, name, figure, format, args...)
 }
 
-// fact prints a figure that nothing was promised about.
+// fact prints a figure without a promise.
 func (p *demoPage) fact(name string, figure any, meaning string) {
 	p.line("·", name, figure, "%s", meaning)
 }
@@ -87,9 +87,9 @@ func (r *demoReport) writeExclusion(p *demoPage) {
 
 func (r *demoReport) writeFaults(p *demoPage) {
 	f, k := r.Frozen, r.Killed
-	p.heading("One holder frozen", "SIGSTOP for %v, then it goes on and writes", round3(f.For))
+	p.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
 	p.fact("awake again after", f.Awake, "a plain timer of the process")
-	p.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "told of its loss after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
+	p.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
 	p.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
 
 	p.heading("One holder killed", "SIGKILL while it has the lock")

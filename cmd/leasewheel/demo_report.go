@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// demoReport is what a run of the demo saw, and what it was promised. Durations
-// are nanoseconds in JSON. Every figure comes from the run.
+// demoReport is what a run of the demo observed, and the limits. Durations are
+// nanoseconds in JSON. Every figure comes from the run.
 type demoReport struct {
 	Server    string        `json:"server"` // "embedded", or the server's own name and version
 	Processes int           `json:"processes"`
@@ -30,26 +30,26 @@ type demoReport struct {
 // exclusionReport: several processes contend for one lock and one counter.
 type exclusionReport struct {
 	Acquisitions int `json:"acquisitions"`
-	// Overlaps counts holders whose time with the lock began before an earlier
-	// holder's had ended, on the host's monotonic clock.
+	// Overlaps counts holders whose time with the lock began before an earlier holder's
+	// had ended, on the host's monotonic clock.
 	Overlaps int `json:"overlaps"`
 	// Disorder counts grants whose fencing token is not above the one before.
 	Disorder int `json:"tokens_out_of_order"`
-	// Writes were accepted, and Counter is what they have counted up to.
+	// Writes were accepted, and Counter is the resulting count.
 	Writes  int64 `json:"writes"`
 	Counter int64 `json:"counter"`
-	// Refused writes came from holders that believed in their leases.
+	// Refused writes came from holders whose leases seemed valid to them.
 	Refused int `json:"writes_refused"`
 	// Lost leases were lost although their holders were alive and well.
 	Lost int `json:"lost"`
 }
 
-// frozenReport: a holder is stopped for longer than its lease, and goes on.
+// frozenReport: a holder is stopped for longer than its lease, and continues.
 type frozenReport struct {
 	For   time.Duration `json:"for_ns"`
-	Cause string        `json:"cause"` // of the loss, as it was told
-	// Awake and Told are counted from SIGCONT: until a plain timer of the process
-	// fired again, and until it was told.
+	Cause string        `json:"cause"` // of the loss, as reported
+	// Awake and Told are counted from SIGCONT: until a plain timer of the process fired
+	// again, and until the loss was reported to it.
 	Awake        time.Duration `json:"awake_ns"`
 	Told         time.Duration `json:"told_ns"`
 	ToldLimit    time.Duration `json:"told_limit_ns"` // after Awake
@@ -57,7 +57,7 @@ type frozenReport struct {
 	StaleRefused int           `json:"stale_writes_refused"`
 }
 
-// killedReport: a holder dies without a word.
+// killedReport: a holder is killed.
 type killedReport struct {
 	Free      time.Duration `json:"free_ns"` // from its death to the next holder
 	FreeLimit time.Duration `json:"free_limit_ns"`
@@ -68,10 +68,10 @@ type leasesReport struct {
 	Count    int   `json:"count"`
 	Renewals int64 `json:"renewals"`
 	Batches  int64 `json:"batches"`
-	// Lost were lost although nobody touched them.
+	// Lost were lost without an intervention.
 	Lost int `json:"lost"`
-	// Deleted were deleted on the server behind the holder's back, Told of them
-	// came to be known, the last one ToldIn after the deletion.
+	// Deleted were deleted on the server. The losses of Told of them were reported, the
+	// last one ToldIn after the deletion.
 	Deleted   int           `json:"deleted"`
 	Told      int           `json:"told"`
 	ToldIn    time.Duration `json:"told_ns"`
@@ -81,13 +81,13 @@ type leasesReport struct {
 	GoroutinesTenth int `json:"goroutines_with_a_tenth"`
 }
 
-// frugal reports whether goroutines did not grow with the leases. A few come and
-// go with connections.
+// frugal reports whether goroutines did not grow with the leases. A few come and go with
+// connections.
 func (l *leasesReport) frugal() bool {
 	return l.Goroutines-l.GoroutinesTenth <= max(40, l.Count/20)
 }
 
-// timerReport: how late timeouts ran on the wheel that carries the leases.
+// timerReport: the lateness of timeouts on the wheel of the leases.
 type timerReport struct {
 	Tick  time.Duration `json:"tick_ns"`
 	Fired int           `json:"fired"`
@@ -97,10 +97,10 @@ type timerReport struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// promise is one line of what was promised.
+// promise is one promised property.
 type promise struct {
 	kept   bool
-	broken string // what to say if it was not kept
+	broken string // the message if it was not kept
 }
 
 func promised(kept bool, format string, args ...any) promise {
@@ -117,7 +117,7 @@ func (r *demoReport) judge() {
 	}
 }
 
-// verdict is the error to end with: a broken promise is exit code 1.
+// verdict is the final error: a broken promise is exit code 1.
 func (r *demoReport) verdict() error {
 	if len(r.Broken) > 0 {
 		return &exitError{code: exitBroken}
@@ -128,15 +128,15 @@ func (r *demoReport) verdict() error {
 func (r *demoReport) promises() []promise {
 	x, f, k, l, t := r.Exclusion, r.Frozen, r.Killed, r.Leases, r.Timer
 	return []promise{
-		promised(x.Acquisitions > 0, "nobody ever acquired the lock"),
+		promised(x.Acquisitions > 0, "the lock was never acquired"),
 		promised(x.Overlaps == 0, "%d holders overlapped with another one", x.Overlaps),
 		promised(x.Disorder == 0, "%d fencing tokens were not above the one before", x.Disorder),
 		promised(x.Counter == x.Writes, "the counter reads %d after %d accepted writes", x.Counter, x.Writes),
 		promised(x.Refused == 0, "%d writes of holders with a good lease were refused", x.Refused),
 		promised(x.Lost == 0, "%d leases of living holders were lost", x.Lost),
 
-		promised(f.Cause != "", "the frozen holder was never told of its loss"),
-		promised(f.Told <= f.Awake+f.ToldLimit, "the frozen holder was told of its loss only after %v (awake after %v, promised: %v later)", f.Told, f.Awake, f.ToldLimit),
+		promised(f.Cause != "", "the loss was never reported to the frozen holder"),
+		promised(f.Told <= f.Awake+f.ToldLimit, "the loss was reported to the frozen holder only after %v (awake after %v, promised: %v later)", f.Told, f.Awake, f.ToldLimit),
 		promised(f.StaleWrites > 0, "the frozen holder did not write"),
 		promised(f.StaleRefused == f.StaleWrites, "%d of %d stale writes were accepted", f.StaleWrites-f.StaleRefused, f.StaleWrites),
 
@@ -144,9 +144,9 @@ func (r *demoReport) promises() []promise {
 		promised(k.Free <= k.FreeLimit, "the lock of the killed holder was free only after %v (promised: %v)", k.Free, k.FreeLimit),
 
 		promised(l.Renewals > 0, "no lease was renewed"),
-		promised(l.Lost == 0, "%d leases that nobody touched were lost", l.Lost),
-		promised(l.Told == l.Deleted, "of %d deleted leases only %d losses were told", l.Deleted, l.Told),
-		promised(l.ToldIn <= l.ToldLimit, "the loss of a deleted lease was told only after %v (promised: %v)", l.ToldIn, l.ToldLimit),
+		promised(l.Lost == 0, "%d leases were lost for no reason", l.Lost),
+		promised(l.Told == l.Deleted, "of %d deleted leases only %d losses were reported", l.Deleted, l.Told),
+		promised(l.ToldIn <= l.ToldLimit, "the loss of a deleted lease was reported only after %v (promised: %v)", l.ToldIn, l.ToldLimit),
 		promised(l.frugal(), "goroutines grew from %d to %d with the number of leases", l.GoroutinesTenth, l.Goroutines),
 
 		promised(t.Fired > 0, "no timeout was measured"),

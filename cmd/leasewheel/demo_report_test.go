@@ -29,31 +29,31 @@ func goodReport() demoReport {
 	}
 }
 
-// Each promise is planted as broken, alone: the verdict is about that one, and the
-// exit code is 1.
+// Each promise is planted as broken, alone: the verdict is about that one, and the exit
+// code is 1.
 func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
 	for says, plant := range map[string]func(*demoReport){
-		"nobody ever acquired the lock":                       func(r *demoReport) { r.Exclusion.Acquisitions = 0 },
-		"2 holders overlapped":                                func(r *demoReport) { r.Exclusion.Overlaps = 2 },
-		"1 fencing tokens were not above":                     func(r *demoReport) { r.Exclusion.Disorder = 1 },
-		"the counter reads 998 after 999":                     func(r *demoReport) { r.Exclusion.Counter = 998 },
-		"1 writes of holders with a good lease":               func(r *demoReport) { r.Exclusion.Refused = 1 },
-		"1 leases of living holders were lost":                func(r *demoReport) { r.Exclusion.Lost = 1 },
-		"never told of its loss":                              func(r *demoReport) { r.Frozen.Cause = "" },
-		"told of its loss only after 61ms (awake after 100µs": func(r *demoReport) { r.Frozen.Told = 61 * time.Millisecond },
-		"told of its loss only after 261ms":                   func(r *demoReport) { r.Frozen.Told, r.Frozen.Awake = 261*time.Millisecond, 200*time.Millisecond },
-		"the frozen holder did not write":                     func(r *demoReport) { r.Frozen.StaleWrites, r.Frozen.StaleRefused = 0, 0 },
-		"1 of 1 stale writes were accepted":                   func(r *demoReport) { r.Frozen.StaleRefused = 0 },
-		"was never free again":                                func(r *demoReport) { r.Killed.Free = 0 },
-		"free only after 4s":                                  func(r *demoReport) { r.Killed.Free = 4 * time.Second },
-		"no lease was renewed":                                func(r *demoReport) { r.Leases.Renewals = 0 },
-		"3 leases that nobody touched were lost":              func(r *demoReport) { r.Leases.Lost = 3 },
-		"of 5 deleted leases only 4":                          func(r *demoReport) { r.Leases.Told = 4 },
-		"deleted lease was told only after 2s":                func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second },
-		"goroutines grew from 95 to 3095":                     func(r *demoReport) { r.Leases.Goroutines = 3095 },
-		"no timeout was measured":                             func(r *demoReport) { r.Timer.Fired = 0 },
-		"1 of 2000 timeouts fired early":                      func(r *demoReport) { r.Timer.Early = 1 },
-		`failures: ["process 2: exit status 70"]`:             func(r *demoReport) { r.Failures = []string{"process 2: exit status 70"} },
+		"the lock was never acquired":                                      func(r *demoReport) { r.Exclusion.Acquisitions = 0 },
+		"2 holders overlapped":                                             func(r *demoReport) { r.Exclusion.Overlaps = 2 },
+		"1 fencing tokens were not above":                                  func(r *demoReport) { r.Exclusion.Disorder = 1 },
+		"the counter reads 998 after 999":                                  func(r *demoReport) { r.Exclusion.Counter = 998 },
+		"1 writes of holders with a good lease":                            func(r *demoReport) { r.Exclusion.Refused = 1 },
+		"1 leases of living holders were lost":                             func(r *demoReport) { r.Exclusion.Lost = 1 },
+		"never reported to the frozen holder":                              func(r *demoReport) { r.Frozen.Cause = "" },
+		"reported to the frozen holder only after 61ms (awake after 100µs": func(r *demoReport) { r.Frozen.Told = 61 * time.Millisecond },
+		"reported to the frozen holder only after 261ms":                   func(r *demoReport) { r.Frozen.Told, r.Frozen.Awake = 261*time.Millisecond, 200*time.Millisecond },
+		"the frozen holder did not write":                                  func(r *demoReport) { r.Frozen.StaleWrites, r.Frozen.StaleRefused = 0, 0 },
+		"1 of 1 stale writes were accepted":                                func(r *demoReport) { r.Frozen.StaleRefused = 0 },
+		"was never free again":                                             func(r *demoReport) { r.Killed.Free = 0 },
+		"free only after 4s":                                               func(r *demoReport) { r.Killed.Free = 4 * time.Second },
+		"no lease was renewed":                                             func(r *demoReport) { r.Leases.Renewals = 0 },
+		"3 leases were lost for no reason":                                 func(r *demoReport) { r.Leases.Lost = 3 },
+		"of 5 deleted leases only 4":                                       func(r *demoReport) { r.Leases.Told = 4 },
+		"deleted lease was reported only after 2s":                         func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second },
+		"goroutines grew from 95 to 3095":                                  func(r *demoReport) { r.Leases.Goroutines = 3095 },
+		"no timeout was measured":                                          func(r *demoReport) { r.Timer.Fired = 0 },
+		"1 of 2000 timeouts fired early":                                   func(r *demoReport) { r.Timer.Early = 1 },
+		`failures: ["process 2: exit status 70"]`:                          func(r *demoReport) { r.Failures = []string{"process 2: exit status 70"} },
 	} {
 		t.Run(says, func(t *testing.T) {
 			r := goodReport()

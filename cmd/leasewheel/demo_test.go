@@ -27,7 +27,7 @@ func demoOf(t *testing.T, p *process) demoReport {
 	return r
 }
 
-// check compares the report's figures with what the demo was asked to do.
+// check compares the report's figures with the demo's flags.
 func check(t *testing.T, r demoReport) {
 	t.Helper()
 	assert.Empty(t, r.Broken)

@@ -28,8 +28,8 @@ import (
 // workerCommand is the hidden subcommand under which the demo starts itself.
 const workerCommand = "demo-worker"
 
-// workerJob is the first line of a worker's standard input: where nobody else
-// can read the server's password.
+// workerJob is the first line of a worker's standard input, where no other user can read
+// the server's password.
 type workerJob struct {
 	Redis   string        `json:"redis"`
 	CA      string        `json:"ca,omitempty"`
@@ -40,17 +40,17 @@ type workerJob struct {
 	TTL     time.Duration `json:"ttl"`
 }
 
-// open connects to the job's server. The demo leaves nothing there for long.
+// open connects to the job's server. The demo's keys expire there soon.
 func (j *workerJob) open() (*server, error) {
 	flags := serverFlags{urls: []string{j.Redis}, ca: j.CA, cert: j.Cert, key: j.Key}
 	return flags.open("", redisstore.Config{FenceTTL: time.Minute})
 }
 
-// The orders that a worker takes, a line each, on its standard input. Its end is
-// an order to stop.
+// The orders to a worker, a line each, on its standard input. The end of the input is an
+// order to stop.
 const (
-	orderHold  = "hold"  // keep the lock once you have it
-	orderWrite = "write" // write now, without a look at the lease
+	orderHold  = "hold"  // keep the lock at the next acquisition
+	orderWrite = "write" // write now, without checking the lease
 	orderStop  = "stop"
 )
 
@@ -58,7 +58,7 @@ const (
 const (
 	eventHeld    = "held"    // had the lock from From to Until and added one to the counter
 	eventHolding = "holding" // has the lock as ordered
-	eventLost    = "lost"    // was told at At of the loss, for Cause; was Awake again then, if frozen
+	eventLost    = "lost"    // the loss was reported at At, for Cause; was Awake again then, if frozen
 	eventStale   = "stale"   // wrote as ordered, with an old token
 )
 
@@ -81,7 +81,7 @@ func newDemoWorkerCommand() *cobra.Command {
 		Hidden: true,
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Ctrl-C reaches the whole demo; who started us sees to our end.
+			// Ctrl-C reaches the whole demo; our parent ends us.
 			signal.Ignore(syscall.SIGINT)
 			if err := work(cmd.Context(), os.Stdin, os.Stdout); err != nil {
 				return exitf(exitInternal, "demo worker: %w", err)
@@ -91,7 +91,7 @@ func newDemoWorkerCommand() *cobra.Command {
 	}
 }
 
-// worker takes the lock over and over, and adds one to the counter each time.
+// worker acquires the lock over and over, and adds one to the counter each time.
 type worker struct {
 	job    workerJob
 	client redis.UniversalClient
@@ -105,7 +105,7 @@ type worker struct {
 	out      *json.Encoder
 }
 
-// work is the life of a worker: a job and orders from in, events to out.
+// work runs a worker: a job and orders from in, events to out.
 func work(ctx context.Context, in io.Reader, out io.Writer) error {
 	clock, err := newInstantClock()
 	if err != nil {
@@ -130,7 +130,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer) error {
 	return w.serve(ctx)
 }
 
-// listen takes orders until the last one.
+// listen receives orders until the end of the input.
 func (w *worker) listen(lines *bufio.Scanner, stop func()) {
 	defer stop()
 	for lines.Scan() {
@@ -182,14 +182,14 @@ func (w *worker) serve(ctx context.Context) error {
 	return nil
 }
 
-// increment reads the counter, thinks, and writes it: without the lock, or with
-// two holders of it, increments would be lost.
+// increment reads the counter, waits, and writes it: without the lock, or with two
+// holders of it, increments would be lost.
 func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant) error {
 	value, err := w.read(ctx)
 	if err != nil {
 		return err
 	}
-	<-time.After(rand.N(2 * time.Millisecond)) // thinking
+	<-time.After(rand.N(2 * time.Millisecond)) // the time between read and write
 	accepted, err := w.write(ctx, lease.Token(), value+1)
 	if err != nil {
 		return err
@@ -197,16 +197,15 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant)
 	until := min(w.clock.now(), w.clock.of(lease.Until()))
 	err = lease.Unlock(ctx)
 	if lost, ok := errors.AsType[*lock.LostError](err); ok {
-		w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.now(), Cause: lost.Cause.String()})
+		w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.now(), Cause: lost.Cause.String()})
 		err = nil
 	}
-	w.tell(workerEvent{Kind: eventHeld, Token: lease.Token(), From: from, Until: until, Accepted: accepted})
+	w.report(workerEvent{Kind: eventHeld, Token: lease.Token(), From: from, Until: until, Accepted: accepted})
 	return err
 }
 
-// holdOn keeps the lock until it is lost. The process is about to be frozen, and
-// will write without a look at the lease when it goes on: a stale holder, as any
-// pause makes one.
+// holdOn keeps the lock until it is lost. The process is about to be frozen, and will
+// write without checking the lease when it continues: a stale holder, as after any pause.
 func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) error {
 	var told sync.WaitGroup
 	defer told.Wait()
@@ -218,11 +217,11 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 		case <-lease.Lost():
 			at := w.clock.now()
 			lost, _ := errors.AsType[*lock.LostError](lease.Err())
-			w.tell(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Awake: <-awake, Cause: lost.Cause.String()})
+			w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Awake: <-awake, Cause: lost.Cause.String()})
 		case <-ctx.Done():
 		}
 	})
-	w.tell(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until())})
+	w.report(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until())})
 	select {
 	case <-w.writes:
 	case <-ctx.Done():
@@ -236,17 +235,16 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	if err != nil {
 		return err
 	}
-	w.tell(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until()), Accepted: accepted})
+	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until()), Accepted: accepted})
 	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
 	}
 	return nil
 }
 
-// sleepwalk returns when the process, which ran at last, has been frozen and goes
-// on: the first instant at which a plain timer of the runtime fires again. On a
-// machine with too much to do that is long after SIGCONT, and nobody can be told
-// anything before.
+// sleepwalk returns when the process, which last ran at last, has been frozen and
+// continues: the first instant at which a plain timer of the runtime fires again. On an
+// overloaded machine that is long after SIGCONT, and no loss can be reported before.
 func (w *worker) sleepwalk(ctx context.Context, last instant) instant {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -282,8 +280,8 @@ func (w *worker) write(ctx context.Context, token, value int64) (accepted bool, 
 	return demoWrite.Run(ctx, w.client, []string{w.job.Counter}, token, value).Bool()
 }
 
-// tell prints an event. If nobody listens any more, standard input has ended too.
-func (w *worker) tell(e workerEvent) {
+// report prints an event. If the output has no reader any more, the input has ended too.
+func (w *worker) report(e workerEvent) {
 	w.printing.Lock()
 	defer w.printing.Unlock()
 	if err := w.out.Encode(e); err != nil {

@@ -1,5 +1,5 @@
--- Writes a counter if the fencing token is not older than the newest that it has
--- seen.
+-- Writes a counter unless its fencing token is older than the newest one that has
+-- written.
 --
 -- KEYS  1 the counter, a hash of value and fence
 -- ARGV  1 the token, 2 the value

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// descendants returns the processes that descend from root and live. It finds none
-// where /proc is not mounted.
+// descendants returns the live descendants of root. It finds none if /proc is not
+// mounted.
 func descendants(root int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -30,14 +30,14 @@ func descendants(root int) []int {
 	return found
 }
 
-// parentOf returns the parent of a process, and whether the process lives. One that is
-// dead and not yet reaped does not.
+// parentOf returns the parent of a process, and whether the process lives. A dead one
+// that is not yet reaped does not.
 func parentOf(pid int) (parent int, alive bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, false
 	}
-	// "pid (name) state parent …", and the name may hold anything.
+	// "pid (name) state parent …"; the name may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
 		return 0, false

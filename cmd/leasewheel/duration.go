@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// durationFlag is a duration on the command line: Go's form ("1m30s"), or plain
-// seconds as flock(1) takes them ("90", "2.5"). Negative ones are refused.
+// durationFlag is a duration on the command line, in Go's form ("1m30s") or in plain
+// seconds as for flock(1) ("90", "2.5"). Negative ones are refused.
 type durationFlag time.Duration
 
 func (d *durationFlag) Set(text string) error {

@@ -10,14 +10,14 @@ import (
 	redisserver "github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is how far the embedded server's clock may lag behind. It ages every
-// key at each step, so its cost grows with the keys; and since a key's life begins
-// at a clock that lags, a key may end by a step too early. Leases of a second or
-// more allow for that: drift is 2 ms and a hundredth of the TTL.
+// clockStep is how far the embedded server's clock may lag behind. The server ages every
+// key at each step, so a step's cost grows with the keys. Since a key's life begins at a
+// lagging clock, a key may end a step too early. Leases of a second or more allow for
+// that: drift is 2 ms and a hundredth of the TTL.
 const clockStep = 10 * time.Millisecond
 
-// embeddedServer is a Redis server inside this process. It listens on a loopback
-// port, for child processes, and demands a password, against everybody else.
+// embeddedServer is a Redis server inside this process. It listens on a loopback port,
+// for child processes, and requires a password, against all others.
 type embeddedServer struct {
 	redis    *miniredis.Miniredis
 	password string
@@ -35,8 +35,8 @@ func startEmbeddedServer() (*embeddedServer, error) {
 	e.redis.SetTime(e.clock)
 	e.redis.ClockTTL(true)
 	e.redis.Server().SetPreHook(func(_ *redisserver.Peer, command string, _ ...string) bool {
-		// Everything with a life is written by scripts. The commands within a
-		// script pass here too, while it holds the server's lock.
+		// Only scripts write keys with a TTL. The commands within a script pass here too,
+		// while it holds the server's lock.
 		if command == "EVALSHA" || command == "EVAL" {
 			e.tick()
 		}
@@ -45,8 +45,8 @@ func startEmbeddedServer() (*embeddedServer, error) {
 	return e, nil
 }
 
-// tick brings the server's clock up to date before a script. As on a real server,
-// time stands still while one runs.
+// tick updates the server's clock before a script. As on a real server, time stands still
+// while a script runs.
 func (e *embeddedServer) tick() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +56,7 @@ func (e *embeddedServer) tick() {
 	}
 }
 
-// url is secret: it holds the password.
+// url returns the URL, which is secret: it contains the password.
 func (e *embeddedServer) url() string {
 	return fmt.Sprintf("redis://:%s@%s/0", e.password, e.redis.Addr())
 }

@@ -6,24 +6,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes, after sysexits(3) and the shells' habits. A command that
-// leasewheel ran gives its own code, or 128 plus the signal that ended it.
+// The exit codes, after sysexits(3) and the shells' conventions. A command that
+// leasewheel ran determines the code, or 128 plus the signal that ended it.
 const (
 	exitOK          = 0
 	exitBroken      = 1   // a report found a broken promise
-	exitNotHeld     = 1   // nobody holds the lock that was asked about
-	exitUsage       = 64  // the arguments make no sense
+	exitNotHeld     = 1   // the inspected lock has no holder
+	exitUsage       = 64  // the arguments are invalid
 	exitUnavailable = 69  // the server cannot be reached or refused
 	exitInternal    = 70  // a defect of leasewheel itself, or of its host
-	exitNotAcquired = 75  // somebody else holds the lock; -E overrides
+	exitNotAcquired = 75  // the lock is held; -E overrides
 	exitLost        = 76  // the lock was lost while the command ran
 	exitCannotExec  = 126 // the command exists and cannot be executed
 	exitNotFound    = 127 // the command does not exist
 	exitSignal      = 128 // plus the number of the signal
 )
 
-// exitError carries the exit code of a failure to execute, which prints err as
-// one line; a nil err exits in silence.
+// exitError is a failure with its exit code. execute prints err as one line; with a nil
+// err it prints nothing.
 type exitError struct {
 	code int
 	err  error
@@ -44,7 +44,7 @@ func exitf(code int, format string, args ...any) error {
 	return &exitError{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// usageError marks err as a mistake in the arguments and names the way to help.
+// usageError marks err as a mistake in the arguments and points to the help.
 func usageError(cmd *cobra.Command, err error) error {
 	return exitf(exitUsage, "%w (see %s --help)", err, cmd.CommandPath())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// foreignError says that a lock's name is in use by a key that is not a lock. Unlike a
-// holder, such a key does not make way: to wait for it, or to take it for one, would
+// foreignError reports that a lock's name is in use by a key that is not a lock. Unlike a
+// holder, such a key does not go away. Waiting for it, or treating it as a holder, would
 // hide that the command never runs.
 type foreignError struct {
 	name  string
@@ -26,9 +26,9 @@ func (e *foreignError) Error() string {
 
 func (e *foreignError) Unwrap() error { return e.cause }
 
-// foreign returns a *foreignError if err says that a name is in use, and what uses it
-// is not a lock of either format. Otherwise it returns err. A holder whose lease has
-// an end, in this format, is not looked at.
+// foreign returns a *foreignError if err reports that a name is in use, by a key that is
+// not a lock of either format. Otherwise it returns err. A holder in this format whose
+// lease has an end is not examined.
 func (n nodes) foreign(ctx context.Context, name string, err error) error {
 	taken, refused := errors.AsType[*lock.NotAcquiredError](err)
 	suspect := refused && (taken.Foreign || taken.TTL <= 0)
@@ -49,18 +49,18 @@ func (n nodes) foreign(ctx context.Context, name string, err error) error {
 	if !known {
 		return err
 	}
-	return &foreignError{name, "of a type that this user may not ask for (+type allows it)", err}
+	return &foreignError{name, "of a type that this user may not query (+type allows it)", err}
 }
 
-// foreignKey is what is known of a key that may be no lock.
+// foreignKey describes a key that may not be a lock.
 type foreignKey struct {
 	what   string // in words; empty: there is no key, or its type is unknown
 	isLock bool
-	sure   bool // it is not a lock
+	sure   bool // it is certainly not a lock
 }
 
-// identify finds out what key has a name. A string is a lock if it has a TTL, as every
-// lock of redsync and redislock has.
+// identify returns what kind of key has a name. A string is a lock if it has a TTL, as
+// every lock of redsync and redislock has.
 func (s *server) identify(ctx context.Context, name string) foreignKey {
 	kind := s.typeOf(ctx, name)
 	switch kind {
@@ -81,7 +81,7 @@ func (s *server) identify(ctx context.Context, name string) foreignKey {
 	return foreignKey{what: "a " + kind, sure: true}
 }
 
-// inspectHash returns what there is to know of a lock in Redisson's format.
+// inspectHash inspects a lock in Redisson's format.
 func (s *server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
 	store, err := redisstore.New(s.client, redisstore.Config{Format: redisstore.FormatRedisson})
 	if err != nil {
@@ -91,11 +91,11 @@ func (s *server) inspectHash(ctx context.Context, name string) (lock.Info, error
 	return store.Inspect(ctx, name, lock.KindMutex)
 }
 
-// typeUnlikeString is what is known of a key's type where only GET is allowed.
+// typeUnlikeString describes a key's type if only GET is allowed.
 const typeUnlikeString = "a value other than a string"
 
-// typeOf returns the type of a key, as far as this user may find it out. The rights
-// that a mutex needs allow GET, and not TYPE.
+// typeOf returns the type of a key, as far as this user may query it. The rights of a
+// mutex's user include GET, but not TYPE.
 func (s *server) typeOf(ctx context.Context, name string) string {
 	if kind, err := s.client.Type(ctx, name).Result(); err == nil {
 		return kind

@@ -6,11 +6,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// formatFlag is how locks are kept on the server, so with whom they are shared.
+// formatFlag is the format of locks on the server, and so which clients share them.
 type formatFlag redisstore.Format
 
 func (f *formatFlag) register(flags *pflag.FlagSet) {
-	flags.Var(f, "format", "how locks are kept: redisson, or plain as redsync and redislock have them")
+	flags.Var(f, "format", "format of locks: redisson, or plain as of redsync and redislock")
 }
 
 func (f *formatFlag) Set(text string) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// A lock in the plain format is a string, as redsync and redislock have it; each of
-// the commands knows it there, and there alone.
+// A lock in the plain format is a string, as of redsync and redislock; each command finds
+// it in that format only.
 func TestPlainFormat(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})

@@ -16,11 +16,11 @@ import (
 // guardCommand is the hidden subcommand under which run starts itself as a guard.
 const guardCommand = "run-guard"
 
-// guardFile is the guard's end of the socket that connects it with leasewheel run.
+// guardFile is the guard's end of the socket that connects it to leasewheel run.
 const guardFile = 3
 
-// guardOrder is what a guard gets: first what to start, later that the command is
-// being ended, and how.
+// guardOrder is a message to the guard: first the command to start, later that the
+// command is being ended, and how.
 type guardOrder struct {
 	Path   string
 	Argv   []string
@@ -29,12 +29,12 @@ type guardOrder struct {
 	Grace  time.Duration
 }
 
-// guardReport is what a guard sends: first the command's process or why there is
+// guardReport is a message of the guard: first the command's process or why there is
 // none, then the command's changes of state.
 type guardReport struct {
 	PID     int
 	Errno   syscall.Errno
-	Failure string // if Errno does not say it
+	Failure string // if there is no Errno
 	Status  unix.WaitStatus
 }
 
@@ -49,7 +49,7 @@ func guardCommands() []*cobra.Command {
 			unix.CloseOnExec(guardFile)
 			g := &guarding{out: gob.NewEncoder(socket), in: gob.NewDecoder(socket)}
 			if err := g.in.Decode(&g.order); err != nil {
-				return usageError(cmd, errors.New("this is leasewheel run's own"))
+				return usageError(cmd, errors.New("only leasewheel run starts this command"))
 			}
 			g.run()
 			return nil
@@ -57,7 +57,7 @@ func guardCommands() []*cobra.Command {
 	}}
 }
 
-// guarding is a guard at work. While a lease is good, leasewheel run keeps the grace in
+// guarding is a running guard. While a lease is valid, leasewheel run keeps the grace in
 // reserve, so the command is gone before the lease has run out.
 type guarding struct {
 	out   *gob.Encoder
@@ -65,13 +65,14 @@ type guarding struct {
 	order guardOrder
 	child *child
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	action lossAction // how the command is being ended; empty: it is not
 	since  time.Time  // when that began
 }
 
-// run starts the command and returns when no descendant is left. If the command ends
-// by itself, the process ends at once: what the command leaves behind is left alone.
+// run starts the command and returns when no descendant is left. If the command ends by
+// itself, the process ends at once: processes that the command leaves behind keep
+// running.
 func (g *guarding) run() {
 	catchSignals() // and drop them: the command gets them from leasewheel run
 	// The kernel sends the command its signal when this thread ends, not the process.
@@ -105,10 +106,10 @@ func awaitChild() {
 	}
 }
 
-// report sends a report. If leasewheel run is gone, listen finds out.
+// report sends a report. If leasewheel run is gone, listen detects it.
 func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck // see above
 
-// listen takes note of orders until leasewheel run is gone. Then it ends the command.
+// listen records orders until leasewheel run is gone. Then it ends the command.
 func (g *guarding) listen() {
 	for {
 		var order guardOrder
@@ -121,7 +122,7 @@ func (g *guarding) listen() {
 	g.end()
 }
 
-// begin takes note of how the command is being ended from now on, once.
+// begin records how the command is being ended from now on, once.
 func (g *guarding) begin(action lossAction) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +155,7 @@ func (g *guarding) end() {
 	}
 }
 
-// reportOfFailure says why the command was not started.
+// reportOfFailure returns the report of a command that was not started.
 func reportOfFailure(err error) guardReport {
 	err = withoutName(err)
 	var number syscall.Errno

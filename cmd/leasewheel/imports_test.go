@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/leasewheel/leasewheel"
 
-// fence says what a package may be built from, beside the standard library.
-// Whatever a package imports is compiled into the program of whoever imports
-// it, so a new name in a list is a decision, not a detail.
+// fence lists the packages that a package may be built from, besides the standard
+// library. Everything that a package imports is compiled into its importers' programs, so
+// a new name in a list is a decision, not a detail.
 type fence struct {
 	own    []string // packages of this module
 	others []string // prefixes of other modules' packages
@@ -29,8 +29,8 @@ type fence struct {
 //
 //	timeout ← bucket ← wheel ← renewal ← lock ← lock/redisstore, lock/quorum
 //
-// The timer and what it stands on use the standard library alone, tests
-// included, so that whoever imports just the timer gets an empty go.sum.
+// The timer and the packages that it uses import the standard library alone, tests
+// included, so that a program that imports just the timer gets an empty go.sum.
 var fences = map[string]fence{
 	"timeout": {tests: true},
 	"bucket":  {own: []string{"timeout"}, tests: true},
@@ -65,8 +65,7 @@ func unfenced(pkg string) bool {
 	})
 }
 
-// listed is what go list says of a package: Deps names everything that it is
-// built from.
+// listed is go list's report of a package: Deps names everything that it is built from.
 type listed struct {
 	ImportPath string
 	Deps       []string
@@ -110,8 +109,8 @@ func TestFences(t *testing.T) {
 	assert.Equal(t, []string{module + "/lock", "github.com/stretchr/testify/require"}, f.breaches("wheel", deps))
 }
 
-// Whoever imports the timer alone needs no other module: with nothing to fetch
-// and nothing in the cache, its module is tidy, builds, and has no go.sum.
+// A program that imports the timer alone needs no other module: with nothing to fetch and
+// nothing in the cache, its module is tidy, builds, and has no go.sum.
 func TestConsumerOfTheWheel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,21 +13,21 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-const inspectLong = `Inspect tells who holds the lock NAME: the process, its host, since when and how
-often, how long its lease runs on unless it is renewed, the fencing token, and
-who waits in the queue of a fair lock or in the line of a mutex. It disturbs nobody.
+const inspectLong = `Inspect shows who holds the lock NAME: the process, its host, since when and how
+often, the remaining time of its lease, the fencing token, and the waiters in the
+queue of a fair lock or of a mutex. It does not affect the lock or its waiters.
 
-A semaphore or a latch is a number, of which nobody can tell what it counts: say
-what NAME is with --kind. Then inspect tells how many permits are available, which
-are in use if they expire, how often the latch is to be counted down yet, and how
-many clients wait.
+A semaphore or a latch is a number whose meaning the server does not know: name the
+kind of NAME with --kind. Then inspect shows how many permits are available, which
+are in use if they expire, the remaining count of the latch, and how many clients
+wait.
 
-Of several servers (--redis more than once) each tells what it knows.
+Of several servers (--redis more than once) each is shown separately.
 
 Exit codes:
-  0   the name is taken: by a lock, or by something else
-  1   nobody holds the lock; the semaphore has no permits yet; the latch is open
-  64  the arguments make no sense
+  0   the name is taken: by a lock, or by another value
+  1   the lock is free; the semaphore has no permits yet; the latch is open
+  64  the arguments are invalid
   69  the server cannot be reached, or refused`
 
 const inspectExample = `  leasewheel inspect orders:42
@@ -44,7 +44,7 @@ func newInspectCommand() *cobra.Command {
 	i := &inspectCommand{}
 	cmd := &cobra.Command{
 		Use:     "inspect [flags] NAME",
-		Short:   "Tell who holds a lock",
+		Short:   "Show who holds a lock",
 		Long:    inspectLong,
 		Example: inspectExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,12 +52,12 @@ func newInspectCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&i.kind, "kind", "", "what NAME is known to be: semaphore, permits (a semaphore whose permits expire) or latch")
+	cmd.Flags().StringVar(&i.kind, "kind", "", "the kind of NAME: semaphore, permits (a semaphore whose permits expire) or latch")
 	i.register(cmd, "print JSON")
 	return cmd
 }
 
-// inspector returns what tells about a name, as far as it is known what it is.
+// inspector returns the function that inspects a name of the flag's kind.
 func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Locker) (lock.Info, error) {
 	switch i.kind {
 	case kindNames[lock.KindSemaphore]:
@@ -81,7 +81,7 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	inspect := i.inspector(args[0])
 	if inspect == nil {
-		return usageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; other locks tell what they are", i.kind))
+		return usageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; the kinds of other locks are detected", i.kind))
 	}
 	if err := i.open(cmd); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (i *inspectCommand) print(w io.Writer, s *sight) error {
 	return writeInfo(w, s.label, &s.Info, time.Now())
 }
 
-// writeInfo describes a lock for people, and names the server of several.
+// writeInfo describes a lock for people, and names its server if there are several.
 func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fact := func(what, format string, args ...any) {
@@ -126,7 +126,7 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	fact("lock", "%s", quoted(info.Name))
 	switch {
 	case info.Foreign != "" && info.Counted:
-		fact("taken by", "the number %d, which may be that of a semaphore or a latch: --kind says so", info.Count)
+		fact("taken by", "the number %d, which may be that of a semaphore or a latch; use --kind", info.Count)
 	case info.Foreign != "":
 		fact("taken by", "a %s, which is not a lock of this format", quoted(info.Foreign))
 	case info.Held() || info.Counted:
@@ -136,7 +136,7 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	case info.Kind == lock.KindLatch:
 		fact("count", "0, it is open")
 	default:
-		fact("holder", "nobody")
+		fact("holder", "none")
 	}
 	switch {
 	case info.Foreign == "" && info.Counted && info.Kind == lock.KindLatch:
@@ -178,20 +178,20 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	return table.Flush()
 }
 
-// placeText tells of a waiter's place in the queue or in the line.
+// placeText describes a waiter's place in the queue.
 func placeText(w *lock.Waiter, now time.Time) string {
 	switch {
 	case !w.Since.IsZero() && w.TTL > 0:
-		return fmt.Sprintf("in line for %s", sinceThen(w.Since, now))
+		return fmt.Sprintf("waiting for %s", sinceThen(w.Since, now))
 	case !w.Since.IsZero():
-		return fmt.Sprintf("in line for %s, and listens no more", sinceThen(w.Since, now))
+		return fmt.Sprintf("waiting for %s, no longer subscribed", sinceThen(w.Since, now))
 	case w.TTL > 0:
 		return fmt.Sprintf("place kept for %v", round3(w.TTL))
 	}
-	return "its place has run out"
+	return "its place has expired"
 }
 
-// holderText is all that is known of a holder.
+// holderText describes a holder.
 func holderText(h *lock.Holder, now time.Time) string {
 	text := ownerText(h.Client, h.Owner)
 	if h.Write {
@@ -206,7 +206,7 @@ func holderText(h *lock.Holder, now time.Time) string {
 	return text
 }
 
-// ownerText says who an owner is, as people know it and as the server does.
+// ownerText names an owner: its process, if known, and its id at the server.
 func ownerText(c lock.Client, owner string) string {
 	if c.Host == "" {
 		return "owner " + owner

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instantClock translates this process's times into instants.
+// instantClock converts this process's times to instants.
 type instantClock struct {
 	time time.Time
 	at   instant
@@ -22,10 +22,10 @@ func newInstantClock() (instantClock, error) {
 	})
 }
 
-// calibrations is how often the host's clock is compared with this process's. Where the
+// calibrations is how often the host's clock is compared with this process's. If the
 // process is interrupted in between, by as much as a time slice, the comparison is wrong
-// by up to half of that, and holds of a lock seem to overlap that do not. The quickest is
-// right within a microsecond.
+// by up to half of that, and separate holds of a lock seem to overlap. The quickest
+// comparison is right within a microsecond.
 const calibrations = 64
 
 func calibrate(host func() (instant, error)) (c instantClock, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// lockReport is a lock as JSON shows it. docs/lock.schema.json describes it.
+// lockReport is a lock in JSON. docs/lock.schema.json describes it.
 type lockReport struct {
 	Server      string         `json:"server,omitempty"`
 	Name        string         `json:"name"`
@@ -54,7 +54,7 @@ type clientReport struct {
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// reportOf is what JSON shows of a lock, and of which server it is among several.
+// reportOf returns the report of a lock, with its server if there are several.
 func reportOf(server string, info *lock.Info) lockReport {
 	r := lockReport{
 		Server: server,
@@ -78,7 +78,7 @@ func clientReportOf(c lock.Client) clientReport {
 	return clientReport{c.ID, c.Host, c.Process, c.PID, instantOf(c.Since)}
 }
 
-// instantOf leaves out an instant that is not known.
+// instantOf returns nil for an unknown instant.
 func instantOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -98,8 +98,8 @@ var kindNames = map[lock.Kind]string{
 	lock.KindLatch:     "latch",
 }
 
-// kindName names the kind of a lock in one word, which is "free" or "foreign" if
-// there is no lock of ours, or nobody holds it.
+// kindName returns the kind of a lock in one word: "free" if it has no holder, "foreign"
+// if the name has a value that is no lock of ours.
 func kindName(info *lock.Info) string {
 	switch {
 	case info.Foreign != "":
@@ -110,7 +110,7 @@ func kindName(info *lock.Info) string {
 	return kindNames[info.Kind]
 }
 
-// clientName says who an owner is: as people know it, or else as the server does.
+// clientName names an owner: its process, if known, or its id at the server.
 func clientName(c lock.Client, owner string) string {
 	if c.Host == "" {
 		return owner
@@ -118,7 +118,7 @@ func clientName(c lock.Client, owner string) string {
 	return fmt.Sprintf("%s[%d]@%s", quoted(c.Process), c.PID, quoted(c.Host))
 }
 
-// sinceThen says how long ago an instant by the server's clock is.
+// sinceThen returns the age of an instant of the server's clock.
 func sinceThen(t, now time.Time) string {
 	d := max(now.Sub(t), 0)
 	if d >= time.Minute {
@@ -127,8 +127,8 @@ func sinceThen(t, now time.Time) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// quoted returns text, in quotes if there is anything in it that a terminal would
-// not show as it is: others chose it.
+// quoted returns text, in quotes if it contains a character that a terminal would not
+// show as it is: other clients chose it.
 func quoted(text string) string {
 	if q := strconv.Quote(text); q[1:len(q)-1] != text || text == "" {
 		return q
@@ -136,8 +136,8 @@ func quoted(text string) string {
 	return text
 }
 
-// writeEscaped prints v as JSON, in which every character that a terminal might act
-// upon is escaped.
+// writeEscaped prints v as JSON. Every character that a terminal might act upon is
+// escaped.
 func writeEscaped(w io.Writer, v any, indent string) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// lookup is how the commands that look into locks reach them. Of several servers
-// each is looked into by itself: where they disagree is what people want to know.
+// lookup is the access of ls, inspect and unlock to the locks. Each of several servers is
+// read separately, so that users see where they disagree.
 type lookup struct {
 	flags   serverFlags
 	format  formatFlag
@@ -25,11 +25,11 @@ type lookup struct {
 	views   []view
 }
 
-// view is what looks into the locks of one server.
+// view reads the locks of one server.
 type view struct {
 	server *server
 	locker *lock.Locker
-	// label tells the server from the others; it is empty where there is one.
+	// label distinguishes the server from others; it is empty if there is one.
 	label string
 }
 
@@ -41,7 +41,7 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	l.format.register(flags)
 }
 
-// open connects to the servers that the flags name. Nothing is sent yet.
+// open connects to the servers that the flags name. It sends no request yet.
 func (l *lookup) open(cmd *cobra.Command) (err error) {
 	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), redisstore.Config{
 		Format: redisstore.Format(l.format), Logger: slog.New(slog.DiscardHandler),
@@ -64,7 +64,7 @@ func (l *lookup) open(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// close ends what open began. Nothing was taken that could be left behind.
+// close ends what open began. There is no lock to release.
 func (l *lookup) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -74,14 +74,14 @@ func (l *lookup) close() {
 	_ = l.servers.Close()
 }
 
-// sight is what one server told of a lock.
+// sight is one server's answer about a lock.
 type sight struct {
 	view
 	lock.Info
 	err error
 }
 
-// look asks all servers at once, and returns what they told in their order.
+// look calls ask for all servers at once, and returns the answers in their order.
 func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
 	sights := make([]sight, len(l.views))
 	var asked sync.WaitGroup
@@ -95,7 +95,7 @@ func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
 	return sights
 }
 
-// failed translates why a server could not be asked into an exit code.
+// failed returns the error and the exit code for a server that did not answer.
 func (v *view) failed(cmd *cobra.Command, err error) error {
 	var (
 		name    *lock.NameError

@@ -26,7 +26,7 @@ const (
 	java = "285475da-9152-4c83-822a-67ee2f116a79"
 )
 
-// commands has a server carry out commands, one in each line.
+// commands makes a server run commands, one in each line.
 func commands(t *testing.T, client redis.UniversalClient, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -138,7 +138,7 @@ func TestLsWithTheLeastRights(t *testing.T) {
 	}
 }
 
-// requireLockSchema holds a lock's JSON to its description in docs/.
+// requireLockSchema checks a lock's JSON against its description in docs/.
 func requireLockSchema(t *testing.T, text string) {
 	t.Helper()
 	var document any
@@ -163,13 +163,13 @@ kind    fair
 ends    never by itself
 holder  owner 285475da-9152-4c83-822a-67ee2f116a79:1
 waiter  shop\[4711\]@web-1, owner c0ffee00-0000-4000-8000-000000000001:9, place kept for (59m|1h0m)\S+s
-waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has run out
+waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has expired
 $`, ask(t, env, exitOK, "inspect", "fair"))
 	assert.Equal(t, `lock      text
 taken by  a string, which is not a lock of this format
 ends      never by itself
 `, ask(t, env, exitOK, "inspect", "text"))
-	assert.Equal(t, "lock    nothing\nholder  nobody\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
+	assert.Equal(t, "lock    nothing\nholder  none\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
 
 	free := ask(t, env, exitNotHeld, "inspect", "--json", "nothing")
 	assert.JSONEq(t, `{"name":"nothing","held":false,"kind":"free","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, free)
@@ -208,8 +208,8 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
 }
 
-// Of a number is told what it is said to be; of permits in use, and of those who wait in
-// line, what there is to know.
+// A number is reported as the kind that --kind names. Permits in use, and waiters in the
+// queue, are reported in full.
 func TestInspectCountsAndLines(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -228,7 +228,7 @@ func TestInspectCountsAndLines(t *testing.T) {
 	assert.Equal(t, "lock       downloads\nkind       semaphore\navailable  3\n", ask(t, env, exitOK, "inspect", "--kind", "semaphore", "downloads"))
 	assert.Equal(t, "lock   downloads\nkind   latch\ncount  3\n", ask(t, env, exitOK, "inspect", "--kind", "latch", "downloads"))
 	assert.Equal(t, `lock      downloads
-taken by  the number 3, which may be that of a semaphore or a latch: --kind says so
+taken by  the number 3, which may be that of a semaphore or a latch; use --kind
 ends      never by itself
 `, ask(t, env, exitOK, "inspect", "downloads"))
 	assert.Equal(t, "lock   none\ncount  0, it is open\n", ask(t, env, exitNotHeld, "inspect", "--kind", "latch", "none"))
@@ -245,7 +245,7 @@ $`, ask(t, env, exitOK, args...))
 	}
 	assert.Regexp(t, `(?m)^exports +permits +ff002072616e646f6d2062797465732e +- +(59m|1h0m)\S+s +0$`, ask(t, env, exitOK, "ls"))
 	assert.Equal(t, "exports\njob\n", firstColumn(ask(t, env, exitOK, "ls")))
-	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, in line for \S+, and listens no more$`, ask(t, env, exitOK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, waiting for \S+, no longer subscribed$`, ask(t, env, exitOK, "inspect", "job"))
 
 	for _, args := range [][]string{
 		{"exports"},
@@ -269,7 +269,7 @@ $`, ask(t, env, exitOK, args...))
 	p.requireOneLine("exports is a string, not a lock of this format; it was left alone")
 }
 
-// What is told of a lock that leasewheel holds is told of the process that does.
+// The report of a lock that leasewheel holds names the process that holds it.
 func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
@@ -293,8 +293,7 @@ func TestInspectWhatRunHolds(t *testing.T) {
 	ask(t, env, exitNotHeld, "inspect", "job")
 }
 
-// A forced release gives the lock to the one who waits, and the one who had it ends
-// its command.
+// A forced release grants the lock to the waiter, and the former holder ends its command.
 func TestUnlockForce(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
@@ -305,7 +304,7 @@ func TestUnlockForce(t *testing.T) {
 
 	p := start(t, env, "unlock", "job")
 	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("say --force")
+	p.requireOneLine("confirm with --force")
 	begin := time.Now()
 	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+, )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
 	assert.Equal(t, "mine", next.line())
@@ -313,7 +312,7 @@ func TestUnlockForce(t *testing.T) {
 	assert.Equal(t, 0, next.wait())
 	assert.Equal(t, exitLost, victim.wait())
 	victim.requireReport("lost")
-	assert.Equal(t, "job: nobody held it\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
+	assert.Equal(t, "job: it was not held\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
 }
 
 func TestUnlockOfSeveral(t *testing.T) {
@@ -322,7 +321,7 @@ func TestUnlockOfSeveral(t *testing.T) {
 	client := server.Client(t)
 	locks(t, client)
 	assert.Equal(t, `orders:42: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
-nothing: nobody held it
+nothing: it was not held
 report: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52
 report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:8
 `, ask(t, env, exitNotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
@@ -368,7 +367,7 @@ func TestLookupTrouble(t *testing.T) {
 		"lone brace":                      {"inspect", "a{b"},
 		`--kind "mutex": accepted are`:    {"inspect", "--kind", "mutex", "a"},
 		"NAME is missing":                 {"unlock", "--force"},
-		"say --force":                     {"unlock", "a"},
+		"confirm with --force":            {"unlock", "a"},
 		"holds a control character":       {"unlock", "--force", "a\nb"},
 		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
 	} {
@@ -393,8 +392,8 @@ func TestLookupTrouble(t *testing.T) {
 	}
 }
 
-// The ACL user in SECURITY.md can look into its own locks and force them open, and
-// no others.
+// The ACL user in SECURITY.md can inspect its own locks and force them open, and no
+// others.
 func TestLookupByLeastUser(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "inspect")
@@ -430,7 +429,7 @@ func TestLookupByLeastUser(t *testing.T) {
 	p.requireOneLine("lacks a permission")
 }
 
-// A reader that goes away ends the list.
+// A reader that closes the pipe ends the list.
 func TestLsIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -449,8 +448,8 @@ func TestLsIntoAClosedPipe(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// What is said of one server is true of a cluster: of all its masters, and while one of
-// them is down, of the others.
+// The rules for one server apply to a cluster: to all its masters, and while one of them
+// is down, to the others.
 func TestLookupInACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
@@ -468,8 +467,8 @@ func TestLookupInACluster(t *testing.T) {
 	assert.InDelta(t, count*2/3, len(lines), count/10, "what the others have")
 }
 
-// forcesOpen forces a lock open whose holder and waiter are at work in this process,
-// each a client of its own.
+// forcesOpen forces a lock open whose holder and waiter run in this process, each a
+// client of its own.
 func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	long := func() *lock.Locker {
 		locker, _ := newLocker(t, redis.NewClusterClient(cluster.Options()), redisstore.Config{}, lock.Config{TTL: longTTL, Poll: time.Hour})
@@ -503,7 +502,7 @@ func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// longTTL is so long that who is woken within half of it was woken by a message: at a
+// longTTL is so long that a waiter woken within half of it was woken by a message: at a
 // third of it a victim renews, at its end a waiter asks again.
 const longTTL = 15 * time.Second
 

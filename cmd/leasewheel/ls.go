@@ -15,25 +15,24 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-const lsLong = `Ls lists the locks that somebody holds, in a cluster those of every master. Of
-several servers (--redis more than once) each is listed by itself. Semaphores and
-latches are not listed: nobody can tell them from other numbers, unless permits that
-expire are in use.
+const lsLong = `Ls lists the held locks, in a cluster those of every master. Of several servers
+(--redis more than once) each is listed separately. Semaphores and latches are not
+listed: they cannot be distinguished from other numbers, unless permits that expire
+are in use.
 
 In PATTERN "*" stands for any text, "?" for any one character, "[a-z]" for one of
-a range, "[^a-z]" for one of none, and "\" takes its meaning from the character
-behind it. Quote it, or the shell reads it first. Without PATTERN all locks are
-listed.
+a range, "[^a-z]" for one outside a range, and "\" makes the next character literal.
+Quote it, or the shell expands it. Without PATTERN all locks are listed.
 
-The server is read in small steps; what is taken or given back meanwhile may be
-missing. With --json each lock is one line, in no order, and is printed as it is
+The server is read in small steps; locks that are acquired or released meanwhile may
+be missing. With --json each lock is one line, in no order, and is printed as it is
 found; otherwise the table is sorted by name, and printed when all are known.
 
 Exit codes:
   0   also if there is no such lock
-  64  the arguments make no sense
-  69  the server, or one of a cluster, cannot be reached, or refused; what the
-      others told is printed`
+  64  the arguments are invalid
+  69  the server, or one of a cluster, cannot be reached, or refused; the locks of
+      the others are printed`
 
 const lsExample = `  leasewheel ls
   leasewheel ls 'orders:*'
@@ -68,7 +67,7 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 	case 1:
 		pattern = args[0]
 	default:
-		return usageError(cmd, fmt.Errorf("ls takes one PATTERN, got %d; quote it, or the shell replaces it by names of files", len(args)))
+		return usageError(cmd, fmt.Errorf("ls takes one PATTERN, got %d; quote it, or the shell replaces it by file names", len(args)))
 	}
 	if err := l.open(cmd); err != nil {
 		return err
@@ -90,8 +89,7 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 	return failure
 }
 
-// each calls f for every lock of every server, and returns the first of the failures
-// to find out about more.
+// each calls f for every lock of every server, and returns the first failure of a server.
 func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info lock.Info) error) (failure, err error) {
 	for _, v := range l.views {
 		for info, err := range v.locker.List(cmd.Context(), pattern) {
@@ -108,7 +106,7 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server strin
 	return failure, nil
 }
 
-// writeLines prints each lock when it is found, and keeps none.
+// writeLines prints each lock when it is found, and stores none.
 func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	failure, err = l.each(cmd, pattern, func(server string, info lock.Info) error {

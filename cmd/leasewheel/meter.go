@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// meterInterval is how often a meter repaints its line: often enough to look
-// alive, seldom enough to cost nothing.
+// meterInterval is how often a meter repaints its line: often enough to look alive,
+// rarely enough to cost nothing.
 const meterInterval = 100 * time.Millisecond
 
-// clearLine has a terminal empty the line that the cursor is on.
+// clearLine makes a terminal empty the line of the cursor.
 const clearLine = "\r\x1b[K"
 
-// meter shows one line of progress on a terminal and repaints it in place. On
-// anything that is not a terminal it prints nothing, so that logs stay clean.
+// meter shows one line of progress on a terminal and repaints it in place. On any other
+// output it prints nothing, so that logs stay clean.
 type meter struct {
 	out   *os.File
 	line  func() string
@@ -28,9 +28,8 @@ type meter struct {
 	wait  sync.WaitGroup
 }
 
-// startMeter repaints what line returns, on out, until stop. line is called
-// from another goroutine, one call at a time; it returns one line, which a narrow
-// terminal cuts off.
+// startMeter repaints the result of line on out, until stop. line is called from another
+// goroutine, one call at a time; it returns one line, which a narrow terminal cuts off.
 func startMeter(out *os.File, line func() string) *meter {
 	m := &meter{out: out, line: line, shown: isTerminal(out), notes: make(chan string), done: make(chan struct{})}
 	if m.shown {
@@ -46,8 +45,8 @@ func (m *meter) note(format string, args ...any) {
 	}
 }
 
-// stop clears the line and returns when nothing more will be printed. It may be
-// called once.
+// stop clears the line and returns when nothing more will be printed. It may be called
+// once.
 func (m *meter) stop() {
 	close(m.done)
 	m.wait.Wait()
@@ -69,7 +68,7 @@ func (m *meter) paint() {
 	}
 }
 
-// fitting is the line, cut to the terminal's width: one that wrapped could not be
+// fitting returns the line, cut to the terminal's width: a wrapped line could not be
 // repainted in place.
 func (m *meter) fitting() string {
 	line := []rune(m.line())

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a terminal the meter repaints one line, never wider than the terminal; notes
-// stay above it, and nothing is left of the line at the end.
+// On a terminal the meter repaints one line, never wider than the terminal; notes stay
+// above it, and the line is cleared at the end.
 func TestMeterOnATerminal(t *testing.T) {
 	master, slave := newPseudoTerminal(t)
 	defer master.Close()

@@ -13,10 +13,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// probeTimeout bounds the request that finds out whether a port speaks TLS.
+// probeTimeout bounds the request that detects whether a port uses TLS.
 const probeTimeout = time.Second
 
-// mismatchError says that a server does not speak as its URL says it does.
+// mismatchError reports that a server's use of TLS differs from its URL.
 type mismatchError struct {
 	address string
 	advice  string
@@ -29,10 +29,10 @@ func (e *mismatchError) Error() string {
 
 func (e *mismatchError) Unwrap() error { return e.cause }
 
-// mismatch returns a *mismatchError if err says that no server answered, and one of
-// them speaks TLS although its URL says otherwise, or the reverse. Such a server
-// either closes the connection or is silent, so it is asked the other way. No secret
-// is sent. Otherwise mismatch returns err.
+// mismatch returns a *mismatchError if err reports that no server answered, and one of
+// them uses TLS although its URL does not, or the reverse. Such a server closes the
+// connection or does not answer, so mismatch tries the other way. It sends no secret.
+// Otherwise it returns err.
 func (n nodes) mismatch(ctx context.Context, err error) error {
 	if !errors.Is(err, lock.ErrUnavailable) {
 		return err
@@ -47,7 +47,7 @@ func (n nodes) mismatch(ctx context.Context, err error) error {
 	return err
 }
 
-// probe says what is wrong with the scheme of a server's URL, or nothing.
+// probe returns advice on the scheme of a server's URL, or nothing.
 func (s *server) probe(ctx context.Context) string {
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" {
@@ -66,7 +66,7 @@ func (s *server) probe(ctx context.Context) string {
 	return ""
 }
 
-// speaksPlain reports whether a server answers PING without TLS, be it by a refusal.
+// speaksPlain reports whether a server answers PING without TLS, even by a refusal.
 func speaksPlain(ctx context.Context, address string) bool {
 	conn, err := dialProbe(ctx, address)
 	if err != nil {
@@ -81,8 +81,8 @@ func speaksPlain(ctx context.Context, address string) bool {
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
 }
 
-// speaksTLS reports whether a server takes part in a TLS handshake. Its certificate
-// does not matter: nothing is sent to it.
+// speaksTLS reports whether a server takes part in a TLS handshake. Its certificate does
+// not matter: no data are sent to it.
 func speaksTLS(ctx context.Context, address string) bool {
 	conn, err := dialProbe(ctx, address)
 	if err != nil {
@@ -99,8 +99,8 @@ func refusedByTLS(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// untrusted reports whether an error says that one side does not accept the other's
-// certificate, which does not pass by itself.
+// untrusted reports whether one side does not accept the other's certificate, which is a
+// permanent error.
 func untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok || refusedByTLS(err)

@@ -15,12 +15,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// nodes are the servers that a command line names: one, which keeps the locks, or
-// several that know nothing of each other, of which a majority does.
+// nodes are the servers that a command line names: one, which stores the locks, or
+// several independent ones, of which a majority decides.
 type nodes []*server
 
-// openNodes returns the servers that the flags or fallback name. Nothing is sent yet.
-// No error shows a password.
+// openNodes returns the servers that the flags or fallback name. It sends no request yet.
+// No error contains a password.
 func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, error) {
 	urls, err := s.resolve(fallback)
 	switch {
@@ -46,7 +46,7 @@ func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, er
 	return n, nil
 }
 
-// store returns what keeps locks on the servers, and what is to be called at its end.
+// store returns the store of the locks on the servers, and a function that closes it.
 func (n nodes) store() (lock.Store, func() error, error) {
 	if len(n) == 1 {
 		return n[0].store, func() error { return nil }, nil
@@ -62,7 +62,7 @@ func (n nodes) store() (lock.Store, func() error, error) {
 	return q, q.Close, nil
 }
 
-// address is where the servers were looked for.
+// address returns the addresses of the servers.
 func (n nodes) address() string {
 	var all []string
 	for _, server := range n {
@@ -88,35 +88,34 @@ func (n nodes) Close() error {
 	return errs
 }
 
-// distinct returns an error if two servers are the same, by what identify tells of
-// them; nothing is told of one that is not known. A server that votes twice is no
-// majority.
+// distinct returns an error if two servers have the same identity. An empty identity is
+// unknown. A server with two votes would make no majority.
 func (n nodes) distinct(identify func(*server) string) error {
 	first := make(map[string]*server)
 	for _, server := range n {
 		id := identify(server)
-		if twin := first[id]; twin != nil && id != "" {
-			return fmt.Errorf("%s and %s are one server; accepted are servers that fail independently of each other", twin.address, server.address)
+		if other := first[id]; other != nil && id != "" {
+			return fmt.Errorf("%s and %s are one server; accepted are servers that fail independently of each other", other.address, server.address)
 		}
 		first[id] = server
 	}
 	return nil
 }
 
-// place is where a client looks for its server.
+// place identifies the server by its address.
 func (s *server) place() string {
 	c, ok := s.client.(*redis.Client)
 	if !ok || c.Options().Addr == "FailoverClient" {
-		return "" // its sentinels, or nodes, know
+		return "" // only its sentinels, or nodes, have the address
 	}
 	return c.Options().Network + " " + strings.ToLower(c.Options().Addr)
 }
 
-// identityTimeout bounds how long servers are asked who they are.
+// identityTimeout bounds the requests for the servers' identities.
 const identityTimeout = 250 * time.Millisecond
 
-// independent asks servers who they are, as far as they answer: one may have several
-// addresses. Who may not ask, or gets no answer, is believed.
+// independent compares the run ids of the servers that answer: one may have several
+// addresses. A server that refuses or does not answer counts as different.
 func (n nodes) independent(ctx context.Context) error {
 	if len(n) == 1 {
 		return nil

@@ -30,7 +30,7 @@ func onQuorum(t *testing.T) ([]*redistest.Server, []string) {
 	return servers, []string{redisURLVariable + "=" + strings.Join(urls, " ")}
 }
 
-// holders returns on how many of the servers somebody holds the lock.
+// holders returns on how many of the servers the lock is held.
 func holders(t *testing.T, servers []*redistest.Server, name string) (count int64) {
 	t.Helper()
 	for _, s := range servers {
@@ -39,8 +39,8 @@ func holders(t *testing.T, servers []*redistest.Server, name string) (count int6
 	return count
 }
 
-// A majority of several servers keeps the lock: it is had and held while one of them
-// is down, and given back on all of them.
+// A majority of several servers is enough for the lock: it is acquired and held while one
+// of them is down, and released on all of them.
 func TestRunOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers, env := onQuorum(t)
@@ -70,7 +70,7 @@ func TestRunOnAQuorum(t *testing.T) {
 	assert.Zero(t, holders(t, []*redistest.Server{servers[0], servers[2]}, "job"))
 }
 
-// Without its majority the lock is lost in time, and not to be had.
+// Without its majority the lock is lost in time, and cannot be acquired.
 func TestRunLosesItsMajority(t *testing.T) {
 	t.Parallel()
 	servers, env := onQuorum(t)
@@ -131,8 +131,8 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 	}
 }
 
-// Each server of a quorum is looked into by itself, and a lock is forced open on all of
-// them at once, or its holder would have it again on those that were first.
+// Each server of a quorum is read separately. A lock is forced open on all of them at
+// once: otherwise its holder would get it back on the first ones.
 func TestLookupOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers, env := onQuorum(t)
@@ -162,7 +162,7 @@ func TestLookupOnAQuorum(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(forced, "taken from"), forced)
 	assert.Equal(t, exitLost, victim.wait())
 	victim.requireReport("lost")
-	assert.Equal(t, 2, strings.Count(ask(t, env, exitOK, "unlock", "--force", "partial"), "nobody held it"))
+	assert.Equal(t, 2, strings.Count(ask(t, env, exitOK, "unlock", "--force", "partial"), "it was not held"))
 	ask(t, env, exitNotHeld, "unlock", "--force", "partial")
 
 	servers[2].Kill()

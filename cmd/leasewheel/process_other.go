@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// processCommands are the commands that start, signal and freeze processes. A
-// system without process groups and signals has them by name only.
+// processCommands are the commands that start, signal and freeze processes. On a system
+// without process groups and signals they only return an error.
 func processCommands() []*cobra.Command {
 	refuse := func(use, short string) *cobra.Command {
 		return &cobra.Command{

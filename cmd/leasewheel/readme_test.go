@@ -37,8 +37,8 @@ func TestReadmeCodeIsTested(t *testing.T) {
 	assert.Equal(t, examples, blocks)
 }
 
-// body returns what stands between the braces of a function, without its
-// indentation and without the comment on its output.
+// body returns the text between the braces of a function, without its indentation and
+// without the comment on its output.
 func body(t *testing.T, file, function string) string {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(moduleDir(t), file))
@@ -59,7 +59,7 @@ func body(t *testing.T, file, function string) string {
 	return ""
 }
 
-// Every command stands in the README, and every exit code of run.
+// The README contains every command, and every exit code of run.
 func TestReadmeNamesTheCommands(t *testing.T) {
 	text := readme(t)
 	overview := regexp.MustCompile(`(?m)^leasewheel [a-z]+`).FindAllString(text, -1)
@@ -77,7 +77,7 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 	}
 }
 
-// Links within the repository lead somewhere.
+// Links within the repository have targets.
 func TestDocumentLinks(t *testing.T) {
 	root := moduleDir(t)
 	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))

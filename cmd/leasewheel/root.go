@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRootCommand assembles the command tree. Each subcommand lives in the file
-// that bears its name and is made by a constructor listed here.
+// newRootCommand assembles the command tree. Each subcommand lives in the file of its
+// name, and its constructor is listed here.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "leasewheel",
@@ -65,8 +65,8 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// version names the build: the module's version, or the revision that a build
-// from a work tree records.
+// version returns the build: the module's version, or the revision that a build from a
+// work tree records.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

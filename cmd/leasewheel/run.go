@@ -22,8 +22,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-const runLong = `Run waits for the lock NAME, runs COMMAND while it holds and renews it, gives it
-back, and exits with COMMAND's exit code.
+const runLong = `Run waits for the lock NAME, runs COMMAND while it holds and renews the lock,
+releases it, and exits with COMMAND's exit code.
 
 COMMAND runs directly, without a shell, in a process group of its own; standard
 input, output and error are passed to it. HUP, INT, QUIT, TERM, USR1 and USR2 are
@@ -32,28 +32,29 @@ TERM end it.
 
 If the lock is lost, or cannot be renewed and is about to run out, the group gets
 SIGTERM and, --grace later, SIGKILL (see --on-lost). That begins early enough for
-the group to be gone before anybody else can have the lock, unless leasewheel
-itself was stopped meanwhile; then it happens as soon as it goes on. On Linux,
-descendants that have left the group get the same, also if leasewheel is killed.
+the group to be gone before another client can acquire the lock. If leasewheel
+itself was stopped meanwhile, it happens as soon as leasewheel continues. On Linux,
+descendants that have left the group get the same signals, even if leasewheel is
+killed.
 
-An outage of the server counts as waiting: with -w for that time, without it until a
-signal comes. With -n the server is tried for about a second.
+During an outage of the server, run waits: with -w for that time, without it until a
+signal comes. With -n it tries the server for about a second.
 
 The server is a Redis server, named by --redis, by --redis-file, which keeps the
 password out of the process list, or by REDIS_URL:
 redis://[[user]:password@]host[:port][/db], rediss:// with TLS, unix:///path.
 
-Several independent servers, an odd number from three up, are a quorum: who has the
-lock on a majority of them holds it, and a minority may be down or lost. Name them
-by a --redis each, by a line each in the file, or in REDIS_URL with spaces between.
-They must not be replicas of each other. Everybody must name the same ones.
+Several independent servers, an odd number from three up, are a quorum: a client
+that has the lock on a majority of them holds it, and a minority may be down or
+lost. Name each by a --redis, by a line in the file, or in REDIS_URL separated by
+spaces. They must not be replicas of each other. All clients must name the same ones.
 
 Exit codes:
   0-255    COMMAND's own; 128+N if signal N ended it
-  64       the arguments make no sense
+  64       the arguments are invalid
   69       the server, or a majority of several, cannot be reached, or refused, or the
            key NAME is not a lock
-  75       somebody else holds the lock (-n, -w); -E sets another code
+  75       another owner holds the lock (-n, -w); -E sets another code
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
   127      COMMAND was not found
@@ -62,13 +63,13 @@ Exit codes:
 Environment of COMMAND:
   LEASEWHEEL_LOCK_NAME      the lock's name
   LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant
-  LEASEWHEEL_LOCK_OWNER     the owner, as the server knows it
+  LEASEWHEEL_LOCK_OWNER     the owner's id at the server
   LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
   LEASEWHEEL_LOCK_DEADLINE  with --max-hold: when it is over, in Unix milliseconds
-  REDIS_URL is taken away unless --keep-redis-url is given.`
+  REDIS_URL is removed unless --keep-redis-url is given.`
 
 const runExample = `  leasewheel run nightly -- backup --all
-  leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another one does it: fine
+  leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another machine runs it: fine
   leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
   leasewheel run --redis-file /run/secrets/redis job -- ./job
   leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
@@ -107,18 +108,18 @@ func newRunCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	flags := cmd.Flags()
-	flags.SetInterspersed(false) // what follows NAME is COMMAND's
+	flags.SetInterspersed(false) // the arguments after NAME are COMMAND's
 	flags.SortFlags = false
-	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if somebody else holds the lock")
-	flags.VarP(&r.wait, "wait", "w", "wait at most so long for the lock; 0 is -n (default: for ever)")
+	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if the lock is held")
+	flags.VarP(&r.wait, "wait", "w", "longest wait for the lock; 0 means -n (default: for ever)")
 	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exitNotAcquired, "exit code if the lock was not acquired")
-	flags.Var(&r.ttl, "ttl", "how long the lock outlives a dead holder; it is renewed long before")
+	flags.Var(&r.ttl, "ttl", "time to live of the lock after its holder has died; it is renewed long before")
 	flags.StringVar(&r.onLost, "on-lost", string(lossTerm), "what to do to COMMAND when the lock is lost: term, kill or ignore")
 	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL (default: a tenth of --ttl, at most 5s)")
-	flags.Var(&r.maxHold, "max-hold", "end COMMAND after it has held the lock for so long (default: no limit)")
+	flags.Var(&r.maxHold, "max-hold", "end COMMAND after it has held the lock for this time (default: no limit)")
 	flags.StringVarP(&r.shell, "command", "c", "", "run this line with /bin/sh instead of COMMAND")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
-	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what happens")
+	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
 	r.server.register(flags)
 	r.format.register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
@@ -130,7 +131,7 @@ func (r *runCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(cmd, err)
 	}
-	// A command that cannot run must not make anybody wait for its lock.
+	// A command that cannot run must not wait for the lock.
 	if r.path, err = findExecutable(r.argv[0]); err != nil {
 		return err
 	}
@@ -180,10 +181,10 @@ func (r *runCommand) parseCommand(args []string) error {
 	switch {
 	case dashed:
 		args = args[1:]
-	case len(args) == 2 && args[0] == "-c": // flock(1) has it behind the name
+	case len(args) == 2 && args[0] == "-c": // flock(1) has it after NAME
 		r.shell, args = args[1], nil
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		return fmt.Errorf("%s: flags stand before NAME, COMMAND behind --", args[0])
+		return fmt.Errorf("%s: flags precede NAME, COMMAND follows --", args[0])
 	}
 	switch {
 	case r.shell != "" && len(args) > 0:
@@ -198,9 +199,9 @@ func (r *runCommand) parseCommand(args []string) error {
 	return nil
 }
 
-// parsePolicy divides the lease's time. The command must be told while there is
-// still time to renew: a renewal is sent at a third of the TTL, and a good part of
-// the rest belongs to trying it again.
+// parsePolicy divides the lease's time. The command must get its signal while a renewal
+// is still possible: a renewal is sent at a third of the TTL, and a good part of the rest
+// is for repeating it.
 func (r *runCommand) parsePolicy(graceSet bool) (lossPolicy, error) {
 	ttl, grace := time.Duration(r.ttl), time.Duration(r.grace)
 	policy := lossPolicy{
@@ -217,7 +218,7 @@ func (r *runCommand) parsePolicy(graceSet bool) (lossPolicy, error) {
 		return policy, fmt.Errorf("--on-lost %q: accepted are term, kill and ignore", r.onLost)
 	}
 	if ttl == 0 {
-		return policy, errors.New("--ttl 0s: a lease needs time to be renewed in")
+		return policy, errors.New("--ttl 0s: a lease needs time for its renewal")
 	}
 	if most := ttl/2 - policy.margin; policy.grace > most {
 		return policy, fmt.Errorf("--grace %v is too long for --ttl %v: accepted are up to %v, so that a failed renewal can be tried again first",
@@ -226,7 +227,7 @@ func (r *runCommand) parsePolicy(graceSet bool) (lossPolicy, error) {
 	return policy, nil
 }
 
-// findExecutable finds the command like a shell does.
+// findExecutable finds the command as a shell does.
 func findExecutable(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
@@ -250,7 +251,7 @@ func withoutName(err error) error {
 	return err
 }
 
-// openLocker connects to the servers that the flags name. No lock is asked for yet.
+// openLocker connects to the servers that the flags name. It requests no lock yet.
 func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	logger := slog.New(slog.DiscardHandler)
 	if r.verbose {
@@ -281,7 +282,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	}, nil
 }
 
-// acquire takes the lock, as long as the flags allow and no signal comes.
+// acquire waits for the lock, until the flags' limit or a signal.
 func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <-chan os.Signal) (*lock.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -323,16 +324,16 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 	}
 }
 
-// Pauses between two tries in an outage of the server, and how long one lasts before
-// it is reported.
+// Pauses between two tries in an outage of the server, and the length of an outage that
+// is reported.
 const (
 	firstOutagePause = 50 * time.Millisecond
 	mostOutagePause  = time.Second
 	silentOutage     = 5 * time.Second
 )
 
-// request asks for the lock for as long as the flags allow. An outage of the server
-// is waited out like a holder, unless it cannot pass by itself.
+// request requests the lock until the flags' limit. During an outage of the server it
+// waits as for a holder, unless the failure is permanent.
 func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Lease, error) {
 	begin, reported := time.Now(), false
 	for pause := firstOutagePause; ; pause = min(2*pause, mostOutagePause) {
@@ -358,7 +359,7 @@ func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Leas
 	}
 }
 
-// ask asks once, and then waits for the lock as the flags say.
+// ask tries once, and then waits for the lock up to the flags' limit.
 func (r *runCommand) ask(ctx context.Context, mutex *lock.Mutex, begin time.Time) (*lock.Lease, error) {
 	lease, err := mutex.TryLock(ctx)
 	_, taken := errors.AsType[*lock.NotAcquiredError](err)
@@ -376,7 +377,7 @@ func (r *runCommand) ask(ctx context.Context, mutex *lock.Mutex, begin time.Time
 	return mutex.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
 }
 
-// refused translates why the lock was not acquired into an exit code.
+// refused returns the error and the exit code for a lock that was not acquired.
 func (r *runCommand) refused(err error) error {
 	var (
 		name       *lock.NameError
@@ -410,8 +411,8 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
 	r.say("started %q as process %d", r.argv[0], command.pid)
-	// Taking the foreground back is done from the background. Only now, so that
-	// the command does not inherit this.
+	// leasewheel takes the foreground back while it is in the background. SIGTTOU is
+	// ignored only now, so that the command does not inherit this.
 	signal.Ignore(unix.SIGTTOU)
 	s := &supervisor{
 		child: command, lease: lease, signals: signals, terminal: terminal,
@@ -423,7 +424,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	r.say("the command ended with exit code %d", exitCode(status))
 	switch {
 	case ending != nil:
-		return &exitError{code: exitLost} // said already
+		return &exitError{code: exitLost} // reported already
 	case !held || gone:
 		return exitf(exitLost, "lock %q was lost while the command ran", r.name)
 	case exitCode(status) != exitOK:
@@ -445,9 +446,9 @@ func (a lossAction) orphaned() syscall.Signal {
 	}
 }
 
-// unlock gives the lock back, and tries for as long as that is worth it. That a
-// server does not answer is said, but the command's exit code stands: its lease
-// held while it ran. gone says that the lock was not ours any more.
+// unlock releases the lock, with retries until the lease has ended. A failure is
+// reported, but the command's exit code stands: its lease held while it ran. gone reports
+// that the lock was no longer ours.
 func (r *runCommand) unlock(lease *lock.Lease) (gone bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), lease.Until())
 	defer cancel()
@@ -463,11 +464,11 @@ func (r *runCommand) unlock(lease *lock.Lease) (gone bool) {
 	return false
 }
 
-// lockVariable begins the name of every variable that describes the lock.
+// lockVariable is the prefix of all variables that describe the lock.
 const lockVariable = "LEASEWHEEL_LOCK_"
 
-// environment is ours, without what an outer leasewheel or a secret left in it,
-// and with what describes the lock.
+// environment returns our environment without REDIS_URL and the variables of an outer
+// leasewheel, plus the variables that describe the lock.
 func (r *runCommand) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
@@ -490,7 +491,7 @@ func (r *runCommand) environment(lease *lock.Lease) []string {
 	return env
 }
 
-// say tells what happens, with --verbose.
+// say prints a progress message, with --verbose.
 func (r *runCommand) say(format string, args ...any) {
 	if r.verbose {
 		fmt.Fprintf(os.Stderr, "leasewheel: "+format+"\n", args...)

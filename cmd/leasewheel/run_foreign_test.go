@@ -15,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// A key that is not a lock never counts as a holder, with or without a TTL: run fails
-// and says what the key is, also if a conflict is fine (-E 0) or is waited for.
+// A key that is not a lock never counts as a holder, with or without a TTL: run fails and
+// names the key's type, even if a conflict is fine (-E 0) or is waited for.
 func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -67,7 +67,7 @@ func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 	}
 }
 
-// A user with the rights of a mutex alone learns as much as it may.
+// A user with only the rights of a mutex gets as much detail as its rights allow.
 func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t)
@@ -94,7 +94,7 @@ func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 	}
 }
 
-// What the store reports as foreign is looked at, and nothing else.
+// Only keys that the store reports as foreign are examined.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

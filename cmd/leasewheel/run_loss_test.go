@@ -18,15 +18,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// told is a script that says when it holds the lock and when it is told to end.
-// It ends by its own will.
+// told is a script that prints a line when it holds the lock and when it gets SIGTERM. It
+// ends by itself.
 const told = `trap 'echo told; exit 0' TERM; echo held; while :; do sleep 0.02; done`
 
-// deaf is a script that does not listen to SIGTERM. It says which process it is.
+// deaf is a script that ignores SIGTERM. It prints its process id.
 const deaf = `trap '' TERM; echo $$; while :; do sleep 0.02; done`
 
-// pidLine reads a process id from standard output, and has that process killed at
-// the end of the test.
+// pidLine reads a process id from standard output, and kills that process at the end of
+// the test.
 func (p *process) pidLine() int {
 	p.t.Helper()
 	pid, err := strconv.Atoi(p.line())
@@ -35,7 +35,7 @@ func (p *process) pidLine() int {
 	return pid
 }
 
-// forceOpen frees the lock behind its holder's back.
+// forceOpen deletes the lock of a holder.
 func forceOpen(t *testing.T, server *redistest.Server, name string) {
 	t.Helper()
 	deleted, err := server.Client(t).Del(bounded(t), name).Result()
@@ -43,7 +43,7 @@ func forceOpen(t *testing.T, server *redistest.Server, name string) {
 	require.EqualValues(t, 1, deleted)
 }
 
-// The next renewal finds the lock gone: the command is told within half a TTL.
+// The next renewal finds the lock gone: the command gets its signal within half a TTL.
 func TestRunTellsTheCommandOfALoss(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	const ttl = 2 * time.Second
@@ -106,8 +106,8 @@ func TestRunOnLost(t *testing.T) {
 	})
 }
 
-// A mute server cannot say that the lock is lost. The command is told in time: all
-// of its group is gone before anybody else can have the lock.
+// A server that does not answer cannot report a loss. The command gets its signal in
+// time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	const ttl = 1500 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -125,7 +125,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
 			pid := p.pidLine()
 			p.line()
-			muted := time.Now() // no renewal is sent later that will be answered
+			muted := time.Now() // no renewal that is sent later will be answered
 			server.Pause()
 			defer server.Resume()
 			p.awaitError("not renewed, and about to run out; sending " + test.says)
@@ -136,7 +136,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	}
 }
 
-// Half a TTL of silence is no reason to end anything.
+// An outage of half a TTL ends nothing.
 func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -156,15 +156,15 @@ func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 	assert.Empty(t, p.stderr.String())
 }
 
-// A holder that was frozen for longer than its lease ends the command as soon as
-// it goes on, and its exit code says so.
+// A holder that was frozen for longer than its lease ends the command as soon as it
+// continues, and its exit code reports the loss.
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
 	p := start(t, env, run("job", sh(told), "--ttl", "1s", "--grace", "400ms")...)
 	require.Equal(t, "held", p.line())
 	p.signal(unix.SIGSTOP)
-	// Whoever waits gets the lock once the frozen holder's lease has run out.
+	// A waiter gets the lock once the frozen holder's lease has run out.
 	next := start(t, env, run("job", sh("echo mine"))...)
 	assert.Equal(t, "mine", next.line())
 	assert.Equal(t, 0, next.wait())
@@ -191,7 +191,7 @@ func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
 	p.requireReport(`lock "job"`)
 }
 
-// The lock was gone when the command had ended: nobody knows since when.
+// The lock was gone when the command had ended, since an unknown instant.
 func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -202,7 +202,7 @@ func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 	p.requireReport(`lock "job" was lost while the command ran`)
 }
 
-// The command has done its work under a good lease; only the release failed.
+// The command has done its work under a valid lease; only the release failed.
 func TestRunCannotRelease(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -214,7 +214,8 @@ func TestRunCannotRelease(t *testing.T) {
 	p.requireReport("was not released")
 }
 
-// The server forgets its scripts and drops its connections; nobody notices.
+// The server loses its scripts and drops its connections without an effect on the
+// command.
 func TestRunSurvivesATroubledServer(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -237,8 +238,8 @@ func TestRunSurvivesATroubledServer(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// A leasewheel that is killed cannot end its command. The kernel does, where it
-// can.
+// A leasewheel that is killed cannot end its command. The kernel does, if the system
+// supports it.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -264,7 +265,7 @@ func TestRunKilled(t *testing.T) {
 	}
 }
 
-// A command's processes: a shell's child that listens, and one that does not.
+// A command's processes: a shell's child that ends on SIGTERM, and one that ignores it.
 func TestRunEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	for name, child := range map[string]string{

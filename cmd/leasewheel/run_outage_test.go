@@ -16,8 +16,8 @@ import (
 // longOutage is longer than any number of retries of a single request takes.
 const longOutage = 7 * time.Second
 
-// An outage of the server that is shorter than the wait is part of the wait: before
-// the lock was asked for, and while it is waited for.
+// An outage of the server that is shorter than the wait is part of the wait: before the
+// lock is requested, and while run waits for it.
 func TestRunWaitsThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"for a time": {"-w", "60s"}, "for ever": nil} {
@@ -73,7 +73,7 @@ func TestRunIsInterruptedInAnOutage(t *testing.T) {
 	assert.Equal(t, exitSignal+int(unix.SIGTERM), p.wait())
 }
 
-// With -n, a server that is dead or mute is not waited for.
+// With -n, run does not wait for a server that is dead or does not answer.
 func TestRunWithoutWaitingAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*redistest.Server){

@@ -25,8 +25,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// Every way in which a server cannot give the lock is one clear line, exit code
-// 69, and no password.
+// Every failure of a server to grant the lock is one clear line, exit code 69, and no
+// password.
 func TestRunServerTrouble(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{
 		TCP: true, Password: "open sesame",
@@ -72,7 +72,7 @@ func TestRunServerTrouble(t *testing.T) {
 	}
 }
 
-// The other commands say the same of a server that speaks TLS, or does not.
+// The other commands report the same for a server that uses TLS, or does not.
 func TestTLSMismatches(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t, redistest.Config{TCP: true})
@@ -93,8 +93,7 @@ func TestTLSMismatches(t *testing.T) {
 	}
 }
 
-// Another program's value that will expire is worth waiting for, as another
-// library's lock is.
+// Another program's value with a TTL is worth waiting for, as another library's lock is.
 func TestRunWaitsForAForeignLock(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -111,7 +110,7 @@ func TestRunWaitsForAForeignLock(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// A server that comes up late is waited for, for a while.
+// run waits a while for a server that starts late.
 func TestRunWaitsForAServerThatRestarts(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})

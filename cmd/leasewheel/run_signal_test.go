@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// signalled is a script that says which signals it gets. TERM is the last one.
+// signalled is a script that prints the signals that it gets. TERM is the last one.
 const signalled = `
 for s in HUP INT QUIT USR1 USR2; do trap "echo $s" $s; done
 trap 'echo TERM; exit 9' TERM
@@ -46,8 +46,8 @@ func TestRunExitsLikeACommandThatASignalEnds(t *testing.T) {
 	}
 }
 
-// Signals that find no command yet end the waiting, or are ignored; the lock is
-// left to its holder, without a trace of the one that waited.
+// Signals before the command's start end the waiting, or are ignored; the lock stays with
+// its holder, without a trace of the waiter.
 func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -74,7 +74,8 @@ func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	assert.Equal(t, 0, patient.wait())
 }
 
-// nohup(1) starts programs with SIGHUP ignored, and they and theirs keep it so.
+// nohup(1) starts programs with SIGHUP ignored, and it stays ignored for them and their
+// children.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
 	program, err := os.Executable()
@@ -90,7 +91,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// consul lock, by its open and closed bugs: what its users ran into.
+// consul lock, by its open and closed bugs: its users' problems.
 func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
@@ -145,8 +146,8 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		assert.Equal(t, 0, held.wait())
 	})
 	t.Run("9788: the command is told of a loss 90 s late", func(t *testing.T) {
-		// Until 9788's server answered, here it never does: told before the lease
-		// runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
+		// Until 9788's server answered; here it never does: the signal comes before the
+		// lease runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
 		server, env := onServer(t, redistest.Config{})
 		p := start(t, env, run("9788", sh(told), "--ttl", "1500ms", "--grace", "500ms")...)
 		require.Equal(t, "held", p.line())

@@ -23,8 +23,8 @@ var nowhere = []string{redisURLVariable + "=redis://:" + secret + "@127.0.0.1:1"
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// sh is a command line that runs a shell script, which is left when a background
-// process of it still runs.
+// sh is a command line that runs a shell script, which is left when a background process
+// of it still runs.
 func sh(script string) []string { return []string{"--", "sh", "-c", script} }
 
 func run(name string, command []string, flags ...string) []string {
@@ -79,8 +79,8 @@ func TestRunPassesStandardInput(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-// Each mistake in the arguments is one clear line and exit code 64, before any
-// server is asked.
+// Each mistake in the arguments is one clear line and exit code 64, before any request to
+// a server.
 func TestRunRefusesArguments(t *testing.T) {
 	t.Parallel()
 	job := []string{"job", "--", "true"}
@@ -93,7 +93,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"no command":             {[]string{"job"}, "COMMAND is missing"},
 		"no command after dash":  {[]string{"job", "--"}, "COMMAND is missing"},
 		"empty command":          {[]string{"job", "--", ""}, "COMMAND is missing"},
-		"flag behind the name":   {[]string{"job", "-n", "--", "true"}, "-n: flags stand before NAME"},
+		"flag behind the name":   {[]string{"job", "-n", "--", "true"}, "-n: flags precede NAME"},
 		"line and command":       {[]string{"-c", "true", "job", "--", "true"}, "-c and COMMAND exclude each other"},
 		"unknown flag":           {with("--frob"), "unknown flag: --frob"},
 		"empty name":             {[]string{"", "--", "true"}, "1 to 512 bytes"},
@@ -147,7 +147,7 @@ func TestRunNeedsAServer(t *testing.T) {
 	p.requireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
 }
 
-// A command that cannot run is found out before anybody has to wait for its lock.
+// A command that cannot run is detected before the wait for its lock.
 func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -162,7 +162,7 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 		os.TempDir():               {exitCannotExec, "is a directory"},
 	} {
 		t.Run(command, func(t *testing.T) {
-			// The server does not exist: the lock cannot even be asked for.
+			// The server does not exist: the lock cannot even be requested.
 			p := start(t, nowhere, run("job", []string{"--", command})...)
 			assert.Equal(t, test.code, p.wait())
 			p.requireOneLine(test.says)
@@ -184,8 +184,7 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	assert.Zero(t, held)
 }
 
-// holder starts a process that holds the lock until it is told to let go, which
-// its standard input's end does.
+// holder starts a process that holds the lock until the end of its standard input.
 func holder(t *testing.T, env []string, flags ...string) *process {
 	t.Helper()
 	p := start(t, env, run("job", sh("echo held; cat"), flags...)...)
@@ -238,8 +237,8 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	assert.Equal(t, "mine\nmine\n", second.stdout.String()+third.stdout.String())
 }
 
-// While the command runs the lock stands on the server as Redisson writes it, and
-// lives on beyond its TTL.
+// While the command runs the lock is on the server in Redisson's format, and outlives its
+// TTL.
 func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})

@@ -23,7 +23,7 @@ type schema struct {
 	Minimum    *float64          `json:"minimum"`
 	Enum       []any             `json:"enum"`
 
-	// Said, not checked.
+	// Recorded, not checked.
 	Dialect     string `json:"$schema"`
 	Title       string `json:"title"`
 	Description string `json:"description"`
@@ -38,13 +38,13 @@ func readSchema(t *testing.T, report string) schema {
 	defer f.Close()
 	var s schema
 	decoder := json.NewDecoder(f)
-	// A keyword that is not known here would not be checked.
+	// A keyword that is unknown here would not be checked.
 	decoder.DisallowUnknownFields()
 	require.NoError(t, decoder.Decode(&s))
 	return s
 }
 
-// faults returns what does not fit in the value at path.
+// faults returns the faults of the value at path.
 func (s schema) faults(path string, value any) []string {
 	var found []string
 	if !s.typeFits(value) {

@@ -317,7 +317,7 @@ func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	again, err := first.Mutex(name).Lock(lease.Context())
 	require.NoError(t, err)
 	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(lock.Notice) {})
-	require.NoError(t, err) // so that somebody hears of the release, and turns are taken
+	require.NoError(t, err) // so that a subscriber receives the release, and grants alternate
 	require.NoError(t, awaitRenewal(t.Context(), lease))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
@@ -381,7 +381,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		require.NoError(t, err)
 		names = append(names, m.Name())
 	}
-	for i := range 2 * lock.MaxTold { // of whom a part is told
+	for i := range 2 * lock.MaxTold { // of which only a part is listed
 		_, err := locker.ReadWrite("orders:3").Read().Lock(t.Context())
 		require.NoError(t, err)
 		hold := &lock.Hold{
@@ -424,8 +424,8 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	}
 }
 
-// refused returns what the server did not allow. Newer go-redis tells newer
-// servers its name and asks for their plans, and does without where it may not.
+// refused returns the commands that the server did not allow. Newer go-redis sends newer
+// servers its name and asks for their plans, and continues if that is not allowed.
 func refused(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
 	entries, err := admin.ACLLog(t.Context(), 100).Result()

@@ -18,17 +18,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// redisURLVariable is the environment variable that names the server where no
-// flag does.
+// redisURLVariable is the environment variable that names the server if no flag does.
 const redisURLVariable = "REDIS_URL"
 
-// errNoServer is the answer to a command line that names no server.
+// errNoServer is the error of a command line that names no server.
 var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + redisURLVariable)
 
-// serverFlags name the Redis server, or several of them, and say how to talk to them.
+// serverFlags name the Redis server, or several of them, and how to connect to them.
 type serverFlags struct {
 	urls []string // their passwords show in the process list; file and the environment hide them
-	file string   // holds the URLs
+	file string   // contains the URLs
 	ca   string   // PEM files for TLS
 	cert string
 	key  string
@@ -36,15 +35,15 @@ type serverFlags struct {
 
 func (s *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&s.urls, "redis", nil, "`URL` of the server (default: $"+redisURLVariable+")")
-	flags.StringVar(&s.file, "redis-file", "", "read the URL from this `file`, which others need not be able to read")
+	flags.StringVar(&s.file, "redis-file", "", "read the URL from this `file`, which may be private to this user")
 	flags.StringVar(&s.ca, "redis-ca", "", "trust the certificate authorities in this PEM file (rediss://)")
 	flags.StringVar(&s.cert, "redis-cert", "", "present the client certificate in this PEM file (rediss://)")
 	flags.StringVar(&s.key, "redis-key", "", "key of the client certificate, a PEM file")
 }
 
-// resolve returns the URLs: the flags', or else those in fallback, the environment's.
-// There are none where none of them names a server. Where text names several, white
-// space is between them: a comma may be part of a password.
+// resolve returns the URLs of the flags, or else those in fallback, of the environment.
+// It returns none if neither names a server. White space separates several URLs: a comma
+// may be part of a password.
 func (s *serverFlags) resolve(fallback string) ([]string, error) {
 	named := slices.DeleteFunc(slices.Clone(s.urls), func(url string) bool { return url == "" })
 	switch {
@@ -57,7 +56,7 @@ func (s *serverFlags) resolve(fallback string) ([]string, error) {
 		}
 		urls := strings.Fields(string(text))
 		if len(urls) == 0 {
-			return nil, fmt.Errorf("--redis-file %s is empty; it holds the server's URL", s.file)
+			return nil, fmt.Errorf("--redis-file %s is empty; it must contain the server's URL", s.file)
 		}
 		return urls, nil
 	case len(named) > 0:
@@ -66,8 +65,8 @@ func (s *serverFlags) resolve(fallback string) ([]string, error) {
 	return strings.Fields(fallback), nil
 }
 
-// resolveOne is resolve for commands that talk to one server. The URL is empty where
-// there is none.
+// resolveOne is resolve for commands that use one server. The URL is empty if there is
+// none.
 func (s *serverFlags) resolveOne(fallback string) (string, error) {
 	urls, err := s.resolve(fallback)
 	switch {
@@ -84,13 +83,12 @@ type server struct {
 	client redis.UniversalClient
 	store  *redisstore.Store
 	url    string // a secret
-	// address is where it was looked for: a host and port, or a socket's path. It
-	// is no secret, unlike the URL.
+	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
 	address string
 }
 
-// open returns the server that the flags or fallback name. It sends nothing yet.
-// No error shows a password.
+// open returns the server that the flags or fallback name. It sends no request yet. No
+// error contains a password.
 func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error) {
 	rawURL, err := s.resolveOne(fallback)
 	if err != nil {
@@ -126,7 +124,7 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 // byTLS reports whether a URL asks for TLS.
 func byTLS(rawURL string) bool { return strings.HasPrefix(rawURL, "rediss") }
 
-// name is the server's own, as far as it tells.
+// name returns the server's name and version, as far as it reports them.
 func (s *server) name(ctx context.Context) string {
 	info, err := s.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -165,7 +163,7 @@ func (s *serverFlags) tlsConfig() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--redis-ca %s: it holds no PEM certificate", s.ca)
+			return nil, fmt.Errorf("--redis-ca %s: it contains no PEM certificate", s.ca)
 		}
 	}
 	if (s.cert == "") != (s.key == "") {

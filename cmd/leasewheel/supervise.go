@@ -15,30 +15,30 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// groupPoll is how often what outlives a command is looked at, while it is being
-// ended. Nothing announces the end of processes that are not our children.
+// groupPoll is how often the processes that outlive an ended command are checked. No
+// event reports the end of processes that are not our children.
 const groupPoll = 10 * time.Millisecond
 
-// burial is how long a killed group may go on looking alive. Nothing survives
-// SIGKILL, but the dead count as long as their parent has not taken note.
+// burial is how long a killed group may still seem alive. No process survives SIGKILL,
+// but a dead one exists until its parent has reaped it.
 const burial = time.Second
 
 // errHeldTooLong ends a command that used up --max-hold.
 var errHeldTooLong = errors.New("the time of --max-hold is over")
 
-// errRunsOut ends a command whose lease nobody has renewed: what time it has left
-// is the command's to finish in.
+// errRunsOut ends a command whose lease was not renewed. The remaining time is for the
+// command to finish.
 var errRunsOut = errors.New("not renewed, and about to run out")
 
-// errRanOut ends a command whose lease ended while nobody looked.
+// errRanOut ends a command whose lease ended while this process was stopped.
 var errRanOut = errors.New("lost, not renewed in time")
 
-// supervisor keeps a command and the lease that it runs under together: it
-// passes signals on, and ends the command when the lease ends.
+// supervisor ties a command to its lease: it passes signals on, and ends the command when
+// the lease ends.
 //
-// The lease's time is divided from behind: a command that is not renewed is asked
-// to end (SIGTERM) early enough that grace passes, and the rest of its group is
-// killed, before the lease runs out and somebody else may hold the lock.
+// The lease's time is divided backwards from its end. A command whose lease is not
+// renewed gets SIGTERM early enough for grace to pass, and for SIGKILL to end the rest of
+// its group, before the lease runs out and another owner may hold the lock.
 type supervisor struct {
 	child    *child
 	lease    *lock.Lease
@@ -50,19 +50,19 @@ type supervisor struct {
 
 	ending    error            // why the command is being ended; nil: it is not
 	action    lossAction       // how, once ending is set
-	buried    <-chan time.Time // when a group that was killed is waited for no more
+	buried    <-chan time.Time // until when a killed group is waited for
 	lent      bool             // the command has the terminal's foreground, or had it when we were suspended
 	suspended bool             // we stopped the command and ourselves
 }
 
-// lossPolicy says what becomes of the command when its lease ends before it.
+// lossPolicy is what happens to the command when its lease ends first.
 type lossPolicy struct {
 	action lossAction
 	grace  time.Duration // between SIGTERM and SIGKILL
 	margin time.Duration // between SIGKILL and the end of the lease
 }
 
-// lossAction is how a command is told that its lock is lost.
+// lossAction is how a command is ended when its lock is lost.
 type lossAction string
 
 const (
@@ -71,7 +71,7 @@ const (
 	lossIgnore lossAction = "ignore" // not at all
 )
 
-// lead is how long before the end of its lease a command must be told.
+// lead is how long before the end of its lease a command must get its signal.
 func (p lossPolicy) lead() time.Duration {
 	if p.action == lossTerm {
 		return p.grace + p.margin
@@ -79,11 +79,12 @@ func (p lossPolicy) lead() time.Duration {
 	return p.margin
 }
 
-// supervise returns when the command is gone, and if it was being ended, its
-// whole group and all its descendants. ending tells why it was ended, or is nil if it ended by itself.
+// supervise returns when the command is gone. If the command was being ended, its whole
+// group and all its descendants are gone too. ending is why it was ended, or nil if it
+// ended by itself.
 func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 	lost := s.lease.Lost()
-	expiring := time.NewTimer(s.timeToTell())
+	expiring := time.NewTimer(s.timeToSignal())
 	defer expiring.Stop()
 	tooLong := newStoppedTimer()
 	defer tooLong.Stop()
@@ -111,7 +112,7 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 			s.end(s.lease.Err(), kill)
 
 		case <-expiring.C:
-			rest := s.timeToTell()
+			rest := s.timeToSignal()
 			switch {
 			case rest > 0: // renewed meanwhile
 				expiring.Reset(rest)
@@ -131,9 +132,8 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 	}
 }
 
-// timeToTell is how long the command may yet go on if nothing is heard of the
-// store.
-func (s *supervisor) timeToTell() time.Duration {
+// timeToSignal is how long the command may still run if the lease is not renewed.
+func (s *supervisor) timeToSignal() time.Duration {
 	return time.Until(s.lease.Until()) - s.policy.lead()
 }
 
@@ -144,7 +144,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	}
 	s.ending, s.action = reason, s.policy.action
 	if errors.Is(reason, errHeldTooLong) && s.action == lossIgnore {
-		s.action = lossTerm // this limit was asked for: it is no loss to be ignored
+		s.action = lossTerm // the user set this limit: it is no loss to ignore
 	}
 	why := reason.Error()
 	if lost, ok := errors.AsType[*lock.LostError](reason); ok {
@@ -165,9 +165,9 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	}
 }
 
-// awaitAll waits, if the command was being ended, until nothing is left of its
-// group and its descendants, and kills what is left when kill fires. A command that
-// ended by itself may leave processes behind, as under a shell.
+// awaitAll waits, if the command was being ended, until no process of its group and none
+// of its descendants is left, and kills the rest when kill fires. A command that ended by
+// itself may leave processes behind, as under a shell.
 func (s *supervisor) awaitAll(kill *time.Timer) {
 	if s.ending == nil || s.action == lossIgnore {
 		return
@@ -195,9 +195,9 @@ func (s *supervisor) kill() {
 	s.buried = time.After(burial)
 }
 
-// pass hands a signal on to the command. SIGTSTP, which a terminal sends for
-// Ctrl-Z, suspends command and leasewheel together: a shell wants its whole job
-// stopped. SIGCONT undoes that.
+// pass passes a signal to the command. SIGTSTP, which a terminal sends for Ctrl-Z,
+// suspends command and leasewheel together: a shell stops whole jobs. SIGCONT resumes
+// both.
 func (s *supervisor) pass(sig syscall.Signal) {
 	switch sig {
 	case unix.SIGTSTP:
@@ -211,8 +211,8 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
-// stopped answers a stop of the command that the terminal has caused. Any other
-// stop is somebody's intention and stays.
+// stopped handles a stop of the command that the terminal has caused. Any other stop is
+// deliberate and stays.
 func (s *supervisor) stopped(by syscall.Signal) {
 	switch by {
 	case unix.SIGTTIN, unix.SIGTTOU:
@@ -240,7 +240,7 @@ func (s *supervisor) suspend() {
 	}
 }
 
-// resume lets a suspended command go on.
+// resume continues a suspended command.
 func (s *supervisor) resume() {
 	if !s.suspended {
 		return
@@ -271,9 +271,9 @@ func newStoppedTimer() *time.Timer {
 	return t
 }
 
-// catchSignals returns the channel on which the signals arrive that run passes
-// on or acts upon, and a function that ends that. A signal that this process was
-// started with ignored, as nohup(1) does, stays ignored, by the command too.
+// catchSignals returns the channel of the signals that run passes on or handles, and a
+// function that stops this. A signal that was ignored at the start, as under nohup(1),
+// stays ignored, by the command too.
 func catchSignals() (signals <-chan os.Signal, release func()) {
 	c := make(chan os.Signal, 16)
 	for _, sig := range []syscall.Signal{
@@ -287,8 +287,8 @@ func catchSignals() (signals <-chan os.Signal, release func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// endsWaiting reports whether sig, which finds no command yet to be passed to,
-// ends the waiting for the lock.
+// endsWaiting reports whether sig, which comes before the command has started, ends the
+// waiting for the lock.
 func endsWaiting(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM:

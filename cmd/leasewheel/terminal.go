@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal, which only one process group at a time
-// may read: the foreground group. A command in a group of its own is stopped when
-// it reads; then it is lent the foreground, and only then, since a pager beside
-// us in the pipeline may be reading keys. A nil terminal lends nothing.
+// terminal is the controlling terminal, which only one process group at a time may read:
+// the foreground group. A command in a group of its own is stopped when it reads. Only
+// then it gets the foreground, since a pager in our pipeline may be reading keys. With a
+// nil terminal it never does.
 type terminal struct {
 	tty   *os.File
 	group int // ours
@@ -32,14 +32,13 @@ func (t *terminal) heldBy(group int) bool {
 	return err == nil && foreground == group
 }
 
-// lend gives the foreground to group if it is ours to give, and reports whether
-// it did.
+// lend gives the foreground to group if our group has it, and reports whether it did.
 func (t *terminal) lend(group int) bool {
 	return t != nil && t.heldBy(t.group) && t.give(group)
 }
 
-// reclaim takes the foreground back if group has it, and reports whether it did.
-// The caller ignores SIGTTOU, which a background group is sent for this.
+// reclaim takes the foreground back if group has it, and reports whether it did. The
+// caller ignores SIGTTOU, which the kernel sends to a background group for this.
 func (t *terminal) reclaim(group int) bool {
 	return t != nil && t.heldBy(group) && t.give(t.group)
 }

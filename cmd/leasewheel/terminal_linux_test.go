@@ -175,7 +175,7 @@ func TestRunCtrlZ(t *testing.T) {
 	}
 }
 
-// A job that was stopped for longer than its lease is told so when it goes on.
+// A job that was stopped for longer than its lease gets its signal when it continues.
 func TestRunStoppedForTooLong(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
 	c := openConsole(t, env, run("job", sh(told), "--ttl", "700ms")...)

@@ -12,21 +12,21 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-const unlockLong = `Unlock --force takes locks away from whoever holds them, wakes those who wait for
-them, and says who held them. It is for locks whose holder is known to be stuck;
-a lock whose holder died is free after its TTL without it.
+const unlockLong = `Unlock --force takes locks away from their holders, wakes the waiters, and prints
+the former holders. It is for locks whose holder is known to be stuck; the lock of
+a dead holder is free after its TTL without it.
 
-A holder that is alive learns of it at its next renewal, a third of its TTL later
-at most. Until then it and the next holder may be at work side by side, and only
-a resource that compares fencing tokens keeps them apart.
+A live holder learns of it at its next renewal, at most a third of its TTL later.
+Until then it and the next holder may work at the same time, and only a resource
+that compares fencing tokens keeps them apart.
 
 Name all the servers of a quorum (--redis more than once): a lock that is taken away
-on some of them alone is its holder's again with the next renewal.
+on some of them only returns to its holder with the next renewal.
 
 Exit codes:
   0   every lock was held, and is now free
-  1   nobody held one of them
-  64  the arguments make no sense, or --force is missing; nothing was done
+  1   one of them was not held
+  64  the arguments are invalid, or --force is missing; nothing was done
   69  the server, or one of several, cannot be reached, or refused, or one of the
       names is not that of a lock; locks named before are free`
 
@@ -50,8 +50,8 @@ func newUnlockCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().BoolVar(&u.force, "force", false, "yes, whoever holds them")
-	u.register(cmd, "print what each lock was before as a line of JSON")
+	cmd.Flags().BoolVar(&u.force, "force", false, "confirm that the locks are to be taken from their holders")
+	u.register(cmd, "print the former state of each lock as a line of JSON")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 		}
 	}
 	if !u.force {
-		return usageError(cmd, errors.New("unlock takes locks away from holders that may be at work; if that is meant, say --force"))
+		return usageError(cmd, errors.New("unlock takes locks away from holders that may be at work; confirm with --force"))
 	}
 	if err := u.open(cmd); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	defer u.close()
 	var foreign, free error
 	for _, name := range names {
-		// All servers at once: one that still has a majority gets its lock again on
-		// the others.
+		// All servers at once: a holder with a majority would get its lock again on the
+		// others.
 		sights := u.look(func(v *view) (lock.Info, error) {
 			info, err := v.locker.ForceRelease(cmd.Context(), name)
 			if err != nil {
@@ -99,13 +99,13 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 			return err
 		}
 		if !held {
-			free = &exitError{code: exitNotHeld} // said already
+			free = &exitError{code: exitNotHeld} // reported already
 		}
 	}
 	return cmp.Or(foreign, free)
 }
 
-// subject names a lock, and the server of several that it is on.
+// subject names a lock, and its server if there are several.
 func (s *sight) subject() string {
 	if s.label == "" {
 		return quoted(s.Name)
@@ -113,16 +113,16 @@ func (s *sight) subject() string {
 	return quoted(s.Name) + " at " + s.label
 }
 
-// print says what a lock was before it was forced open.
+// print prints the state of a lock before it was forced open.
 func (u *unlockCommand) print(w io.Writer, was *sight) error {
 	if u.json {
 		return writeEscaped(w, reportOf(was.label, &was.Info), "")
 	}
 	if was.Foreign != "" {
-		return nil // said on standard error
+		return nil // reported on standard error
 	}
 	if !was.Held() {
-		_, err := fmt.Fprintf(w, "%s: nobody held it\n", was.subject())
+		_, err := fmt.Fprintf(w, "%s: it was not held\n", was.subject())
 		return err
 	}
 	now := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// defers has f run under a lock.
+// defers defers f under a lock.
 func (b *bench) defers(ctx context.Context, l *lock.Locker, name string, f func(context.Context) error) *lock.Deferred {
 	b.Helper()
 	d, err := b.mutex(l, name).Go(ctx, f)
@@ -21,18 +21,18 @@ func (b *bench) defers(ctx context.Context, l *lock.Locker, name string, f func(
 	return d
 }
 
-// runsDeferredFunctions has lockers defer functions, and block others, for locks that
-// somebody else holds, and change what only the locks protect.
+// runsDeferredFunctions defers functions, and runs blocking ones, on several lockers for
+// locks that another locker holds. The functions change data that only the locks protect.
 func runsDeferredFunctions(b *bench) {
 	const lockers, functions = 2, 8
 	names := []string{"a", "b", "c"}
-	patient := lock.Config{RequestTimeout: soon, RetryFor: soon} // many ask at once, of a busy machine
+	patient := lock.Config{RequestTimeout: soon, RetryFor: soon} // many requests at once on a busy machine
 	holder := b.locker(patient)
 	var held []*lock.Lease
 	for _, name := range names {
 		held = append(held, b.lock(holder, name))
 	}
-	counters := make([]int, len(names)) // not atomic: the locks make it safe, and -race looks
+	counters := make([]int, len(names)) // not atomic: the locks make it safe, and -race checks it
 	var deferred []*lock.Deferred
 	var work sync.WaitGroup
 	for range lockers {
@@ -70,8 +70,8 @@ func runsDeferredFunctions(b *bench) {
 	}
 }
 
-// withdrawsDeferredFunctions cancels functions at any moment: none of them runs, and
-// nothing is left at the store.
+// withdrawsDeferredFunctions cancels functions at random moments: none of them runs
+// afterwards, and nothing is left at the store.
 func withdrawsDeferredFunctions(b *bench) {
 	l, other := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	var work sync.WaitGroup
@@ -100,7 +100,7 @@ func withdrawsDeferredFunctions(b *bench) {
 	b.unlock(b.lock(other, "a"))
 }
 
-// tellsDeferredFunctionsOfLoss takes the lock away from a function that runs.
+// tellsDeferredFunctionsOfLoss deletes the lock of a running function.
 func tellsDeferredFunctionsOfLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	began := make(chan struct{})

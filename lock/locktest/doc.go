@@ -1,4 +1,4 @@
-// Package locktest helps to test with locks.
+// Package locktest supports tests of code that uses locks.
 //
 // # Your own tests
 //
@@ -9,10 +9,9 @@
 //		…
 //	}
 //
-// The server is a real one in all that concerns locks: the same client, scripts
-// and messages as in production. It also works inside a testing/synctest bubble,
-// where a lease of an hour expires at once and a test of what happens on loss
-// takes no time:
+// The server behaves like a real one in all that concerns locks: the same client, scripts
+// and messages as in production. It also works inside a testing/synctest bubble, where a
+// lease of an hour expires at once and a test of a loss takes no time:
 //
 //	func TestReportStopsOnLoss(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -25,5 +24,5 @@
 //
 // # Stores
 //
-// [Run] is the conformance suite of [lock.Store]: whoever writes a store runs it.
+// [Run] is the conformance suite of [lock.Store], for authors of stores.
 package locktest

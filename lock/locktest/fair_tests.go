@@ -10,10 +10,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// fairTests check the fair lock: all that is asked of a mutex, but that one wake
-// serves a whole process, and what makes it fair.
+// fairTests check the fair lock: all requirements of a mutex, except that one wake serves
+// a whole process, and its fairness.
 var fairTests = slices.Concat(
-	without(storeTests, // a fair lock's release wakes the next in line, of which these have none
+	without(storeTests, // a fair lock's release wakes the head of the queue, and these tests have no queue
 		"WakesOnRelease", "WakesNobodyAfterClose", "WakesEachListener", "SubscribesManyLocks", "SubscribesAgainAndAgain"),
 	without(mutexTests, "DoesNotStampede", "PassesOnWithinAProcess"),
 	[]test{
@@ -34,39 +34,39 @@ var fairTests = slices.Concat(
 	},
 )
 
-// without returns the tests but those named.
+// without returns the tests except those named.
 func without(tests []test, names ...string) []test {
 	return slices.DeleteFunc(slices.Clone(tests), func(t test) bool { return slices.Contains(names, t.name) })
 }
 
-// waiting returns the request of an owner that waits, and whose place is kept while
-// the test runs.
+// waiting returns the request of an owner that waits, and whose place is kept while the
+// test runs.
 func (b *bench) waiting(name, owner string) *lock.Hold { return b.waitingFor(name, owner, hour) }
 
-// waitingFor returns the request of an owner that waits, and whose place is kept for
-// some time.
+// waitingFor returns the request of an owner that waits, and whose place is kept for the
+// given time.
 func (b *bench) waitingFor(name, owner string, kept time.Duration) *lock.Hold {
 	h := b.hold(name, owner)
 	h.Wait = kept
 	return h
 }
 
-// lineUp has owners ask for the lock, which somebody holds or others wait for.
-func (b *bench) lineUp(s lock.Store, name string, owners ...string) {
+// enqueue makes owners wait for the lock, which is held or which others wait for.
+func (b *bench) enqueue(s lock.Store, name string, owners ...string) {
 	b.Helper()
-	b.lineUpFor(s, hour, name, owners...)
+	b.enqueueFor(s, hour, name, owners...)
 }
 
-// lineUpFor has owners ask for the lock whose places are kept for some time.
-func (b *bench) lineUpFor(s lock.Store, kept time.Duration, name string, owners ...string) {
+// enqueueFor makes owners wait for the lock whose places are kept for the given time.
+func (b *bench) enqueueFor(s lock.Store, kept time.Duration, name string, owners ...string) {
 	b.Helper()
 	for _, owner := range owners {
 		b.refused(s, b.waitingFor(name, owner, kept))
 	}
 }
 
-// areServed checks that the owners are granted the free lock called a in their
-// order, and that none of them is granted it before.
+// areServed checks that the owners are granted the free lock called a in their order, and
+// that none of them is granted it earlier.
 func (b *bench) areServed(s lock.Store, owners ...string) {
 	b.Helper()
 	const name = "a"
@@ -89,8 +89,8 @@ func queuesInOrderOfArrival(b *bench) {
 	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > hour {
 		b.Errorf("the next in line was refused by %+v", next)
 	}
-	b.lineUp(theirs, "a", "two:1")
-	b.lineUp(mine, "a", "one:2")
+	b.enqueue(theirs, "a", "two:1")
+	b.enqueue(mine, "a", "one:2")
 	if third := b.refused(theirs, b.waiting("a", "two:2")); !third.Behind {
 		b.Errorf("the last in line was refused by %+v", third)
 	}
@@ -98,11 +98,11 @@ func queuesInOrderOfArrival(b *bench) {
 	b.areServed(theirs, "one:1", "two:1", "one:2", "two:2")
 }
 
-// A request whose answer was lost is sent again.
+// A request whose reply was lost is sent again.
 func queuesAnOwnerOnce(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUp(s, "a", "one:1", "two:1", "one:1", "two:1", "two:1")
+	b.enqueue(s, "a", "one:1", "two:1", "one:1", "two:1", "two:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.granted(s, b.waiting("a", "one:1"))
 	b.granted(s, b.waiting("a", "one:1"))
@@ -113,12 +113,12 @@ func queuesAnOwnerOnce(b *bench) {
 func letsNobodyOvertake(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUp(s, "a", "one:1")
+	b.enqueue(s, "a", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.TTL != 0 || answer.Foreign {
-		b.Errorf("refused by %+v, though nobody holds the lock", answer)
+		b.Errorf("a free lock was refused by %+v", answer)
 	}
-	b.areServed(s, "one:1") // and who does not wait has no place
+	b.areServed(s, "one:1") // an owner that does not wait has no place
 }
 
 // listenAs subscribes for a waiter.
@@ -137,7 +137,7 @@ func wakesTheNextAlone(b *bench) {
 	for _, name := range []string{"a", "{a}:b", "b:{a}"} {
 		b.granted(mine, b.hold(name, "holder:1"))
 		b.granted(mine, b.holding(name, "holder:1", 2))
-		b.lineUp(theirs, name, "one:1", "two:1")
+		b.enqueue(theirs, name, "one:1", "two:1")
 		first, sub := b.listenAs(theirs, name, "one:1")
 		second, other := b.listenAs(theirs, name, "two:1")
 		b.release(mine, b.holding(name, "holder:1", 1), true)
@@ -158,7 +158,7 @@ func wakesTheNextAlone(b *bench) {
 func wakesTheNextOfOneThatGivesUp(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUp(s, "a", "one:1", "two:1", "three:1")
+	b.enqueue(s, "a", "one:1", "two:1", "three:1")
 	third, sub := b.listenAs(s, "a", "three:1")
 	defer sub.Close()
 	b.release(s, b.holding("a", "one:1", 0), false)
@@ -172,40 +172,40 @@ func wakesTheNextOfOneThatGivesUp(b *bench) {
 func wakesTheNextOfTheDead(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUpFor(s, 2*ttl, "a", "dead:1", "dead:2")
-	b.lineUp(s, "a", "one:1", "two:1")
+	b.enqueueFor(s, 2*ttl, "a", "dead:1", "dead:2")
+	b.enqueue(s, "a", "one:1", "two:1")
 	first, sub := b.listenAs(s, "a", "one:1")
 	defer sub.Close()
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.sleeps(first, "a release, with one before it that may be alive")
 	time.Sleep(2 * ttl)
-	b.lineUp(s, "a", "two:1") // it finds that the lock is free and the first is dead
-	b.wakes(first, "whoever was before it is dead")
+	b.enqueue(s, "a", "two:1") // it finds that the lock is free and the head is dead
+	b.wakes(first, "all before it are dead")
 	b.areServed(s, "one:1", "two:1")
 }
 
 func keepsTheOrderWhenOneGivesUp(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUp(s, "a", "one:1", "two:1", "three:1", "four:1", "five:1")
+	b.enqueue(s, "a", "one:1", "two:1", "three:1", "four:1", "five:1")
 	for _, owner := range []string{"three:1", "one:1", "five:1", "nobody:1"} {
-		for range 2 { // the answer was lost
+		for range 2 { // the reply was lost
 			b.release(s, b.holding("a", owner, 0), false)
 		}
 	}
-	b.lineUp(s, "a", "three:1") // who comes back is the last
+	b.enqueue(s, "a", "three:1") // an owner that comes back is the last
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.areServed(s, "two:1", "four:1", "three:1")
 }
 
-// However many waiters have died, they are waited for once.
+// Dead waiters delay the queue once, however many they are.
 func passesOverTheDeadTogether(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	for i := range 20 {
-		b.lineUpFor(s, ttl, "a", fmt.Sprintf("dead:%d", i))
+		b.enqueueFor(s, ttl, "a", fmt.Sprintf("dead:%d", i))
 	}
-	b.lineUp(s, "a", "one:1", "two:1")
+	b.enqueue(s, "a", "one:1", "two:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	begin := time.Now()
 	for b.acquire(s, b.waiting("a", "one:1")).Verdict == lock.Refused {
@@ -221,23 +221,23 @@ func passesOverTheDeadTogether(b *bench) {
 func keepsThePlacesOfTheLiving(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUpFor(s, 2*ttl, "a", "one:1", "two:1", "three:1")
+	b.enqueueFor(s, 2*ttl, "a", "one:1", "two:1", "three:1")
 	for range 12 {
 		time.Sleep(ttl / 4)
-		b.lineUpFor(s, 2*ttl, "a", "three:1", "one:1")
+		b.enqueueFor(s, 2*ttl, "a", "three:1", "one:1")
 	}
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.areServed(s, "one:1", "three:1")
 }
 
-// While the server is away nobody can ask. Whoever comes back first must not take
-// the others for dead.
+// While the server is away no waiter can renew its place. The first one to come back must
+// not treat the others as dead.
 func keepsTheOrderThroughAnOutage(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
-	b.lineUpFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
+	b.enqueueFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
 	time.Sleep(2 * ttl)
-	b.lineUp(s, "a", "three:1", "two:1", "four:1", "one:1")
+	b.enqueue(s, "a", "three:1", "two:1", "four:1", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.areServed(s, "one:1", "two:1", "three:1", "four:1")
 }
@@ -269,11 +269,11 @@ func servesLockersInOrder(b *bench) {
 		b.Errorf("waiters were served in the order %v", order)
 	}
 	if took := time.Since(begin); took > 2*time.Second+b.late() {
-		b.Errorf("%d hand-overs took %v: somebody was not woken", len(order), took)
+		b.Errorf("%d hand-overs took %v: a waiter was not woken", len(order), took)
 	}
 }
 
-// queueBecomes waits until so many wait for the lock.
+// queueBecomes waits until n waiters wait for the lock.
 func (b *bench) queueBecomes(l *lock.Locker, name string, n int64) {
 	b.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -290,8 +290,8 @@ func (b *bench) queueBecomes(l *lock.Locker, name string, n int64) {
 	}
 }
 
-// A waiter whose process dies has its place for some seconds; a waiter that lives,
-// as long as it lives.
+// A waiter whose process dies keeps its place for some seconds; a live waiter keeps it as
+// long as it lives.
 func outlastsADeadWaiter(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{Poll: hour})
@@ -328,7 +328,7 @@ func givesUpPlacesWhenClosed(b *bench) {
 	}
 	time.Sleep(200 * time.Millisecond)
 	if next := b.refused(s, b.waiting("a", "one:1")); !next.Behind {
-		b.Fatalf("nobody waits: %+v", next)
+		b.Fatalf("no waiter: %+v", next)
 	}
 	if err := leaving.Close(b.Context()); err != nil {
 		b.Errorf("close: %v", err)

@@ -9,13 +9,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history records what clients asked of one lock and heard, and is checked for a
-// mutex that explains it: each operation takes effect at one instant between its
+// history records what clients requested of one lock and the results, and is checked
+// against the model of a mutex: each operation takes effect at one instant between its
 // call and its return.
 type history struct {
 	begin time.Time
-	// queued: an acquisition may fail as well because others are before it, or beside
-	// it.
+	// queued: an acquisition may also fail because other waiters are before it.
 	queued bool
 
 	mu  sync.Mutex
@@ -36,7 +35,7 @@ func (h *history) record(client int, acquire bool, op func() bool) bool {
 	ok := op()
 	end := time.Since(h.begin)
 	if h.queued && acquire && !ok {
-		return ok // it explains itself
+		return ok // no check needed: others were before it
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,8 +45,8 @@ func (h *history) record(client int, acquire bool, op func() bool) bool {
 	return ok
 }
 
-// model is a mutex whose state is the client that has it, 0 for none. An
-// acquisition may fail only while another client has the mutex.
+// model is a mutex whose state is the client that has it, 0 for none. An acquisition may
+// fail only while another client has the mutex.
 func (h *history) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },
@@ -68,7 +67,7 @@ func (h *history) model() porcupine.Model {
 	}
 }
 
-// check fails t unless a mutex explains the history.
+// check fails t unless the history is that of a mutex.
 func (h *history) check(t testing.TB) {
 	t.Helper()
 	h.mu.Lock()

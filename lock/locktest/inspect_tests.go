@@ -9,8 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// inspectTests check what a store that is a lock.Inspector tells, and that it can
-// force a lock open. Of any other store they check that this is said.
+// inspectTests check the results of a store that is a lock.Inspector, and that it can
+// force a lock open. For other stores they check the error.
 var inspectTests = []test{
 	{"TellsWhoHolds", inspecting(tellsWhoHolds)},
 	{"TellsThatNobodyHolds", inspecting(tellsThatNobodyHolds)},
@@ -24,8 +24,8 @@ var inspectTests = []test{
 	{"LooksNoMoreOnceClosed", inspecting(looksNoMoreOnceClosed)},
 }
 
-// inspecting returns the test, or for a store that is no lock.Inspector the one of
-// its saying so.
+// inspecting returns the test, or for a store that is no lock.Inspector the test of its
+// error.
 func inspecting(f func(*bench)) func(*bench) {
 	return func(b *bench) {
 		if _, ok := b.store().(lock.Inspector); ok {
@@ -38,7 +38,7 @@ func inspecting(f func(*bench)) func(*bench) {
 		_, err3 := b.list(l, "*")
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, errors.ErrUnsupported) {
-				b.Errorf("the store is no lock.Inspector, and the locker says %v", err)
+				b.Errorf("the store is no lock.Inspector, and the locker returns %v", err)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (b *bench) inspect(l *lock.Locker, name string) lock.Info {
 	return info
 }
 
-// told returns how many holds are told of an owner that has as many.
+// told returns how many holds Inspect reports of an owner that has as many.
 func (b *bench) told(holds int64) int64 {
 	if b.suite.Uncounted {
 		return 1
@@ -64,8 +64,8 @@ func (b *bench) told(holds int64) int64 {
 	return holds
 }
 
-// list returns the names of the test's locks that match pattern, in order, and the
-// first error.
+// list returns the names of the test's locks that match pattern, in order, and the first
+// error.
 func (b *bench) list(l *lock.Locker, pattern string) (names []string, err error) {
 	for info, err := range l.List(b.Context(), b.Prefix+pattern) {
 		if err != nil {
@@ -96,7 +96,7 @@ func tellsWhoHolds(b *bench) {
 	info := b.inspect(other, "a")
 	switch {
 	case !info.Held() || info.HolderCount != 1 || len(info.Holders) != 1:
-		b.Fatalf("one holds it, and told is %+v", info)
+		b.Fatalf("one holds it, got %+v", info)
 	case info.Kind != lock.KindMutex || info.Foreign != "" || info.WaiterCount != 0 || info.Token != lease.Token():
 		b.Errorf("got %+v, want a mutex with token %d and without waiters", info, lease.Token())
 	case info.TTL <= 50*time.Second || info.TTL > time.Minute:
@@ -106,7 +106,7 @@ func tellsWhoHolds(b *bench) {
 	if h.Owner != lease.Owner() || h.Holds != b.told(2) || h.Write || h.Client.ID != holder.ClientID() {
 		b.Errorf("got %+v, want %s, which holds it twice", h, lease.Owner())
 	}
-	// The client announces itself after its first grant, which does not wait.
+	// The client announces itself in the background after its first grant.
 	for deadline := time.Now().Add(soon); h.Client.Host == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		h = b.inspect(other, "a").Holders[0]
 	}
@@ -126,12 +126,12 @@ func tellsWhoHolds(b *bench) {
 func tellsThatNobodyHolds(b *bench) {
 	l := b.locker(lock.Config{})
 	if info := b.inspect(l, "a"); info.Held() || info.TTL != 0 || info.Foreign != "" || info.Holders != nil || info.Token != 0 {
-		b.Errorf("of a lock that never was is told %+v", info)
+		b.Errorf("of an unknown lock got %+v", info)
 	}
 	lease := b.lock(l, "a")
 	b.unlock(lease)
 	if info := b.inspect(l, "a"); info.Held() || info.Token != lease.Token() {
-		b.Errorf("of a lock that is free is told %+v, want token %d and no holder", info, lease.Token())
+		b.Errorf("of a free lock got %+v, want token %d and no holder", info, lease.Token())
 	}
 }
 
@@ -159,7 +159,7 @@ func listsByPattern(b *bench) {
 	b.lists(l, "nothing")
 }
 
-// unlockAtEnd keeps a lock for the test's time.
+// unlockAtEnd keeps a lock until the test ends.
 func (b *bench) unlockAtEnd(lease *lock.Lease) {
 	b.Cleanup(func() {
 		if err := lease.Unlock(context.Background()); err != nil {
@@ -174,7 +174,7 @@ func listsWhatIsHeld(b *bench) {
 	first, second := b.lock(l, "a"), b.lock(l, "b")
 	for info, err := range l.List(b.Context(), b.Prefix+"*") {
 		if err != nil || len(info.Holders) != 1 || info.Token == 0 || info.TTL <= 0 {
-			b.Errorf("got %+v, %v, want all that Inspect tells", info, err)
+			b.Errorf("got %+v, %v, want the result of Inspect", info, err)
 		}
 	}
 	b.unlock(first)
@@ -200,7 +200,7 @@ func stopsListing(b *bench) {
 			}
 		}
 		if told != 2 {
-			b.Errorf("of four locks %d were told before the loop ended", told)
+			b.Errorf("of four locks %d were listed before the loop ended", told)
 		}
 	}
 	ended, cancel := context.WithCancel(b.Context())
@@ -208,12 +208,12 @@ func stopsListing(b *bench) {
 	errs := 0
 	for _, err := range l.List(ended, b.Prefix+"*") {
 		if err == nil {
-			b.Error("a lock was told after the context's end")
+			b.Error("a lock was listed after the context's end")
 		}
 		errs++
 	}
 	if errs != 1 {
-		b.Errorf("the context's end was told %d times", errs)
+		b.Errorf("the context's end was reported %d times", errs)
 	}
 }
 
@@ -235,7 +235,7 @@ func refusesToLookForNonsense(b *bench) {
 }
 
 func forcesALockOpen(b *bench) {
-	const longTTL = 10 * ttl // at whose end the waiter would ask without a message
+	const longTTL = 10 * ttl // at its end the waiter would ask without a message
 	victim := b.locker(lock.Config{TTL: longTTL})
 	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := b.locker(lock.Config{})
@@ -263,7 +263,7 @@ func forcesALockOpen(b *bench) {
 	if info := b.inspect(rescuer, "a"); len(info.Holders) != 1 || info.Holders[0].Owner != next.Owner() {
 		b.Errorf("got %+v, want that %s holds the lock", info, next.Owner())
 	}
-	for _, lease := range []*lock.Lease{further, lease} { // the victim gives up what is not its own any more
+	for _, lease := range []*lock.Lease{further, lease} { // the victim releases what it no longer owns
 		if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 			b.Errorf("the victim's unlock: %v", err)
 		}
@@ -274,10 +274,10 @@ func forcesALockOpen(b *bench) {
 	b.unlock(next)
 }
 
-// A forced release wakes those who wait for that kind of lock, and whoever had it,
-// of whichever side, loses it.
+// A forced release wakes the waiters for that kind of lock, and every holder, on either
+// side, loses it.
 func forcesEachKindOpen(b *bench) {
-	const longTTL = 10 * ttl // at whose end waiters would ask without a message
+	const longTTL = 10 * ttl // at its end waiters would ask without a message
 	victim := b.locker(lock.Config{TTL: longTTL})
 	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := b.locker(lock.Config{})
@@ -321,10 +321,10 @@ func forcesEachKindOpen(b *bench) {
 		time.Sleep(ttl / 2) // they have subscribed, or this is a harder test
 		info := b.inspect(rescuer, kind.name)
 		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) {
-			b.Errorf("the %v is told as %+v", kind.kind, info)
+			b.Errorf("of the %v got %+v", kind.kind, info)
 		}
 		if kind.kind == lock.KindFair && (info.WaiterCount != 1 || len(info.Waiters) != 1 || info.Waiters[0].Client.ID != waiting.ClientID()) {
-			b.Errorf("of the queue is told %+v", info.Waiters)
+			b.Errorf("of the queue got %+v", info.Waiters)
 		}
 		begin := time.Now()
 		if was, err := rescuer.ForceRelease(b.Context(), b.name(kind.name)); err != nil || len(was.Holders) != len(held) {
@@ -347,7 +347,7 @@ func forcesNothingOpen(b *bench) {
 	l := b.locker(lock.Config{})
 	info, err := l.ForceRelease(b.Context(), b.name("a"))
 	if err != nil || info.Held() {
-		b.Errorf("nobody held it: got %+v, %v", info, err)
+		b.Errorf("of a free lock got %+v, %v", info, err)
 	}
 	b.unlock(b.lock(l, "a"))
 }
@@ -365,12 +365,12 @@ func looksNoMoreOnceClosed(b *bench) {
 	_, err3 := b.list(l, "*")
 	for _, err := range []error{err, err2, err3} {
 		if !errors.Is(err, lock.ErrClosed) {
-			b.Errorf("a closed locker says %v", err)
+			b.Errorf("a closed locker returns %v", err)
 		}
 	}
 }
 
-// told is what a handle's Inspect tells.
+// told is a handle's Inspect.
 type told func(context.Context) (lock.Info, error)
 
 func (b *bench) ask(inspect told) lock.Info {
@@ -382,17 +382,17 @@ func (b *bench) ask(inspect told) lock.Info {
 	return info
 }
 
-// awaited waits until somebody is told to wait.
+// awaited waits until Inspect reports a waiter.
 func (b *bench) awaited(inspect told) {
 	b.Helper()
 	for deadline := time.Now().Add(soon); b.ask(inspect).WaiterCount != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			b.Fatalf("one waits, and told is %+v", b.ask(inspect))
+			b.Fatalf("one waits, got %+v", b.ask(inspect))
 		}
 	}
 }
 
-// counted checks what is told of a name that has a count.
+// counted checks the info of a name that has a count.
 func (b *bench) counted(info lock.Info, kind lock.Kind, count, holders int64) {
 	b.Helper()
 	if info.Kind != kind || !info.Counted || info.Count != count || info.HolderCount != holders ||
@@ -401,11 +401,11 @@ func (b *bench) counted(info lock.Info, kind lock.Kind, count, holders int64) {
 	}
 }
 
-// foreign checks what is told of a name that has something else.
+// foreign checks the info of a name that has a value of another kind.
 func (b *bench) foreign(info lock.Info) {
 	b.Helper()
 	if info.Foreign == "" || info.Held() {
-		b.Errorf("something else has the name, and told is %+v", info)
+		b.Errorf("the name has a foreign value, got %+v", info)
 	}
 }
 
@@ -413,7 +413,7 @@ func tellsASemaphoresCount(b *bench) {
 	l := b.locker(lock.Config{})
 	s := l.Semaphore(b.name("a"))
 	if info := b.ask(s.Inspect); info.Counted || info.Held() || info.Foreign != "" {
-		b.Errorf("of a semaphore without permits is told %+v", info)
+		b.Errorf("of a semaphore without permits got %+v", info)
 	}
 	if _, err := s.TrySetPermits(b.Context(), 3); err != nil {
 		b.Fatal(err)
@@ -433,9 +433,9 @@ func tellsASemaphoresCount(b *bench) {
 	}
 	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
 
-	// Whoever does not know that it is one is told of a number, and it is no lock.
+	// An inspection without the kind finds a number, which is no lock.
 	if info := b.inspect(l, "a"); info.Foreign == "" || !info.Counted || info.Count != 1 {
-		b.Errorf("of a number is told %+v", info)
+		b.Errorf("of a number got %+v", info)
 	}
 	b.lists(l, "*")
 	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Held() || info.Foreign == "" {
@@ -464,15 +464,15 @@ func tellsPermitsInUse(b *bench) {
 	info := b.ask(p.Inspect)
 	b.counted(info, lock.KindPermit, 1, 1)
 	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || h.Client.ID != "" {
-		b.Errorf("of permit %s is told %+v", lease.Owner(), h)
+		b.Errorf("of permit %s got %+v", lease.Owner(), h)
 	}
 	if info.TTL <= 50*time.Second || info.TTL > time.Minute || info.Token != lease.Token() {
 		b.Errorf("got %+v, want the rest of a minute and token %d", info, lease.Token())
 	}
-	b.counted(b.inspect(l, "a"), lock.KindPermit, 1, 1) // without being told
+	b.counted(b.inspect(l, "a"), lock.KindPermit, 1, 1) // without the kind
 	b.lists(l, "*", "a")
 
-	// One that expires comes back, also before anybody asks for it.
+	// An expired permit comes back, even before another request for it.
 	brief, err := p.With(lock.Options{Fixed: true, TTL: 2 * ttl}).Acquire(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -512,7 +512,7 @@ func tellsALatchsCount(b *bench) {
 	l := b.locker(lock.Config{})
 	latch := l.Latch(b.name("a"))
 	if info := b.ask(latch.Inspect); info.Counted || info.Foreign != "" {
-		b.Errorf("of an open latch is told %+v", info)
+		b.Errorf("of an open latch got %+v", info)
 	}
 	if _, err := latch.TrySetCount(b.Context(), 2); err != nil {
 		b.Fatal(err)
@@ -530,6 +530,6 @@ func tellsALatchsCount(b *bench) {
 		b.Fatal(err)
 	}
 	if info := b.ask(latch.Inspect); info.Counted {
-		b.Errorf("of a latch that was opened is told %+v", info)
+		b.Errorf("of a latch that was opened got %+v", info)
 	}
 }

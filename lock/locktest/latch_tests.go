@@ -45,7 +45,7 @@ func countsDownOnce(b *bench) {
 	}
 	b.count(s, "a", "r:6", lock.CountAdd, -1, unchanged(0))
 	b.count(s, "a", "r:7", lock.CountCreate, 2, done(2))
-	b.count(s, "a", "r:5", lock.CountAdd, -1, done(0)) // heard of before
+	b.count(s, "a", "r:5", lock.CountAdd, -1, done(0)) // a repeated request
 	b.stands(s, "a", 2)
 	for range 2 {
 		b.count(s, "a", "r:8", lock.CountDelete, 0, done(0))
@@ -77,7 +77,7 @@ func (b *bench) counts(l *lock.Latch, want int64) {
 	}
 }
 
-// opened waits for a latch.
+// opened waits until a latch opens.
 func (b *bench) opened(l *lock.Latch) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
@@ -263,8 +263,8 @@ func latchLeavesOtherLocksAlone(b *bench) {
 	}
 }
 
-// waitBriefly waits for a latch until a context ends that has no deadline, which
-// would bound the last request, too.
+// waitBriefly waits for a latch until a context without a deadline ends. A deadline would
+// bound the last request, too.
 func waitBriefly(b *bench, l *lock.Latch) error {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

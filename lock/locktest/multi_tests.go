@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// multiTests check that several locks are taken together.
+// multiTests check that several locks are acquired together.
 var multiTests = []test{
 	{"TakesAllOrNone", takesAllOrNone},
 	{"TakesALockOnce", takesALockOnce},
@@ -24,7 +24,7 @@ var multiTests = []test{
 	{"EndsDoOnAnyLoss", endsDoOnAnyLoss},
 }
 
-// all returns a handle on the locks called by these names, in this order.
+// all returns a handle on the locks with these names, in this order.
 func (b *bench) all(l *lock.Locker, names ...string) *lock.Multi {
 	members := make([]*lock.Mutex, len(names))
 	for i, name := range names {
@@ -72,7 +72,7 @@ func takesAllOrNone(b *bench) {
 		_, err := b.all(mine, "c", "a", "b").TryLock(b.Context())
 		var refused *lock.NotAcquiredError
 		if !errors.As(err, &refused) || refused.Name != b.name(taken) {
-			b.Errorf("with %q taken TryLock says %v", taken, err)
+			b.Errorf("with %q taken TryLock returns %v", taken, err)
 		}
 		b.unlock(lease)
 		b.areFree(theirs, "a", "b", "c")
@@ -90,7 +90,7 @@ func takesAllOrNone(b *bench) {
 		b.Errorf("after Unlock the leases are valid: %v, with error %v", all.Valid(), err)
 	}
 	if err := all.Unlock(b.Context()); !errors.Is(err, lock.ErrNotHeld) {
-		b.Errorf("a second Unlock says %v", err)
+		b.Errorf("a second Unlock returns %v", err)
 	}
 	select {
 	case <-all.Lost():
@@ -124,11 +124,11 @@ func takesALockOnce(b *bench) {
 	b.areFree(theirs, "a", "b")
 }
 
-// neverWaitsInACircle has many take several locks each, in any order.
+// neverWaitsInACircle makes many clients acquire several locks each, in any order.
 func neverWaitsInACircle(b *bench) {
 	const lockers, clients, rounds = 3, 12, 8
 	names := []string{"a", "b", "c", "d", "e"}
-	held := make([]int, len(names)) // not atomic: the locks make it safe, and -race looks
+	held := make([]int, len(names)) // not atomic: the locks make it safe, and -race checks it
 	ctx, cancel := context.WithTimeout(b.Context(), 3*soon)
 	defer cancel()
 	var work sync.WaitGroup
@@ -174,7 +174,7 @@ func endsWithAnyOfItsLeases(b *bench) {
 		select {
 		case <-all.Lost():
 		case <-time.After(soon):
-			b.Fatalf("the loss of %q is not told", victim)
+			b.Fatalf("the loss of %q is not reported", victim)
 		}
 		var loss *lock.LostError
 		if !errors.As(all.Err(), &loss) || loss.Key != b.name(victim) {
@@ -194,13 +194,13 @@ func endsWithAnyOfItsLeases(b *bench) {
 			}
 		}
 		if err := all.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) || !errors.Is(all.Err(), lock.ErrLost) {
-			b.Errorf("with %q lost Unlock says %v, and then the error is %v", victim, err, all.Err())
+			b.Errorf("with %q lost Unlock returns %v, and then the error is %v", victim, err, all.Err())
 		}
 		b.areFree(theirs, "a", "b", "c")
 	}
 }
 
-// The locks that are held while another is waited for are kept alive.
+// Locks that are held while another is waited for are kept alive.
 func waitsWhileItHoldsTheRest(b *bench) {
 	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
@@ -219,7 +219,7 @@ func waitsWhileItHoldsTheRest(b *bench) {
 	b.areFree(theirs, "a", "b")
 }
 
-// becomesTaken waits until somebody has the lock.
+// becomesTaken waits until the lock is held.
 func (b *bench) becomesTaken(l *lock.Locker, name string) {
 	b.Helper()
 	refused := false
@@ -229,7 +229,7 @@ func (b *bench) becomesTaken(l *lock.Locker, name string) {
 			if !b.suite.Split || refused {
 				return
 			}
-			refused = true // perhaps by one who was refused as well
+			refused = true // perhaps because of another such check
 			time.Sleep(ttl / 4)
 			continue
 		}
@@ -239,14 +239,14 @@ func (b *bench) becomesTaken(l *lock.Locker, name string) {
 		}
 		b.unlock(lease)
 	}
-	b.Fatalf("nobody takes %q", name)
+	b.Fatalf("no client takes %q", name)
 }
 
 func stopsWaitingOnLoss(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: hour})
 	lease := b.lock(theirs, "b")
 	renewed := make(chan struct{}, 100)
-	first := b.mutex(mine, "a").With(lock.Options{Alive: func() bool { // asked of who holds the lock
+	first := b.mutex(mine, "a").With(lock.Options{Alive: func() bool { // called for the holder
 		renewed <- struct{}{}
 		return true
 	}})
@@ -260,7 +260,7 @@ func stopsWaitingOnLoss(b *bench) {
 	select {
 	case err := <-failed:
 		if !errors.Is(err, lock.ErrLost) {
-			b.Errorf("one of the locks was lost meanwhile, and Lock says %v", err)
+			b.Errorf("one of the locks was lost meanwhile, and Lock returns %v", err)
 		}
 	case <-time.After(soon):
 		b.Fatal("waits on although one of the locks is lost")
@@ -295,9 +295,9 @@ func leavesNoneWhenCancelled(b *bench) {
 		b.becomesTaken(theirs, "b")
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
-			b.Errorf("cancelled, it says %v", err)
+			b.Errorf("cancelled, it returns %v", err)
 		}
-		for _, name := range []string{"a", "b"} { // what was under way is given back in the background
+		for _, name := range []string{"a", "b"} { // requests that were under way are released in the background
 			free, err := b.mutex(theirs, name).LockWithin(b.Context(), soon)
 			if err != nil {
 				b.Fatalf("%q is left behind: %v", name, err)
@@ -308,7 +308,7 @@ func leavesNoneWhenCancelled(b *bench) {
 	begin := time.Now()
 	const wait = 200 * time.Millisecond
 	if _, err := b.all(mine, "c", "b", "a").LockWithin(b.Context(), wait); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("LockWithin says %v", err)
+		b.Errorf("LockWithin returns %v", err)
 	}
 	if waited := time.Since(begin); waited < wait || waited > wait+time.Second+b.late() {
 		b.Errorf("waited %v instead of %v", waited, wait)
@@ -357,7 +357,7 @@ func endsDoOnAnyLoss(b *bench) {
 		return work
 	})
 	if !errors.Is(err, work) || !errors.Is(err, lock.ErrLost) {
-		b.Errorf("Do says %v", err)
+		b.Errorf("Do returns %v", err)
 	}
 	func() {
 		defer func() { _ = recover() }()

@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// mutexTests check a locker's handles on the store that are held by one at a time.
+// mutexTests check a locker's exclusive handles on the store.
 var mutexTests = []test{
 	{"ExcludesOthers", excludesOthers},
 	{"IsLinearizable", isLinearizable},
@@ -45,7 +45,7 @@ var mutexTests = []test{
 	{"Closes", closes},
 }
 
-// mutex returns a handle of the kind that is tested.
+// mutex returns a handle of the tested kind.
 func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
 	switch b.kind {
 	case lock.KindFair:
@@ -70,8 +70,8 @@ func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
-// send sends the result of take. If take fails the test, which ends this goroutine and
-// not the test's, it sends a zero value: the test would wait for a value for ever.
+// send sends the result of take. If take fails the test, which ends this goroutine but
+// not the test's, send sends a zero value: otherwise the test would wait for ever.
 func send[T any](to chan<- T, take func() T) {
 	var taken T
 	defer func() { to <- taken }()
@@ -113,8 +113,8 @@ func (b *bench) isFree(l *lock.Locker, name string) {
 	b.unlock(lease)
 }
 
-// becomesFree is isFree where somebody gave up a moment ago: a place in the queue, or
-// a grant that met who had gone, is given back soon.
+// becomesFree is isFree just after a waiter gave up: its place in the queue, or a grant
+// that arrived after it left, is released soon.
 func (b *bench) becomesFree(l *lock.Locker, name string) {
 	b.Helper()
 	lease, err := b.mutex(l, name).TryLock(b.Context())
@@ -134,7 +134,7 @@ func (b *bench) lost(lease *lock.Lease, within time.Duration) *lock.LostError {
 	select {
 	case <-lease.Lost():
 	case <-time.After(within):
-		b.Fatalf("not told of the loss within %v", within)
+		b.Fatalf("the loss was not reported within %v", within)
 	}
 	var loss *lock.LostError
 	if !errors.As(lease.Err(), &loss) || !errors.Is(lease.Err(), lock.ErrLost) {
@@ -178,16 +178,16 @@ func isLinearizable(b *bench) {
 	b.recordHistory(newHistory(queued),
 		func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) },
 		func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) })
-	// A waiter that gives up may leave a grant, which is given back soon: meanwhile
-	// others are refused although nobody has the lock.
+	// A waiter that gives up may leave a grant, which is released soon. Meanwhile others
+	// are refused although no client has the lock.
 	b.recordHistory(newHistory(true),
 		func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) },
 		func(m *lock.Mutex) (*lock.Lease, error) { return m.LockWithin(b.Context(), 5*time.Millisecond) },
 		func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) })
 }
 
-// recordHistory has clients take a lock in ways drawn at random, and checks what they
-// met.
+// recordHistory makes clients acquire a lock in ways drawn at random, and checks the
+// results.
 func (b *bench) recordHistory(h *history, ways ...func(*lock.Mutex) (*lock.Lease, error)) {
 	const lockers, clients, rounds = 3, 9, 7
 	var shared []*lock.Locker
@@ -220,10 +220,10 @@ func (b *bench) recordHistory(h *history, ways ...func(*lock.Mutex) (*lock.Lease
 	h.check(b)
 }
 
-// losesNoUpdate has clients change what only the lock protects.
+// losesNoUpdate makes clients change data that only the lock protects.
 func losesNoUpdate(b *bench) {
 	const lockers, clients, rounds = 3, 6, 20
-	var counter, last int64 // not atomic: the lock makes it safe, and -race looks
+	var counter, last int64 // not atomic: the lock makes it safe, and -race checks it
 	var work sync.WaitGroup
 	for range lockers {
 		l := b.locker(lock.Config{})
@@ -282,8 +282,7 @@ func takesOverFromADeadHolder(b *bench) {
 	b.unlock(lease)
 }
 
-// A lock that vanishes without a message and long before its TTL is noticed by
-// the slow poll.
+// The slow poll detects a lock that vanishes without a message and long before its TTL.
 func pollsWhereNothingIsSaid(b *bench) {
 	b.granted(b.store(), b.hold("a", "dead:1"))
 	l := b.locker(lock.Config{TTL: hour, Poll: ttl})
@@ -301,7 +300,7 @@ func pollsWhereNothingIsSaid(b *bench) {
 func waitsNoLongerThanAsked(b *bench) {
 	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{})
 	lease := b.lock(mine, "a")
-	const wait = ttl // in which a busy machine answers
+	const wait = ttl // within which a busy machine answers
 	for _, test := range []struct {
 		name string
 		wait func(context.Context) error
@@ -337,8 +336,8 @@ func waitsNoLongerThanAsked(b *bench) {
 		}
 	}
 	b.unlock(lease)
-	// None of them has left anything. What the last one was granted while it left, it
-	// gives back.
+	// None of them has left anything. A grant that arrived while the last one left is
+	// released.
 	again, err := b.mutex(mine, "a").LockWithin(b.Context(), time.Second+b.late())
 	if err != nil {
 		b.Fatalf("after waiters have given up: %v", err)
@@ -362,8 +361,8 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		// A mutex's first waiter sends two acquisitions, before and after it subscribes, and
-		// the others none. Each waiter of a fair lock sends two.
+		// A mutex's first waiter sends two acquisitions, before and after it subscribes,
+		// and the others none. Each waiter of a fair lock sends two.
 		if b.kind == lock.KindFair {
 			store.becomes(int64(3 + 2*i))
 		} else {
@@ -389,15 +388,15 @@ func (c *counting) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, erro
 	return c.Store.Acquire(ctx, h)
 }
 
-// becomes waits for the nth acquisition, but not for ever.
+// becomes waits for the nth acquisition, at most for soon.
 func (c *counting) becomes(n int64) {
 	for begin := time.Now(); c.acquisitions.Load() < n && time.Since(begin) < soon; {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// N waiters of one process take N hand-overs, each with one acquisition, however
-// large N is.
+// N waiters of one process take N hand-overs, each with one acquisition, however large N
+// is.
 func doesNotStampede(b *bench) {
 	const waiters = 50
 	store := &counting{Store: b.store()}
@@ -414,8 +413,8 @@ func doesNotStampede(b *bench) {
 		work.Go(func() { b.unlock(b.lock(l, "a")) })
 	}
 	time.Sleep(200 * time.Millisecond)
-	// The holder's, the first waiter's, and that one's after it has subscribed, for a
-	// place in line; and now and then another, where one of several servers is heard
+	// The holder's, the first waiter's, and its second one after it has subscribed, for a
+	// place in the queue. Sometimes one more, if one of several servers' messages is
 	// late.
 	before := store.acquisitions.Load()
 	if before < 3 || before > waiters/10 {
@@ -428,9 +427,9 @@ func doesNotStampede(b *bench) {
 	}
 }
 
-// Whether a lease is passed on or, where the store reserves no tokens, released, each
-// holder is alone and has a larger token than the one before, and both processes get
-// their turns.
+// Leases are passed on within a process or, if the store reserves no tokens, released.
+// Either way each holder is alone and has a larger token than the one before, and both
+// processes are granted the lock.
 func passesOnWithinAProcess(b *bench) {
 	var latest, holders atomic.Int64
 	var work sync.WaitGroup
@@ -461,8 +460,7 @@ func passesOnWithinAProcess(b *bench) {
 	work.Wait()
 }
 
-// A waiter that gives up must not take the wake with it that was meant for
-// whoever is next.
+// A waiter that gives up must not consume the wake that the next waiter needs.
 func passesOnWhatAWaiterLeaves(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	for range 20 {
@@ -600,7 +598,7 @@ func letsAFixedLeaseEnd(b *bench) {
 	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of an expired lease: %v", err)
 	}
-	b.isTaken(mine, "a") // and did not touch the next holder's
+	b.isTaken(mine, "a") // it did not touch the next holder's
 	b.unlock(next)
 }
 
@@ -618,17 +616,17 @@ func endsAHoldAtItsLimit(b *bench) {
 		b.Errorf("lost by %v", loss.Cause)
 	}
 	if err := <-heard; !errors.Is(err, lock.ErrLost) {
-		b.Errorf("OnLost heard %v", err)
+		b.Errorf("OnLost received %v", err)
 	}
 	b.unlock(b.lock(theirs, "a"))
 }
 
-// interval is the longest time between two renewals of a lease, with room for a
-// busy machine.
+// interval is the longest time between two renewals of a lease, with room for a busy
+// machine.
 const interval = ttl/3 + 500*time.Millisecond
 
-// takeAway deletes "a" until its lease is lost. On several servers one deletion may not be
-// enough: a renewal between two of the servers' deletions restores the first.
+// takeAway deletes "a" until its lease is lost. On several servers one deletion may not
+// be enough: a renewal between two of the servers' deletions restores the first.
 func (b *bench) takeAway(lease *lock.Lease) *lock.LostError {
 	b.Helper()
 	for begin := time.Now(); ; {
@@ -638,7 +636,7 @@ func (b *bench) takeAway(lease *lock.Lease) *lock.LostError {
 			return b.lost(lease, soon)
 		case <-time.After(interval):
 			if time.Since(begin) >= interval+b.late() {
-				b.Fatalf("not told of the loss within %v", time.Since(begin))
+				b.Fatalf("the loss was not reported within %v", time.Since(begin))
 			}
 		}
 	}
@@ -655,8 +653,8 @@ func tellsOfDeletion(b *bench) {
 	}
 }
 
-// loseTo has another owner take over from a lease, and checks that its holder is told
-// so. A renewal may come between the deletion and the takeover; then it does so again.
+// loseTo makes another owner take over from a lease, and checks that the loss reports it.
+// If a renewal comes between the deletion and the takeover, it tries again.
 func (b *bench) loseTo(s lock.Store, taken *lock.Hold, take func() *lock.Lease) *lock.Lease {
 	b.Helper()
 	for range 5 {
@@ -674,7 +672,7 @@ func (b *bench) loseTo(s lock.Store, taken *lock.Hold, take func() *lock.Lease) 
 			b.Fatalf("lost by %v", loss.Cause)
 		}
 	}
-	b.Fatal("lost five times by deletion, to somebody who has the lock")
+	b.Fatal("lost five times by deletion instead of by takeover")
 	return nil
 }
 
@@ -686,7 +684,7 @@ func tellsOfTakeover(b *bench) {
 	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of a lock that was taken over: %v", err)
 	}
-	b.release(s, b.holding("a", "you:1", 0), true) // it was left alone
+	b.release(s, b.holding("a", "you:1", 0), true) // the new owner's lock was left alone
 }
 
 func endsDoOnLoss(b *bench) {
@@ -780,7 +778,7 @@ func unlocksOnce(b *bench) {
 	}
 	work.Wait()
 	if unlocked.Load() != 1 || notHeld.Load() != 7 {
-		b.Errorf("of 8 unlocks %d succeeded and %d said that there was nothing to unlock", unlocked.Load(), notHeld.Load())
+		b.Errorf("of 8 unlocks %d succeeded and %d reported an unheld lock", unlocked.Load(), notHeld.Load())
 	}
 	next := b.lock(l, "a")
 	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrNotHeld) {
@@ -790,8 +788,8 @@ func unlocksOnce(b *bench) {
 	b.unlock(next)
 }
 
-// Acquisitions that are cancelled at any instant, granted or not, leave nothing
-// behind that blocks others for a TTL.
+// Acquisitions that are cancelled at any instant, granted or not, leave nothing behind
+// that blocks others for a TTL.
 func leavesNothingWhenCancelled(b *bench) {
 	l, other := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	var work sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// writeTests check the write side alone: nothing but a mutex of its own.
+// writeTests check the write side alone, as a mutex.
 var writeTests = slices.Concat(storeTests, without(mutexTests, "PassesOnWithinAProcess"))
 
 // readWriteTests check readers together with writers.
@@ -52,12 +52,12 @@ var readWriteTests = []test{
 	{"ServesWritersAmongManyReaders", servesWritersAmongManyReaders},
 }
 
-// reading returns the request that brings a reader's holds to count.
+// reading returns the request that sets a reader's holds to count.
 func (b *bench) reading(name, owner string, count int64) *lock.Hold {
 	return &lock.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
-// writing returns the request that brings a writer's holds to count.
+// writing returns the request that sets a writer's holds to count.
 func (b *bench) writing(name, owner string, count int64) *lock.Hold {
 	return &lock.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
@@ -74,7 +74,7 @@ func under(h *lock.Hold, writer string) *lock.Hold {
 	return h
 }
 
-// claiming returns a writer's request that keeps new readers out.
+// claiming returns a writer's request that blocks new readers.
 func claiming(h *lock.Hold) *lock.Hold {
 	h.Wait = ttl
 	return h
@@ -162,8 +162,8 @@ func releasesTheReaderOnly(b *bench) {
 	b.release(s, b.writing("a", "you:1", 0), true)
 }
 
-// A reader's lease is neither cut short by a later, shorter one nor made longer by
-// a longer one.
+// A reader's lease is neither shortened by a later, shorter one nor extended by a longer
+// one.
 func keepsEachReaderForItsOwnTTL(b *bench) {
 	s := b.store()
 	b.granted(s, lasting(b.reading("a", "long:1", 1), 3*ttl))
@@ -197,7 +197,7 @@ func dropsDeadReaders(b *bench) {
 	b.release(s, b.writing("a", "you:1", 0), true)
 }
 
-// The TTL of a holder that has gone is no longer the lock's.
+// The TTL of a former holder is no longer the lock's.
 func forgetsAFormerReadersTTL(b *bench) {
 	s := b.store()
 	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
@@ -286,11 +286,11 @@ func renewsEachKindByItself(b *bench) {
 	for _, name := range []string{"read", "write", "both"} {
 		b.refused(s, b.writing(name, "you:1", 1))
 	}
-	b.granted(s, b.writing("theirs", "you:2", 1)) // a refused renewal prolongs nothing
+	b.granted(s, b.writing("theirs", "you:2", 1)) // a refused renewal extends nothing
 	b.release(s, b.writing("both", "me:1", 0), true)
 	b.release(s, b.reading("both", "me:2", 0), true)
 	b.release(s, b.reading("read", "me:1", 0), true)
-	b.release(s, b.reading("read", "me:2", 1), true) // each of its holds was prolonged
+	b.release(s, b.reading("read", "me:2", 1), true) // each of its holds was extended
 	b.refused(s, b.writing("read", "you:1", 1))
 	b.release(s, b.reading("read", "me:2", 0), true)
 	b.granted(s, b.writing("read", "you:1", 1))
@@ -334,7 +334,7 @@ func keepsNewReadersOut(b *bench) {
 	mine, theirs := b.store(), b.store()
 	b.granted(mine, b.reading("a", "me:1", 1))
 	b.refused(theirs, b.writing("a", "you:1", 1))
-	b.granted(mine, b.reading("a", "me:2", 1)) // the writer does not insist
+	b.granted(mine, b.reading("a", "me:2", 1)) // the writer has no claim
 	b.refused(theirs, claiming(b.writing("a", "you:1", 1)))
 	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
 		b.Errorf("a new reader was refused with %+v; the claim is for %v", answer, ttl)
@@ -343,14 +343,14 @@ func keepsNewReadersOut(b *bench) {
 	b.granted(mine, b.reading("a", "me:1", 2))
 	b.release(mine, b.reading("a", "me:1", 0), true)
 	b.release(mine, b.reading("a", "me:2", 0), true)
-	b.refused(mine, b.reading("a", "me:3", 1)) // though nobody holds it
+	b.refused(mine, b.reading("a", "me:3", 1)) // although it is free
 	b.granted(theirs, claiming(b.writing("a", "you:1", 1)))
 	b.granted(theirs, under(b.reading("a", "you:2", 1), "you:1"))
 	b.refused(theirs, claiming(b.writing("a", "you:3", 1))) // behind a writer: no claim
 	b.release(theirs, b.writing("a", "you:1", 0), true)
 	b.granted(mine, b.reading("a", "me:3", 1))
 
-	// Who gives up lets them in.
+	// A writer that gives up lets them in.
 	b.refused(theirs, claiming(b.writing("a", "you:3", 1)))
 	b.refused(mine, b.reading("a", "me:4", 1))
 	woken, sub := b.listen(mine, "a")
@@ -394,13 +394,13 @@ func (b *bench) take(ctx context.Context, m *lock.Mutex) *lock.Lease {
 	return lease
 }
 
-// mayRead checks whether a newcomer is granted the read lock.
+// mayRead checks whether a new reader is granted the lock.
 func (b *bench) mayRead(l *lock.Locker, name string, want bool) {
 	b.Helper()
 	b.may(l.ReadWrite(b.name(name)).Read(), "read", want)
 }
 
-// mayWrite checks whether a newcomer is granted the write lock.
+// mayWrite checks whether a new writer is granted the lock.
 func (b *bench) mayWrite(l *lock.Locker, name string, want bool) {
 	b.Helper()
 	b.may(l.ReadWrite(b.name(name)).Write(), "write", want)
@@ -448,7 +448,7 @@ func readsTogether(b *bench) {
 	b.mayWrite(theirs, "a", true)
 }
 
-// One release lets in every reader that waits, in whichever process.
+// One release lets in every waiting reader, in all processes.
 func letsAllWaitingReadersIn(b *bench) {
 	const each = 5
 	lockers := []*lock.Locker{
@@ -510,7 +510,7 @@ func downgrades(b *bench) {
 	if reader.Token() != writer.Token() {
 		b.Errorf("a writer with token %d reads with %d", writer.Token(), reader.Token())
 	}
-	further := b.write(reader.Context(), mine, "a") // it is the writer still
+	further := b.write(reader.Context(), mine, "a") // it is still the writer
 	b.unlock(further)
 	b.unlock(again)
 	b.mayRead(theirs, "a", false)
@@ -519,7 +519,7 @@ func downgrades(b *bench) {
 	go send(reads, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(writer)
-	beside := <-reads // told at once, though its poll is far
+	beside := <-reads // woken at once, although its poll is far
 	go send(writes, func() *lock.Lease { return b.write(b.Context(), theirs, "a") })
 	b.unlock(beside)
 	time.Sleep(2 * ttl)
@@ -536,7 +536,7 @@ func downgrades(b *bench) {
 	b.mayRead(mine, "a", true)
 }
 
-// A writer must not line up behind those that wait for it.
+// A writer must not queue behind readers that wait for it.
 func downgradesPastWaitingReaders(b *bench) {
 	l := b.locker(lock.Config{TTL: hour, Poll: hour})
 	writer := b.write(b.Context(), l, "a")
@@ -629,7 +629,7 @@ func letsFixedReadersEnd(b *bench) {
 			b.Errorf("unlock of an expired lease: %v", err)
 		}
 	}
-	b.mayRead(mine, "a", false) // and nothing of the writer's was touched
+	b.mayRead(mine, "a", false) // the writer's lock was not touched
 	b.unlock(writer)
 }
 
@@ -649,8 +649,7 @@ func letsAFixedWriterEnd(b *bench) {
 	b.unlock(second)
 }
 
-// Readers whose process died, among others that go on, do not keep a writer out
-// for longer than their own TTL.
+// Dead readers among live ones do not block a writer for longer than their own TTL.
 func outlivesDeadReaders(b *bench) {
 	s := b.store()
 	for i := range 10 {
@@ -703,13 +702,13 @@ func tellsReadersOfAWriter(b *bench) {
 	if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of a lock that was taken over: %v", err)
 	}
-	b.release(s, b.writing("a", "you:1", 0), true) // it was left alone
+	b.release(s, b.writing("a", "you:1", 0), true) // the writer's lock was left alone
 }
 
-// neverReadsBesideAWriter has clients read and write what only the lock protects.
+// neverReadsBesideAWriter makes clients read and write data that only the lock protects.
 func neverReadsBesideAWriter(b *bench) {
 	const lockers, clients, rounds = 3, 9, 15
-	var written, latest int64 // not atomic: the lock makes them safe, and -race looks
+	var written, latest int64 // not atomic: the lock makes them safe, and -race checks it
 	var readers atomic.Int64
 	var work sync.WaitGroup
 	for i := range lockers {
@@ -792,7 +791,7 @@ func putsWritersFirst(b *bench) {
 	if _, err := rw.Write().TryLock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Fatalf("try to write: %v", err)
 	}
-	b.mayRead(mine, "a", true) // one that does not wait keeps nobody out
+	b.mayRead(mine, "a", true) // a writer that does not wait blocks no reader
 
 	ctx, cancel := context.WithCancel(b.Context())
 	gaveUp := make(chan error)
@@ -810,7 +809,7 @@ func putsWritersFirst(b *bench) {
 	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 		b.Errorf("a cancelled writer: %v", err)
 	}
-	b.unlock(<-got) // the writer that gives up wakes those that it kept out
+	b.unlock(<-got) // the writer that gives up wakes the readers that it blocked
 
 	writes := make(chan *lock.Lease)
 	go send(writes, func() *lock.Lease { return b.take(b.Context(), rw.Write()) })
@@ -828,8 +827,8 @@ func putsWritersFirst(b *bench) {
 	b.unlock(<-got)
 }
 
-// Readers who come and go so that there is always one do not starve a writer that
-// goes first, nor are they starved.
+// Readers that overlap without a gap do not starve a writer that goes first, and are not
+// starved either.
 func servesWritersAmongManyReaders(b *bench) {
 	const streams, writes = 4, 5
 	l := b.locker(lock.Config{})

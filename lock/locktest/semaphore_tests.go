@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// semaphoreTests check the semaphore whose permits nobody owns.
+// semaphoreTests check the semaphore whose permits have no owner.
 var semaphoreTests = []test{
 	{"TakesPermitsOnce", takesPermitsOnce},
 	{"TakesNothingAfterItsRelease", takesNothingAfterItsRelease},
@@ -64,22 +64,21 @@ func (b *bench) permits(name, owner string, n int64) *lock.Hold {
 	return &lock.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
 }
 
-// back returns the request that ends another.
+// back returns the release of another request.
 func back(h *lock.Hold) *lock.Hold {
 	ended := *h
 	ended.Count = 0
 	return &ended
 }
 
-// owed returns the request that gives permits back whoever has taken them.
+// owed returns the release of permits that any request may have taken.
 func owed(h *lock.Hold) *lock.Hold {
 	h = back(h)
 	h.Owed = true
 	return h
 }
 
-// count asks for a change of a count, by a request of that name, and checks what
-// comes of it.
+// count requests a change of a count, with that request id, and checks the result.
 func (b *bench) count(s lock.Store, name, request string, op lock.CountOp, n int64, want lock.Counted) {
 	b.Helper()
 	counter, ok := s.(lock.Counter)
@@ -104,8 +103,8 @@ func (b *bench) stands(s lock.Store, name string, want int64) {
 	b.count(s, name, "", lock.CountRead, 0, unchanged(want))
 }
 
-// A request whose reply was lost is sent again. There is no owner in the format whose
-// permits could tell.
+// A request whose reply was lost is sent again. The format records no owner that would
+// show whether it was applied.
 func takesPermitsOnce(b *bench) {
 	s := b.store()
 	b.refused(s, b.permits("a", "me:1", 1))
@@ -127,7 +126,7 @@ func takesPermitsOnce(b *bench) {
 	b.stands(s, "a", 2)
 }
 
-// The request of a caller who has given up may arrive after the one that ends it.
+// The request of a caller that has given up may arrive after its release.
 func takesNothingAfterItsRelease(b *bench) {
 	s := b.store()
 	b.count(s, "a", "set:1", lock.CountCreate, 5, done(5))
@@ -185,8 +184,8 @@ func (b *bench) semaphore(l *lock.Locker, name string, permits int64) *lock.Sema
 	return s
 }
 
-// available waits until so many permits are available: those of a caller who has
-// given up come back in the background.
+// available waits until so many permits are available: those of a caller that has given
+// up come back in the background.
 func available(b *bench, s interface {
 	Available(ctx context.Context) (int64, error)
 }, want int64) {
@@ -204,7 +203,7 @@ func available(b *bench, s interface {
 	b.Fatalf("%d permits are available, want %d", got, want)
 }
 
-// acquires takes permits, for which it waits.
+// acquires takes permits, and waits for them.
 func (b *bench) acquires(s *lock.Semaphore, n int64) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
@@ -233,7 +232,7 @@ func setsPermitsOnce(b *bench) {
 		b.Errorf("setting permits while all are in use: %v, %v", first, err)
 	}
 	available(b, theirs, 0)
-	b.gives(theirs, 3) // nobody owns them
+	b.gives(theirs, 3) // permits have no owner
 	available(b, mine, 3)
 }
 
@@ -298,7 +297,7 @@ func staysInRange(b *bench) {
 	}
 	available(b, s, lock.MaxCount)
 	b.acquires(s, lock.MaxCount)
-	time.Sleep(100 * time.Millisecond) // what was refused is not tried again
+	time.Sleep(100 * time.Millisecond) // a refused request is not tried again
 	available(b, s, 0)
 	if err := s.AddPermits(b.Context(), -lock.MaxCount); err != nil {
 		b.Error(err)
@@ -348,8 +347,7 @@ func refusesWrongCounts(b *bench) {
 	available(b, s, 3)
 }
 
-// A name that is in use by another kind of lock is not a semaphore, and the other
-// way round.
+// The name of another kind of lock is not a semaphore, and vice versa.
 func leavesOtherLocksAlone(b *bench) {
 	l := b.locker(lock.Config{Poll: 20 * time.Millisecond})
 	lease, err := l.Mutex(b.name("a")).Lock(b.Context())
@@ -517,7 +515,7 @@ func semaphoreDoesNotStampede(b *bench) {
 	available(b, s, 0)
 }
 
-// awaitThat waits until something holds.
+// awaitThat waits until holds returns true.
 func awaitThat(b *bench, what string, holds func() bool) {
 	b.Helper()
 	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
@@ -529,7 +527,7 @@ func awaitThat(b *bench, what string, holds func() bool) {
 
 func semaphoreWaitsNoLongerThanAsked(b *bench) {
 	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
-	const wait = ttl // in which a busy machine answers
+	const wait = ttl // within which a busy machine answers
 	begin := time.Now()
 	err := s.AcquireWithin(b.Context(), 2, wait)
 	var refused *lock.NotAcquiredError
@@ -550,7 +548,7 @@ func semaphoreWaitsNoLongerThanAsked(b *bench) {
 	available(b, s, 1)
 }
 
-// crowd counts those who have permits at the same time.
+// crowd counts the permits that are held at the same time.
 type crowd struct {
 	present atomic.Int64
 	most    atomic.Int64
@@ -675,7 +673,7 @@ func grantsAPermitOnce(b *bench) {
 		b.Errorf("refused by %+v; the permits last %v at most", refusal, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)
-	b.stands(s, "a", 1) // the first owner's second answer began a fresh TTL
+	b.stands(s, "a", 1) // the first owner's second request began a fresh TTL
 	b.release(s, back(b.permit("a", 1)), true)
 }
 
@@ -697,7 +695,7 @@ func takesExpiredPermitsBack(b *bench) {
 	b.stands(s, "a", 3)
 	b.granted(s, b.permit("a", 5))
 	time.Sleep(ttl + 50*time.Millisecond)
-	b.release(s, back(b.permit("a", 5)), false) // nobody else has looked meanwhile
+	b.release(s, back(b.permit("a", 5)), false) // no other request has reclaimed it meanwhile
 	b.stands(s, "a", 3)
 }
 
@@ -714,7 +712,7 @@ func renewsEachPermitByItself(b *bench) {
 	renewed := b.leases(lasting(b.permit("a", 1), hour), lasting(b.permit("b", 3), hour))
 	b.renew(s, append(renewed, b.leases(b.permit("b", 4), b.permit("a", 9))...),
 		renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)
-	time.Sleep(ttl + 50*time.Millisecond) // only those are left that were renewed
+	time.Sleep(ttl + 50*time.Millisecond) // only the renewed ones are left
 	b.stands(s, "a", 1)
 	b.stands(s, "b", 1)
 	b.renew(s, b.leases(b.permit("a", 2)), renewal.Gone)
@@ -763,7 +761,7 @@ func (b *bench) expiring(l *lock.Locker, name string, permits int64) *lock.Permi
 	return p
 }
 
-// one takes a permit, for which it waits.
+// one takes a permit, and waits for it.
 func (b *bench) one(p *lock.Permits) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
@@ -849,7 +847,7 @@ func letsFixedPermitsEnd(b *bench) {
 	available(b, p, 1)
 }
 
-// Nobody tells of a permit's end; the waiter knows when it is.
+// No message reports a permit's end; the waiter knows its time.
 func takesAPermitOverFromADeadHolder(b *bench) {
 	p := b.expiring(b.locker(lock.Config{Poll: hour}), "a", 2)
 	s := b.store()

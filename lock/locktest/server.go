@@ -14,16 +14,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// New returns a locker on a server of its own, both of which end with t. A config
-// that [lock.New] refuses fails t.
+// New returns a locker on a server of its own. Both end with t. A config that [lock.New]
+// refuses fails t.
 func New(t testing.TB, c lock.Config) *lock.Locker {
 	t.Helper()
 	return Start(t).Locker(t, c)
 }
 
-// Server is a Redis server inside the test's process. It listens nowhere. Its
-// clock is the test's, so inside a synctest bubble it is the bubble's. Its methods
-// may be called at the same time.
+// Server is a Redis server inside the test's process, without a listener. Its clock is
+// the test's: inside a synctest bubble it is the bubble's. Its methods are safe for
+// concurrent use.
 type Server struct {
 	redis *miniredis.Miniredis
 
@@ -40,8 +40,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Locker returns a locker on the server that ends with t. Each is a client of its
-// own, as if in another process.
+// Locker returns a locker on the server. It ends with t. Each is a client of its own, as
+// if in another process.
 func (s *Server) Locker(t testing.TB, c lock.Config) *lock.Locker {
 	t.Helper()
 	locker, err := lock.New(s.Store(t), c)
@@ -56,7 +56,7 @@ func (s *Server) Locker(t testing.TB, c lock.Config) *lock.Locker {
 	return locker
 }
 
-// Store returns a store on the server that ends with t.
+// Store returns a store on the server. It ends with t.
 func (s *Server) Store(t testing.TB) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(s.Client(t), redisstore.Config{})
@@ -71,7 +71,7 @@ func (s *Server) Store(t testing.TB) *redisstore.Store {
 	return store
 }
 
-// Client returns a client of the server that ends with t.
+// Client returns a client of the server. It ends with t.
 func (s *Server) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -105,10 +105,9 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	return newWire(pipe), nil
 }
 
-// Delete takes the lock called name away from whoever holds it, as an
-// administrator or a loss of data would. Nobody is told; the holder's next renewal
-// finds out.
+// Delete deletes the lock called name, as an administrator or a loss of data would. No
+// message is sent; the holder detects it at its next renewal.
 func (s *Server) Delete(name string) { s.redis.Del(name) }
 
-// DeleteAll takes every lock away, and all else that the server has.
+// DeleteAll deletes every lock, and all other data of the server.
 func (s *Server) DeleteAll() { s.redis.FlushAll() }

@@ -36,23 +36,23 @@ var storeTests = []test{
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
 }
 
-// hold returns the request of an owner for one hold, which does not end by itself
-// while the test runs.
+// hold returns the request of an owner for one hold, which does not end by itself while
+// the test runs.
 func (b *bench) hold(name, owner string) *lock.Hold {
 	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: named(owner), Count: 1, TTL: hour}
 }
 
-// named returns the owner with a short name, "<client>:<n>", in the form that owners
-// have: a store may tell by it what is a lock.
+// named returns the owner with a short name, "<client>:<n>", in the format of owners: a
+// store may identify locks by it.
 func named(owner string) string {
 	client, n, _ := strings.Cut(owner, ":")
 	return fmt.Sprintf("%08x-0000-4000-8000-000000000000:%s", crc32.ChecksumIEEE([]byte(client)), n)
 }
 
-// brief returns hold's request for a lease whose end is waited for.
+// brief returns hold's request for a lease that ends within the test.
 func (b *bench) brief(name, owner string) *lock.Hold { return lasting(b.hold(name, owner), ttl) }
 
-// holding returns the request that brings an owner's holds to count.
+// holding returns the request that sets an owner's holds to count.
 func (b *bench) holding(name, owner string, count int64) *lock.Hold {
 	h := b.hold(name, owner)
 	h.Count = count
@@ -124,7 +124,7 @@ func grantsAgainWhatIsTheOwners(b *bench) {
 		b.Errorf("the same grant came with token %d and then %d", first.Token, again.Token)
 	}
 	time.Sleep(2*ttl + 50*time.Millisecond)
-	b.refused(s, b.hold("a", "you:1")) // the second answer began a fresh TTL
+	b.refused(s, b.hold("a", "you:1")) // the second request began a fresh TTL
 	b.release(s, b.holding("a", "me:1", 0), true)
 	b.granted(s, b.hold("a", "you:1"))
 }
@@ -145,7 +145,7 @@ func countsFurtherHolds(b *bench) {
 	b.granted(s, b.hold("a", "you:1"))
 }
 
-// A holder that has lost its lock must not get it anew without noticing.
+// A holder that has lost its lock must not be granted it again unnoticed.
 func refusesFurtherHoldsOfNone(b *bench) {
 	s := b.store()
 	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
@@ -210,18 +210,18 @@ func tokensGrow(b *bench) {
 	check(b.granted(mine, b.hold("a", "next:2")).Token)
 }
 
-// leases returns leases for a renewer's use, one for each hold. The watchdog that
-// keeps them asks nobody.
+// leases returns leases for a call of a renewer, one for each hold. Their watchdog renews
+// nothing.
 func (b *bench) leases(holds ...*lock.Hold) []renewal.Item {
 	b.Helper()
-	dog, err := renewal.New(mute{}, renewal.Config{})
+	watchdog, err := renewal.New(mute{}, renewal.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = dog.Close(context.Background()) })
+	b.Cleanup(func() { _ = watchdog.Close(context.Background()) })
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		lease, err := dog.Watch(renewal.Spec{
+		lease, err := watchdog.Watch(renewal.Spec{
 			Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true,
 		})
 		if err != nil {
@@ -258,7 +258,7 @@ func renewsEachLeaseByItself(b *bench) {
 	time.Sleep(2*ttl + 50*time.Millisecond)
 	b.refused(s, b.hold("mine", "you:2"))
 	b.refused(s, b.hold("mine too", "you:2"))
-	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal prolongs nothing
+	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal extends nothing
 }
 
 func neverRevivesByRenewal(b *bench) {
@@ -270,7 +270,7 @@ func neverRevivesByRenewal(b *bench) {
 	b.granted(s, b.hold("a", "you:1"))
 }
 
-// listen subscribes and returns what the wakes are sent to.
+// listen subscribes and returns the channel of the wakes.
 func (b *bench) listen(s lock.Store, name string) (<-chan struct{}, lock.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
@@ -286,7 +286,7 @@ func (b *bench) wakes(woken <-chan struct{}, what string) {
 	select {
 	case <-woken:
 	case <-time.After(soon):
-		b.Fatalf("%s: nobody was woken", what)
+		b.Fatalf("%s: no waiter was woken", what)
 	}
 }
 
@@ -294,7 +294,7 @@ func (b *bench) sleeps(woken <-chan struct{}, what string) {
 	b.Helper()
 	select {
 	case <-woken:
-		b.Errorf("%s: somebody was woken", what)
+		b.Errorf("%s: a waiter was woken", what)
 	case <-time.After(100 * time.Millisecond):
 	}
 }
@@ -362,8 +362,7 @@ func subscribesManyLocks(b *bench) {
 	}
 }
 
-// A confirmation of an earlier subscription must not be taken for that of a later
-// one.
+// A confirmation of an earlier subscription must not be taken for that of a later one.
 func subscribesAgainAndAgain(b *bench) {
 	s, other := b.store(), b.store()
 	for i := range 50 {
@@ -425,8 +424,8 @@ func heedsTheContext(b *bench) {
 	}
 }
 
-// A request whose context ended more than a second ago grants nothing and frees
-// nothing, now or later.
+// A request whose context ended more than a second ago grants nothing and frees nothing,
+// now or later.
 func changesNothingAfterTheDeadline(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("held", "me:1"))
@@ -439,7 +438,7 @@ func changesNothingAfterTheDeadline(b *bench) {
 		_, _ = s.Acquire(ctx, b.holding("held", "me:1", 2))
 		_, _ = s.Release(ctx, b.holding("held", "me:1", 0))
 	}
-	time.Sleep(100 * time.Millisecond) // what was sent all the same has arrived
+	time.Sleep(100 * time.Millisecond) // a request that was sent nevertheless has arrived
 	b.refused(s, b.hold("held", "you:1"))
 	b.granted(s, b.hold("free", "you:1"))
 	b.release(s, b.holding("held", "me:1", 0), true)

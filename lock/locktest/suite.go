@@ -10,46 +10,45 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Backend is one place where locks are kept, for one test.
+// Backend is one place where locks are stored, for one test.
 type Backend struct {
-	// Open returns a store on the backend, independent of those that it returned
-	// before, as if for another process. It ends with t.
+	// Open returns a store on the backend, independent of those that it returned before,
+	// as if for another process. It ends with t.
 	Open func(t testing.TB) lock.Store
 
-	// Prefix begins the name of every lock of the test. It keeps tests apart that
-	// share a server. It must not hold a brace.
+	// Prefix begins the name of every lock of the test. It separates tests that share a
+	// server. It must not contain a brace.
 	Prefix string
 
-	// Delete takes the lock called name away from its holder without telling
-	// anybody.
+	// Delete deletes the lock called name, without a message.
 	Delete func(name string)
 }
 
-// Suite says how the conformance suite is run.
+// Suite configures a run of the conformance suite.
 type Suite struct {
-	// Backend returns a backend for one test, which ends with t. Tests run at the
-	// same time unless Bubble is set, after Run has returned, and there must be no locks yet with the
-	// backend's prefix.
+	// Backend returns a backend for one test, which ends with t. Unless Bubble is set,
+	// tests run in parallel, after Run has returned. There must be no locks with the
+	// backend's prefix yet.
 	Backend func(t testing.TB) Backend
 
-	// Kinds are those that the store keeps. Default: every kind.
+	// Kinds are the kinds that the store supports. Default: every kind.
 	Kinds []lock.Kind
 
-	// Split says that clients which ask at the same instant may all be refused, as
-	// by a store that is made of several which are shared out among them.
+	// Split: clients that ask at the same instant may all be refused, as by a store made
+	// of several stores, which such clients split.
 	Split bool
 
-	// Uncounted says that the store does not keep how often an owner holds a lock,
-	// which its process knows.
+	// Uncounted: the store does not record how often an owner holds a lock, which only
+	// the owner's process knows.
 	Uncounted bool
 
-	// Bubble runs each test in a testing/synctest bubble: for a backend that lives
-	// in the test's process and sees the bubble's time.
+	// Bubble runs each test in a testing/synctest bubble, for a backend that lives in the
+	// test's process and uses the bubble's time.
 	Bubble bool
 }
 
-// Run checks that a store keeps what [lock.Store] promises, and that a locker on
-// it keeps what package lock promises.
+// Run checks that a store fulfils the contract of [lock.Store], and that a locker on it
+// fulfils that of package lock.
 func Run(t *testing.T, s Suite) {
 	for _, group := range []struct {
 		name  string
@@ -81,7 +80,7 @@ func Run(t *testing.T, s Suite) {
 	}
 }
 
-// keeps reports whether the store under test is to keep a kind of lock.
+// keeps reports whether the store under test supports a kind of lock.
 func (s Suite) keeps(k lock.Kind) bool { return s.Kinds == nil || slices.Contains(s.Kinds, k) }
 
 // test is one test of the suite.
@@ -103,16 +102,16 @@ func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
 	})
 }
 
-// tooLong bounds a test where time is real. A test that hangs fails by its name, and not
-// by the time-out of the package.
+// tooLong bounds a test in real time. A test that hangs fails by its name, and not by the
+// timeout of the package.
 const tooLong = 3 * time.Minute
 
-// bench is what a test works with.
+// bench is the environment of a test.
 type bench struct {
 	*testing.T
 	Backend
 	suite Suite
-	kind  lock.Kind // of the locks that are tested
+	kind  lock.Kind // of the tested locks
 	ctx   context.Context
 }
 
@@ -122,17 +121,16 @@ func (b *bench) Context() context.Context { return b.ctx }
 // name returns the full name of a lock.
 func (b *bench) name(short string) string { return b.Prefix + short }
 
-// delete takes a lock away from its holder without telling anybody.
+// delete deletes a lock without a message.
 func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
-// ttl is short enough to be waited for where time is real, and long enough for a
-// busy machine.
+// ttl is short enough to wait for in real time, and long enough for a busy machine.
 const ttl = 1200 * time.Millisecond
 
-// soon bounds what happens without a wait.
+// soon bounds operations that need no wait.
 const soon = 20 * time.Second
 
-// late is what the machine may add to a wait: nothing where time is virtual.
+// late is how much the machine may add to a wait: nothing in virtual time.
 func (b *bench) late() time.Duration {
 	if b.suite.Bubble {
 		return 0
@@ -146,8 +144,8 @@ func (b *bench) store() lock.Store {
 	return b.Open(b.T)
 }
 
-// locker returns a new locker on a new store. Where time is real, requests have as long
-// as a busy machine may take.
+// locker returns a new locker on a new store. In real time, requests have as long as a
+// busy machine may take.
 func (b *bench) locker(c lock.Config) *lock.Locker {
 	b.Helper()
 	return b.lockerOn(b.store(), c)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// wire is a connection whose writes never wait for the other end to read, as those
-// of a socket with a large buffer. The pipe below it has no buffer at all: there,
-// a client that sends while the server sends would wait for ever.
+// wire is a connection whose writes never wait for the other end to read, as those of a
+// socket with a large buffer. The pipe below it has no buffer: on it, a client that sends
+// while the server sends would block for ever.
 type wire struct {
 	net.Conn
 
@@ -15,7 +15,7 @@ type wire struct {
 	unsent []byte // guarded by mu
 	closed bool   // guarded by mu
 
-	more chan struct{} // there is something unsent, or the wire is closed
+	more chan struct{} // signals unsent data, or that the wire is closed
 }
 
 func newWire(pipe net.Conn) *wire {
@@ -24,7 +24,7 @@ func newWire(pipe net.Conn) *wire {
 	return w
 }
 
-// Write takes p for sending.
+// Write queues p for sending.
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close drops what is unsent.
+// Close drops unsent data.
 func (w *wire) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -52,7 +52,7 @@ func (w *wire) signal() {
 	}
 }
 
-// send delivers until the wire is closed.
+// send sends until the wire is closed.
 func (w *wire) send() {
 	for range w.more {
 		w.mu.Lock()

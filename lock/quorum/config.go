@@ -12,17 +12,17 @@ import (
 // DefaultNodeTimeout is how long a node has for one request.
 const DefaultNodeTimeout = 250 * time.Millisecond
 
-// Config says how a [Store] works. Its zero value is ready to use.
+// Config configures a [Store]. Its zero value is ready to use.
 type Config struct {
-	// NodeTimeout bounds one request to one node; a third of the lock's TTL bounds
-	// it too. It should be a small part of the TTL, since what nodes take to answer
-	// is lost to the lease, and a large multiple of a round trip, a new connection
-	// included. Default: 250 ms.
+	// NodeTimeout bounds one request to one node; a third of the lock's TTL bounds it
+	// too. It should be a small part of the TTL, since the nodes' response time shortens
+	// the lease. It should be a large multiple of a round trip, including a new
+	// connection. Default: 250 ms.
 	NodeTimeout time.Duration
 
-	// LooseTokens leaves out the round trip that makes fencing tokens grow by
-	// themselves: they then grow by the nodes' clocks, as the package says. For
-	// locks whose tokens nobody compares.
+	// LooseTokens omits the round trip that makes fencing tokens grow independently of
+	// clocks. Tokens then grow by the nodes' clocks, see the package's documentation. Use
+	// it for locks whose tokens are never compared.
 	LooseTokens bool
 }
 
@@ -34,14 +34,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says what is wrong with a quorum of stores.
+// validate returns an error for a quorum of stores that cannot work.
 func (c Config) validate(stores []lock.Store) error {
 	n := len(stores)
 	switch {
 	case c.NodeTimeout < 0:
 		return fmt.Errorf("quorum: NodeTimeout %v is negative; accepted are positive durations, 0 for %v", c.NodeTimeout, DefaultNodeTimeout)
 	case n < 3:
-		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more, for one use it as it is", n)
+		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more; use a single store directly", n)
 	case n%2 == 0:
 		return fmt.Errorf("quorum: %d stores tolerate as many failures as %d, and are slower; accepted are odd numbers", n, n-1)
 	case n > mostNodes:
@@ -53,7 +53,7 @@ func (c Config) validate(stores []lock.Store) error {
 			return fmt.Errorf("quorum: store %d is nil", i)
 		}
 		if !reflect.ValueOf(store).Comparable() {
-			continue // nobody can tell
+			continue // cannot be compared
 		}
 		if first, twice := seen[store]; twice {
 			return fmt.Errorf("quorum: stores %d and %d are the same: one node would vote twice", first, i)
@@ -72,8 +72,8 @@ func (c Config) validate(stores []lock.Store) error {
 // database is a store whose server has several databases.
 type database interface{ Database() int }
 
-// sameDatabase refuses stores that use different databases. One server under two names
-// is found by its keys, which each database has of its own.
+// sameDatabase refuses stores that use different databases. A server under two names is
+// detected by its keys, and each database has its own.
 func sameDatabase(stores []lock.Store) error {
 	first := -1
 	for i, store := range stores {

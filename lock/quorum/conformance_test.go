@@ -17,8 +17,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// patient is the configuration for machines that are busy with other tests: what
-// bounds a node is then a third of the lock's TTL.
+// patient is the configuration for machines that are busy with other tests: a third of
+// the lock's TTL then bounds a request to a node.
 var patient = quorum.Config{NodeTimeout: time.Second}
 
 // assemble returns a quorum of stores on the clients, all of which end with t.
@@ -48,7 +48,7 @@ type fleet struct {
 	servers []*redistest.Server
 	wires   []*redistest.Proxy
 	admins  []*redis.Client // past the proxies
-	ill     []int           // the servers that nobody reaches
+	ill     []int           // the servers that cannot be reached
 }
 
 func start(t testing.TB) *fleet {
@@ -74,7 +74,7 @@ func (f *fleet) open(t testing.TB, c quorum.Config) *quorum.Store {
 }
 
 // reach returns a quorum on new clients, through the proxies of the ill alone: the
-// others' would only keep the machine busy.
+// others' proxies would only keep the machine busy.
 func (f *fleet) reach(t testing.TB, c quorum.Config) *quorum.Store {
 	t.Helper()
 	var clients []redis.UniversalClient
@@ -88,7 +88,7 @@ func (f *fleet) reach(t testing.TB, c quorum.Config) *quorum.Store {
 	return assemble(t, c, clients...)
 }
 
-// well yields the clients of the servers that can be reached.
+// well yields the clients of the reachable servers.
 func (f *fleet) well(yield func(int, *redis.Client) bool) {
 	for i, admin := range f.admins {
 		if !slices.Contains(f.ill, i) && !yield(i, admin) {
@@ -106,14 +106,14 @@ func (f *fleet) delete(name string) {
 	work.Wait()
 }
 
-// illnesses are what can be wrong with a node.
+// illnesses are the possible faults of a node.
 var illnesses = map[string]func(*fleet, int){
 	"stopped":    func(f *fleet, i int) { f.servers[i].Kill() },
 	"frozen":     func(f *fleet, i int) { f.servers[i].Pause() },
 	"blackholed": func(f *fleet, i int) { f.wires[i].Set(redistest.Blackhole) },
 }
 
-// strike makes nodes ill.
+// strike gives nodes a fault.
 func (f *fleet) strike(illness string, nodes ...int) {
 	for _, i := range nodes {
 		illnesses[illness](f, i)
@@ -178,5 +178,5 @@ func TestInBubble(t *testing.T) {
 	locktest.Run(t, locktest.Suite{Kinds: []lock.Kind{lock.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
 }
 
-// delayed is a wire that takes its time.
+// delayed is a connection that delays its bytes.
 func delayed(d time.Duration) redistest.Fault { return redistest.Fault{Delay: d} }

@@ -9,20 +9,20 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Said is what a node has said to a request.
+// Said is a node's reply to a request.
 type Said uint8
 
 const (
-	// Silent: nothing, up to the instant at which the others had decided.
+	// Silent: no reply by the instant at which the others had decided.
 	Silent Said = iota
-	// Done: the node has done what was asked: granted, released, subscribed.
+	// Done: the node has done the request: granted, released, subscribed.
 	Done
-	// Refused: somebody else holds the lock there.
+	// Refused: another owner holds the lock there.
 	Refused
 	// NotHeld: the owner does not hold the lock there.
 	NotHeld
-	// Failed: nothing that counts, but an error, of its own or for want of an
-	// answer in time.
+	// Failed: an error, of the node's own or for lack of a reply in time. It counts as no
+	// vote.
 	Failed
 
 	saids = iota
@@ -37,13 +37,13 @@ func (s Said) String() string {
 	return saidNames[s]
 }
 
-// Vote is what one node has said, and why.
+// Vote is one node's reply, and its reason.
 type Vote struct {
-	// Node is the node's place among the stores that [New] was given, from 0.
+	// Node is the node's index among the stores that were passed to [New], from 0.
 	Node int
 	Said Said
-	// TTL is, with Refused, how long the present holder's lease runs on there; zero
-	// if that is unknown.
+	// TTL is, with Refused, the remaining TTL of the present holder's lease there; zero
+	// if unknown.
 	TTL time.Duration
 	// Err is, with Failed, the node's error.
 	Err error
@@ -54,31 +54,30 @@ func (v Vote) String() string {
 	case v.Said == Failed:
 		return fmt.Sprintf("node %d: %v", v.Node, v.Err)
 	case v.Said == Refused && v.TTL > 0:
-		return fmt.Sprintf("node %d: refused, held for %v yet", v.Node, v.TTL.Round(time.Millisecond))
+		return fmt.Sprintf("node %d: refused, held by another owner (TTL %v)", v.Node, v.TTL.Round(time.Millisecond))
 	default:
 		return fmt.Sprintf("node %d: %v", v.Node, v.Said)
 	}
 }
 
-// Error says that no majority of the nodes has done what was asked, and what each
-// of them has said. Refusals are no error where a majority has answered: then the
-// answer is [lock.Refused].
+// Error reports that no majority of the nodes has done a request, with the vote of each.
+// Refusals are no error if a majority has answered: then the answer is [lock.Refused].
 //
-// It matches [lock.ErrUnavailable] if the nodes that failed for a reason that may
-// pass would have made a majority with those that did what was asked, and
-// [lock.ErrNotDone] if certainly no node has done anything. It matches whatever else
-// a node's error matches, and errors.As finds the nodes' errors in it.
+// It matches [lock.ErrUnavailable] if the nodes that failed for a transient reason would
+// have made a majority with those that did the request. It matches [lock.ErrNotDone] if
+// certainly no node has done anything. It also matches everything that a node's error
+// matches, and errors.As finds the nodes' errors in it.
 type Error struct {
-	// Request is what was asked: "acquire", "release" and so on.
+	// Request is the request's name: "acquire", "release" and so on.
 	Request string
 	// Name is the lock's name, or the client's id.
 	Name string
 	// Majority is how many nodes are needed.
 	Majority int
-	// Votes are what each node has said, in the order of the nodes.
+	// Votes are the votes of all nodes, in the order of the nodes.
 	Votes []Vote
-	// Cause is why an answer was not waited for, or was worth nothing: the
-	// context's end, a grant that took too long. Nil: there was nothing but votes.
+	// Cause is why the votes were not waited for, or not valid: the context's end, a
+	// grant that took too long. Nil: the votes alone decided.
 	Cause error
 }
 
@@ -99,7 +98,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports what the votes amount to; see [Error].
+// Is reports whether the votes match target; see [Error].
 func (e *Error) Is(target error) bool {
 	switch target {
 	case lock.ErrUnavailable:
@@ -143,13 +142,13 @@ func (e *Error) nothingDone() bool {
 	return true
 }
 
-// ErrSameServer is matched by the error of an acquisition where two nodes of the quorum
-// have turned out to be one server under two names.
+// ErrSameServer is matched by the error of an acquisition that has detected that two
+// nodes of the quorum are one server under two names.
 var ErrSameServer = errors.New("one server under two names: accepted are servers that fail independently of each other")
 
-// errNoAnswer is a node's error where it gives none.
+// errNoAnswer is the error of a node that reports no outcome and no error.
 var errNoAnswer = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
 
-// errNotGranted is the error of a node that cannot count for a token, since it has
-// not granted the lock by then.
+// errNotGranted is the error of a node that cannot count for a token, since it has not
+// granted the lock by then.
 var errNotGranted = fmt.Errorf("it had not granted the lock by then: %w", lock.ErrUnavailable)

@@ -14,8 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// A lock on three servers outlives the failure of one, and is not to be had while
-// two are down.
+// A lock on three servers survives the failure of one, and cannot be acquired while two
+// are down.
 func Example() {
 	var servers []*miniredis.Miniredis // stands for three machines
 	var nodes []lock.Store
@@ -83,5 +83,5 @@ func ExampleStore_Supports() {
 	fmt.Println(store.Supports(lock.KindFair))
 	// Output:
 	// <nil>
-	// lock: the store does not keep locks of this kind: a quorum keeps no fair lock: each node would have a queue of its own, and where the first in line differs nobody is granted a majority
+	// lock: the store does not keep locks of this kind: a quorum supports no fair lock: each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ
 }

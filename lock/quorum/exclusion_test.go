@@ -15,24 +15,24 @@ import (
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
-// world is what rapid draws: nodes, contenders, and what happens to each request on
-// its way. A node that forgets is kept away for the longest TTL, as the package asks.
+// world is drawn by rapid: nodes, contenders, and the fate of each request. A node that
+// loses its data is kept away for the longest TTL, as the package requires.
 type world struct {
 	skews   []time.Duration // of the nodes' clocks
 	fast    []float64       // of the rates at which their TTLs run
-	ways    [][]mishap      // for each node, one request after the other, again and again
+	ways    [][]mishap      // for each node, one request after the other, repeatedly
 	plans   [][]plan        // of the contenders
 	outages []outage        // of the nodes
-	losses  []loss          // of all that nodes knew
+	losses  []loss          // of a node's data
 }
 
-// loss is of all that a node knew, so long after the one before.
+// loss is a loss of a node's data, so long after the one before.
 type loss struct {
 	after time.Duration
 	node  int
 }
 
-// outage is a run of requests, by their numbers, none of which arrives.
+// outage is a range of requests, by their numbers, none of which arrives.
 type outage struct{ begin, end int }
 
 // plan is one round of a contender.
@@ -54,7 +54,7 @@ func drawWorld(t *rapid.T) *world {
 			m.mute = true
 		case 2:
 			m.err = errOut
-		case 3: // arrives long after everybody has given up
+		case 3: // arrives long after all callers have given up
 			m.there = time.Duration(rapid.IntRange(0, 3000).Draw(t, "late")) * time.Millisecond
 		case 4, 5:
 			m.there = time.Duration(rapid.IntRange(0, 150).Draw(t, "there")) * time.Millisecond
@@ -83,8 +83,8 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// forget has the nodes lose what they lose, and stay away for as long as anybody may
-// rely on it.
+// forget makes the nodes lose their data, and stay away for as long as a client may rely
+// on it.
 func (w *world) forget(all []*booth, away []time.Time) {
 	for _, l := range w.losses {
 		time.Sleep(l.after)
@@ -96,8 +96,7 @@ func (w *world) forget(all []*booth, away []time.Time) {
 	}
 }
 
-// play has the contenders do what they planned, and returns what must not have
-// happened.
+// play runs the contenders' plans, and returns the violations.
 func (w *world) play(t *testing.T) (wrongs []string) {
 	all, stores := booths(len(w.ways))
 	away := make([]time.Time, len(all)) // each guarded by its booth's mu
@@ -151,15 +150,15 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 	for _, c := range closers {
 		c()
 	}
-	time.Sleep(2*worldTTL + 3*time.Second) // for what is late, and for what is left to its TTL
+	time.Sleep(2*worldTTL + 3*time.Second) // for late requests, and for holds that are left to their TTL
 	if n := holders(all, "a"); n > 0 {
 		r.wrong("%d nodes have the lock for ever", n)
 	}
 	return r.wrongs
 }
 
-// referee watches that never two at a time believe to hold the lock, and that the
-// tokens of those who do grow, unless the nodes forget them.
+// referee checks that never two at a time believe to hold the lock, and that the tokens
+// of believers grow, unless the nodes lose them.
 type referee struct {
 	forgetful bool
 
@@ -201,8 +200,8 @@ func (r *referee) done(lease *lock.Lease) {
 	delete(r.held, lease)
 }
 
-// Whatever happens to requests on their way, and however far the nodes' clocks are
-// apart, never two hold the lock, and the tokens grow.
+// With any fate of the requests, and any difference of the nodes' clocks, never two hold
+// the lock, and the tokens grow.
 func TestNeverTwoHolders(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -11,15 +11,15 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// booth is a store of mutexes in memory, on whose way anything can happen. It knows
-// nothing of quorums.
+// booth is a store of mutexes in memory, with any fate of its requests. It does not know
+// of quorums.
 type booth struct {
 	// skew is how far its clock is ahead, fast the rate at which its TTLs run.
 	skew time.Duration
 	fast float64
 
 	mu sync.Mutex
-	// way says what happens to a request; nil: nothing. It is called with mu held.
+	// way returns the fate of a request; nil: no mishap. It is called with mu held.
 	way          func(request string, h *lock.Hold) mishap
 	locks        map[string]*possession
 	counters     map[string]int64
@@ -33,26 +33,25 @@ type possession struct {
 	ends  time.Time
 }
 
-// mishap is what happens to one request.
+// mishap is the fate of one request.
 type mishap struct {
 	there, back time.Duration // how long it takes, and its reply
 	lost        bool          // it never arrives
 	mute        bool          // its reply never does
-	err         error         // it is turned away
+	err         error         // it is refused
 }
 
 // errOut is the error of a node that cannot be reached: nothing was done.
 var errOut = fmt.Errorf("out: %w, %w", lock.ErrUnavailable, lock.ErrNotDone)
 
-// errMute is what a client says that gets no answer.
+// errMute is the error of a client that gets no answer.
 var errMute = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
 
 func newBooth() *booth {
 	return &booth{fast: 1, locks: map[string]*possession{}, counters: map[string]int64{}, listen: map[*listener]struct{}{}}
 }
 
-// carry has serve run at the booth, and returns what it returns if that is back
-// before ctx ends.
+// carry runs serve at the booth, and returns its result if that is back before ctx ends.
 func (b *booth) carry(ctx context.Context, request string, h *lock.Hold, serve func()) error {
 	var m mishap
 	b.mu.Lock()
@@ -89,7 +88,7 @@ func (b *booth) carry(ctx context.Context, request string, h *lock.Hold, serve f
 	}
 }
 
-// held returns who has the lock. The caller holds mu.
+// held returns the lock's owner. The caller holds mu.
 func (b *booth) held(name string) *possession {
 	p := b.locks[name]
 	if p != nil && !time.Now().Before(p.ends) {
@@ -218,7 +217,7 @@ func (l *listener) Close() {
 	delete(l.at.listen, l)
 }
 
-// ring tells the lock's listeners. The caller holds mu.
+// ring notifies the lock's listeners. The caller holds mu.
 func (b *booth) ring(name string) {
 	for l := range b.listen {
 		if l.name == name {
@@ -233,7 +232,7 @@ func (b *booth) Announce(ctx context.Context, c lock.Client, _ time.Duration) er
 
 func (b *booth) Close() error { return nil }
 
-// set has way say what happens to requests from now on.
+// set sets the fate of requests from now on.
 func (b *booth) set(way func(request string, h *lock.Hold) mishap) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -257,14 +256,14 @@ func (b *booth) arrived() int {
 	return b.acquisitions
 }
 
-// give lets an owner have the lock here.
+// give gives an owner the lock here.
 func (b *booth) give(name, owner string, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.locks[name] = &possession{owner, 1, time.Now().Add(ttl)}
 }
 
-// lose takes everything that the booth knows.
+// lose deletes all data of the booth.
 func (b *booth) lose() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -281,7 +280,7 @@ func booths(n int) (all []*booth, stores []lock.Store) {
 	return all, stores
 }
 
-// holders counts the booths at which somebody has the lock.
+// holders counts the booths at which the lock is held.
 func holders(all []*booth, name string) (n int) {
 	for _, b := range all {
 		if b.holder(name) != "" {
@@ -291,7 +290,7 @@ func holders(all []*booth, name string) (n int) {
 	return n
 }
 
-// pass lets time pass, in a bubble, and what happens in it come to rest.
+// pass lets time pass, in a bubble, and all goroutines come to rest.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -24,7 +24,7 @@ func locker(t testing.TB, store lock.Store, c lock.Config) *lock.Locker {
 	return l
 }
 
-// keys counts the servers, of those that can be reached, that have the lock.
+// keys counts the reachable servers that have the lock.
 func (f *fleet) keys(t testing.TB, name string) (n int64) {
 	for _, admin := range f.well {
 		has, err := admin.Exists(t.Context(), name).Result()
@@ -39,11 +39,11 @@ func (f *fleet) awaitKeys(t testing.TB, name string, n int64, within time.Durati
 	require.Eventually(t, func() bool { return f.keys(t, name) == n }, within, 5*time.Millisecond, "%d servers with the lock", n)
 }
 
-// slack is what a busy machine may add to a time-out.
+// slack is what a busy machine may add to a timeout.
 const slack = 2 * time.Second
 
-// With two of five nodes ill, an acquisition takes no longer than one node's
-// time-out, and soon as long as one of the three others.
+// With two of five nodes ill, an acquisition takes at most one node's timeout, and soon
+// only as long as one of the three others.
 func TestAcquiresPastIllNodes(t *testing.T) {
 	t.Parallel()
 	for illness := range illnesses {
@@ -91,8 +91,8 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 	}
 }
 
-// Acquisitions that are cancelled at any instant leave no key on any node, slow or
-// not, long before a TTL would have freed it.
+// Acquisitions that are cancelled at any instant leave no key on any node, slow or not,
+// long before a TTL would have freed it.
 func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -120,9 +120,9 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	f.awaitKeys(t, "a", 0, time.Minute) // a TTL is an hour
 }
 
-// A node that restarts empty has the lease again after the next renewal, with a
-// counter that is no smaller than the lease's token; so has one that was away when
-// the lease was granted.
+// A node that restarts empty has the lease again after the next renewal, with a counter
+// that is no smaller than the lease's token; so has one that was away when the lease was
+// granted.
 func TestEmptyNodeIsHealed(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -153,8 +153,8 @@ func TestEmptyNodeIsHealed(t *testing.T) {
 	f.awaitKeys(t, "a", 0, 5*time.Second)
 }
 
-// A majority that has lost its data has lost the lock: what it may have granted
-// others meanwhile nobody knows.
+// A majority that has lost its data has lost the lock: it may have granted the lock to
+// others meanwhile.
 func TestLossOfAMajorityIsTold(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -164,7 +164,7 @@ func TestLossOfAMajorityIsTold(t *testing.T) {
 	require.NoError(t, err)
 	f.awaitKeys(t, "a", 5, 5*time.Second)
 	by := time.After(ttl/3 + 2*time.Second)
-	for lost := false; !lost; { // a renewal that comes between two of them heals the first
+	for lost := false; !lost; { // a renewal between two of them restores the first
 		var work sync.WaitGroup
 		for _, i := range []int{0, 1, 2} {
 			work.Go(func() { f.admins[i].FlushAll(context.Background()) })

@@ -10,15 +10,15 @@ import (
 // Fencer is a [lock.Store] whose fencing counters can be raised, so that tokens of
 // several stores grow together.
 type Fencer interface {
-	// Fence raises the fencing counter of a lock to token at least, if the owner
-	// holds the lock: the next grant then has a larger one. held is false, and
-	// nothing is done, if the owner does not.
+	// Fence raises the fencing counter of a lock to token at least, if the owner holds
+	// the lock: the next grant then has a larger one. Otherwise it does nothing, and held
+	// is false.
 	Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error)
 }
 
-// fence has a majority of those that granted the hold know the grant's token, the
-// largest of theirs. Only they count: a node that did not grant it may have
-// granted it to another by then, whose token would be smaller.
+// fence raises the counters of a majority, out of the nodes that granted the hold, to the
+// grant's token, the largest of theirs. Only these nodes count: another may have granted
+// the lock to another owner by then, with a smaller token.
 func (s *Store) fence(ctx context.Context, a *attempt) error {
 	v := s.newVotes("fence", a.hold.Name)
 	var behind []*node

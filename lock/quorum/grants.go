@@ -8,15 +8,15 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grants are the holds that this store has been granted, and the owners' names that
-// the nodes know them by.
+// grants are the holds that this store has been granted, and the names by which the nodes
+// know their owners.
 type grants struct {
 	mu    sync.Mutex
 	held  map[holdKey]*grant // guarded by mu
-	prune int                // guarded by mu; held is looked through when it has so many
+	prune int                // guarded by mu; held is pruned when it reaches this size
 }
 
-// holdKey names a hold.
+// holdKey identifies a hold.
 type holdKey struct {
 	kind        lock.Kind
 	name, owner string
@@ -26,13 +26,13 @@ func keyOf(h *lock.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
 
 // grant is one hold that a majority of the nodes has granted.
 type grant struct {
-	hold  nodeHold
-	fate  *fate
-	token int64 // guarded by grants.mu
+	hold     nodeHold
+	outcomes *outcomes
+	token    int64 // guarded by grants.mu
 
-	// by is when it is over unless it is renewed; the nodes drop it a little later.
+	// by is when it ends unless it is renewed; the nodes drop it a little later.
 	by time.Time // guarded by grants.mu
-	// released: its end was asked for. Nothing must revive it.
+	// released: its release was requested, so it must not be restored.
 	released bool // guarded by grants.mu
 }
 
@@ -41,16 +41,15 @@ func (g *grants) init() {
 	g.prune = leastPrune
 }
 
-// grace is how much later than by a node may drop a hold: it counts from when the
-// request arrives. What is dropped here too early is renewed and released by its
+// grace is how much later than by a node may drop a hold, whose TTL counts from the
+// request's arrival. A grant that is pruned here too early is renewed and released by its
 // owner's own name, which the nodes do not know.
 const grace = 10 * time.Second
 
-// leastPrune keeps a small map from being looked through.
+// leastPrune is the size below which the map is not pruned.
 const leastPrune = 1024
 
-// of returns the hold's grant, or nil if there is none whose end nobody has asked
-// for.
+// of returns the hold's grant, or nil if there is none or its release was requested.
 func (g *grants) of(h *lock.Hold) *grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,21 +59,21 @@ func (g *grants) of(h *lock.Hold) *grant {
 	return nil
 }
 
-// tokenOf returns the grant's token, and until when a majority has the hold for certain.
+// tokenOf returns the grant's token, and until when a majority certainly has the hold.
 func (g *grants) tokenOf(known *grant) (token int64, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return known.token, renewal.Until(known.by.Add(-known.hold.TTL), known.hold.TTL)
 }
 
-// releasing is a hold that is lowered, as the nodes know it.
+// releasing is a hold whose count is being lowered, as the nodes know it.
 type releasing struct {
-	hold nodeHold
-	fate *fate // nil if the hold was not granted here
+	hold     nodeHold
+	outcomes *outcomes // nil if the hold was not granted here
 }
 
-// releasing returns the hold under the names that it was granted under, or under its
-// own if it was not granted here. A hold without a count is not revived from then on.
+// releasing returns the hold under the names that it was granted under, or under its own
+// if it was not granted here. From then on, a hold without a count is not restored.
 func (g *grants) releasing(h *lock.Hold) releasing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,20 +83,20 @@ func (g *grants) releasing(h *lock.Hold) releasing {
 	}
 	if h.Count == 0 {
 		known.released = true
-		known.fate.end()
+		known.outcomes.end()
 	}
-	return releasing{nodeHold{asked(h), known.hold.names}, known.fate}
+	return releasing{nodeHold{asked(h), known.hold.names}, known.outcomes}
 }
 
-// alive returns the token of a grant, and until when it may be revived where a node has
-// lost it, unless that is over.
+// alive returns the token of a grant, and until when it may be restored at a node that
+// has lost it. alive is false if it must not be.
 func (g *grants) alive(known *grant) (token int64, by time.Time, alive bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return known.token, known.by, !known.released && time.Now().Before(known.by)
 }
 
-// ofLeases returns the grant of each; nil for one that was not granted here.
+// ofLeases returns the grant of each lease; nil for a lease that was not granted here.
 func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +107,7 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	return granted
 }
 
-// keyOfLease names the hold of a lease: a mutex, if it does not say.
+// keyOfLease returns the key of a lease's hold: a mutex, unless its Ref has another kind.
 func keyOfLease(lease *renewal.Lease) holdKey {
 	key := holdKey{lock.KindMutex, lease.Key(), lease.Owner()}
 	if h, ok := lease.Ref().(*lock.Hold); ok {
@@ -117,7 +116,7 @@ func keyOfLease(lease *renewal.Lease) holdKey {
 	return key
 }
 
-// prolong notes that grants were renewed. asked is the instant before the first node
+// prolong records that grants were renewed. asked is the instant before the first node
 // was asked.
 func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time) {
 	g.mu.Lock()
@@ -129,7 +128,7 @@ func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time
 	}
 }
 
-// keep notes that a hold was granted by an attempt, or granted again.
+// keep records that an attempt has granted a hold, or granted it again.
 func (g *grants) keep(h *lock.Hold, a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,15 +136,15 @@ func (g *grants) keep(h *lock.Hold, a *attempt) {
 	known := g.held[key]
 	if known == nil {
 		g.makeRoom()
-		known = &grant{hold: a.hold, fate: a.fate}
+		known = &grant{hold: a.hold, outcomes: a.outcomes}
 		g.held[key] = known
 	}
 	known.token = a.answer.Token
 	known.by = a.asked.Add(shorter(a.answer.TTL, a.hold.TTL))
 }
 
-// makeRoom drops the grants that nobody has released and that are over. It looks
-// for them whenever there are twice as many as it has left the last time.
+// makeRoom drops the grants that are over without a release. It searches for them
+// whenever there are twice as many as it left the last time.
 func (g *grants) makeRoom() {
 	if len(g.held) < g.prune {
 		return

@@ -19,8 +19,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
-// retransmission is a network that delivers some connections' bytes much later than
-// they were written, also after the client has closed the connection.
+// retransmission is a network that delivers some connections' bytes much later than they
+// were written, also after the client has closed the connection.
 type retransmission struct {
 	mu      sync.Mutex
 	holding bool        // guarded by mu; connections that are written to are held
@@ -50,14 +50,15 @@ func (r *retransmission) client(t testing.TB, server *redistest.Server) *redis.C
 	return client
 }
 
-// hold keeps what is written from now on, and on the same connections later.
+// hold keeps all bytes that are written from now on, and later ones on the same
+// connections.
 func (r *retransmission) hold(holding bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holding = holding
 }
 
-// deliver delivers what was kept. It returns on how many connections.
+// deliver delivers the kept bytes. It returns on how many connections.
 func (r *retransmission) deliver() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +104,7 @@ func scripts(t testing.TB, admin *redis.Client) (n int) {
 	return n
 }
 
-// A request that reaches one node after the cleanup behind it changes nothing there.
+// A request that reaches one node after its cleanup has no effect there.
 func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
 	t.Parallel()
 	var clients []redis.UniversalClient
@@ -162,12 +163,12 @@ func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
 	assert.True(t, everywhere(0)(), "a lock that no caller has")
 }
 
-// The cleanup behind a hold ends when the node has confirmed it, also where the node
-// keeps the hold longer than its TTL and is away for as long.
+// The cleanup of a hold ends when the node has confirmed it, even if the node keeps the
+// hold longer than its TTL and is away for as long.
 func TestCleanupEndsWhenConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
-		all[2].fast = 0.001 // its clock was set back, say
+		all[2].fast = 0.001 // as if its clock was set back
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		h := hold("me:1")
 		_, err := store.Acquire(t.Context(), h)
@@ -185,8 +186,8 @@ func TestCleanupEndsWhenConfirmed(t *testing.T) {
 	})
 }
 
-// The release that ends the cleanup behind a request with an unknown outcome is sent a
-// second after the request's deadline, when it cannot arrive any more.
+// The release that ends the cleanup of a request with an unknown outcome is sent a second
+// after the request's deadline, when the request cannot arrive any more.
 func TestCleanupOutlastsRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)

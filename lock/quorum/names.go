@@ -10,12 +10,13 @@ import (
 
 // ownerNames are the names by which the nodes know an owner.
 //
-// An owner asks again after an attempt that failed, and what it was granted by a
-// minority is being taken back meanwhile. A release that is late must not end what a
-// later attempt was granted. So the nodes know each attempt by names of its own, which
-// are never used again once a release was sent.
+// An owner asks again after an attempt that failed, while the grants of a minority are
+// still being released. A late release must not end the grants of a later attempt. So the
+// nodes know each attempt by names of its own, which are never used again once a release
+// was sent.
 //
 // Each node knows another name. A server that is two nodes grants a lock to one of the
+// two names and refuses the other: it has one vote.
 // two names and refuses the other: it has one vote.
 type ownerNames struct {
 	// owner is the name at all nodes, for a hold that was not granted by this store.
@@ -25,13 +26,13 @@ type ownerNames struct {
 	number int64  // the rest; its lowest bits are zero and take the node's index
 }
 
-// mostNodes is more than anybody needs: eleven nodes survive five failures.
+// mostNodes is more than any deployment needs: eleven nodes survive five failures.
 const mostNodes = 31
 
 // indexBits are the bits of a name's number that take the index of a node.
 const indexBits = 5
 
-// newAlias returns names for one attempt of an owner: of the same client, and new.
+// newAlias returns new names for one attempt of an owner, of the same client.
 func newAlias(owner string) ownerNames {
 	client, _, _ := strings.Cut(owner, ":")
 	return ownerNames{client: client, number: rand.Int64() >> indexBits << indexBits}
@@ -58,7 +59,7 @@ func (h *nodeHold) at(n *node) *lock.Hold {
 	return &hold
 }
 
-// none returns the hold's end as one node knows it.
+// none returns the hold as one node knows it, with a count of zero: its release.
 func (h *nodeHold) none(n *node) *lock.Hold {
 	hold := h.at(n)
 	hold.Count = 0

@@ -5,7 +5,7 @@ import "time"
 // ownRelease is the last release that this store has sent to a node for an attempt
 // without a majority. Its message must not wake the store's own waiter: the waiter would
 // acquire the same minority, and release it, again and again. Messages do not name the
-// release that has caused them, so the next one that arrives in time is taken for it.
+// release that caused them, so the next one that arrives in time is attributed to it.
 type ownRelease struct {
 	alias   string    // the owner's name at the node in that attempt
 	until   time.Time // the message is expected up to here; zero: it is not expected
@@ -24,7 +24,7 @@ func (o *ownRelease) expect(alias string, asked, until time.Time) {
 	o.alias, o.until, o.ignored = alias, until, time.Time{}
 }
 
-// ignores reports whether a message that arrives now is the expected one.
+// ignores reports whether a message that arrives now is the expected one, and ignores it.
 func (o *ownRelease) ignores(now time.Time) bool {
 	if !now.Before(o.until) {
 		return false
@@ -33,20 +33,20 @@ func (o *ownRelease) ignores(now time.Time) bool {
 	return true
 }
 
-// cancel expects no message any more. It reports whether one was ignored after since.
+// cancel stops expecting a message. It reports whether one was ignored after since.
 func (o *ownRelease) cancel(since time.Time) (missed bool) {
 	missed = o.ignored.After(since)
 	o.until, o.ignored = time.Time{}, time.Time{}
 	return missed
 }
 
-// expect has subscriptions ignore the message of a release that n is about to receive,
+// expect makes subscriptions ignore the message of a release that n is about to receive,
 // for the attempt that began at asked and that n knows by alias.
 func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		sub.ours[n.index].expect(alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
+		sub.ownReleases[n.index].expect(alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
 	})
 }
 
@@ -56,21 +56,21 @@ func (l *listeners) notHeld(name, alias string, n *node) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		if sub.ours[n.index].alias == alias {
+		if sub.ownReleases[n.index].alias == alias {
 			sub.resume(n.index, time.Time{})
 		}
 	})
 }
 
 // refused follows up on a node's refusal of an attempt that began at asked and that the
-// node knows by alias. If the node still had the lock for another attempt of this store,
-// be it the same owner's, the message of that attempt's release is the one that the
-// refused owner waits for.
+// node knows by alias. The node may have refused because of another attempt of this
+// store, possibly the same owner's. The refused owner then waits for the message of that
+// attempt's release.
 func (l *listeners) refused(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		own := &sub.ours[n.index]
+		own := &sub.ownReleases[n.index]
 		own.refused, own.refusedAt = alias, time.Now()
 		if own.alias != alias {
 			sub.resume(n.index, asked)

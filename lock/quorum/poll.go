@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reply is what one node has answered to a request.
+// reply is one node's reply to a request.
 type reply[T any] struct {
 	node  *node
 	value T
@@ -20,10 +20,10 @@ func bounded(ctx context.Context, by time.Time) time.Time {
 	return by
 }
 
-// poll sends a request to nodes, to all of them at once, and returns the channel of
-// their replies: one from each, by the given instant. The channel has room for all, so
-// late ones need no reader. The requests keep ctx's values but not its cancellation: the
-// outcome of a request that was sent is known by its answer alone.
+// poll sends a request to all given nodes at once, and returns the channel of their
+// replies: one from each, by the given instant. The channel has room for all, so late
+// replies need no reader. The requests keep ctx's values but not its cancellation: only
+// the reply reveals the outcome of a request that was sent.
 func poll[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	request func(context.Context, *node) (T, error),
 ) <-chan reply[T] {

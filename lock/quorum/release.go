@@ -7,13 +7,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Release lowers the owner's holds at all nodes. It returns when a majority has
-// done so, or knows nothing of the owner, and a moment later if others are about to.
-// Nodes that do not answer are asked again in the background until they confirm, or
-// the store is closed.
+// Release lowers the owner's holds at all nodes. It returns when a majority has done so,
+// or does not know the owner, and waits a moment for further nodes that are about to
+// answer. Nodes that do not answer are asked again in the background until they confirm,
+// or the store is closed.
 //
-// held is false if no majority can have known the owner: then the lock was lost.
-// Where nodes that do not answer would have to tell, it is true.
+// held is false if no majority can have known the owner: then the lock was lost. It is
+// true if that depends on nodes that do not answer.
 func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return false, err
@@ -38,7 +38,7 @@ func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error
 	})
 	late = v.linger(ctx, late, replies)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
-	if h.Count == 0 && known.fate != nil {
+	if h.Count == 0 && known.outcomes != nil {
 		s.cleanUp(known, sent, held, v, late, replies)
 	}
 	if v.answered() < s.majority {
@@ -50,22 +50,22 @@ func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error
 	return held, nil
 }
 
-// cleanUp has the nodes asked again that have not answered a release, and those where
-// a request for the hold may still arrive: one without an answer so far, or, at a node
-// that did not know a hold which others knew, an acquisition or what heals the node
-// after a restart.
+// cleanUp schedules further releases at nodes where the release is not final. These are
+// nodes that have not answered, and nodes where a request for the hold may still arrive.
+// Such a request has had no reply so far. If only other nodes knew the hold, it may also
+// be an acquisition, or a restoration after the node's restart.
 func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes, late int, replies <-chan reply[ballot]) {
 	inFlight := sent.Add(s.limit(known.hold.TTL) + lateArrival)
 	s.each(v, late, replies, func(n *node, b ballot) {
-		final := known.fate.final(n, sent)
+		final := known.outcomes.final(n, sent)
 		if b.said != Done && held && final.Before(inFlight) {
 			final = inFlight
 		}
 		switch {
 		case b.said == Failed:
-			n.sweeper.follow(known.hold.at(n), final)
+			n.cleanup.follow(known.hold.at(n), final)
 		case !final.IsZero():
-			n.sweeper.check(known.hold.at(n), final)
+			n.cleanup.check(known.hold.at(n), final)
 		}
 	})
 }

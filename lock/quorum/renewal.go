@@ -9,12 +9,12 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Renew prolongs leases, with one request to each node. A lease is renewed if a
-// majority says so. It is lost if a majority is out of reach: what nodes have
-// forgotten cannot be told from what they have given to another meanwhile.
+// Renew extends leases, with one request to each node. A lease is renewed if a majority
+// has renewed it. It is lost if a majority is out of reach: a lease that nodes have lost
+// cannot be distinguished from one that another owner has taken meanwhile.
 //
-// It returns when every lease's outcome is certain, without waiting for nodes that
-// could not change it.
+// It returns when every lease's outcome is certain, without waiting for nodes that could
+// not change it.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	if err := s.enter(ctx); err != nil {
 		for i := range items {
@@ -31,8 +31,8 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		return own, ctx.Err()
 	})
 	late := r.gather(ctx, replies)
-	r.settle(ctx, items)
-	s.heal(r, late, replies)
+	r.setOutcomes(ctx, items)
+	s.restoreMissing(r, late, replies)
 }
 
 // round is one renewal of some leases by all nodes.
@@ -40,8 +40,8 @@ type round struct {
 	store  *Store
 	asked  time.Time
 	grants []*grant         // of each lease; nil if it was not granted here
-	leases []*renewal.Lease // as the watchdog knows them
-	// answers has each node's answer to each lease; nil while the node is silent.
+	leases []*renewal.Lease // the leases of the watchdog
+	// answers has each node's answer to each lease; nil until the node has answered.
 	answers [][]renewal.Item
 	errs    []error
 }
@@ -68,13 +68,13 @@ func (r *round) describe(n *node) []renewal.Item {
 	return items
 }
 
-// gather notes the nodes' answers until each lease's outcome is certain or ctx
-// ends. It returns how many are still to come.
+// gather records the nodes' answers until each lease's outcome is certain or ctx ends. It
+// returns how many are still to come.
 func (r *round) gather(ctx context.Context, replies <-chan reply[[]renewal.Item]) (late int) {
 	for late = len(r.answers); late > 0 && !r.settled(); late-- {
 		select {
 		case reply := <-replies:
-			r.note(reply)
+			r.record(reply)
 		case <-ctx.Done():
 			return late
 		}
@@ -82,11 +82,11 @@ func (r *round) gather(ctx context.Context, replies <-chan reply[[]renewal.Item]
 	return late
 }
 
-func (r *round) note(reply reply[[]renewal.Item]) {
+func (r *round) record(reply reply[[]renewal.Item]) {
 	r.answers[reply.node.index], r.errs[reply.node.index] = reply.value, reply.err
 }
 
-// settled reports whether those who are silent cannot change any lease's outcome.
+// settled reports whether the missing answers cannot change any lease's outcome.
 func (r *round) settled() bool {
 	for i := range r.leases {
 		if !r.decided(r.tally(i)) {
@@ -96,8 +96,8 @@ func (r *round) settled() bool {
 	return true
 }
 
-// decided reports whether those who are silent about a lease can neither make a
-// majority for it nor tell that it is lost.
+// decided reports whether the missing answers about a lease can neither make a majority
+// for it nor show that it is lost.
 func (r *round) decided(t tally) bool {
 	if t.renewed >= r.store.majority || r.lost(t) {
 		return true
@@ -106,11 +106,11 @@ func (r *round) decided(t tally) bool {
 	return everyone.renewed < r.store.majority && !r.lost(everyone)
 }
 
-// lost reports whether so many nodes have a lease no more that there is no majority
-// for it.
+// lost reports whether so many nodes do not have a lease that no majority for it is
+// possible.
 func (r *round) lost(t tally) bool { return t.gone+t.taken > len(r.answers)-r.store.majority }
 
-// tally is what the nodes have said about one lease.
+// tally counts the nodes' answers about one lease.
 type tally struct{ renewed, gone, taken, failed, silent int }
 
 func (r *round) tally(i int) (t tally) {
@@ -136,8 +136,8 @@ func (r *round) tally(i int) (t tally) {
 // renewed reports whether a majority has renewed a lease.
 func (r *round) renewed(i int) bool { return r.tally(i).renewed >= r.store.majority }
 
-// settle notes each lease's outcome in its item.
-func (r *round) settle(ctx context.Context, items []renewal.Item) {
+// setOutcomes sets each lease's outcome in its item.
+func (r *round) setOutcomes(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		switch t := r.tally(i); {
 		case t.renewed >= r.store.majority:
@@ -153,8 +153,8 @@ func (r *round) settle(ctx context.Context, items []renewal.Item) {
 	r.store.grants.prolong(r.grants, items, r.asked)
 }
 
-// chosen returns the TTL that a majority has given at least, if that is not what
-// was asked for.
+// chosen returns the shortest TTL that a node of the majority has given, or zero if all
+// gave the requested one.
 func (r *round) chosen(i int) (ttl time.Duration) {
 	for _, answer := range r.answers {
 		if answer != nil && answer[i].Outcome == renewal.Renewed {
@@ -164,7 +164,7 @@ func (r *round) chosen(i int) (ttl time.Duration) {
 	return ttl
 }
 
-// failure returns what the nodes have said about a lease as an error.
+// failure returns the nodes' answers about a lease as an error.
 func (r *round) failure(ctx context.Context, i int) error {
 	v := r.store.newVotes("renew", r.leases[i].Key())
 	for n, answer := range r.answers {
@@ -186,15 +186,15 @@ func (r *round) failure(ctx context.Context, i int) error {
 	return v.failure(context.Cause(ctx))
 }
 
-// heal gives nodes leases that they know nothing of though a majority has them: the
-// node has restarted empty, or was away when the lease was granted. Nobody waits for
-// it, and it does not count for anything: a lease has its majority without it.
-func (s *Store) heal(r *round, late int, replies <-chan reply[[]renewal.Item]) {
+// restoreMissing restores leases that a majority has at the nodes that do not have them:
+// they have restarted empty, or were away when the lease was granted. It runs in the
+// background and has no effect on outcomes: a lease has its majority without it.
+func (s *Store) restoreMissing(r *round, late int, replies <-chan reply[[]renewal.Item]) {
 	renewed := make([]bool, len(r.leases))
 	for i := range r.leases {
 		renewed[i] = r.renewed(i)
 	}
-	heal := func(n *node, answer []renewal.Item) {
+	restoreAt := func(n *node, answer []renewal.Item) {
 		var missing []*grant
 		for i := range answer {
 			if renewed[i] && answer[i].Outcome == renewal.Gone && r.grants[i] != nil {
@@ -206,7 +206,7 @@ func (s *Store) heal(r *round, late int, replies <-chan reply[[]renewal.Item]) {
 		}
 	}
 	for i, answer := range r.answers {
-		heal(s.nodes[i], answer)
+		restoreAt(s.nodes[i], answer)
 	}
 	if late == 0 {
 		return
@@ -214,14 +214,14 @@ func (s *Store) heal(r *round, late int, replies <-chan reply[[]renewal.Item]) {
 	s.work.Go(func() {
 		for range late {
 			reply := <-replies
-			heal(reply.node, reply.value)
+			restoreAt(reply.node, reply.value)
 		}
 	})
 }
 
-// restore has a node grant what it has forgotten, as long as it answers. What was
-// released meanwhile is left alone; a release that is on its way at the same time is
-// checked afterwards (see [Store.Release]).
+// restore acquires the grants that a node has lost, until a request fails. Grants that
+// were released meanwhile are not restored. A release that is in flight at the same time
+// is checked afterwards (see [Store.Release]).
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
 		if err := s.restoreOne(n, g); err != nil {
@@ -230,8 +230,8 @@ func (s *Store) restore(n *node, missing []*grant) {
 	}
 }
 
-// restoreOne does so with one grant. The request's deadline is the grant's end: another
-// owner may have had the lock afterwards.
+// restoreOne restores one grant. The request's deadline is the grant's end: another owner
+// may have had the lock afterwards.
 func (s *Store) restoreOne(n *node, g *grant) error {
 	token, by, alive := s.grants.alive(g)
 	if !alive {
@@ -245,8 +245,8 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 	ctx, cancel := s.bound(context.Background(), n, by)
 	defer cancel()
 	answer, err := n.Acquire(ctx, hold)
-	if g.fate.answered(n, err, by) {
-		n.sweeper.end(g.hold.none(n), finalFor(err, by))
+	if g.outcomes.answered(n, err, by) {
+		n.cleanup.end(g.hold.none(n), finalFor(err, by))
 	}
 	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < token {
 		_, err = n.Store.(Fencer).Fence(ctx, hold, token)

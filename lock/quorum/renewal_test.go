@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// What a node has done by the time of a renewal.
+// The state of a node by the time of a renewal.
 const (
 	keeps   behaviour = iota
 	forgets           // it has restarted empty
@@ -24,8 +24,8 @@ const (
 	silent            // it does not answer
 )
 
-// Every way in which three and five nodes can take a renewal: what becomes of the
-// lease, how long it takes, and which nodes have it afterwards.
+// Every way in which three and five nodes can answer a renewal: the outcome of the lease,
+// the time it takes, and which nodes have the lease afterwards.
 func TestEveryPatternOfRenewals(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for pattern := range patterns(n) {
@@ -99,8 +99,8 @@ func renew(t *testing.T, pattern []behaviour) {
 	}
 }
 
-// Many leases travel in one request to each node, and what is wrong with one costs
-// the others nothing.
+// Many leases share one request to each node, and a fault of one costs the others
+// nothing.
 func TestRenewsInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const leases = 100

@@ -11,26 +11,25 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Store is a [lock.Store] made of independent ones, its nodes. Its methods may be
-// called at the same time.
+// Store is a [lock.Store] made of independent ones, its nodes. Its methods are safe for
+// concurrent use.
 //
-// An error of it is an *[Error], which tells what each node said. It matches
-// [lock.ErrUnavailable] if the nodes that are missing for a majority may come back
-// by themselves.
+// Its errors are of type *[Error], with the vote of each node. They match
+// [lock.ErrUnavailable] if the nodes missing for a majority may recover by themselves.
 type Store struct {
 	nodes    []*node
 	majority int
 	config   Config
 	fencing  bool // tokens are written back
 	grants   grants
-	twins    twins
+	pairs    serverPairs
 
 	listeners listeners
 
 	mu     sync.Mutex
 	closed bool
-	// work is what runs: calls, and what they have left to do in the background.
-	// Added to from outside under mu, while not closed.
+	// work counts running calls and their background work. It is added to from outside
+	// under mu, while not closed.
 	work sync.WaitGroup
 	open context.Context // ends with the store
 	shut context.CancelFunc
@@ -42,14 +41,13 @@ var _ lock.Store = (*Store)(nil)
 type node struct {
 	lock.Store
 	index   int
-	sweeper sweeper
-	mute    atomic.Bool // the request that returned last had no answer in its time
+	cleanup cleanup
+	mute    atomic.Bool // the last request to return had no answer in its time
 }
 
-// New returns a store made of stores, which stay the caller's to close, after this
-// one. Their order does not matter, but errors number the nodes by it. It refuses
-// fewer than three, an even number, the same store twice, and stores without
-// mutexes. It sends nothing.
+// New returns a store made of stores. The caller closes them, after this one. Their order
+// does not matter, but errors number the nodes by it. New refuses fewer than three, an
+// even number, the same store twice, and stores without mutexes. It sends no request.
 func New(stores []lock.Store, c Config) (*Store, error) {
 	c = c.withDefaults()
 	if err := c.validate(stores); err != nil {
@@ -59,38 +57,38 @@ func New(stores []lock.Store, c Config) (*Store, error) {
 	s.open, s.shut = context.WithCancel(context.Background())
 	for i, store := range stores {
 		n := &node{Store: store, index: i}
-		n.sweeper.init(s, n)
+		n.cleanup.init(s, n)
 		s.nodes = append(s.nodes, n)
 		if _, ok := store.(Fencer); !ok {
 			s.fencing = false
 		}
 	}
 	s.grants.init()
-	s.twins.init(len(stores))
+	s.pairs.init(len(stores))
 	return s, nil
 }
 
-// reasons say why kinds of lock are refused.
+// reasons explain why kinds of lock are refused.
 var reasons = map[lock.Kind]string{
-	lock.KindFair:  "each node would have a queue of its own, and where the first in line differs nobody is granted a majority",
-	lock.KindRead:  "readers that hold it together share a fencing token, and independent nodes give them different ones",
-	lock.KindWrite: "the read side of a read-write lock cannot be kept",
+	lock.KindFair:  "each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ",
+	lock.KindRead:  "its readers share a fencing token, and independent nodes give them different ones",
+	lock.KindWrite: "its read side is not supported",
 }
 
-// Supports returns nil for mutexes, and for others why they lose their meaning
-// among independent nodes.
+// Supports returns nil for mutexes. For other kinds its error explains why they lose
+// their meaning among independent nodes.
 func (s *Store) Supports(k lock.Kind) error {
 	if k == lock.KindMutex {
 		return nil
 	}
 	reason, known := reasons[k]
 	if !known {
-		reason = "majorities exclude only where one holder is the limit"
+		reason = "majorities exclude only if the limit is one holder"
 	}
-	return fmt.Errorf("%w: a quorum keeps no %v: %s", lock.ErrUnsupported, k, reason)
+	return fmt.Errorf("%w: a quorum supports no %v: %s", lock.ErrUnsupported, k, reason)
 }
 
-// Group names what a lock may fail with: the parts of all nodes that it lives on.
+// Group names the parts that a lock may fail with: the groups of its key at all nodes.
 func (s *Store) Group(key string) string {
 	groups := make([]string, len(s.nodes))
 	parted := false
@@ -104,7 +102,7 @@ func (s *Store) Group(key string) string {
 	return strings.Join(groups, " ")
 }
 
-// Announce records at the nodes who the client is. A majority will do.
+// Announce records the client at the nodes. A majority is enough.
 func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -124,7 +122,7 @@ func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) 
 // errClosed is returned by a store that was closed.
 var errClosed = fmt.Errorf("quorum: the store is closed: %w", lock.ErrNotDone)
 
-// enter counts a call in, unless the store is closed or ctx has ended.
+// enter counts a call, unless the store is closed or ctx has ended.
 func (s *Store) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", lock.ErrNotDone, context.Cause(ctx))
@@ -138,10 +136,10 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for what the store still has to give back to nodes, each of which is
-// asked once more. Nothing of the store runs afterwards. It is bounded by a few
-// times [Config.NodeTimeout]; nodes that left their last request unanswered have
-// milliseconds only. The nodes stay open.
+// Close waits for the releases that nodes still have to confirm, each of which is sent
+// once more. No goroutine of the store runs afterwards. It takes at most a few times
+// [Config.NodeTimeout]; nodes that left their last request unanswered get only
+// milliseconds. The nodes stay open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -151,8 +149,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// bound returns the context of a request to a node. It ends at by, and soon after
-// the store was closed if the node is known to be mute then.
+// bound returns the context of a request to a node. It ends at by, and soon after the
+// store was closed if the node left its last request unanswered.
 func (s *Store) bound(ctx context.Context, n *node, by time.Time) (context.Context, context.CancelFunc) {
 	bounded, cancel := context.WithDeadline(ctx, by)
 	stop := context.AfterFunc(s.open, func() {

@@ -24,7 +24,7 @@ func TestNewRefuses(t *testing.T) {
 		says   string
 	}{
 		"none":              {nil, quorum.Config{}, "3 and more"},
-		"one":               {stores[:1], quorum.Config{}, "use it as it is"},
+		"one":               {stores[:1], quorum.Config{}, "use a single store directly"},
 		"an even number":    {stores[:4], quorum.Config{}, "as many failures as 3"},
 		"the same twice":    {append(stores[:4:4], stores[1]), quorum.Config{}, "stores 1 and 4 are the same"},
 		"nil":               {[]lock.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
@@ -35,7 +35,7 @@ func TestNewRefuses(t *testing.T) {
 		_, err := quorum.New(test.stores, test.config)
 		require.ErrorContains(t, err, test.says, what)
 	}
-	odd := wrapped{stores[0], []int{1}} // comparable by its type alone
+	odd := wrapped{stores[0], []int{1}} // only its type is comparable
 	same, err := quorum.New([]lock.Store{odd, odd, stores[1]}, quorum.Config{})
 	require.NoError(t, err, "nobody can tell")
 	require.NoError(t, same.Close())
@@ -57,7 +57,7 @@ type wrapped struct {
 	more any
 }
 
-// What cannot keep its meaning is refused everywhere, with the reason.
+// Kinds that cannot keep their meaning are refused everywhere, with the reason.
 func TestRefusesOtherKinds(t *testing.T) {
 	_, stores := booths(3)
 	store := over(t, quorum.Config{}, stores...)
@@ -69,13 +69,13 @@ func TestRefusesOtherKinds(t *testing.T) {
 		_, subscribe := store.Subscribe(t.Context(), h, func(lock.Notice) {})
 		for _, err := range []error{store.Supports(kind), acquire, release, subscribe} {
 			require.ErrorIs(t, err, lock.ErrUnsupported, kind)
-			require.ErrorContains(t, err, "a quorum keeps no")
+			require.ErrorContains(t, err, "a quorum supports no")
 		}
 	}
 }
 
-// A handful of nodes that are down make acquisitions and their errors no slower, and
-// the error names each of them.
+// A few nodes that are down make acquisitions and their errors no slower, and the error
+// names each of them.
 func TestErrorTellsWhatNodesSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -83,7 +83,7 @@ func TestErrorTellsWhatNodesSaid(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		_, err := store.Acquire(t.Context(), hold("me:1"))
 		assert.EqualError(t, err, `quorum: acquire "a": done by 1 of 5 nodes, 3 are needed (node 0: done; `+
-			`node 1: refused, held for 10s yet; node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
+			`node 1: refused, held by another owner (TTL 10s); node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
 			`node 3: out: lock: the store is unavailable, lock: the store has done nothing; node 4: broken: lock: the store has done nothing)`)
 		require.ErrorIs(t, err, errBroken)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -114,11 +114,11 @@ func TestErrorsOfNodesAreFound(t *testing.T) {
 		require.ErrorAs(t, err, &found)
 		err = store.Announce(t.Context(), lock.Client{ID: "me"}, time.Hour)
 		require.ErrorAs(t, err, &found)
-		pass(ttl + time.Second) // what cannot be given back is left to its TTL
+		pass(ttl + time.Second) // holds that cannot be released are left to their TTL
 	})
 }
 
-// A context that ends is heeded at once, and what was sent is cleaned up after it.
+// The end of a context ends the call at once, and its requests are cleaned up afterwards.
 func TestCancelledAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -141,7 +141,7 @@ func TestCancelledAcquisition(t *testing.T) {
 	})
 }
 
-// Close waits for what is to be given back, and no longer than that can take.
+// Close waits for pending releases, and no longer than they can take.
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
@@ -164,8 +164,8 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 	})
 }
 
-// Nobody waits for nodes that are known to be mute when a store closes. One that is
-// back by then is asked once more.
+// Close does not wait for nodes that did not answer before. One that is back by then gets
+// one more request.
 func TestCloseDoesNotWaitForTheMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -190,7 +190,7 @@ func TestCloseDoesNotWaitForTheMute(t *testing.T) {
 	})
 }
 
-// A node that is mute for a while, longer than a release waits for it, is told
+// A node that is mute for a while, longer than a release waits for it, gets the release
 // again.
 func TestReleaseIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -239,8 +239,8 @@ func TestLateAcquisitionIsReleased(t *testing.T) {
 	})
 }
 
-// Of contenders that ask at the same instant one gets the lock, and the others know
-// soon that they do not.
+// Of contenders that ask at the same instant one gets the lock, and the others soon learn
+// that they do not.
 func TestSplitVotesAreSettled(t *testing.T) {
 	for _, contenders := range []int{2, 3, 5, 10} {
 		granted, rounds := 0, 100
@@ -285,8 +285,8 @@ func TestSplitVotesAreSettled(t *testing.T) {
 	}
 }
 
-// Waiters are woken once the release is through at a majority, and in any case soon
-// after one node has told of it.
+// Waiters are woken once a majority has received the release, and in any case soon after
+// one node has reported it.
 func TestWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -367,7 +367,7 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 }
 
 // Tokens grow although the node that counts highest is in one majority only, unless
-// that is not asked for.
+// LooseTokens is set.
 func TestTokensGrowAcrossNodes(t *testing.T) {
 	for _, loose := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -409,8 +409,8 @@ func (c curt) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
 	return answer, err
 }
 
-// The promise ends, as documented, where a single node has lost its counter: a later
-// majority may share no other with those that know the token.
+// The promise ends, as documented, when a single node has lost its counter: a later
+// majority may include no other node that has the token.
 func TestTokensAfterANodeForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -438,7 +438,7 @@ func TestTokensAfterANodeForgot(t *testing.T) {
 	})
 }
 
-// A grant that took its TTL to come together is worth nothing, and is given back.
+// A grant that took its whole TTL is invalid, and is released.
 func TestGrantThatTookTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
@@ -456,7 +456,7 @@ func TestGrantThatTookTooLong(t *testing.T) {
 	})
 }
 
-// What was released while a node was being healed is not revived there.
+// A hold that was released while a node was being restored is not restored there.
 func TestHealsNothingThatWasReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
@@ -495,8 +495,8 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 	})
 }
 
-// A waiter that is granted the lock by a minority, and gives it back, is not woken by
-// that, and asks again only when another owner releases the lock.
+// A waiter that is granted the lock by a minority, and releases it, is not woken by that,
+// and asks again only when another owner releases the lock.
 func TestWaiterIsNotWokenByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
@@ -512,9 +512,10 @@ func TestWaiterIsNotWokenByItself(t *testing.T) {
 			granted <- lease
 		}()
 		pass(10 * time.Second)
-		// An acquisition asks a node up to nine times: whether others share the nodes out,
-		// and whether two are one server. There is one before the waiter listens, one when
-		// it does, and one for what the first gives back while the waiter begins to listen.
+		// An acquisition asks a node up to nine times: whether others split the nodes,
+		// and whether two are one server. There is one acquisition before the waiter
+		// subscribes, one when it does, and one for the first one's release while it
+		// subscribes.
 		assert.LessOrEqual(t, all[1].arrived(), 3*(8+1))
 		for _, b := range all[1:] {
 			b.mu.Lock()
@@ -543,7 +544,7 @@ func waiting(t *testing.T, owner string) (all []*booth, store *quorum.Store, wak
 }
 
 // A waiter is woken by the release of another waiter of its process that has given up, in
-// whatever order the grant, the refusal and the message arrive.
+// every order of the grant, the refusal and the message.
 func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 	for first, name := range map[string]string{"first:1": "another", "second:1": "itself, before"} {
 		for order, back := range map[string]struct{ grant, refusal time.Duration }{
@@ -583,8 +584,8 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 	}
 }
 
-// A waiter whose requests were lost releases what they may have acquired. It is woken by
-// the holder's release all the same, before and after its own has found no hold.
+// A waiter whose requests were lost releases what they may have acquired. The holder's
+// release still wakes it, before and after its own release has found no hold.
 func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
 	for name, at := range map[string]time.Duration{"before": 10 * time.Millisecond, "after": 30 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

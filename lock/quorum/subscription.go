@@ -8,13 +8,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Subscribe listens at all nodes and returns when a majority has confirmed: every
-// release is heard by one of them at least.
+// Subscribe subscribes at all nodes and returns when a majority has confirmed: at least
+// one of them receives the message of every release.
 //
-// tell is called when a majority of the nodes has told of a release, for before that
-// an attempt would be refused by those whose holder's release is still on its way;
+// notify is called when a majority of the nodes has reported a release: an earlier
+// attempt would be refused by the nodes that the holder's release has not reached. It is
+// called a little after the first report if no majority follows.
 // or a little after the first of them did, if no more do.
-func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.Notice)) (lock.Subscription, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return nil, err
 	}
@@ -23,15 +24,15 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Noti
 	}
 	defer s.work.Done()
 	sub := &subscription{
-		store: s, name: h.Name, majority: s.majority, tell: tell,
-		heard: make([]bool, len(s.nodes)), ours: make([]ownRelease, len(s.nodes)),
+		store: s, name: h.Name, majority: s.majority, notify: notify,
+		reported: make([]bool, len(s.nodes)), ownReleases: make([]ownRelease, len(s.nodes)),
 	}
 	s.listeners.add(sub)
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
 	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
 	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		part, err := n.Subscribe(ctx, &hold, func(lock.Notice) { sub.hear(n.index) })
+		part, err := n.Subscribe(ctx, &hold, func(lock.Notice) { sub.receive(n.index) })
 		if err == nil {
 			sub.add(part)
 		}
@@ -84,28 +85,28 @@ func (l *listeners) each(name string, f func(*subscription)) {
 	}
 }
 
-// subscription is an interest in a lock's releases at all nodes.
+// subscription is a waiter's subscription to a lock's releases at all nodes.
 type subscription struct {
 	store    *Store
 	name     string
 	majority int
-	tell     func(lock.Notice)
+	notify   func(lock.Notice)
 
-	mu     sync.Mutex
-	closed bool                // guarded by mu
-	parts  []lock.Subscription // guarded by mu; the nodes'
-	ours   []ownRelease        // guarded by mu; the last of each node
+	mu          sync.Mutex
+	closed      bool                // guarded by mu
+	parts       []lock.Subscription // guarded by mu; the nodes'
+	ownReleases []ownRelease        // guarded by mu; the last of each node
 
-	// A round begins with the first message and ends after gathering, or with a
-	// second message of one node after the wake: that is another release. All
-	// guarded by mu.
-	heard []bool // the nodes that have told of a release in this round
-	count int    // how many they are
-	woken bool   // in this round
-	timer *time.Timer
+	// A round begins with the first message and ends after gathering. A second message of
+	// one node after the wake is another release and begins a new round. All guarded by
+	// mu.
+	reported []bool // the nodes that have reported a release in this round
+	count    int    // their number
+	woken    bool   // in this round
+	timer    *time.Timer
 }
 
-// add takes a node's subscription in, or closes it if it comes too late.
+// add adds a node's subscription, or closes it if the whole is closed already.
 func (sub *subscription) add(part lock.Subscription) {
 	sub.mu.Lock()
 	closed := sub.closed
@@ -118,42 +119,43 @@ func (sub *subscription) add(part lock.Subscription) {
 	}
 }
 
-// hear counts a node's message, unless the store's own release has caused it.
-func (sub *subscription) hear(node int) {
+// receive counts a node's message, unless the store's own release has caused it.
+func (sub *subscription) receive(node int) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if !sub.closed && !sub.ours[node].ignores(time.Now()) {
+	if !sub.closed && !sub.ownReleases[node].ignores(time.Now()) {
 		sub.note(node)
 	}
 }
 
 // resume counts a message that was ignored by mistake. The caller holds mu.
 func (sub *subscription) resume(node int, since time.Time) {
-	if missed := sub.ours[node].cancel(since); missed && !sub.closed {
+	if missed := sub.ownReleases[node].cancel(since); missed && !sub.closed {
 		sub.note(node)
 	}
 }
 
-// note counts a node's message, and wakes if it is the majority's. The caller holds mu.
+// note counts a node's message, and wakes the waiter if it makes a majority. The caller
+// holds mu.
 func (sub *subscription) note(node int) {
-	if sub.heard[node] && sub.woken {
+	if sub.reported[node] && sub.woken {
 		sub.begin()
 	}
-	if sub.heard[node] {
+	if sub.reported[node] {
 		return
 	}
-	sub.heard[node] = true
+	sub.reported[node] = true
 	if sub.count++; sub.count == 1 {
 		sub.arm()
 	}
 	if sub.count >= sub.majority {
-		sub.ring()
+		sub.wake()
 	}
 }
 
 // begin starts a new round. The caller holds mu.
 func (sub *subscription) begin() {
-	clear(sub.heard)
+	clear(sub.reported)
 	sub.count, sub.woken = 0, false
 	if sub.timer != nil {
 		sub.timer.Stop()
@@ -161,7 +163,7 @@ func (sub *subscription) begin() {
 	}
 }
 
-// arm has the round end after a while. The caller holds mu.
+// arm starts the timer that ends the round. The caller holds mu.
 func (sub *subscription) arm() {
 	var timer *time.Timer
 	timer = time.AfterFunc(gathering, func() {
@@ -170,17 +172,17 @@ func (sub *subscription) arm() {
 		if sub.timer != timer || sub.closed {
 			return // of an earlier round
 		}
-		sub.ring()
+		sub.wake()
 		sub.begin()
 	})
 	sub.timer = timer
 }
 
-// ring wakes, once in a round. The caller holds mu.
-func (sub *subscription) ring() {
+// wake notifies the waiter, once in a round. The caller holds mu.
+func (sub *subscription) wake() {
 	if !sub.woken {
 		sub.woken = true
-		sub.tell(lock.Notice{})
+		sub.notify(lock.Notice{})
 	}
 }
 

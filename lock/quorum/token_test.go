@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
-// freezing is a store of a process that freezes once, after the nodes have granted a
-// lock and before the caller knows.
+// freezing is a store of a process that freezes once, after the nodes have granted a lock
+// and before the caller gets the result.
 type freezing struct {
 	lock.Store
 	freeze func() // nil once it has
@@ -29,8 +29,8 @@ func (f *freezing) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, erro
 	return answer, err
 }
 
-// A lock that is granted after a freeze of the process, in which another had it, has a
-// larger token than the other.
+// A lock that is granted after a freeze of the process, in which another owner had it,
+// has a larger token than the other.
 func TestTokensGrowAcrossAFreeze(t *testing.T) {
 	const ttl = time.Second
 	for _, skew := range []time.Duration{0, time.Hour} {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// votes are what the nodes have said to one request so far, in their order.
+// votes are the nodes' replies to one request so far, in the order of the nodes.
 type votes struct {
 	request, name string
 	majority      int
@@ -17,7 +17,7 @@ type votes struct {
 	cast          []ballot
 }
 
-// ballot is one node's vote, with what it has said in detail.
+// ballot is one node's vote, with the details of its reply.
 type ballot struct {
 	said   Said
 	answer lock.Answer // to an acquisition
@@ -37,16 +37,16 @@ func (v *votes) count(said Said) (n int) {
 	return n
 }
 
-// won reports whether a majority has done what was asked.
+// won reports whether a majority has done the request.
 func (v *votes) won() bool { return v.count(Done) >= v.majority }
 
-// lost reports whether there cannot be such a majority any more.
+// lost reports whether no majority is possible any more.
 func (v *votes) lost() bool { return v.count(Done)+v.count(Silent) < v.majority }
 
-// settled reports whether those who are silent cannot change the outcome.
+// settled reports whether the missing replies cannot change the outcome.
 func (v *votes) settled() bool { return v.won() || v.lost() }
 
-// ballotOf returns what a node's reply counts for.
+// ballotOf returns the ballot for a node's reply.
 func ballotOf(r reply[ballot]) ballot {
 	if r.err != nil {
 		return ballot{said: Failed, err: r.err}
@@ -54,8 +54,8 @@ func ballotOf(r reply[ballot]) ballot {
 	return r.value
 }
 
-// each calls see with every node's vote: with those that are cast at once, with the
-// late ones in the background, as they come.
+// each calls see with every node's vote: at once with those received, in the background
+// with the late ones, as they come.
 func (s *Store) each(v *votes, late int, replies <-chan reply[ballot], see func(*node, ballot)) {
 	for i, b := range v.cast {
 		if b.said != Silent {
@@ -73,8 +73,8 @@ func (s *Store) each(v *votes, late int, replies <-chan reply[ballot], see func(
 	})
 }
 
-// gather notes replies as they come, until decided says that it is enough or ctx
-// ends. late is how many are still to come.
+// gather records replies as they come, until decided returns true or ctx ends. late is
+// how many are still to come.
 func (v *votes) gather(ctx context.Context, replies <-chan reply[ballot], decided func() bool) (late int) {
 	for late = v.count(Silent); late > 0 && !decided(); late-- {
 		select {
@@ -87,13 +87,13 @@ func (v *votes) gather(ctx context.Context, replies <-chan reply[ballot], decide
 	return late
 }
 
-// lingering is how long an answer that could do without them waits for nodes that
-// have not been mute until now.
+// lingering is how long a request whose outcome is certain waits for the remaining nodes
+// that answered their last request.
 const lingering = 10 * time.Millisecond
 
-// linger notes the replies of nodes that are about to answer, though the outcome is
-// certain without them: whoever asks next finds them done. Nobody waits for a node
-// that left its last request unanswered.
+// linger records the replies of nodes that are about to answer, although the outcome is
+// certain without them, so that these nodes are done when the next request comes. It does
+// not wait for a node that left its last request unanswered.
 func (v *votes) linger(ctx context.Context, late int, replies <-chan reply[ballot]) int {
 	if late == 0 || !v.expected() {
 		return late
@@ -103,7 +103,7 @@ func (v *votes) linger(ctx context.Context, late int, replies <-chan reply[ballo
 	return v.gather(ctx, replies, func() bool { return !v.expected() })
 }
 
-// expected reports whether a node is silent that is not known to be mute.
+// expected reports whether a node has not answered that did answer its last request.
 func (v *votes) expected() bool {
 	for i := range v.cast {
 		if v.cast[i].said == Silent && !v.nodes[i].mute.Load() {
@@ -113,11 +113,11 @@ func (v *votes) expected() bool {
 	return false
 }
 
-// answered counts the nodes that have said something about the hold.
+// answered counts the nodes that have replied about the hold.
 func (v *votes) answered() int { return v.count(Done) + v.count(Refused) + v.count(NotHeld) }
 
-// blocked reports whether a majority is out of reach by what nodes have said, even
-// if all those answered that have not.
+// blocked reports whether the given replies make a majority impossible, even if all nodes
+// without a reply so far consent.
 func (v *votes) blocked(said ...Said) bool {
 	n := 0
 	for _, s := range said {
@@ -138,7 +138,7 @@ func (v *votes) failure(cause error) error {
 	return e
 }
 
-// refusal is the answer for a lock that somebody else holds. Its TTL is when enough
+// refusal is the answer for a lock that is held by another owner. Its TTL is when enough
 // of the nodes that refuse will be free for a majority, unless leases are renewed.
 func (v *votes) refusal() lock.Answer {
 	answer := lock.Answer{Verdict: lock.Refused}
@@ -175,7 +175,7 @@ func (v *votes) grant() lock.Answer {
 	return answer
 }
 
-// shorter returns the shorter of two TTLs that nodes chose; zero is none.
+// shorter returns the shorter of two TTLs that nodes chose; zero means none.
 func shorter(a, b time.Duration) time.Duration {
 	if a <= 0 || b > 0 && b < a {
 		return max(b, 0)
@@ -183,6 +183,6 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// doubtful reports whether a node that failed may have done, or may yet do, what
-// was asked.
-func (b *ballot) doubtful() bool { return b.said == Failed && !errors.Is(b.err, lock.ErrNotDone) }
+// maybeApplied reports whether a node that failed may have done the request, or may yet
+// do it.
+func (b *ballot) maybeApplied() bool { return b.said == Failed && !errors.Is(b.err, lock.ErrNotDone) }

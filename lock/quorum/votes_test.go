@@ -15,19 +15,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
-// behaviour is how a node takes an acquisition.
+// behaviour is how a node answers an acquisition.
 type behaviour int
 
 const (
 	grants  behaviour = iota
 	refuses           // another has the lock there
 	out               // cannot be reached, and has certainly done nothing
-	broken            // turns it away for a reason that does not pass
+	broken            // refuses it with a permanent error
 	mute              // grants it, and the reply is lost
 	behaviours
 )
 
-// errBroken does not pass by itself.
+// errBroken is a permanent error.
 var errBroken = fmt.Errorf("broken: %w", lock.ErrNotDone)
 
 const (
@@ -35,7 +35,7 @@ const (
 	nodeTimeout = 200 * time.Millisecond
 )
 
-// behave has booths behave.
+// behave sets the behaviour of booths.
 func behave(all []*booth, pattern []behaviour) {
 	for i, b := range all {
 		switch pattern[i] {
@@ -75,8 +75,8 @@ func hold(owner string) *lock.Hold {
 	return &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
 }
 
-// Every way in which three and five nodes can take an acquisition: who gets the
-// lock, what is said otherwise, how long it takes, and that nothing stays behind.
+// Every way in which three and five nodes can answer an acquisition: the owner, the
+// error, the time it takes, and that nothing stays behind.
 func TestEveryPatternOfVotes(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for pattern := range patterns(n) {
@@ -141,7 +141,7 @@ func vote(t *testing.T, pattern []behaviour) {
 	}
 }
 
-// assertVotes checks what the error tells of each node.
+// assertVotes checks the error's vote of each node.
 func assertVotes(t *testing.T, pattern []behaviour, e *quorum.Error) {
 	require.Len(t, e.Votes, len(pattern))
 	for i, v := range e.Votes {

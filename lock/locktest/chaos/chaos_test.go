@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// TestFaultBench plays rounds drawn from a seed, as long as -time allows, and fails if
-// a promise was broken.
+// TestFaultBench plays rounds drawn from a seed, as long as -time allows, and fails if a
+// promise was broken.
 func TestFaultBench(t *testing.T) {
 	redistest.Need(t)
 	seed := *seedFlag

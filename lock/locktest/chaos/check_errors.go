@@ -9,7 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// checkErrors looks for failures that nothing explains which concerns the caller.
+// checkErrors finds failures of a caller that no fault explains.
 func (r *round) checkErrors(h *history) {
 	victim := map[string]bool{}
 	for _, n := range r.plan.Names {
@@ -52,13 +52,13 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 	}
 }
 
-// patient reports whether the caller waits so long that no busy machine explains a
-// failure.
+// patient reports whether the caller waits so long that even a busy machine does not
+// explain a failure.
 func (u *use) patient() bool {
 	return (u.verb == verbLock || u.verb == verbWithin || u.verb == verbGo) && (u.within == 0 || u.within >= 4*time.Second)
 }
 
-// checkLoss looks for leases that were lost without a reason.
+// checkLoss finds leases that were lost without a reason.
 func (r *round) checkLoss(h *history, u *use) {
 	if !u.granted || u.ttl < 2*time.Second || u.fixed {
 		return
@@ -72,8 +72,8 @@ func (r *round) checkLoss(h *history, u *use) {
 	}
 }
 
-// undisturbed reports whether all faults between two instants concern others than u,
-// or are no reason for a failure; others says which more are none.
+// undisturbed reports whether no fault between two instants explains a failure of u.
+// others names further kinds of fault that explain none.
 func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
 	if h.lagged(u.process, from, to, 100*time.Millisecond) {
 		return false

@@ -9,15 +9,15 @@ import (
 )
 
 // voidsExclusion returns the faults that, by the README, void exclusion between leases
-// asked for at from or later and granted up to to: the server has lost its data, a replica was
-// promoted, the server's clock was set forward.
+// requested at from or later and granted up to to. They are a loss of the server's data,
+// the promotion of a replica, and a server clock that was set forward.
 func (r *round) voidsExclusion(from, to instant) []*window {
 	return r.journal.between(from, to, func(w *window) bool {
 		return w.Kind == dataLost || w.Kind == failover || w.Kind == hung || w.Kind == stepped && w.Size > 0
 	})
 }
 
-// checkExclusion looks at every two leases of a lock.
+// checkExclusion compares every two leases of a lock.
 func (r *round) checkExclusion(h *history) {
 	for _, uses := range h.named(r.plan, mutexKind, fairKind) {
 		r.apart(oneHolder, granted(uses), func(a, b *use) bool { return true })
@@ -31,7 +31,7 @@ func (r *round) checkExclusion(h *history) {
 	}
 }
 
-// granted returns those that were, in the order of their grants.
+// granted returns the granted uses, in the order of their grants.
 func granted(uses []*use) (all []*use) {
 	for _, u := range uses {
 		if u.granted {
@@ -83,7 +83,7 @@ func (r *round) checkPermits(h *history) {
 				from = min(from, o.call)
 			}
 			if u.kind == semaphoreKind {
-				from = r.begun // what was in use when the data were lost is given back twice
+				from = r.begun // permits in use when the data were lost are returned twice
 			}
 			if len(r.voidsExclusion(from, u.back)) > 0 {
 				r.tally.excuse(permitsExist)

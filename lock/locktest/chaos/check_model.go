@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A lock with fencing: what a model's operations are, and its state.
+// The operations and the state of the model of a lock with fencing.
 type (
 	step struct {
 		id    int
@@ -21,15 +21,15 @@ type (
 		count int64
 	}
 	lockState struct {
-		holders string // ids of those who hold it, each between commas
+		holders string // ids of the holders, each between commas
 		writing bool
 		last    int64 // the largest token
-		write   int64 // the largest token but for those of readers
+		write   int64 // the largest token except those of readers
 	}
 )
 
-// lockModel explains a history of grants and ends: a grant needs room beside those who
-// hold the lock, and a token larger than those before. A lease ends at some instant
+// lockModel defines the valid histories of grants and ends. A grant needs room beside the
+// present holders, and a token larger than those before. A lease ends at some instant
 // after it was last seen valid.
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{holders: ","} },
@@ -70,9 +70,9 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%+v", input) },
 }
 
-// checkModel has porcupine look for an order of grants and ends that a lock explains.
-// A round in which a fault voids exclusion or growth is left to the other checkers,
-// which know for how long.
+// checkModel makes porcupine search for an order of grants and ends that the model
+// allows. A round in which a fault voids exclusion or growth is left to the other
+// checkers, which account for the fault's duration.
 func (r *round) checkModel(h *history) {
 	for name, uses := range h.named(r.plan, mutexKind, fairKind, readKind, writeKind, permitsKind) {
 		held := granted(uses)

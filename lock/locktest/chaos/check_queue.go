@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// checkQueue compares what was accepted with what was handled.
+// checkQueue compares the accepted messages with the handled ones.
 func (r *round) checkQueue(h *history) {
 	for _, m := range h.messages {
 		r.checkContexts(h, m)
@@ -26,8 +26,8 @@ func (r *round) checkQueue(h *history) {
 }
 
 // checkContexts compares the end of a handler's context with the beginning of the next
-// handling. A context ends by a timer, which a busy machine may run late; so only what is
-// later than that process's timers were counts.
+// handling. A context ends by a timer, which a busy machine may run late; so only delays
+// beyond the lag of that process's timers count.
 func (r *round) checkContexts(h *history, m *message) {
 	if !r.strict {
 		return
@@ -60,7 +60,7 @@ func (h *history) lagged(process int, from, to instant, most time.Duration) bool
 	return false
 }
 
-// checkLatches checks that nobody passed a latch while it was closed for certain.
+// checkLatches checks that no waiter passed a latch while it was certainly closed.
 func (r *round) checkLatches(h *history) {
 	for _, uses := range h.named(r.plan, latchKind) {
 		var doubtful []*use // whose late request may open the latch

@@ -11,10 +11,10 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// The checkers find what they are there for in histories that are made up, and leave
-// alone what a fault excuses.
+// The checkers find breaches in invented histories, and accept those that a fault
+// excuses.
 
-// story is a round whose history is made up: of one mutex, one read-write lock, one
+// story is a round with an invented history: of one mutex, one read-write lock, one
 // semaphore's permits and a queue. Its instants are milliseconds.
 type story struct {
 	*round
@@ -36,8 +36,8 @@ func (s *story) during(kind string, from, to int) *window {
 	return w
 }
 
-// hold is a use that was called for at one instant, granted at the next, and valid up
-// to the last.
+// hold is a use that was called at one instant, granted at the next, and valid up to the
+// last.
 func hold(k kind, call, back, valid int, token int64) *use {
 	return &use{
 		process: 1, kind: k, name: "a", verb: verbLock, ttl: 10 * time.Second, count: 1, granted: true, token: token,

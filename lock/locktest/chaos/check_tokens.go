@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// checkTokens compares each grant's token with those of grants that came before its
-// call.
+// checkTokens compares each grant's token with those of grants that came before its call.
 func (r *round) checkTokens(h *history) {
 	for _, u := range h.uses {
 		if !u.granted || u.kind == semaphoreKind || u.kind == latchKind {
@@ -29,7 +28,7 @@ func (r *round) growing(uses []*use) {
 	byBack := granted(uses)
 	byCall := slices.Clone(byBack)
 	slices.SortFunc(byCall, func(a, b *use) int { return cmp.Compare(a.call, b.call) })
-	var largest, largestWrite *use // of those granted before the call that is looked at
+	var largest, largestWrite *use // of those granted before the present call
 	next := 0
 	for _, u := range byCall {
 		for ; next < len(byBack) && byBack[next].back < u.call; next++ {

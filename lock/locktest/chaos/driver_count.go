@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// useSemaphore takes permits that nobody owns, and gives them back.
+// useSemaphore takes permits without owners, and returns them.
 func (w *worker) useSemaphore(p driverPlan, d dice) error {
 	s, wish := w.locker.Semaphore(p.Name), drawWish(p, d)
 	if _, err := s.TrySetPermits(w.giveUp, p.Count); err != nil {

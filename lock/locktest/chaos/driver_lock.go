@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// handle is what a lease is acquired by.
+// handle is the API handle that acquires a lease.
 type handle struct {
 	mutex   *lock.Mutex
 	permits *lock.Permits
@@ -48,7 +48,7 @@ const (
 	verbGo     = "go"
 )
 
-// wish is how one acquisition goes about it.
+// wish describes one acquisition.
 type wish struct {
 	verb   string
 	within time.Duration // of verbWithin
@@ -96,7 +96,7 @@ func (h handle) acquire(ctx context.Context, w wish) (*lock.Lease, error) {
 	}
 }
 
-// useLock acquires, holds and gives back a lock once.
+// useLock acquires, holds and releases a lock once.
 func (w *worker) useLock(p driverPlan, d dice) error {
 	h, wish := w.handle(p, d), drawWish(p, d)
 	op := w.ops.Add(1)
@@ -141,8 +141,8 @@ func (w *worker) release(op int64, err error) {
 	w.report(e)
 }
 
-// deferred holds a lock in a function that runs once it is granted. The function takes
-// the lock once more, for that gives it a lease to look at.
+// deferred holds a lock in a function that runs once it is granted. The function acquires
+// the lock once more, to have a lease to observe.
 func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) error {
 	var calls atomic.Int32
 	f := func(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) er
 		if err != nil {
 			return w.failed(op, err)
 		}
-		w.release(op, nil) // there is no further hold of a permit to look at
+		w.release(op, nil) // a permit has no further hold to observe
 		return nil
 	}
 	if d, err = h.mutex.Go(ctx, f); err == nil {
@@ -181,7 +181,7 @@ func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) er
 	return nil
 }
 
-// further takes the lock once more with the context of a lease of it.
+// further acquires the lock once more with the context of a lease of it.
 func (wish) further(ctx context.Context, h handle) (*lock.Lease, error) { return h.mutex.TryLock(ctx) }
 
 func (w *worker) inner(op int64, err error) {
@@ -192,9 +192,9 @@ func (w *worker) inner(op int64, err error) {
 
 // hold reports the lease's grant, instants at which it is valid, and its end.
 //
-// A lease that is valid at a look was valid from its grant to the instant read just
-// before that look: validity never comes back. One that is not valid at the first look is
-// not known to have been valid at all.
+// A lease that is seen valid was valid from its grant to the instant read just before:
+// validity never comes back. One that is not seen valid the first time is not known to
+// have been valid at all.
 func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 	got := now()
 	w.report(event{What: evGot, Op: op, At: got, Token: lease.Token(), Owner: lease.Owner()})
@@ -229,7 +229,7 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 	w.report(e)
 }
 
-// probe takes every lock once, as long as that takes.
+// probe acquires every lock once, as long as that takes.
 func (w *worker) probe() {
 	var probes sync.WaitGroup
 	seen := map[string]bool{}

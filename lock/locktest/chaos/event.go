@@ -16,13 +16,13 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// What an event reports.
+// The kinds of event.
 const (
 	evCall     = "call"     // a driver is about to acquire, or to put
 	evGot      = "got"      // it was granted
 	evFail     = "fail"     // it was not
 	evValid    = "valid"    // the lease was valid at the instant At
-	evEnd      = "end"      // the driver is about to give back; At is the last instant of validity
+	evEnd      = "end"      // the driver is about to release; At is the last instant of validity
 	evReleased = "released" // the release has returned
 	evInner    = "inner"    // the release of a further hold has returned
 	evTwice    = "twice"    // a deferred function was called more than once
@@ -35,13 +35,13 @@ const (
 	evRefused  = "refused"  // the name is not accepted
 	evReady    = "ready"    // the process has begun
 	evFinished = "finished" // every driver has ended
-	evProbed   = "probed"   // every lock was had once more
+	evProbed   = "probed"   // every lock was acquired once more
 	evClosed   = "closed"   // everything was closed
 	evLag      = "lag"      // a timer of the process was N ns late
 )
 
-// event is one line that a worker process writes. Only the call of an operation has
-// the fields that describe it.
+// event is one line that a worker process writes. Only the call of an operation has the
+// fields that describe it.
 type event struct {
 	What string  `json:"w"`
 	At   instant `json:"t"`
@@ -62,8 +62,7 @@ type event struct {
 	Text   string        `json:"x,omitempty"`
 }
 
-// reporter writes events, each in one write, so that a process that is killed leaves
-// whole lines.
+// reporter writes events, each in one write, so that a killed process leaves whole lines.
 type reporter struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -82,7 +81,7 @@ func (r *reporter) report(e event) {
 	_, _ = r.out.Write(append(line, '\n'))
 }
 
-// classes are the errors that checkers tell apart.
+// classes are the errors that checkers distinguish.
 var classes = []struct {
 	name string
 	err  error
@@ -132,7 +131,7 @@ func classify(err error) (names []string, text string) {
 	return append(names, "error"), err.Error()
 }
 
-// lossOf says why a lease was lost, or nothing if it was not.
+// lossOf returns the cause of a loss, or 0 if there was none.
 func lossOf(err error) renewal.Cause {
 	if lost, ok := errors.AsType[*lock.LostError](err); ok {
 		return lost.Cause

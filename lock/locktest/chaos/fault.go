@@ -17,7 +17,7 @@ type faultKind struct {
 	weight      int
 	sites       []site
 	least, most time.Duration // how long one lasts
-	// run begins the fault, notes that, waits until ctx ends, and ends it. hard ends
+	// run begins the fault, records that, waits until ctx ends, and ends it. hard ends
 	// with the round.
 	run func(ctx context.Context, hard context.Context, r *round, f faultPlan)
 }
@@ -33,8 +33,8 @@ func faultKinds() []faultKind {
 	return slices.Concat(networkFaults, processFaults, serverFaults, refusalFaults, dataFaults)
 }
 
-// drawFaults draws a few kinds of fault, and some of each. What is left out of a round
-// cannot excuse anything there.
+// drawFaults draws a few kinds of fault, and some of each. A kind that is not drawn
+// excuses nothing in the round.
 func (p *plan) drawFaults(d dice, long bool, only []string) {
 	var kinds []faultKind
 	total := 0
@@ -84,11 +84,11 @@ func (p *plan) drawFaults(d dice, long bool, only []string) {
 	slices.SortFunc(p.Faults, func(a, b faultPlan) int { return int(a.At - b.At) })
 }
 
-// window is the time for which a fault was at work.
+// window is the time in which a fault was active.
 type window struct {
 	Kind       string
-	Place      int // of the processes that felt it; -1: all
-	Process    int // the one process that felt it; 0: see Place
+	Place      int // of the processes that it affected; -1: all
+	Process    int // the one process that it affected; 0: see Place
 	Node       int // -1: all, or none
 	Name       string
 	Size       time.Duration
@@ -115,13 +115,13 @@ func (w *window) String() string {
 	return b.String()
 }
 
-// journal has the faults of a round, and when they were at work.
+// journal records the faults of a round, and when they were active.
 type journal struct {
 	mu  sync.Mutex
 	all []*window
 }
 
-// open notes that a fault begins.
+// open records the begin of a fault.
 func (j *journal) open(w window) *window {
 	w.Begin, w.End = now(), forever
 	j.mu.Lock()
@@ -130,14 +130,14 @@ func (j *journal) open(w window) *window {
 	return &w
 }
 
-// shut notes that a fault has ended.
+// shut records the end of a fault.
 func (j *journal) shut(w *window) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.End = now()
 }
 
-// between returns the faults that were at work at some instant between two.
+// between returns the faults that were active at some instant between two.
 func (j *journal) between(from, to instant, wanted func(*window) bool) (found []*window) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -153,8 +153,8 @@ func ofKind(kinds ...string) func(*window) bool {
 	return func(w *window) bool { return slices.Contains(kinds, w.Kind) }
 }
 
-// inflict runs the faults of the plan until ctx ends, and returns when the last of
-// them has ended.
+// inflict runs the faults of the plan until ctx ends, and returns when the last has
+// ended.
 func (r *round) inflict(ctx, hard context.Context) {
 	byName := map[string]faultKind{}
 	for _, k := range faultKinds() {
@@ -176,7 +176,7 @@ func (r *round) inflict(ctx, hard context.Context) {
 	running.Wait()
 }
 
-// target returns the node that a fault is about.
+// target returns the node that a fault affects.
 func (r *round) target(f faultPlan) *node { return r.servers.nodes[f.Node%len(r.servers.nodes)] }
 
 func short(s string) string {

@@ -21,8 +21,8 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clock is the wall clock of the servers, which a preloaded library makes of the
-// host's: it is skewed as the round says, and can be stepped.
+// clock is the wall clock of the servers, which a preloaded library derives from the
+// host's: it is skewed as the plan requires, and can be stepped.
 type clock struct {
 	library, file string
 	offset        *atomic.Int64 // ns; in memory that the servers share
@@ -43,7 +43,7 @@ var clockLibrary = sync.OnceValue(func() string {
 	return library
 })
 
-// newClock returns nil, and says so, where there is no C compiler.
+// newClock returns nil, and logs it, if there is no C compiler.
 func newClock(t *testing.T, skew float64) *clock {
 	t.Helper()
 	library := clockLibrary()

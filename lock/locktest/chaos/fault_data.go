@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Faults of what is written and published.
+// Faults of keys and of messages.
 const (
 	garbage = "garbage"
 	foreign = "foreign value"
 	forgery = "forged messages"
-	hung    = "server hung" // noted by the round when a server stops answering by itself
+	hung    = "server hung" // recorded by the round when a server stops answering by itself
 )
 
 var dataFaults = []faultKind{
@@ -26,7 +26,7 @@ var dataFaults = []faultKind{
 	{forgery, 7, alone, time.Second, 6 * time.Second, forge},
 }
 
-// writeForeign puts a value that is no lock where a lock would be.
+// writeForeign writes a value that is no lock under the name of a lock.
 func writeForeign(ctx, hard context.Context, r *round, f faultPlan) {
 	name := fmt.Sprintf("%s %d", foreign, f.Seed)
 	w := r.journal.open(window{Kind: foreign, Place: -1, Node: -1, Name: name})
@@ -57,8 +57,8 @@ func keysAt(name string) []string {
 	return append(keys, braces+":timeout", braces+":permits", "redisson_lock_token_permit:"+braces)
 }
 
-// writeGarbage writes what no client of ours would at a key of a victim, and takes
-// all of the victim's keys away in the end.
+// writeGarbage writes values that no client of ours would write to a key of a victim, and
+// deletes all of the victim's keys at its end.
 func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {
 	w := r.journal.open(window{Kind: garbage, Place: -1, Node: -1, Name: f.Name})
 	defer r.journal.shut(w)
@@ -109,8 +109,8 @@ func kindAt(key string) string {
 	return "hash"
 }
 
-// garbageFor returns commands that write garbage into a key of a kind: of the right
-// type most often.
+// garbageFor returns commands that write garbage to a key of a kind, most often of the
+// right type.
 func garbageFor(d dice, kind string) [][]any {
 	numbers := []string{"9223372036854775806", "inf", "-inf", "1e300", "nan", "-1", "0", "18446744073709551616", "9007199254740993", "x"}
 	long := strings.Repeat("a:", pick(d, []int{5_000, 100_000}))
@@ -143,8 +143,8 @@ func garbageFor(d dice, kind string) [][]any {
 	return [][]any{{"SET", pick(d, numbers)}}
 }
 
-// forge listens to all channels and publishes what it has heard once more, and with
-// other numbers and owners. It has the right to publish, and not to read.
+// forge subscribes to all channels and publishes the received messages once more, and
+// with other numbers and owners. Its user may publish, but not read.
 func forge(ctx, hard context.Context, r *round, f faultPlan) {
 	n, d := r.target(f), newDice(f.Seed, 0)
 	w := r.journal.open(window{Kind: forgery, Place: -1, Node: n.number})
@@ -179,14 +179,14 @@ func forge(ctx, hard context.Context, r *round, f faultPlan) {
 		pipe.Publish(ctx, m.Channel, m.Payload)
 		pipe.Publish(ctx, m.Channel, pick(d, latest).Payload)
 		_, _ = pipe.Exec(ctx)
-		for len(heard.Channel()) > 50 { // what it has published itself
+		for len(heard.Channel()) > 50 { // its own messages
 			<-heard.Channel()
 		}
 	}
 }
 
-// disguise changes the numbers of a message: that of the owner to one that is next,
-// others to larger ones.
+// disguise changes the numbers of a message: that of the owner to an adjacent one, others
+// to larger ones.
 func disguise(d dice, text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {

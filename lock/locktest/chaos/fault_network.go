@@ -69,7 +69,7 @@ var networkFaults = []faultKind{
 	}},
 }
 
-// onWires returns how a fault of the proxies runs.
+// onWires returns the run function of a fault of the proxies.
 func onWires(make func(faultPlan) redistest.Fault) func(ctx, hard context.Context, r *round, f faultPlan) {
 	return func(ctx, _ context.Context, r *round, f faultPlan) {
 		fault := make(f)
@@ -82,15 +82,15 @@ func onWires(make func(faultPlan) redistest.Fault) func(ctx, hard context.Contex
 		for _, wire := range wires {
 			wire.end(&fault)
 			if fault.Requests == redistest.Drop || fault.Replies == redistest.Drop {
-				wire.proxy.Reset() // what is mute stays so: see [redistest.Drop]
+				wire.proxy.Reset() // mute connections stay mute: see [redistest.Drop]
 			}
 		}
 		r.journal.shut(w)
 	}
 }
 
-// wireNode is the node whose wires a fault is on, -1 for all of them: those of a
-// single server, and one fault in four of a quorum.
+// wireNode is the node whose wires a fault affects, -1 for all of them: those of a single
+// server, and of a quorum for one fault in four.
 func (r *round) wireNode(f faultPlan) int {
 	if r.plan.Site == five && f.Variant%4 > 0 {
 		return f.Node

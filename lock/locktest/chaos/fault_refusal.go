@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Faults by which a server refuses what it is asked.
+// Faults by which a server refuses requests.
 const (
 	memory     = "out of memory"
 	readOnly   = "read-only replica"
@@ -63,8 +63,7 @@ var refusalFaults = []faultKind{
 	}},
 }
 
-// separable returns name, or another one: whose keys are not matched by the pattern of
-// any other name.
+// separable returns name, or another one whose keys no pattern of another name matches.
 func (r *round) separable(name string) string {
 	shortest := name
 	if strings.HasPrefix(name, "lonely") {

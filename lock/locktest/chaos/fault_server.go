@@ -85,7 +85,7 @@ var serverFaults = []faultKind{
 	}},
 }
 
-// again returns how a fault runs that happens at once, again and again.
+// again returns the run function of a fault that happens in an instant, repeatedly.
 func again(every time.Duration, once func(ctx context.Context, n *node, f faultPlan)) func(ctx, hard context.Context, r *round, f faultPlan) {
 	return func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
@@ -102,8 +102,8 @@ func again(every time.Duration, once func(ctx context.Context, n *node, f faultP
 	}
 }
 
-// deposes is called before a fault that may have sentinels promote a replica, which
-// loses what it had not been given. It returns what waits until they agree again.
+// deposes is called before a fault that may make sentinels promote a replica, which loses
+// what was not replicated. The result waits until the sentinels agree again.
 func (r *round) deposes(hard context.Context) (agreed func()) {
 	if r.servers.set == nil {
 		return func() {}

@@ -38,14 +38,14 @@ type use struct {
 	released  instant
 	releaseOK bool
 
-	failures []failure // of the acquisition, the releases of it and of further holds
+	failures []failure // of the acquisition, and of releases of it and of further holds
 	twice    bool
-	open     instant // when the context of a handler was last seen not to have ended
+	open     instant // when the context of a handler was last seen alive
 	isDead   bool    // its process was killed before its end
 	died     instant
 }
 
-// failure is an error that a driver was given.
+// failure is an error that a driver received.
 type failure struct {
 	what     string // evFail, evReleased or evInner
 	from, at instant
@@ -61,12 +61,12 @@ func (f failure) is(class string) bool { return slices.Contains(f.errors, class)
 func (u *use) asked() instant {
 	valid := u.back - instant(u.ttl)
 	if u.kind == queueKind {
-		return valid // what claims a message is not reported
+		return valid // the claim of a message is not reported
 	}
 	return max(u.call, valid)
 }
 
-// in describes a use, with instants as seconds of the round that began then.
+// in describes a use, with instants in seconds since the round began.
 func (u *use) in(begun instant) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "process %d op %d: %s %s %q", u.process, u.op, u.verb, u.kind, short(u.name))
@@ -95,7 +95,7 @@ func (u *use) in(begun instant) string {
 	return b.String()
 }
 
-// of is an instant as seconds of the round that began then.
+// of returns an instant in seconds since the round began.
 func (i instant) of(begun instant) string {
 	if i == forever {
 		return "never"
@@ -120,7 +120,7 @@ type message struct {
 	runs     []*use
 }
 
-// history is what the processes of a round have reported.
+// history holds the reports of a round's processes.
 type history struct {
 	uses      []*use // of locks, permits, semaphores and latches
 	messages  map[string]*message
@@ -130,7 +130,7 @@ type history struct {
 	processes []*process
 }
 
-// collect makes a history of the processes' events.
+// collect builds a history from the processes' events.
 func collect(all []*process) *history {
 	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, clients: map[string]int{}, processes: all}
 	for _, p := range all {
@@ -221,7 +221,7 @@ func (h *history) add(p *process) {
 	}
 }
 
-// named returns the uses of some kinds by name, those of victims left out.
+// named returns the uses of some kinds by name, except those of victims.
 func (h *history) named(p *plan, kinds ...kind) map[string][]*use {
 	victim := map[string]bool{}
 	for _, n := range p.Names {

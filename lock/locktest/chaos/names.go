@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Odd names: what a name may hold, and what might be taken for something else.
+// Odd names: legal names, and names that might be mistaken for something else.
 var oddNames = []string{
 	"日本語:ロック", `"quoted" $(x) *?[a]`, "a:b:c", "%7Bx%7D", "0", "mode", "gap", "leasewheel", "{user:7}:cart",
 	"{user:7}", "redisson_lock_token", strings.Repeat("n", 500),

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// kind is what a driver uses.
+// kind is the kind of object that a driver uses.
 type kind string
 
 const (
@@ -21,7 +21,7 @@ const (
 	queueKind     kind = "queue"
 )
 
-// site is where the servers of a round are.
+// site is the arrangement of a round's servers.
 type site string
 
 const (
@@ -31,13 +31,13 @@ const (
 	five     site = "quorum"
 )
 
-// plan is all that a round draws.
+// plan holds everything that is drawn for a round.
 type plan struct {
 	Seed  uint64
 	Round int
 
 	Site   site
-	Keeps  bool    // a server that was killed has its data back
+	Keeps  bool    // a killed server recovers its data
 	Skew   float64 // of the server's clock, as a part of its rate
 	Active time.Duration
 
@@ -57,7 +57,7 @@ type namePlan struct {
 	Victim bool
 }
 
-// workerPlan is what one process does.
+// workerPlan is the plan of one process.
 type workerPlan struct {
 	Seed    uint64
 	URLs    []string // five of a quorum, one otherwise
@@ -82,7 +82,7 @@ type driverPlan struct {
 	First  bool // writers first
 }
 
-// queuePlan is a delay queue and how a process works for it.
+// queuePlan is a delay queue and how a process uses it.
 type queuePlan struct {
 	Name        string
 	TTL         time.Duration
@@ -91,7 +91,7 @@ type queuePlan struct {
 	Every       time.Duration // between two Puts of one of them
 }
 
-// faultPlan is one fault. What Place, Node, Name, Size and Variant mean depends on
+// faultPlan is one fault. The meaning of Place, Node, Name, Size and Variant depends on
 // the kind.
 type faultPlan struct {
 	Kind    string
@@ -117,7 +117,7 @@ func (d dice) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(d.Int64N(int64(most-least)+1))
 }
 
-// span draws so that each order of magnitude is as likely.
+// span draws so that each order of magnitude is equally likely.
 func (d dice) span(least, most time.Duration) time.Duration {
 	for limit := least; ; limit *= 2 {
 		if limit >= most || d.IntN(4) == 0 {
@@ -134,7 +134,7 @@ const (
 	quorumNodes = 5
 )
 
-// limits leave out sites and faults. Their zero value leaves out none.
+// limits restrict sites and faults. Their zero value allows all.
 type limits struct {
 	site   site
 	faults []string
@@ -167,7 +167,7 @@ func draw(seed uint64, round int, only limits) *plan {
 	return p
 }
 
-// drawWorkers has every process use every name, with leases of all lengths.
+// drawWorkers makes every process use every name, with leases of all lengths.
 func (p *plan) drawWorkers(d dice) {
 	ttls := []time.Duration{30 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 30 * time.Second, 30 * time.Second}

@@ -25,7 +25,7 @@ type process struct {
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  bytes.Buffer
-	exited  chan struct{} // closed once it has ended and all that it wrote was read
+	exited  chan struct{} // closed once it has ended and all of its output was read
 
 	mu      sync.Mutex
 	stops   int
@@ -36,7 +36,7 @@ type process struct {
 	reached map[string]bool // the phases that it has reached
 }
 
-// spawn starts a process that carries out a plan.
+// spawn starts a process that executes a plan.
 func spawn(number, place int, p workerPlan) (*process, error) {
 	proc := &process{number: number, place: place, exited: make(chan struct{}), reached: map[string]bool{}, died: forever}
 	c := exec.Command(os.Args[0], "-test.run=^$")
@@ -95,8 +95,8 @@ func (p *process) read(from io.Reader) {
 	}
 }
 
-func (p *process) say(order string) {
-	_, _ = fmt.Fprintln(p.stdin, order) // to a dead process is fine
+func (p *process) send(order string) {
+	_, _ = fmt.Fprintln(p.stdin, order) // a write to a dead process may fail
 }
 
 func (p *process) has(phase string) bool {

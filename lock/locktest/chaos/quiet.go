@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// The limits of the quiet period. None of them is a measure of speed: each is many
-// times as long as what it waits for takes.
+// The limits of the quiet period. None of them measures speed: each is many times as long
+// as the operation takes.
 const (
-	cleanupLimit = 25 * time.Second // until what was given up has been given back: tries are 10 s apart at most
-	orphanLimit  = 18 * time.Second // for which a lock may be held by nobody, for the same reason
-	answerLimit  = 30 * time.Second // until a process has done what is local to it
+	cleanupLimit = 25 * time.Second // until abandoned requests are cleaned up: tries are 10 s apart at most
+	orphanLimit  = 18 * time.Second // for which a lock may have no holder, for the same reason
+	answerLimit  = 30 * time.Second // until a process has done a local operation
 	freeLimit    = 12 * time.Second // for which a free lock may be refused
 )
 
-// quiet waits, after the last fault has ended, until everything is as it should be, and
-// judges what is not.
+// quiet waits, after the last fault has ended, until the expected state is reached, and
+// reports deviations.
 func (r *round) quiet(ctx context.Context) {
 	phases := []struct {
 		name string
@@ -38,26 +38,25 @@ func (r *round) quiet(ctx context.Context) {
 	}
 }
 
-// finish waits until every driver has got what it waits for, and given it back.
+// finish waits until every driver has acquired what it waits for, and released it.
 func (r *round) finish(ctx context.Context) {
 	for _, p := range r.living() {
-		p.say(sayGiveUp)
-		p.say(sayFinish)
+		p.send(orderGiveUp)
+		p.send(orderFinish)
 	}
 	r.awaitPhase(ctx, evFinished)
 }
 
-// probe has every process take every lock once more.
+// probe makes every process acquire every lock once more.
 func (r *round) probe(ctx context.Context) {
 	r.release(ctx)
 	for _, p := range r.living() {
-		p.say(sayProbe)
+		p.send(orderProbe)
 	}
 	r.awaitPhase(ctx, evProbed)
 }
 
-// release takes away what keeps waiters waiting by right: closed latches whose setters
-// are dead.
+// release removes legitimate reasons for waiting: closed latches whose setters are dead.
 func (r *round) release(ctx context.Context) {
 	for _, n := range r.plan.Names {
 		if n.Kind == latchKind {
@@ -66,11 +65,10 @@ func (r *round) release(ctx context.Context) {
 	}
 }
 
-// checkSlow looks for scripts that have kept a server busy. The server itself has
-// measured them.
+// checkSlow finds scripts that have kept a server busy, by the server's own measurements.
 func (r *round) checkSlow(ctx context.Context) {
 	if len(r.journal.between(0, forever, ofKind(frozen))) > 0 {
-		return // it measures the time for which it was stopped, too
+		return // it also measures the time for which it was stopped
 	}
 	for _, n := range r.servers.nodes {
 		r.tally.check(serverAnswers, 1)
@@ -80,8 +78,8 @@ func (r *round) checkSlow(ctx context.Context) {
 	}
 }
 
-// awaitPhase waits until every living process has reached a phase. While it waits, it
-// watches locks that are free and that somebody waits for.
+// awaitPhase waits until every living process has reached a phase. Meanwhile it watches
+// free locks that have waiters.
 func (r *round) awaitPhase(ctx context.Context, phase string) {
 	free, orphans := map[string]instant{}, map[string]instant{} // since when each lock is
 	begin := now()
@@ -120,8 +118,8 @@ func (p *plan) isVictim(name string) bool {
 	return slices.ContainsFunc(p.Names, func(n namePlan) bool { return n.Name == name && n.Victim })
 }
 
-// patience is how long a waiter may have to wait for leases that nobody gives back any
-// more: two of the longest, and what the server's clock was set back.
+// patience is how long a waiter may have to wait for leases that are never released: two
+// of the longest, and the time by which the server's clock was set back.
 func (r *round) patience() time.Duration {
 	longest := time.Second
 	for _, w := range r.plan.Workers {
@@ -138,8 +136,8 @@ func (r *round) patience() time.Duration {
 	return limit
 }
 
-// without returns the living processes that have not reached a phase. One that has
-// ended by itself is reported once.
+// without returns the living processes that have not reached a phase. One that has ended
+// by itself is reported once.
 func (r *round) without(phase string) (waiting []*process) {
 	for _, p := range r.living() {
 		select {
@@ -160,7 +158,7 @@ func (r *round) without(phase string) (waiting []*process) {
 
 func tail(s string) string { return s[max(0, len(s)-6000):] }
 
-// watchFree notes since when locks are free that somebody has waited for all along.
+// watchFree records since when locks are free that had a waiter all along.
 func (r *round) watchFree(ctx context.Context, h *history, free map[string]instant) {
 	for _, n := range r.plan.Names {
 		if n.Victim || n.Kind == semaphoreKind || n.Kind == latchKind || n.Kind == permitsKind {
@@ -196,7 +194,7 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 }
 
 // starved reports whether a process got so little of the processor since an instant that
-// requests with a short time to live may all have failed.
+// all requests with a short time to live may have failed.
 func (r *round) starved(h *history, since instant) bool {
 	for _, p := range r.living() {
 		if h.lagged(p.number, since, now(), 30*time.Millisecond) {
@@ -206,7 +204,7 @@ func (r *round) starved(h *history, since instant) bool {
 	return false
 }
 
-// isFree reports whether no server has a lock.
+// isFree reports whether a lock has no key on any server.
 func (r *round) isFree(ctx context.Context, name string) bool {
 	if r.plan.Site != five {
 		count, err := r.servers.data.Exists(ctx, name).Result()
@@ -220,8 +218,8 @@ func (r *round) isFree(ctx context.Context, name string) bool {
 	return true
 }
 
-// watchOwners notes since when locks are held by owners of living processes that none of
-// their drivers knows of.
+// watchOwners records since when locks are held by owners of living processes that none
+// of their drivers uses.
 func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]instant) {
 	if r.mayKeep() {
 		return
@@ -253,10 +251,9 @@ func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]
 	}
 }
 
-// mayKeep reports whether a lock may be held by nobody, for its TTL: a request that was
-// repeated was granted once more; or a replica was promoted that knows of a grant and
-// not of its release; or the server's clock was set back, by which it takes a request
-// that is late for one in time.
+// mayKeep reports whether a lock may have no actual holder for its TTL. Three reasons are
+// known: a repeated request was granted once more; a promoted replica has a grant but not
+// its release; the server's clock was set back, so that a late request seems in time.
 func (r *round) mayKeep() bool {
 	return len(r.journal.between(0, forever, func(w *window) bool {
 		return w.Kind == duplicates || w.Kind == failover || w.Kind == stepped && w.Size < 0
@@ -276,8 +273,8 @@ func (o owner) String() string {
 	return fmt.Sprintf("%q is held by %s of process %d, for %v", short(o.name), o.field, o.process, o.left)
 }
 
-// owners reads the owners of all locks from the servers. What a minority of a quorum has
-// is no lock.
+// owners reads the owners of all locks from the servers. A minority of a quorum holds no
+// lock.
 func (r *round) owners(ctx context.Context, h *history) (all []owner) {
 	if r.plan.Site == five {
 		return nil
@@ -300,8 +297,8 @@ func (r *round) owners(ctx context.Context, h *history) (all []owner) {
 	return all
 }
 
-// reads reports whether an owner's holds last yet. A reader whose holds have ended stays
-// in the lock's hash as long as others read.
+// reads reports whether an owner's holds still last. A reader whose holds have ended
+// stays in the lock's hash as long as others read.
 func (r *round) reads(ctx context.Context, n namePlan, field string) bool {
 	if n.Kind != writeKind || strings.HasSuffix(field, ":write") {
 		return true
@@ -325,8 +322,8 @@ func (r *round) abandoned(h *history, name string) (uses []*use) {
 	return uses[max(0, len(uses)-4):]
 }
 
-// until tries check until it finds nothing wrong, and returns what it still does
-// after a limit.
+// until repeats check until it finds no fault, and returns the remaining faults after a
+// limit.
 func until[T any](ctx context.Context, limit time.Duration, check func() []T) (wrong []T) {
 	for begin := now(); ; time.Sleep(200 * time.Millisecond) {
 		wrong = check()
@@ -336,8 +333,8 @@ func until[T any](ctx context.Context, limit time.Duration, check func() []T) (w
 	}
 }
 
-// checkHolders looks for locks that the server has given to a living process, none of
-// whose drivers holds anything any more.
+// checkHolders finds locks that a living process holds on the server although none of its
+// drivers does.
 func (r *round) checkHolders(ctx context.Context) {
 	if len(r.without(evFinished)) > 0 {
 		return
@@ -354,7 +351,7 @@ func (r *round) checkHolders(ctx context.Context) {
 	}
 }
 
-// checkCounts waits until every permit that a living process has had is back.
+// checkCounts waits until every permit of a living process is back.
 func (r *round) checkCounts(ctx context.Context) {
 	if len(r.without(evFinished)) > 0 {
 		return
@@ -430,7 +427,7 @@ func (r *round) checkDrained(ctx context.Context) {
 	}
 }
 
-// checkSubscriptions waits until nothing is subscribed that only waiters need.
+// checkSubscriptions waits until no subscription is left that only waiters need.
 func (r *round) checkSubscriptions(ctx context.Context) {
 	if len(r.without(evProbed)) > 0 {
 		return
@@ -458,17 +455,17 @@ func (r *round) checkSubscriptions(ctx context.Context) {
 	}
 }
 
-// closeWorkers has all processes close what they have opened and end.
+// closeWorkers makes all processes close their objects and end.
 func (r *round) closeWorkers(ctx context.Context) {
 	all := r.living()
 	for _, p := range all {
-		p.say(sayClose)
+		p.send(orderClose)
 	}
 	for _, p := range all {
 		select {
 		case <-p.exited:
 		case <-time.After(answerLimit):
-			p.say("") // nothing; it is stuck
+			p.send("") // it is stuck: nothing is sent
 			r.broke(noGoroutine, r.healed, now(), fmt.Sprintf("process %d has not closed within %v", p.number, answerLimit))
 			p.kill()
 			continue
@@ -495,13 +492,13 @@ func (r *round) closeWorkers(ctx context.Context) {
 	}
 }
 
-// checkKeys looks for keys that stay for ever.
+// checkKeys finds keys without a TTL.
 func (r *round) checkKeys(ctx context.Context) {
 	counted := map[string]bool{}
 	for _, n := range r.plan.Names {
 		if n.Kind == permitsKind {
-			// Those in use, in Redisson's format: what is left of dead holders goes with
-			// the next request.
+			// Those in use, in Redisson's format: the entries of dead holders are removed
+			// by the next request.
 			counted[keysAt(n.Name)[8]] = true
 		}
 		if n.Kind == semaphoreKind || n.Kind == permitsKind || n.Kind == latchKind || n.Victim {

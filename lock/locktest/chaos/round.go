@@ -18,7 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// round is one round: it follows its plan, and judges what came of it.
+// round is one round: it executes its plan, and checks the result.
 type round struct {
 	t       *testing.T
 	plan    *plan
@@ -29,10 +29,10 @@ type round struct {
 	begun   instant
 	healed  instant // when the last fault had ended
 	drained bool
-	strict  bool     // check also what a busy machine's timers may break
-	phases  []string // what the quiet period has waited for
+	strict  bool     // also check what a busy machine's timers may break
+	phases  []string // the phases of the quiet period that have passed
 
-	// own is the bench's own store, which no proxy and no missing right is between.
+	// own is the bench's own store, without a proxy and with all rights.
 	own    *redisstore.Store
 	locker *lock.Locker
 
@@ -41,9 +41,9 @@ type round struct {
 	all     []*process
 }
 
-// settings are what a run is asked for beside its draws.
+// settings are the parameters of a run apart from its draws.
 type settings struct {
-	strict    bool   // check also what a busy machine's timers may break
+	strict    bool   // also check what a busy machine's timers may break
 	histories string // the folder to write them to; "": nowhere
 }
 
@@ -114,7 +114,7 @@ func (r *round) summary(h *history) string {
 		r.plan.Seed, r.plan.Round, r.plan.Site, r.plan.Active.Round(time.Second), now().sub(r.healed).Round(time.Second), strings.Join(r.phases, ", "), len(h.uses), grants, len(h.messages), kinds)
 }
 
-// trouble notes that the bench itself could not do what it wanted.
+// trouble reports that the bench itself failed to do something.
 func (r *round) trouble(format string, args ...any) {
 	r.t.Errorf("the bench: "+format, args...)
 }
@@ -192,8 +192,8 @@ func (r *round) living() (all []*process) {
 	return all
 }
 
-// watch looks whether a server answers as long as nothing keeps it from doing so. One
-// that does not is killed, so that the round can go on.
+// watch checks that a server answers unless a fault prevents it. A server that does not
+// is killed, so that the round can continue.
 func (r *round) watch(ctx context.Context, n *node) {
 	silent := func(w *window) bool {
 		return (w.Node == n.number || w.Node < 0) && (w.Kind == frozen || w.Kind == paused || w.Kind == restarted || w.Kind == busyScript)
@@ -230,7 +230,7 @@ func (r *round) watch(ctx context.Context, n *node) {
 	}
 }
 
-// askForeign tries to take a lock where a foreign value is.
+// askForeign tries to acquire a lock whose name has a foreign value.
 func (r *round) askForeign(ctx, hard context.Context, name string) {
 	for ctx.Err() == nil {
 		begin := now()
@@ -254,7 +254,7 @@ func (r *round) askForeign(ctx, hard context.Context, name string) {
 	}
 }
 
-// slowest is how long a script of this server has run at most.
+// slowest returns the longest run of a script on this server.
 func (n *node) slowest(ctx context.Context) (time.Duration, string) {
 	entries, err := n.admin.SlowLogGet(ctx, 100).Result()
 	if err != nil {

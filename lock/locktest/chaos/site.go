@@ -22,7 +22,7 @@ const (
 	userSecret = "secret"
 )
 
-// servers are those of a round, and the ways to them.
+// servers are those of a round, and the connections to them.
 type servers struct {
 	nodes   []*node
 	wires   [][]*wire // of each place to each node; none with sentinels and clusters
@@ -83,7 +83,7 @@ func (n *node) launch() error {
 	return nil
 }
 
-// do runs a command as soon as the server takes it. It gives up with ctx.
+// do runs a command as soon as the server accepts it. It gives up when ctx ends.
 func (n *node) do(ctx context.Context, args ...any) error {
 	return retry(ctx, func(ctx context.Context) error { return n.admin.Do(ctx, args...).Err() })
 }
@@ -105,7 +105,7 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// wire is the way from one place to one node, with all the faults on it.
+// wire is the connection from one place to one node, with all its faults.
 type wire struct {
 	proxy *redistest.Proxy
 
@@ -147,7 +147,7 @@ func serve(t *testing.T, p *plan) *servers {
 		Users: []string{userName + " on >" + userSecret + " ~* &* +@all"},
 		Directives: []string{
 			"busy-reply-threshold 2000", "slowlog-log-slower-than 300000",
-			"appendfsync no", // by "everysec", replies may leave before what they say is in the file
+			"appendfsync no", // by "everysec", replies may leave before their writes are in the file
 		},
 	}
 	s := &servers{}

@@ -63,7 +63,7 @@ func (b breach) String() string {
 		b.Promise, b.What, b.Seed, b.Round, b.Site, b.At, strings.Join(b.Faults, "; "), strings.Join(b.History, "\n    "))
 }
 
-// tally counts what was checked, and keeps what was broken.
+// tally counts the checks, and records the breaches.
 type tally struct {
 	mu       sync.Mutex
 	checked  map[string]int
@@ -88,7 +88,7 @@ func (t *tally) excuse(promise string) {
 	t.unjudged[promise]++
 }
 
-// total returns how many breaks there were.
+// total returns the number of breaches.
 func (t *tally) total() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *tally) table(out io.Writer) {
 	_ = w.Flush()
 }
 
-// broke notes a break between two instants.
+// broke records a breach between two instants.
 func (r *round) broke(promise string, from, to instant, what string, uses ...*use) {
 	b := breach{Promise: promise, Seed: r.plan.Seed, Round: r.plan.Round, Site: r.plan.Site, What: what}
 	b.At = from.of(r.begun)

@@ -25,12 +25,12 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// What the test says to a worker process, a line each.
+// The orders of the test to a worker process, a line each.
 const (
-	sayGiveUp = "give up" // what waits for permits, and for latches
-	sayFinish = "finish"  // begin nothing new, and end when what waits was granted
-	sayProbe  = "probe"   // take every lock once more
-	sayClose  = "close"   // close everything, look for what is left, and end
+	orderGiveUp = "give up" // stop waiting for permits and latches
+	orderFinish = "finish"  // begin nothing new, and end when all waiters were granted
+	orderProbe  = "probe"   // acquire every lock once more
+	orderClose  = "close"   // close everything, report leftovers, and end
 )
 
 // worker is a process that uses locks. Everything goes through one store, so that
@@ -46,7 +46,7 @@ type worker struct {
 	close  []func() error
 
 	finishing context.Context // done: begin nothing new
-	giveUp    context.Context // done: wait no longer for what nobody may give back
+	giveUp    context.Context // done: stop waiting for what may never be released
 }
 
 // work is the main function of a worker process.
@@ -145,20 +145,20 @@ func (w *worker) run(said <-chan string) {
 	background.Go(func() { w.measureLag(stopLag) })
 	for order := range said {
 		switch order {
-		case sayGiveUp:
+		case orderGiveUp:
 			giveUp()
-		case sayFinish:
+		case orderFinish:
 			finish()
 			go func() {
 				drivers.Wait()
 				w.report(event{What: evFinished})
 			}()
-		case sayProbe:
+		case orderProbe:
 			go func() {
 				w.probe()
 				w.report(event{What: evProbed})
 			}()
-		case sayClose:
+		case orderClose:
 			close(stopLag)
 			w.closeAll()
 			background.Wait()
@@ -176,7 +176,7 @@ func (w *worker) closeAll() {
 	}
 }
 
-// leave reports what is left of everything that was closed.
+// leave reports leftovers after everything was closed.
 func (w *worker) leave() {
 	e := event{What: evClosed}
 	if err := goleak.Find(
@@ -194,8 +194,8 @@ func (w *worker) leave() {
 	w.report(e)
 }
 
-// measureLag reports when this process's timers are late: then it was stopped, or got
-// no processor.
+// measureLag reports when this process's timers are late: then it was stopped, or got no
+// processor.
 func (w *worker) measureLag(stop <-chan struct{}) {
 	const every = 5 * time.Millisecond
 	timer := time.NewTicker(every)

@@ -2,5 +2,5 @@
 
 package redistest
 
-// alive cannot look for a process here.
+// alive cannot check for a process here.
 func alive(int) bool { return false }

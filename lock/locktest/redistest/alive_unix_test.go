@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// alive reports whether there is a process that is more than a zombie: an
-// orphan is waited for by whoever adopts it, in time of its own.
+// alive reports whether a process exists that is more than a zombie. An orphan's parent
+// reaps it at a time of its own.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// openGoStderr opens the standard error of our parent if that is the go
-// command. Only a terminal or a pipe will do: a regular file would be opened
-// with a write position of its own, and one of the two would overwrite the
-// other.
+// openGoStderr opens the standard error of our parent if that is the go command. It
+// accepts only a terminal or a pipe: a regular file would be opened with a write position
+// of its own, and one of the two would overwrite the other.
 func openGoStderr() (*os.File, error) {
 	proc := fmt.Sprintf("/proc/%d", os.Getppid())
 	name, err := os.ReadFile(proc + "/comm")

@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// CertificateFiles returns the PEM files of a server with [Config.TLS]: the
-// authority to trust, and a certificate with its key that serves both the
-// server and clients that are asked for one. They are gone with the server.
+// CertificateFiles returns the PEM files of a server with [Config.TLS]: the authority to
+// trust, and a certificate with its key, for the server and for clients that need one.
+// They are removed with the server.
 func (s *Server) CertificateFiles() (authority, certificate, key string) {
 	return s.path("ca.pem"), s.path("cert.pem"), s.path("key.pem")
 }
 
-// writeCertificates makes an authority that nobody else has, and a certificate
-// for 127.0.0.1 signed by it.
+// writeCertificates makes a new authority, and a certificate for 127.0.0.1 signed by it.
 func (s *Server) writeCertificates() error {
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -16,24 +16,24 @@ import (
 // slotCount is how many hash slots a Redis cluster has.
 const slotCount = 16384
 
-// ClusterConfig says what a [Cluster] consists of.
+// ClusterConfig configures a [Cluster].
 type ClusterConfig struct {
 	Masters  int    // 3 if 0
 	Replicas int    // of each master; none if 0
 	Server   Config // of every node; always on TCP
 }
 
-// Cluster is a Redis cluster whose masters share the slots evenly. It goes on
-// serving the slots it still has when a master is gone. A node that is silent
-// for longer than a second is held to have failed.
+// Cluster is a Redis cluster whose masters share the slots evenly. It continues to serve
+// its remaining slots when a master is gone. A node that does not answer for longer than
+// a second counts as failed.
 type Cluster struct {
 	Nodes []*Server // the masters at the start, then their replicas
 }
 
 const nodeTimeout = time.Second
 
-// StartCluster starts a cluster and returns once every node agrees on all of
-// it, which takes about 2 s.
+// StartCluster starts a cluster and returns once all nodes agree on it, which takes about
+// 2 s.
 func StartCluster(t TB, c ClusterConfig) *Cluster {
 	t.Helper()
 	c.Masters = cmp.Or(c.Masters, 3)
@@ -77,14 +77,14 @@ func (c ClusterConfig) node() Config {
 	return config
 }
 
-// Options returns what [Cluster.Client] uses, as [Server.Options] does.
+// Options returns the options of [Cluster.Client], as [Server.Options] does.
 func (c *Cluster) Options() *redis.ClusterOptions {
 	options := &redis.ClusterOptions{
 		Password:              c.Nodes[0].config.Password,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
-		// A master that is gone sends nobody on (MOVED), and go-redis asks the
-		// others only this often, by default once a minute.
+		// A master that is gone redirects no client (MOVED), and go-redis asks the others
+		// only this often, by default once a minute.
 		ClusterStateReloadInterval: nodeTimeout,
 	}
 	for _, node := range c.Nodes {
@@ -100,7 +100,7 @@ func (c *Cluster) Client(t TB) *redis.ClusterClient {
 	return client
 }
 
-// URL returns what [redis.ParseClusterURL] understands.
+// URL returns a URL for [redis.ParseClusterURL].
 func (c *Cluster) URL() string {
 	u, others := c.Nodes[0].URL(), url.Values{}
 	for _, node := range c.Nodes[1:] {
@@ -115,8 +115,7 @@ func (c *Cluster) Slot(t TB, key string) int {
 	return int(c.running()[0].do(t, "CLUSTER", "KEYSLOT", key).(int64))
 }
 
-// Owner returns the master that serves a key, as the first running node sees
-// it.
+// Owner returns the master that serves a key, according to the first running node.
 func (c *Cluster) Owner(t TB, key string) *Server {
 	t.Helper()
 	slot := c.Slot(t, key)
@@ -128,8 +127,8 @@ func (c *Cluster) Owner(t TB, key string) *Server {
 	return owner
 }
 
-// Failover orders a replica of master to take its place, waits until every node
-// knows, and returns it. The old master becomes its replica.
+// Failover orders a replica of master to take its place, waits until every node knows,
+// and returns it. The old master becomes its replica.
 func (c *Cluster) Failover(t TB, master *Server) *Server {
 	t.Helper()
 	replica := c.replicaOf(t, master)
@@ -140,8 +139,8 @@ func (c *Cluster) Failover(t TB, master *Server) *Server {
 	return replica
 }
 
-// AwaitFailover waits until every running node knows another master than old
-// for key, and returns it. The test has made old fall silent before.
+// AwaitFailover waits until every running node knows another master than old for key, and
+// returns it. The test must have stopped old before.
 func (c *Cluster) AwaitFailover(t TB, key string, old *Server) *Server {
 	t.Helper()
 	slot := c.Slot(t, key)
@@ -163,7 +162,7 @@ func (c *Cluster) AwaitFailover(t TB, key string, old *Server) *Server {
 	return master
 }
 
-// owner asks node who serves slot.
+// owner returns the node that serves slot, according to node.
 func (c *Cluster) owner(ctx context.Context, node *Server, slot int) (*Server, error) {
 	client := redis.NewClient(node.Options())
 	defer client.Close()
@@ -215,8 +214,8 @@ func (c *Cluster) running() []*Server {
 	return running
 }
 
-// awaitAgreement waits until every running node serves, and describes the same
-// cluster of all nodes.
+// awaitAgreement waits until every running node serves, and reports the same cluster of
+// all nodes.
 func (c *Cluster) awaitAgreement(t TB) {
 	t.Helper()
 	await(t, func(ctx context.Context) error {
@@ -261,7 +260,7 @@ func (s *Server) clusterID(t TB) string {
 	return s.do(t, "CLUSTER", "MYID").(string)
 }
 
-// member is a node as the cluster sees it.
+// member is a node as the cluster reports it.
 type member struct {
 	id, addr string
 	flags    string // "master", "slave", "master,fail"
@@ -269,8 +268,8 @@ type member struct {
 	slots    string
 }
 
-// members returns what a node says of its cluster, in order of address and
-// without what only concerns the node that was asked.
+// members returns a node's list of its cluster, in the order of addresses and without the
+// fields that only concern the node itself.
 func (s *Server) members(ctx context.Context) ([]member, error) {
 	client := redis.NewClient(s.Options())
 	defer client.Close()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// fatal ends the waiting in eventually: asking again cannot help.
+// fatal ends the waiting in eventually: another call of check cannot help.
 type fatal struct{ error }
 
-// eventually asks until check returns nil, and returns its last error after
-// limit. It is for the states of other processes, which nothing announces.
+// eventually calls check until it returns nil, and returns its last error after limit. It
+// is for states of other processes, which send no notification.
 func eventually(limit time.Duration, check func() error) error {
 	pause := time.NewTicker(2 * time.Millisecond)
 	defer pause.Stop()
@@ -29,8 +29,8 @@ func eventually(limit time.Duration, check func() error) error {
 	}
 }
 
-// await waits for a state of servers that are known to run, and fails t where
-// it does not come. Each question is bounded.
+// await waits for a state of servers that are known to run, and fails t if it does not
+// come. Each call of check is bounded.
 func await(t TB, check func(ctx context.Context) error) {
 	t.Helper()
 	err := eventually(readyTimeout, func() error {

@@ -12,18 +12,17 @@ import (
 	"sync"
 )
 
-// Oldest is the oldest major version of Redis that the servers here may have.
-// Sharded pub/sub and enable-debug-command came with it.
+// Oldest is the oldest major version of Redis that the servers here may have. Sharded
+// pub/sub and enable-debug-command came with it.
 const Oldest = 7
 
-// ErrNoServer says that no redis-server is to be found on this machine.
+// ErrNoServer reports that there is no redis-server on this machine.
 var ErrNoServer = errors.New("redistest: no redis-server in $REDIS_SERVER, PATH or .cache/redis/bin; `make test` installs one")
 
-// Find returns the path of redis-server: $REDIS_SERVER, or else the one on
-// PATH, or else .cache/redis/bin/redis-server in the root of the module that
-// the working directory belongs to. The error is [ErrNoServer] where there is
-// none, and another one where $REDIS_SERVER or the version is wrong.
-// The first answer is kept for the life of the process.
+// Find returns the path of redis-server: $REDIS_SERVER, or else the one on PATH, or else
+// .cache/redis/bin/redis-server in the root of the working directory's module. The error
+// is [ErrNoServer] if there is none, and another one if $REDIS_SERVER or the version is
+// wrong. The first result is kept for the life of the process.
 func Find() (string, error) { return find() }
 
 var find = sync.OnceValues(func() (string, error) {
@@ -34,7 +33,7 @@ var find = sync.OnceValues(func() (string, error) {
 	return path, checkVersion(path)
 })
 
-// locate returns what named says, or what stands in one of the usual places.
+// locate returns named, or the server in one of the usual places.
 func locate(named string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
@@ -54,8 +53,8 @@ func locate(named string) (string, error) {
 	return "", ErrNoServer
 }
 
-// moduleRoot returns the nearest directory upwards that holds both a go.mod and
-// .ci, so that a nested module finds the cache of the whole repository.
+// moduleRoot returns the nearest directory upwards that contains both a go.mod and .ci,
+// so that a nested module finds the cache of the whole repository.
 func moduleRoot() (string, bool) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -78,7 +77,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// "Redis server v=7.0.15 sha=…", and Valkey says the same of itself.
+// "Redis server v=7.0.15 sha=…"; Valkey prints the same.
 var versionLine = regexp.MustCompile(`v=(\d+)\.`)
 
 func checkVersion(path string) error {

@@ -8,9 +8,9 @@ import (
 )
 
 // Migration is a slot on its way from one master of a cluster to another. Until
-// [Migration.Finish], the old master answers for keys that it still has and
-// sends clients on (ASK) for keys that it has not; a command with keys on both
-// sides is told to try again (TRYAGAIN).
+// [Migration.Finish], the old master answers for keys that it still has and redirects
+// clients (ASK) for other keys. A command with keys on both sides gets the reply
+// TRYAGAIN.
 type Migration struct {
 	cluster  *Cluster
 	slot     int
@@ -41,8 +41,8 @@ func (m *Migration) Move(t TB, keys ...string) {
 	m.from.do(t, args...)
 }
 
-// Finish moves the keys that are left, gives the slot to its new master, and
-// waits until every node knows. From then on the old master answers MOVED.
+// Finish moves the remaining keys, gives the slot to its new master, and waits until
+// every node knows. From then on the old master answers MOVED.
 func (m *Migration) Finish(t TB) {
 	t.Helper()
 	for {

@@ -18,9 +18,9 @@ import (
 // skipped counts the tests that Need has skipped in this process.
 var skipped atomic.Int64
 
-// Need skips t where there is no redis-server on this machine, and counts it
-// for the line that [Main] prints. With REQUIRE_REDIS=1 or CI=true it fails t
-// instead. A redis-server that is there but cannot be used always fails t.
+// Need skips t if there is no redis-server on this machine, and counts it for the line
+// that [Main] prints. With REQUIRE_REDIS=1 or CI=true it fails t instead. An unusable
+// redis-server always fails t.
 func Need(t TB) {
 	t.Helper()
 	_, err := Find()
@@ -44,18 +44,17 @@ func required() bool {
 	return os.Getenv("REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
 }
 
-// Main runs a package's tests, checks with goleak that they left no goroutine,
-// and says in one line how many were skipped for want of a redis-server. It
-// does not return. go-redis's own logging is off meanwhile: the tests break
-// connections on purpose.
+// Main runs a package's tests, checks with goleak that they left no goroutine, and prints
+// in one line how many were skipped for lack of a redis-server. It does not return.
+// go-redis's own logging is off meanwhile: the tests break connections on purpose.
 func Main(m goleak.TestingM, options ...goleak.Option) {
 	redis.SetLogger(&logging.VoidLogger{})
 	goleak.VerifyTestMain(reporting{m}, options...)
 }
 
-// Parallel has n tests run at a time rather than one for each processor, unless
-// -parallel says otherwise: for a package whose tests wait most of the time, for
-// leases to end and servers to fail over. It is called before [Main].
+// Parallel makes n tests run at a time rather than one for each processor, unless
+// -parallel is set. It is for packages whose tests mostly wait, for leases to end and
+// servers to fail over. It is called before [Main].
 func Parallel(n int) {
 	flag.Parse()
 	asked := false

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeTB records what a test would have been told.
+// fakeTB records the calls of a test.
 type fakeTB struct {
 	errors, skips []string
 	logs          string
@@ -139,7 +139,7 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// What a run without redis-server says, as the go command shows it.
+// The output of a run without redis-server, as the go command shows it.
 func TestSummary(t *testing.T) {
 	fake := exec.Command(os.Args[0], "-test.run=^TestPause")
 	fake.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}

@@ -7,16 +7,15 @@ import (
 	"strconv"
 )
 
-// Ports are taken from below the range that systems give to outgoing
-// connections (32768 upwards on Linux), since such a connection could take a
-// port between our look and the server's bind.
+// Ports are taken from below the range of outgoing connections (32768 upwards on Linux),
+// since such a connection could take a port between our check and the server's bind.
 const (
 	lowestPort  = 20000
 	highestPort = 32000
 )
 
-// freePort returns a loopback port on which nobody listens at the moment.
-// Somebody may take it before the server does; a launch is retried then.
+// freePort returns a loopback port without a listener at the moment. Another process may
+// take it before the server does; a launch is retried then.
 func freePort() (int, error) {
 	for range 100 {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)

@@ -16,9 +16,9 @@ type process struct {
 	killed bool             // kill was called: its end is no surprise
 }
 
-// startProcess starts command on an OS thread that lives as long as the
-// process: where the kernel kills a child at its parent's death, it means the
-// thread that started it, and Go ends idle threads as it likes.
+// startProcess starts command on an OS thread that lives as long as the process. The
+// kernel kills a child when the thread that started it ends, and Go ends idle threads at
+// any time.
 func startProcess(command *exec.Cmd) (*process, error) {
 	p := &process{exited: make(chan struct{})}
 	started := make(chan error)
@@ -31,7 +31,7 @@ func startProcess(command *exec.Cmd) (*process, error) {
 		if err != nil {
 			return
 		}
-		_ = command.Wait() // how it ended is in ProcessState
+		_ = command.Wait() // its result is in ProcessState
 		p.state = command.ProcessState
 		close(p.exited)
 	}()
@@ -41,18 +41,18 @@ func startProcess(command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process, also one that is stopped, and waits until it is gone.
+// kill ends the process, even a stopped one, and waits until it is gone.
 func (p *process) kill() {
 	if !p.running() {
 		return
 	}
 	p.killed = true
-	_ = p.Kill() // fails only where it has ended meanwhile
+	_ = p.Kill() // fails only if it has ended meanwhile
 	<-p.exited
 }
 
-// signal panics where the process has ended: a test that pauses a dead server
-// would go on to prove nothing.
+// signal panics if the process has ended: a test that pauses a dead server would prove
+// nothing.
 func (p *process) signal(signal syscall.Signal) {
 	if err := p.Signal(signal); err != nil {
 		panic(fmt.Sprintf("redistest: %v: %v", signal, err))

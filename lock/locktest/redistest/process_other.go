@@ -4,6 +4,6 @@ package redistest
 
 import "os/exec"
 
-// dieWithParent does nothing here: there is no such thing as Pdeathsig. The
-// process stays in our group, so that an interrupt at the terminal ends it too.
+// dieWithParent does nothing here: there is no Pdeathsig. The process stays in our group,
+// so that an interrupt at the terminal ends it too.
 func dieWithParent(*exec.Cmd) {}

@@ -14,25 +14,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Flow says what becomes of the bytes that travel in one direction.
+// Flow is how a proxy treats the bytes of one direction.
 type Flow uint8
 
 const (
-	// Pass lets them through.
+	// Pass forwards them.
 	Pass Flow = iota
 
-	// Hold keeps them back and delivers them once the flow passes again, as
-	// TCP's retransmission does after a short partition.
+	// Hold keeps them and delivers them once the flow passes again, as TCP's
+	// retransmission does after a short partition.
 	Hold
 
-	// Drop loses them. A connection that has lost bytes stays mute in that
-	// direction, also after healing: delivering what came later would pair
-	// replies with the wrong requests, which no network does. That an end has
-	// closed the connection is not lost; it is learned after healing.
+	// Drop loses them. A connection that has lost bytes stays mute in that direction,
+	// also after healing: delivering later bytes would pair replies with the wrong
+	// requests, which no network does. The closing of a connection is not lost; it is
+	// forwarded after healing.
 	Drop
 )
 
-// Fault is what a [Proxy] does to the traffic. Its zero value does nothing.
+// Fault is the treatment of a [Proxy]'s traffic. Its zero value changes nothing.
 type Fault struct {
 	Requests Flow // from the client to the server
 	Replies  Flow // from the server to the client
@@ -41,25 +41,23 @@ type Fault struct {
 	// adds a random time below it. Bytes are never reordered.
 	Delay, Jitter time.Duration
 
-	// Slice delivers one byte at a time, so that readers meet every possible
-	// boundary.
+	// Slice delivers one byte at a time, so that readers meet every possible boundary.
 	Slice bool
 
 	// Refuse resets new connections as soon as they are made.
 	Refuse bool
 
-	// Duplicate sends whole pipelines to the server a second time, so much later, on
-	// a connection of their own, and drops what it replies. A proxy that repeats
-	// requests does so. Zero: never. The connection begins with [Proxy.Login].
+	// Duplicate sends whole pipelines to the server a second time after this delay, on a
+	// connection of their own, and drops the replies, as a proxy that repeats requests
+	// does. Zero: never. The connection begins with [Proxy.Login].
 	Duplicate time.Duration
 }
 
-// Blackhole is a network that takes everything and delivers nothing.
+// Blackhole is a network that accepts everything and delivers nothing.
 var Blackhole = Fault{Requests: Drop, Replies: Drop}
 
-// Proxy is a lossy wire in front of a server. It listens on the same kind of
-// network as the server does: a unix socket or a loopback port. Its methods may
-// be called from any goroutine at any time.
+// Proxy is a faulty wire in front of a server. It listens on the same kind of network as
+// the server: a unix socket or a loopback port. Its methods are safe for concurrent use.
 type Proxy struct {
 	// Login is what a connection of duplicates sends first, such as "AUTH user
 	// secret"; "": nothing. It is set before the first connection.
@@ -78,8 +76,8 @@ type Proxy struct {
 	closed  bool
 }
 
-// StartProxy starts a proxy in front of s, closed at the end of t. It passes
-// everything until [Proxy.Set].
+// StartProxy starts a proxy in front of s, closed at the end of t. It forwards everything
+// until [Proxy.Set].
 func StartProxy(t TB, s *Server) *Proxy {
 	t.Helper()
 	p := &Proxy{server: s, changed: make(chan struct{}), gone: make(chan struct{}), links: map[*link]struct{}{}}
@@ -123,7 +121,7 @@ func (p *Proxy) Options() *redis.Options {
 // of t.
 func (p *Proxy) Client(t TB) *redis.Client { return newClient(t, p.Options()) }
 
-// Set replaces the fault, for connections that exist and for new ones.
+// Set replaces the fault, for existing connections and for new ones.
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,12 +130,12 @@ func (p *Proxy) Set(f Fault) {
 	p.changed = make(chan struct{})
 }
 
-// Heal ends the fault. See [Drop] for what it cannot heal.
+// Heal ends the fault. See [Drop] for its lasting effect.
 func (p *Proxy) Heal() { p.Set(Fault{}) }
 
-// Stall holds back the requests of connections that exist and that chosen picks, for
-// as long from now on. They are delivered then, also if the client has closed its end
-// meanwhile, as those that TCP has to send again are. New connections are not stalled.
+// Stall delays the requests of those existing connections that chosen selects, for d from
+// now on. They are delivered then, even if the client has closed its end meanwhile, as
+// TCP does after a retransmission. New connections are not stalled.
 func (p *Proxy) Stall(chosen func() bool, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +147,8 @@ func (p *Proxy) Stall(chosen func() bool, d time.Duration) {
 	}
 }
 
-// Reset breaks every connection that exists at the moment, on TCP with a reset
-// at both ends. It returns how many there were.
+// Reset breaks every existing connection, on TCP with a reset at both ends. It returns
+// their number.
 func (p *Proxy) Reset() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +158,7 @@ func (p *Proxy) Reset() int {
 	return len(p.links)
 }
 
-// Close breaks every connection and waits until nothing of the proxy runs.
+// Close breaks every connection and waits until no goroutine of the proxy runs.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	if !p.closed {
@@ -195,7 +193,7 @@ func (p *Proxy) accept() {
 		network, address := p.server.Addr()
 		server, err := net.Dial(network, address)
 		if err != nil {
-			abort(client) // the server is down; so is the way to it
+			abort(client) // the server is down, and so is the connection to it
 			continue
 		}
 		p.join(&link{proxy: p, client: client, server: server, done: make(chan struct{})})
@@ -227,14 +225,14 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 	done           chan struct{}             // closed with the link
-	stalled        atomic.Pointer[time.Time] // until when requests are held back; nil: they are not
+	stalled        atomic.Pointer[time.Time] // until when requests are delayed; nil: they are not
 	once           sync.Once
 }
 
-// reset breaks both ends for good. What was on its way is lost.
+// reset breaks both ends for good. Bytes in transit are lost.
 func (l *link) reset() { l.close(abort) }
 
-// end closes both ends; what was written before still arrives.
+// end closes both ends; bytes written before still arrive.
 func (l *link) end() { l.close(func(conn net.Conn) { _ = conn.Close() }) }
 
 func (l *link) close(each func(net.Conn)) {
@@ -245,8 +243,7 @@ func (l *link) close(each func(net.Conn)) {
 	})
 }
 
-// abort closes with a reset instead of an orderly end, where there is such a
-// thing.
+// abort closes with a reset instead of an orderly end, if the network has resets.
 func abort(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -254,15 +251,15 @@ func abort(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// chunk is what one read gave, and when.
+// chunk is the result of one read, and its time.
 type chunk struct {
 	bytes []byte
 	at    time.Time
 }
 
-// carry copies from one end to the other until an end closes or the link is
-// reset. Reading and writing are apart, so that a delay shifts the traffic
-// instead of slowing it down.
+// carry copies from one end to the other until an end closes or the link is reset.
+// Separate goroutines read and write, so that a delay shifts the traffic instead of
+// slowing it down.
 func (l *link) carry(to, from net.Conn, flow func(Fault) Flow) {
 	chunks := make(chan chunk, 64)
 	var reading sync.WaitGroup
@@ -292,15 +289,15 @@ func (l *link) read(from io.Reader, chunks chan<- chunk) {
 	}
 }
 
-// deliver returns when the other end has closed and all it sent has been
-// delivered, or when the link is broken.
+// deliver returns when the other end has closed and all its bytes are delivered, or when
+// the link is broken.
 func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow) {
 	mute := false // bytes were lost, see Drop
 	for {
 		select {
 		case c, open := <-chunks:
 			if !open {
-				l.leave(flow, Hold, Drop) // an end is not lost, it comes late
+				l.leave(flow, Hold, Drop) // the end of a connection is not lost, it comes late
 				return
 			}
 			fault, ok := l.leave(flow, Hold)
@@ -326,8 +323,8 @@ func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow)
 	}
 }
 
-// leave returns the fault once the flow is none of states, and false if the
-// link broke before.
+// leave waits until the flow is none of states and returns the fault. It returns false if
+// the link broke before.
 func (l *link) leave(flow func(Fault) Flow, states ...Flow) (Fault, bool) {
 	for {
 		fault, changed := l.proxy.current()

@@ -56,7 +56,7 @@ func TestProxyDelaysEachWay(t *testing.T) {
 	})
 }
 
-// A delay is on the way, not a queue: what is sent together arrives together.
+// A delay is not a queue: bytes sent together arrive together.
 func TestProxyDelayKeepsThroughput(t *testing.T) {
 	s := Start(t, Config{})
 	p := StartProxy(t, s)
@@ -147,7 +147,7 @@ func TestProxyHoldDeliversLater(t *testing.T) {
 	})
 }
 
-// A reply that comes after a lost one would be taken for the lost one's.
+// A reply after a lost one would be taken for the lost one's.
 func TestProxyConnectionThatLostBytesStaysMute(t *testing.T) {
 	networks(t, func(t *testing.T, p *Proxy, _ *Server) {
 		conn, other := raw(t, p), raw(t, p)
@@ -202,7 +202,7 @@ func TestProxyRefuses(t *testing.T) {
 	})
 }
 
-// What a server says before it closes the connection must arrive.
+// The last reply of a server that closes the connection must arrive.
 func TestProxyDeliversLastWords(t *testing.T) {
 	networks(t, func(t *testing.T, p *Proxy, _ *Server) {
 		conn := raw(t, p)

@@ -8,33 +8,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CutReplicas ends every replication link of a master and refuses new ones,
-// while clients go on writing: what they write from now on is lost in a
-// failover. Sentinels promote a replica only if its link has not been down for
-// more than 5 s, so kill the master before.
+// CutReplicas ends every replication link of a master and refuses new ones, while clients
+// continue to write: a failover loses what they write from now on. Sentinels promote a
+// replica only if its link has not been down for more than 5 s, so kill the master
+// before.
 func (s *Server) CutReplicas(t TB) {
 	t.Helper()
 	s.do(t, "ACL", "SETUSER", "default", "-psync", "-sync")
 	s.do(t, "CLIENT", "KILL", "TYPE", "replica")
 }
 
-// AcceptReplicas undoes [Server.CutReplicas]. SYNC stays forbidden: a replica whose
-// PSYNC was refused tries it next, and one that joins by it never says how far it is,
-// so nothing ever counts as replicated to it.
+// AcceptReplicas undoes [Server.CutReplicas]. SYNC stays forbidden: a replica whose PSYNC
+// was refused tries it next, and one that joins by SYNC never reports its offset, so
+// nothing ever counts as replicated to it.
 func (s *Server) AcceptReplicas(t TB) {
 	t.Helper()
 	s.do(t, "ACL", "SETUSER", "default", "+psync")
 }
 
-// AwaitReplication waits until so many replicas have all that was written to a
-// master before: a failover then loses nothing of it.
+// AwaitReplication waits until so many replicas have everything that was written to a
+// master before: a failover then loses none of it.
 func (s *Server) AwaitReplication(t TB, replicas int) {
 	t.Helper()
 	var have int64
 	err := s.ask(func(ctx context.Context, client *redis.Client) (err error) {
 		conn := client.Conn()
 		defer conn.Close()
-		// WAIT is for what was done before the last command of its own connection.
+		// WAIT covers the commands before the last one of its own connection.
 		if err := conn.Ping(ctx).Err(); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Server) do(t TB, args ...any) any {
 	return reply
 }
 
-// ask lends a client with a bounded context.
+// ask calls question with a client and a bounded context.
 func (s *Server) ask(question func(context.Context, *redis.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()

@@ -16,20 +16,19 @@ import (
 // their master.
 const MasterName = "leasewheel"
 
-// SentinelConfig says what a [SentinelSet] consists of.
+// SentinelConfig configures a [SentinelSet].
 type SentinelConfig struct {
 	Replicas  int    // 2 if 0
 	Sentinels int    // 3 if 0; a majority of them decides
 	Server    Config // of the master and of every replica; always on TCP
 
-	// DownAfter is how long a master may be silent before a sentinel doubts it;
-	// 1 s if 0. With less, a busy machine makes sentinels depose masters that are
-	// only slow.
+	// DownAfter is how long a master may be silent before a sentinel suspects it; 1 s if
+	// 0. With less, sentinels on a busy machine depose masters that are only slow.
 	DownAfter time.Duration
 }
 
-// SentinelSet is a master with replicas, watched by sentinels which promote a
-// replica 2 to 3 s after the master has fallen silent.
+// SentinelSet is a master with replicas, watched by sentinels which promote a replica 2
+// to 3 s after the master has stopped answering.
 type SentinelSet struct {
 	Nodes     []*Server // the first one was the master at the start
 	Sentinels []*Server
@@ -96,7 +95,7 @@ func (s *SentinelSet) known(ctx context.Context, sentinel *Server) error {
 	return nil
 }
 
-// Options returns what [SentinelSet.Client] uses, as [Server.Options] does.
+// Options returns the options of [SentinelSet.Client], as [Server.Options] does.
 func (s *SentinelSet) Options() *redis.FailoverOptions {
 	options := &redis.FailoverOptions{
 		MasterName:            MasterName,
@@ -118,7 +117,7 @@ func (s *SentinelSet) Client(t TB) *redis.Client {
 	return client
 }
 
-// Master returns the node that the sentinels which answer agree on.
+// Master returns the node that the running sentinels agree on.
 func (s *SentinelSet) Master(t TB) *Server {
 	t.Helper()
 	var master *Server
@@ -143,8 +142,8 @@ func (s *SentinelSet) Failover(t TB) *Server {
 	return s.AwaitFailover(t, old)
 }
 
-// AwaitFailover waits until the sentinels agree on a master other than old and
-// it takes writes, and returns it. The test has made old fall silent before.
+// AwaitFailover waits until the sentinels agree on a master other than old that accepts
+// writes, and returns it. The test must have stopped old before.
 func (s *SentinelSet) AwaitFailover(t TB, old *Server) *Server {
 	t.Helper()
 	var master *Server
@@ -160,8 +159,8 @@ func (s *SentinelSet) AwaitFailover(t TB, old *Server) *Server {
 	return master
 }
 
-// AwaitReplicas waits until every node that runs, but for the master, is a
-// replica with all of the master's data, and returns the master.
+// AwaitReplicas waits until every running node, except the master, is a replica with all
+// of the master's data, and returns the master.
 func (s *SentinelSet) AwaitReplicas(t TB) *Server {
 	t.Helper()
 	var master *Server
@@ -222,8 +221,8 @@ func byAddress(servers []*Server, address string) (*Server, error) {
 	return nil, fmt.Errorf("%s is none of the servers started here", address)
 }
 
-// Agreed returns nil if the sentinels that run agree on a master, it takes writes, and
-// every other node that runs is a replica of it.
+// Agreed returns nil if the running sentinels agree on a master, it accepts writes, and
+// every other running node is a replica of it.
 func (s *SentinelSet) Agreed(ctx context.Context) error {
 	master, err := s.master(ctx)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.NotSame(t, second, third)
 }
 
-// The write that a failover loses, with a password on every hop.
+// A failover loses the write, with a password on every connection.
 func TestSentinelFailoverBeforeReplication(t *testing.T) {
 	t.Parallel()
 	set := StartSentinels(t, SentinelConfig{Replicas: 1, Server: Config{Password: "secret"}})

@@ -18,23 +18,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// readyTimeout bounds how long servers may take until they answer and, in a
-// set or a cluster, know each other. One server takes about 11 ms and a set
-// 2 s; the rest is for a machine that is very busy: a sentinel whose own timer was
-// late by 2 s does nothing for 30 s (its TILT mode).
+// readyTimeout bounds how long servers may take until they answer and, in a set or a
+// cluster, know each other. One server takes about 11 ms and a set 2 s; the rest is for a
+// very busy machine: a sentinel whose own timer was late by 2 s does nothing for 30 s
+// (its TILT mode).
 const readyTimeout = 90 * time.Second
 
-// Config says how a server is to run. Its zero value is a server on a unix
-// socket, without a password, that keeps nothing on disk.
+// Config configures a server. Its zero value is a server on a unix socket, without a
+// password, that writes nothing to disk.
 type Config struct {
 	// TCP also opens a free port on 127.0.0.1, and makes [Server.URL] and
 	// clients use it. Processes in other network namespaces, proxies,
 	// replication and clusters need it.
 	TCP bool
 
-	// TLS makes that port speak TLS only, with a certificate by an authority that
-	// nobody trusts: see [Server.CertificateFiles]. It implies TCP. Clients need
-	// no certificate; "tls-auth-clients yes" in Directives demands one.
+	// TLS makes that port accept TLS only, with a certificate of an authority that no
+	// system trusts: see [Server.CertificateFiles]. It implies TCP. Clients need no
+	// certificate unless Directives contains "tls-auth-clients yes".
 	TLS bool
 
 	// Password is the default user's; "" leaves the server open.
@@ -44,12 +44,11 @@ type Config struct {
 	// "alice on >secret ~lock:* &lock:* +@all".
 	Users []string
 
-	// AOF writes every command to an append-only file, so that a server that
-	// was killed has its data back after [Server.Restart]. Without it, a
-	// restarted server is empty.
+	// AOF writes every command to an append-only file, so that a killed server has its
+	// data back after [Server.Restart]. Without it, a restarted server is empty.
 	AOF bool
 
-	// Directives are further lines of redis.conf. They come last and win.
+	// Directives are further lines of redis.conf. They come last and take precedence.
 	Directives []string
 
 	// Env are further variables of the server's environment, "KEY=value" each.
@@ -58,11 +57,11 @@ type Config struct {
 	sentinel, cluster bool
 }
 
-// Server is a running redis-server. Its methods are for one goroutine at a
-// time, but for URL, Options, Client and Log, which are for any.
+// Server is a running redis-server. URL, Options, Client and Log are safe for concurrent
+// use, its other methods are not.
 type Server struct {
 	config Config
-	dir    string // holds everything of this server, and goes with it
+	dir    string // contains all files of this server, and is removed with it
 
 	port    int            // 0 without TCP
 	busPort int            // 0 outside a cluster
@@ -71,9 +70,8 @@ type Server struct {
 	process *process // the running one, or the last one that ran
 }
 
-// Start starts a server and ends it with t. It skips or fails t where there is
-// no redis-server, as [Need] says. When t fails, the end of the server's log is
-// printed.
+// Start starts a server and ends it with t. It skips or fails t without a redis-server,
+// see [Need]. When t fails, the end of the server's log is printed.
 func Start(t TB, config Config) *Server {
 	t.Helper()
 	Need(t)
@@ -102,15 +100,15 @@ func Launch(config Config) (*Server, error) {
 		if err == nil {
 			return s, nil
 		}
-		// Between our look and its bind, another process may take the port.
+		// Between our check and its bind, another process may take the port.
 		if attempt == 5 || !strings.Contains(s.Log(), "Address already in use") {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 }
 
-// endWith has the server closed at the end of t. A server that ended on its own
-// fails t: that is a crash, whatever the test has seen of it.
+// endWith closes the server at the end of t. A server that ended on its own fails t: that
+// is a crash, even if the test has not noticed it.
 func (s *Server) endWith(t TB) {
 	t.Cleanup(func() {
 		t.Helper()
@@ -127,8 +125,8 @@ func (s *Server) endWith(t TB) {
 	})
 }
 
-// configure takes ports and writes the configuration file. It is not written
-// again at a restart: a sentinel keeps there what it has learned.
+// configure takes ports and writes the configuration file. It is not written again at a
+// restart: a sentinel stores its knowledge there.
 func (s *Server) configure() error {
 	var err error
 	if s.config.TCP {
@@ -228,9 +226,9 @@ func (s *Server) waitUntilReady() error {
 	})
 }
 
-// answers asks in Redis's inline form, without logging in: a refusal is an
-// answer too, but that of a server that still reads its data is not. The socket
-// is ours alone; on the port, another process might answer.
+// answers sends a request in Redis's inline form, without logging in. A refusal is an
+// answer too, but not that of a server that still reads its data. Only we use the socket;
+// on the port, another process might answer.
 func (s *Server) answers() error {
 	conn, err := net.DialTimeout("unix", s.path("socket"), time.Second)
 	if err != nil {
@@ -260,13 +258,12 @@ func (s *Server) Addr() (network, address string) {
 	return "unix", s.path("socket")
 }
 
-// URL returns what [redis.ParseURL] understands, the default user's password
-// included.
+// URL returns a URL for [redis.ParseURL], including the default user's password.
 func (s *Server) URL() string {
 	return s.urlAt(s.Addr())
 }
 
-// urlAt is URL for a server that is reached by another address.
+// urlAt is URL for a server that is reached at another address.
 func (s *Server) urlAt(network, address string) string {
 	u := url.URL{Scheme: "redis", Host: address}
 	switch {
@@ -281,8 +278,8 @@ func (s *Server) urlAt(network, address string) string {
 	return u.String()
 }
 
-// Options returns what [Server.Client] uses, for a test that wants something
-// changed: contexts bound I/O, and nothing is retried behind the caller's back.
+// Options returns the options of [Server.Client], for tests that change some: contexts
+// bound I/O, and no request is retried behind the caller's back.
 func (s *Server) Options() *redis.Options {
 	network, address := s.Addr()
 	return &redis.Options{
@@ -304,19 +301,19 @@ func newClient(t TB, options *redis.Options) *redis.Client {
 	return client
 }
 
-// Pause stops the process (SIGSTOP): connections stay open and the kernel goes
-// on accepting bytes, but nobody answers.
+// Pause stops the process (SIGSTOP): connections stay open and the kernel still accepts
+// bytes, but the server does not answer.
 func (s *Server) Pause() { s.process.signal(sigStop) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (s *Server) Resume() { s.process.signal(sigContinue) }
 
-// Kill ends the process without warning (SIGKILL) and returns once it is gone.
-// What was not in an append-only file is lost.
+// Kill ends the process without warning (SIGKILL) and returns once it is gone. Data
+// outside an append-only file are lost.
 func (s *Server) Kill() { s.process.kill() }
 
-// Restart kills the server if it still runs, and starts it anew on the same
-// socket and port: empty, or with its data where [Config.AOF] is set.
+// Restart kills the server if it still runs, and starts it anew on the same socket and
+// port: empty, or with its data if [Config.AOF] is set.
 func (s *Server) Restart(t TB) {
 	t.Helper()
 	s.Kill()
@@ -325,7 +322,7 @@ func (s *Server) Restart(t TB) {
 	}
 }
 
-// Launch starts a server anew that was killed, as [Server.Restart] does.
+// Launch starts a killed server anew, as [Server.Restart] does.
 func (s *Server) Launch() error { return s.start() }
 
 // PID returns the id of the running process, or of the last one that ran.
@@ -333,7 +330,7 @@ func (s *Server) PID() int { return s.process.Pid }
 
 // Log returns what the server has written to its log since its first start.
 func (s *Server) Log() string {
-	text, _ := os.ReadFile(s.path("log")) // none yet is an empty one
+	text, _ := os.ReadFile(s.path("log")) // without a file the log is empty
 	return string(text)
 }
 

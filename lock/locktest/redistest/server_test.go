@@ -213,7 +213,7 @@ func TestServersDieWithTheProcess(t *testing.T) {
 	assert.Eventually(t, func() bool { return !alive(server) }, patient, time.Millisecond)
 }
 
-// startOrphan is what the process of TestServersDieWithTheProcess does.
+// startOrphan runs in the process of TestServersDieWithTheProcess.
 func startOrphan() {
 	s, err := Launch(Config{})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocks are what a machine's clocks show beside the monotonic one.
+// clocks are the readings of a machine's clocks beside the monotonic one.
 type clocks struct {
 	mu         sync.Mutex
 	wall, boot time.Duration
@@ -44,7 +44,7 @@ func (c *clocks) withoutBoot() {
 	c.noBoot = true
 }
 
-// inClocks is inBubble on a machine whose clocks can part.
+// inClocks is inBubble on a machine whose clocks can diverge.
 func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func inClocks(t *testing.T, c Config, f func(*bench, *clocks)) {
 	})
 }
 
-// pass is the time on the store's clock that no other shows.
+// pass is time on the store's clock alone.
 func (s *store) pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func TestSuspendBeyondUntil(t *testing.T) {
 		woken := time.Now()
 		b.lost(l, Expired)
 		b.lost(fixed, Expired)
-		require.LessOrEqual(b, time.Since(woken), defaultLookout)
+		require.LessOrEqual(b, time.Since(woken), defaultCheckEvery)
 		require.False(b, time.Now().Before(l.Until()))
 		require.Empty(b, b.take(), "there was nothing to ask for any more")
 	})
@@ -120,7 +120,7 @@ func TestSuspendWithinUntil(t *testing.T) {
 	require.Equal(t, []Jump{{Slept: 20 * time.Second, Suspect: 2}}, told)
 }
 
-// What the store no longer has after a suspend is lost, though its time was not
+// A lease that the store no longer has after a suspend is lost, although its time was not
 // over here.
 func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
@@ -131,12 +131,12 @@ func TestSuspendInWhichTheLeaseWasTaken(t *testing.T) {
 		k.sleep(5 * time.Second)
 		woken := time.Now()
 		b.lost(l, TakenOver)
-		require.LessOrEqual(b, time.Since(woken), defaultLookout)
+		require.LessOrEqual(b, time.Since(woken), defaultCheckEvery)
 	})
 }
 
-// A renewal that was in flight when the machine fell asleep says nothing about the
-// time after; what it has confirmed still counts from when it was sent.
+// A renewal that was in flight when the machine was suspended confirms nothing for the
+// time after; its result still counts from when it was sent.
 func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
 	inClocks(t, Config{RequestTimeout: time.Minute}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.after, n.deaf = 3*time.Second, true })
@@ -158,8 +158,8 @@ func TestSuspendWhileARenewalIsInFlight(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a renewal that was in flight during a suspend, the loss is
-// told by the time that was slept away earlier.
+// A loss is reported by the suspend's length earlier, for every outcome of a renewal that
+// was in flight during the suspend.
 func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
 	for name, trouble := range map[string]func(*node){
 		"answered":     func(n *node) { n.after, n.deaf = time.Second, true },
@@ -182,8 +182,8 @@ func TestLossAfterASuspendWithARenewalInFlight(t *testing.T) {
 	}
 }
 
-// The answer to a renewal comes between the notice of a suspend and the look at the
-// leases: the timer is armed for later than the lease lasts now.
+// The reply to a renewal comes between the detection of a suspend and the examination of
+// the leases: the timer is armed for later than the lease now lasts.
 func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k := newStore(), new(clocks)
@@ -194,15 +194,15 @@ func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(10*time.Second + tick)
 		dog.mu.Lock()
-		dog.summon()
+		dog.collectDue()
 		request := dog.dispatch(dog.clock.now())
 		dog.mu.Unlock()
-		require.NoError(t, dog.ask(request))
+		require.NoError(t, dog.callRenew(request))
 		k.sleep(15 * time.Second)
 		dog.mu.Lock()
-		dog.heed()
+		dog.checkClocks()
 		dog.mu.Unlock()
-		require.Nil(t, dog.settle(request, nil))
+		require.Nil(t, dog.complete(request, nil))
 		b.node("", func(n *node) { n.mute = true })
 		go dog.run()
 		until := l.Until()
@@ -211,7 +211,7 @@ func TestAnswerBetweenNoticeAndLook(t *testing.T) {
 	})
 }
 
-// Nobody gives a heartbeat while the machine sleeps.
+// A suspended machine gives no heartbeat, which is no missed one.
 func TestSuspendIsNoMissedHeartbeat(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k", Heartbeat: 4 * time.Second})
@@ -234,7 +234,7 @@ func TestWallClockIsStepped(t *testing.T) {
 				time.Sleep(time.Second)
 				k.step(step)
 				require.False(b, l.Valid())
-				time.Sleep(defaultLookout)
+				time.Sleep(defaultCheckEvery)
 				synctest.Wait()
 				require.True(b, l.Valid())
 				require.Len(b, b.take(), 1)
@@ -247,21 +247,21 @@ func TestWallClockIsStepped(t *testing.T) {
 	}
 }
 
-// A wall clock that is steered, however far in the end, is no step.
+// A wall clock that is slewed, however far in the end, is no step.
 func TestWallClockIsSteered(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		for range 1000 {
-			time.Sleep(defaultLookout)
-			k.step(defaultLookout / 10)
+			time.Sleep(defaultCheckEvery)
+			k.step(defaultCheckEvery / 10)
 			require.True(b, l.Valid())
 		}
 		require.Zero(b, b.dog.Stats().Jumps)
 	})
 }
 
-// Without a clock that runs on in suspend, a wall clock that leaps ahead is taken
-// for the worse of the two: a suspend.
+// Without a clock that counts suspend, a jump of the wall clock counts as the worse of
+// the two: a suspend.
 func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		k.withoutBoot()
@@ -269,7 +269,7 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 		l := b.grant(Spec{Key: "k"})
 		time.Sleep(time.Second)
 		k.step(-time.Hour)
-		time.Sleep(defaultLookout)
+		time.Sleep(defaultCheckEvery)
 		synctest.Wait()
 		require.True(b, l.Valid())
 		k.step(time.Hour)
@@ -277,8 +277,8 @@ func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
 	})
 }
 
-// One look that was interrupted between the wall clock and the monotonic one does
-// not make a step.
+// One reading that was interrupted between the wall clock and the monotonic one does not
+// make a step.
 func TestGlanceThatWasInterrupted(t *testing.T) {
 	glances := 0
 	c := &clock{offsets: func() (wall, boot time.Duration, ok bool) {
@@ -290,26 +290,26 @@ func TestGlanceThatWasInterrupted(t *testing.T) {
 	c.start()
 	for range 100 {
 		require.False(t, c.jumped())
-		require.False(t, c.heed().happened())
+		require.False(t, c.check().happened())
 	}
 	require.Zero(t, c.wall.Load())
 }
 
-// Two looks that were interrupted between two clocks do not make a suspend.
+// Two readings that were interrupted between two clocks do not make a suspend.
 func TestLookThatWasInterrupted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		l := b.grant(Spec{Key: "k"})
 		k.part(0, -3*time.Second)
-		time.Sleep(2 * defaultLookout)
+		time.Sleep(2 * defaultCheckEvery)
 		k.part(0, 3*time.Second)
-		time.Sleep(2 * defaultLookout)
+		time.Sleep(2 * defaultCheckEvery)
 		require.True(b, l.Valid())
 		require.Zero(b, b.dog.Stats().Jumps)
 	})
 }
 
-// A lease that was asked for before the suspend and is watched after it has slept
-// part of its time away.
+// A lease that was requested before the suspend and is watched after part of its time has
+// passed in it.
 func TestGrantedBeforeASuspend(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = time.Second })
@@ -319,7 +319,7 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 			time.Sleep(time.Second)
 			k.sleep(20 * time.Second)
 			if noticed {
-				time.Sleep(2 * defaultLookout)
+				time.Sleep(2 * defaultCheckEvery)
 				b.dog.kick()
 				synctest.Wait()
 			}
@@ -335,8 +335,8 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 	})
 }
 
-// However many leases there are, all are asked about at once after a jump, and
-// another jump meanwhile does no harm.
+// All leases are renewed at once after a jump, however many there are, and another jump
+// meanwhile does no harm.
 func TestManyLeasesAreDoubted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = 10 * time.Millisecond })
@@ -348,7 +348,7 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 		b.remove("k7")
 		for range 3 {
 			k.sleep(time.Second)
-			time.Sleep(defaultLookout)
+			time.Sleep(defaultCheckEvery)
 			synctest.Wait()
 		}
 		time.Sleep(5 * time.Second)
@@ -364,8 +364,8 @@ func TestManyLeasesAreDoubted(t *testing.T) {
 	})
 }
 
-// The real clocks agree while the machine is awake, and a watchdog that nobody has
-// shown another clock compares them.
+// The real clocks agree while the machine is awake, and a watchdog without other clocks
+// compares them.
 func TestRealClocksAgree(t *testing.T) {
 	w, err := New(newStore(), Config{})
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ func TestOneServerUnderSeveralNamesIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return admin.Exists(t.Context(), "orders:1").Val() == 0 }, time.Minute, time.Millisecond)
 }
 
-// A server that is two nodes of five has one vote, and is found although the others
+// A server that is two nodes of five has one vote, and is detected although the others
 // are a majority.
 func TestTwinAmongOthersIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestTwinAmongOthersIsFound(t *testing.T) {
 // alias is another name of a booth.
 type alias struct{ *booth }
 
-// Contenders that share the nodes out are not taken for one server under two names.
+// Contenders that split the nodes are not taken for one server under two names.
 func TestContendersAreNoTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
@@ -104,7 +104,7 @@ func TestContendersAreNoTwins(t *testing.T) {
 	})
 }
 
-// Two databases of one server have no keys in common by which it would be found.
+// Two databases of one server have no keys in common that would reveal it.
 func TestDatabasesOfOneServerAreRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

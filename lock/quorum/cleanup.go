@@ -1,0 +1,222 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// mostLeftovers is how many leftovers one node may have; beyond it the oldest is left to
+// its TTL.
+const mostLeftovers = 10_000
+
+// leftover is a hold that a node may have although no caller wants it.
+type leftover struct {
+	hold lock.Hold
+	// final is when no earlier request for the hold can arrive any more: a release that
+	// is sent then or later, and confirmed, is the last. Zero: any confirmed release is.
+	final time.Time
+	due   time.Time // when the node is asked again
+	try   int
+}
+
+// cleanup releases holds at one node. The first release of each is sent at once. One
+// goroutine repeats those that were not final, while there are any, until the node has
+// confirmed them or the store is closed.
+type cleanup struct {
+	store *Store
+	node  *node
+
+	mu        sync.Mutex
+	leftovers []leftover    // guarded by mu; in the order of arrival
+	running   bool          // guarded by mu
+	changed   chan struct{} // has room for one; sent to when leftovers grows
+
+	// failures counts the requests without an answer since the last one with an answer.
+	// No request is sent before notBefore. Only run's goroutine uses both.
+	failures  int
+	notBefore time.Time
+}
+
+func (w *cleanup) init(s *Store, n *node) {
+	w.store, w.node = s, n
+	w.changed = make(chan struct{}, 1)
+}
+
+// end releases a hold, in the background: now, and again at final unless that is zero.
+// The caller is counted in the store's work.
+func (w *cleanup) end(h *lock.Hold, final time.Time) {
+	o := leftover{hold: *h, final: final}
+	w.store.work.Go(func() {
+		if confirmed, _ := w.release(&o); !confirmed {
+			w.put(o)
+		}
+	})
+}
+
+// follow schedules another release of a hold whose release the node did not answer.
+func (w *cleanup) follow(h *lock.Hold, final time.Time) {
+	w.put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
+}
+
+// check schedules a release of a hold at final only.
+func (w *cleanup) check(h *lock.Hold, final time.Time) {
+	w.put(leftover{hold: *h, final: final, due: final})
+}
+
+// release sends the release of the hold once. It reports whether the release was final,
+// and otherwise sets when the next is due. err is the node's.
+func (w *cleanup) release(o *leftover) (confirmed bool, err error) {
+	sent := time.Now()
+	ctx, cancel := w.store.bound(context.Background(), w.node, sent.Add(w.store.limit(o.hold.TTL)))
+	defer cancel()
+	held, err := w.node.Release(ctx, &o.hold)
+	if err == nil && !held {
+		w.store.listeners.notHeld(o.hold.Name, o.hold.Owner, w.node)
+	}
+	switch {
+	case err != nil:
+		o.due = time.Now().Add(cleanupPause(o.try))
+		o.try++
+	case sent.Before(o.final):
+		o.due, o.try = o.final, 0
+	default:
+		confirmed = true
+	}
+	return confirmed, err
+}
+
+// cleanupPause is the pause after a failed request.
+func cleanupPause(try int) time.Duration {
+	d := min(20*time.Millisecond<<min(try, 10), 640*time.Millisecond)
+	return d/2 + rand.N(d/2)
+}
+
+// put adds a leftover, and starts run if it is not running.
+func (w *cleanup) put(o leftover) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leftovers) >= mostLeftovers {
+		w.leftovers = w.leftovers[1:]
+	}
+	w.leftovers = append(w.leftovers, o)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+	if !w.running {
+		w.running = true
+		w.store.work.Go(w.run)
+	}
+}
+
+// run releases leftovers until there are none. When the store closes, it releases each
+// once more, all of them within a node's time, and leaves the rest to their TTL.
+func (w *cleanup) run() {
+	for {
+		due, any := w.earliest()
+		if !any {
+			return
+		}
+		if w.notBefore.After(due) {
+			due = w.notBefore
+		}
+		if !w.await(due) {
+			w.releaseLast()
+			return
+		}
+		if time.Now().Before(due) {
+			continue // a new leftover may be due earlier
+		}
+		o, ok := w.take()
+		if !ok {
+			continue
+		}
+		confirmed, err := w.release(&o)
+		if !confirmed {
+			w.put(o)
+		}
+		w.pace(err)
+	}
+}
+
+// pace pauses the requests to a node that does not answer: each of many leftovers would
+// otherwise have a pause of its own.
+func (w *cleanup) pace(err error) {
+	if !errors.Is(err, lock.ErrUnavailable) {
+		w.failures, w.notBefore = 0, time.Time{}
+		return
+	}
+	w.notBefore = time.Now().Add(cleanupPause(w.failures))
+	w.failures++
+}
+
+// earliest returns when the next leftover is due. Without one, run ends.
+func (w *cleanup) earliest() (due time.Time, any bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leftovers) == 0 {
+		w.running = false
+		return time.Time{}, false
+	}
+	return w.leftovers[w.first()].due, true
+}
+
+// take removes the leftover that is due first.
+func (w *cleanup) take() (o leftover, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leftovers) == 0 {
+		return leftover{}, false
+	}
+	i := w.first()
+	o = w.leftovers[i]
+	w.leftovers = append(w.leftovers[:i], w.leftovers[i+1:]...)
+	return o, true
+}
+
+// first returns the index of the leftover that is due first. There are leftovers, and the
+// caller holds mu.
+func (w *cleanup) first() (first int) {
+	for i := range w.leftovers {
+		if w.leftovers[i].due.Before(w.leftovers[first].due) {
+			first = i
+		}
+	}
+	return first
+}
+
+// await waits until due, or until a leftover is added, and reports whether the store is
+// still open then.
+func (w *cleanup) await(due time.Time) bool {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.changed:
+		return true
+	case <-w.store.open.Done():
+		return false
+	}
+}
+
+// releaseLast sends each leftover's last release.
+func (w *cleanup) releaseLast() {
+	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
+	defer cancel()
+	for ctx.Err() == nil {
+		o, ok := w.take()
+		if !ok {
+			break
+		}
+		_, _ = w.node.Release(ctx, &o.hold)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = len(w.leftovers) > 0 // the rest are left to their TTL, and so are later ones
+}

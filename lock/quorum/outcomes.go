@@ -1,0 +1,70 @@
+package quorum
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// lateArrival is how long after its deadline a request may still change something at a
+// node, by the contract of [lock.Store].
+const lateArrival = time.Second
+
+// outcomes records the outcomes of an attempt's requests to the nodes: which of them are
+// unknown, and whether the release of the hold was requested.
+type outcomes struct {
+	mu     sync.Mutex
+	over   bool        // guarded by mu; the release of the hold was requested
+	finals []time.Time // guarded by mu; by node, until when a request may still arrive
+}
+
+func (s *Store) newOutcomes() *outcomes { return &outcomes{finals: make([]time.Time, len(s.nodes))} }
+
+// end records that the release of the hold was requested.
+func (f *outcomes) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+}
+
+// ended reports whether the release of the hold was requested.
+func (f *outcomes) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
+}
+
+// answered records that a request with the given deadline has returned with err. It
+// reports whether the node must release again what the request may have granted, since
+// the release was sent before.
+func (f *outcomes) answered(n *node, err error, by time.Time) (end bool) {
+	final := finalFor(err, by)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if final.After(f.finals[n.index]) {
+		f.finals[n.index] = final
+	}
+	return f.over && !errors.Is(err, lock.ErrNotDone)
+}
+
+// final returns when a release becomes final at a node. It is the zero time if a release
+// that was sent at the given instant is final.
+func (f *outcomes) final(n *node, sent time.Time) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if final := f.finals[n.index]; final.After(sent) {
+		return final
+	}
+	return time.Time{}
+}
+
+// finalFor returns when a release is final that follows a request with the given deadline
+// and outcome: at once, the zero time, unless the outcome is unknown.
+func finalFor(err error, by time.Time) time.Time {
+	if err == nil || errors.Is(err, lock.ErrNotDone) {
+		return time.Time{}
+	}
+	return by.Add(lateArrival)
+}

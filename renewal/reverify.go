@@ -1,0 +1,89 @@
+package renewal
+
+import "github.com/leasewheel/leasewheel/timeout"
+
+// checkClocks compares the clocks. After a suspend of the machine or a step of its clock,
+// every lease is suspect, and the dispatcher re-verifies it. The caller holds mu.
+func (w *Watchdog) checkClocks() {
+	j := w.clock.check()
+	if !j.happened() {
+		return
+	}
+	w.stats.Jumps++
+	w.stats.Suspect = w.stats.Held
+	w.suspectAll()
+	w.jumps = append(w.jumps, Jump{Slept: j.slept, Stepped: j.stepped, Suspect: w.stats.Held})
+	w.kick()
+}
+
+// suspectAll moves every lease to suspects, to be re-verified. The caller holds mu.
+func (w *Watchdog) suspectAll() {
+	w.suspects = append(w.suspects, w.calendar.empty()...)
+	w.suspects = append(w.suspects, w.parked)
+	w.parked = new(list)
+}
+
+// reverify ends the suspects whose time is over, now that the suspend is accounted for,
+// and renews all others at once. The caller holds mu.
+func (w *Watchdog) reverify() {
+	for len(w.suspects) > 0 || len(w.jumps) > 0 {
+		now := w.clock.now()
+		jumps := w.jumps
+		w.jumps = nil
+		lost := w.examine(now)
+		w.enqueue()
+		w.unlocked(func() {
+			for _, j := range jumps {
+				w.observeJump(j)
+			}
+			notifyAll(lost)
+		})
+	}
+}
+
+// examine takes some of the suspects and sorts them. Lost ones are returned, those to be
+// renewed go, unlinked, to w.due, and those that are collected, queued or in flight stay
+// so. The caller holds mu.
+func (w *Watchdog) examine(now instant) (lost []*Lease) {
+	w.due = w.due[:0]
+	for n := 0; n < stride && len(w.suspects) > 0; {
+		s := w.suspects[len(w.suspects)-1]
+		l := s.head
+		if l == nil {
+			w.suspects = w.suspects[:len(w.suspects)-1]
+			continue
+		}
+		n++
+		l.move(w.parked)
+		if w.judge(l, now) {
+			lost = append(lost, l)
+			continue
+		}
+		switch {
+		case l.fixed:
+			// A fixed lease is never renewed: the corrected time is its only check.
+			w.confirm(l)
+		case l.phase == waiting:
+			l.unlink()
+			w.due = append(w.due, l)
+		}
+	}
+	return lost
+}
+
+// confirm trusts the lease again. The caller holds mu.
+func (w *Watchdog) confirm(l *Lease) {
+	if generation := w.clock.generation.Load(); l.generation.Load() != generation {
+		l.generation.Store(generation)
+		w.stats.Suspect--
+	}
+}
+
+// checkWheel ends all leases if the wheel was stopped: no timer would report the end of
+// their time any more. The caller holds mu.
+func (w *Watchdog) checkWheel() {
+	if !w.wheelStopped && w.wheelProbe.State() != timeout.Pending {
+		w.wheelStopped = true
+		w.suspectAll() // their timers cannot be armed any more
+	}
+}
