@@ -3,6 +3,7 @@ package locktest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // mutex that explains it: each operation takes effect at one instant between its
 // call and its return.
 type history struct {
-	begin time.Time
+	// clock counts calls and returns. By time many of them are at one instant, in a bubble
+	// above all, and the search for an order of them would have no end.
+	clock atomic.Int64
 	// queued: an acquisition may fail as well because others are before it, or beside
 	// it.
 	queued bool
@@ -22,7 +25,7 @@ type history struct {
 	ops []porcupine.Operation
 }
 
-func newHistory(queued bool) *history { return &history{begin: time.Now(), queued: queued} }
+func newHistory(queued bool) *history { return &history{queued: queued} }
 
 // try is an operation of a client: an acquisition or, if not, a release.
 type try struct {
@@ -32,16 +35,16 @@ type try struct {
 
 // record runs an operation that reports whether it succeeded.
 func (h *history) record(client int, acquire bool, op func() bool) bool {
-	call := time.Since(h.begin)
+	call := h.clock.Add(1)
 	ok := op()
-	end := time.Since(h.begin)
+	end := h.clock.Add(1)
 	if h.queued && acquire && !ok {
 		return ok // it explains itself
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, porcupine.Operation{
-		ClientId: client, Input: try{client, acquire}, Call: int64(call), Output: ok, Return: int64(end),
+		ClientId: client, Input: try{client, acquire}, Call: call, Output: ok, Return: end,
 	})
 	return ok
 }
