@@ -3,6 +3,7 @@ package locktest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // against the model of a mutex: each operation takes effect at one instant between its
 // call and its return.
 type history struct {
-	begin time.Time
+	// clock counts calls and returns. Timestamps do not order operations in virtual time:
+	// many share one instant, and the search for an order then takes exponential time.
+	clock atomic.Int64
 	// queued: an acquisition may also fail because other waiters are before it.
 	queued bool
 
@@ -21,7 +24,7 @@ type history struct {
 	ops []porcupine.Operation
 }
 
-func newHistory(queued bool) *history { return &history{begin: time.Now(), queued: queued} }
+func newHistory(queued bool) *history { return &history{queued: queued} }
 
 // try is an operation of a client: an acquisition or, if not, a release.
 type try struct {
@@ -31,16 +34,16 @@ type try struct {
 
 // record runs an operation that reports whether it succeeded.
 func (h *history) record(client int, acquire bool, op func() bool) bool {
-	call := time.Since(h.begin)
+	call := h.clock.Add(1)
 	ok := op()
-	end := time.Since(h.begin)
+	end := h.clock.Add(1)
 	if h.queued && acquire && !ok {
 		return ok // no check needed: others were before it
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, porcupine.Operation{
-		ClientId: client, Input: try{client, acquire}, Call: int64(call), Output: ok, Return: int64(end),
+		ClientId: client, Input: try{client, acquire}, Call: call, Output: ok, Return: end,
 	})
 	return ok
 }
