@@ -204,11 +204,11 @@ func TestOneBatchForManyLocks(t *testing.T) {
 				} else {
 					assert.Equal(t, lock.Refused, a.Verdict)
 					assert.Greater(t, a.TTL, 50*time.Second)
-					assert.NotZero(t, a.At, "it is in line")
+					assert.NotZero(t, a.At, "it is queued")
 				}
 			}
 			require.GreaterOrEqual(t, holder, 0)
-			assert.EqualValues(t, 9, admin.ZCard(t.Context(), mutexLine).Val())
+			assert.EqualValues(t, 9, admin.ZCard(t.Context(), mutexQueue).Val())
 			assert.Equal(t, map[string]string{owner(holder): "1"}, admin.HGetAll(t.Context(), "a").Val())
 			if others {
 				assert.Equal(t, lock.Granted, got["mine"][0].Verdict)
@@ -239,14 +239,14 @@ func TestOneBatchForManyLocks(t *testing.T) {
 				}
 			}
 			assert.NotEqual(t, owner(holder), next.Owner)
-			assert.Equal(t, map[string]string{next.Owner: "1"}, admin.HGetAll(t.Context(), "a").Val(), "the first in line has it")
-			assert.EqualValues(t, 8, admin.ZCard(t.Context(), mutexLine).Val())
+			assert.Equal(t, map[string]string{next.Owner: "1"}, admin.HGetAll(t.Context(), "a").Val(), "the first in the queue has it")
+			assert.EqualValues(t, 8, admin.ZCard(t.Context(), mutexQueue).Val())
 			assert.Zero(t, admin.Exists(t.Context(), "free").Val())
 			message, err := hears.ReceiveMessage(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "0", message.Payload)
 			assert.Equal(t, "1", admin.HGet(t.Context(), "mine", owner(11)).Val())
-			require.NoError(t, admin.Del(t.Context(), "a", mutexLine).Err())
+			require.NoError(t, admin.Del(t.Context(), "a", mutexQueue).Err())
 		})
 	}
 }

@@ -17,26 +17,26 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-const mutexLine = "leasewheel_lock_line:{a}"
+const mutexQueue = "leasewheel_lock_line:{a}"
 
-// awaitLine waits until n clients are in the wait queue of the lock called a, and returns
+// awaitQueued waits until n clients are in the wait queue of the lock called a, and returns
 // their owners in order.
-func awaitLine(t testing.TB, admin *redis.Client, n int) (owners []string) {
+func awaitQueued(t testing.TB, admin *redis.Client, n int) (owners []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		members := admin.ZRange(t.Context(), mutexLine, 0, -1).Val()
+		members := admin.ZRange(t.Context(), mutexQueue, 0, -1).Val()
 		owners = nil
 		for _, member := range members {
 			owner, _, _ := strings.Cut(member, " ")
 			owners = append(owners, owner)
 		}
 		return len(owners) == n
-	}, 10*time.Second, time.Millisecond, "%d in line", n)
+	}, 10*time.Second, time.Millisecond, "%d queued", n)
 	return owners
 }
 
-// waitInLine makes the locker wait for the lock called a.
-func waitInLine(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
+// startWaiter makes the locker wait for the lock called a.
+func startWaiter(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
 	got := make(chan *lock.Lease, 1)
 	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
 	return got
@@ -54,9 +54,9 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	var clients []string
 	for i := range 3 {
 		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
-		waiting = append(waiting, waitInLine(t, l))
+		waiting = append(waiting, startWaiter(t, l))
 		clients = append(clients, l.ClientID())
-		awaitLine(t, admin, i+1)
+		awaitQueued(t, admin, i+1)
 	}
 	hears := admin.Subscribe(t.Context(), "redisson_lock__channel:{a}")
 	_, err := hears.Receive(t.Context())
@@ -89,7 +89,7 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 		previous = next
 	}
 	require.NoError(t, previous.Unlock(t.Context()))
-	assert.Zero(t, admin.Exists(t.Context(), "a", mutexLine).Val())
+	assert.Zero(t, admin.Exists(t.Context(), "a", mutexQueue).Val())
 }
 
 // A hand-over grants for the provisional TTL; the first renewal prolongs it to the TTL.
@@ -99,8 +99,8 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 	admin := server.Client(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{TTL: 4 * time.Second})
 	lease := mustLock(t, mine, "a")
-	got := waitInLine(t, theirs)
-	awaitLine(t, admin, 1)
+	got := startWaiter(t, theirs)
+	awaitQueued(t, admin, 1)
 	begin := time.Now()
 	require.NoError(t, lease.Unlock(t.Context()))
 	handed := <-got
@@ -118,7 +118,7 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 		assert.NoError(t, err)
 		fixed <- lease
 	}()
-	awaitLine(t, admin, 1)
+	awaitQueued(t, admin, 1)
 	require.NoError(t, lease.Unlock(t.Context()))
 	handed = <-fixed
 	assert.Greater(t, time.Until(handed.Until()), 2*time.Second)
@@ -181,10 +181,10 @@ func TestReleasePassesOverTheDead(t *testing.T) {
 	admin := server.Client(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
-	got := waitInLine(t, theirs)
-	awaitLine(t, admin, 1)
+	got := startWaiter(t, theirs)
+	awaitQueued(t, admin, 1)
 	for i := range 100 { // before it in the queue, and without subscribers
-		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{
+		require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{
 			Score: float64(i), Member: fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d 30000 0", i),
 		}).Err())
 	}
@@ -207,9 +207,9 @@ func TestOfferToTheFrozenEnds(t *testing.T) {
 	_, err := conn.Receive(t.Context())
 	require.NoError(t, err)
 	lease := mustLock(t, mine, "a")
-	got := waitInLine(t, theirs)
-	awaitLine(t, admin, 1)
-	require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: 1, Member: frozen + ":1 1000 0"}).Err())
+	got := startWaiter(t, theirs)
+	awaitQueued(t, admin, 1)
+	require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: 1, Member: frozen + ":1 1000 0"}).Err())
 	begin := time.Now()
 	require.NoError(t, lease.Unlock(t.Context()))
 	next := <-got

@@ -31,7 +31,7 @@ func addDead(t *testing.T, admin *redis.Client, n int) {
 		for j := i; j < min(n, i+1000); j++ {
 			members = append(members, redis.Z{Score: float64(j), Member: dead(j)})
 		}
-		require.NoError(t, admin.ZAdd(t.Context(), mutexLine, members...).Err())
+		require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, members...).Err())
 	}
 }
 
@@ -50,7 +50,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 	assert.True(t, held)
 	left := int64(many)
 	for runs := 1; ; runs++ {
-		now := admin.ZCard(t.Context(), mutexLine).Val()
+		now := admin.ZCard(t.Context(), mutexQueue).Val()
 		require.LessOrEqual(t, left-now, int64(100), "in one run")
 		left = now
 		a, err := store.Acquire(t.Context(), next)
@@ -72,8 +72,8 @@ func TestLivingWaiterBehindManyDead(t *testing.T) {
 	mine := locker(t, server.Client(t), lock.Config{})
 	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
-	got := waitInLine(t, theirs)
-	awaitLine(t, admin, 1)
+	got := startWaiter(t, theirs)
+	awaitQueued(t, admin, 1)
 	addDead(t, admin, 10_000)
 	begin := time.Now()
 	require.NoError(t, lease.Unlock(t.Context()))
@@ -101,7 +101,7 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 		client + ":1 1000 0 s more", client + ":1\x00 1000", "\xff\xfe:1 1000 0 s\n",
 	} {
 		for name, score := range map[string]float64{"oldest": 1, "newest": 1e17} {
-			require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: score, Member: member}).Err())
+			require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: score, Member: member}).Err())
 			h := mutexOf("a", 1)
 			h.Wait = time.Minute
 			a, err := store.Acquire(t.Context(), h)
@@ -117,7 +117,7 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 			held, err := store.Release(t.Context(), released(h))
 			require.NoError(t, err)
 			require.True(t, held)
-			require.Zero(t, admin.Exists(t.Context(), "a", mutexLine).Val(), "%s %.30q", name, member)
+			require.Zero(t, admin.Exists(t.Context(), "a", mutexQueue).Val(), "%s %.30q", name, member)
 		}
 	}
 	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
@@ -146,7 +146,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 		}
 	}
 	for format, keys := range map[redisstore.Format][]string{
-		redisstore.FormatRedisson: {"a", mutexLine, counterOfA},
+		redisstore.FormatRedisson: {"a", mutexQueue, counterOfA},
 		redisstore.FormatPlain:    {"a", "leasewheel_lock_turns:{a}", counterOfA},
 	} {
 		server := redistest.Start(t, redistest.Config{})
@@ -220,7 +220,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 	for format, leave := range map[redisstore.Format]func(ahead time.Duration){
 		redisstore.FormatRedisson: func(ahead time.Duration) {
 			score := float64(admin.Time(t.Context()).Val().Add(ahead).UnixMicro())
-			require.NoError(t, admin.ZAdd(t.Context(), mutexLine, redis.Z{Score: score, Member: "gap"}).Err())
+			require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: score, Member: "gap"}).Err())
 		},
 		redisstore.FormatPlain: func(ahead time.Duration) {
 			at := admin.Time(t.Context()).Val().Add(ahead).UnixMicro()
@@ -288,7 +288,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
 				_, err = store.Release(t.Context(), released(waiter))
 				require.NoError(t, err)
-				assert.Zero(t, admin.Exists(t.Context(), mutexLine).Val())
+				assert.Zero(t, admin.Exists(t.Context(), mutexQueue).Val())
 				held, err := store.Release(t.Context(), h)
 				require.NoError(t, err, "the inner Unlock")
 				assert.True(t, held)
@@ -317,8 +317,8 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 
 	// A true message, to send again.
 	lease := mustLock(t, mine, "a")
-	got := waitInLine(t, theirs)
-	awaitLine(t, admin, 1)
+	got := startWaiter(t, theirs)
+	awaitQueued(t, admin, 1)
 	require.NoError(t, lease.Unlock(t.Context()))
 	handed := <-got
 	replayed, err := hears.ReceiveMessage(t.Context())
@@ -326,8 +326,8 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	require.NoError(t, handed.Unlock(t.Context()))
 
 	lease = mustLock(t, mine, "a")
-	got = waitInLine(t, theirs)
-	waiting := awaitLine(t, admin, 1)[0]
+	got = startWaiter(t, theirs)
+	waiting := awaitQueued(t, admin, 1)[0]
 	const now = "NOW" // when it is published: a message older than the latest refusal is stale
 	words := strings.Split(replayed.Payload, " ")
 	altered := func(i int, word string) string {

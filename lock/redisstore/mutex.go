@@ -41,7 +41,7 @@ func ignore(*Store, string) (n lock.Notice, ok bool) { return n, false }
 // maxGrant is the greatest length of a grant's message, in bytes.
 const maxGrant = 256
 
-// parseGrant parses "<owner> <token> <µs> <ms> <spare> <secret>". Any other message, also
+// parseGrant parses "<owner> <token> <µs> <ms> <reserved> <secret>". Any other message, also
 // one without the owner's secret, makes the waiter ask: anyone may publish.
 func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
 	if len(payload) > maxGrant {
@@ -51,7 +51,7 @@ func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
 	if len(words) != 6 || words[5] != s.secret(words[0]) {
 		return n, true
 	}
-	var numbers [4]int64 // token, µs, ms, spare
+	var numbers [4]int64 // token, µs, ms, reserved
 	for i := range numbers {
 		if numbers[i], ok = number(words[1+i]); !ok {
 			return n, true
@@ -155,11 +155,11 @@ func remaining(pttl int64) time.Duration {
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
-	handed := 0
+	grantedByRelease := 0
 	if h.Handed {
-		handed = 1
+		grantedByRelease = 1
 	}
-	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), handed, channelKey(h.Name))
+	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), grantedByRelease, channelKey(h.Name))
 	if err != nil {
 		return false, err
 	}
