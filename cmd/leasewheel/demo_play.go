@@ -132,7 +132,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	}
 	f := &d.report.Frozen
 	f.For, f.ToldLimit = time.Since(frozen), d.keeper.wheel.Tick()+noticeLimit
-	d.announce("process %d goes on, and writes", victim.id)
+	d.announce("process %d continues, and writes", victim.id)
 	for wrote := false; !wrote || f.Cause == ""; {
 		e, err := d.await(ctx, nil, func(e actorEvent) bool { return e.actor == victim })
 		switch {
