@@ -100,7 +100,7 @@ func (d *demo) play(ctx context.Context) error {
 	if _, err := d.await(ctx, contended.C, func(actorEvent) bool { return false }); err != nil {
 		return err
 	}
-	return d.curtain(ctx)
+	return d.stopAll(ctx)
 }
 
 // freeze stops a holder for longer than its lease. Meanwhile others acquire the lock and
@@ -238,8 +238,8 @@ func (d *demo) start() error {
 	return err
 }
 
-// curtain orders every process to stop and waits until all have.
-func (d *demo) curtain(ctx context.Context) error {
+// stopAll orders every process to stop and waits until all have.
+func (d *demo) stopAll(ctx context.Context) error {
 	d.announce("stopping")
 	for a := range d.actors {
 		a.order(orderStop)
