@@ -51,8 +51,8 @@ type lane struct {
 	nextProbe instant
 }
 
-// silentSince reports whether the lane has sent a request and none was answered since
-// then.
+// silentSince reports whether the lane has a request without an answer, and its group has
+// answered none since then.
 func (n *lane) silentSince(since instant) bool {
 	return (n.inFlight > 0 || n.unanswered > 0) && n.group.lastAnswer < since
 }

@@ -129,7 +129,7 @@ func (r *benchLockReport) writeTable(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "%s on %s\n", kind, r.Server)
 	if len(r.Pairs) > 0 {
-		b.WriteString("\ntaken and given back, by goroutines with locks of their own\n\n")
+		b.WriteString("\nacquired and released, by goroutines with locks of their own\n\n")
 		writeRows(&b, r.pairRows())
 	}
 	if len(r.HandOvers) > 0 {

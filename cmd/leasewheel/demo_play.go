@@ -100,7 +100,7 @@ func (d *demo) play(ctx context.Context) error {
 	if _, err := d.await(ctx, contended.C, func(actorEvent) bool { return false }); err != nil {
 		return err
 	}
-	return d.curtain(ctx)
+	return d.stopAll(ctx)
 }
 
 // freeze stops a holder for longer than its lease. Meanwhile others acquire the lock and
@@ -132,7 +132,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	}
 	f := &d.report.Frozen
 	f.For, f.ToldLimit = time.Since(frozen), d.keeper.wheel.Tick()+noticeLimit
-	d.announce("process %d goes on, and writes", victim.id)
+	d.announce("process %d continues, and writes", victim.id)
 	for wrote := false; !wrote || f.Cause == ""; {
 		e, err := d.await(ctx, nil, func(e actorEvent) bool { return e.actor == victim })
 		switch {
@@ -238,8 +238,8 @@ func (d *demo) start() error {
 	return err
 }
 
-// curtain orders every process to stop and waits until all have.
-func (d *demo) curtain(ctx context.Context) error {
+// stopAll orders every process to stop and waits until all have.
+func (d *demo) stopAll(ctx context.Context) error {
 	d.announce("stopping")
 	for a := range d.actors {
 		a.order(orderStop)

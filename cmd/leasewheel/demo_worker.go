@@ -211,7 +211,7 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	defer told.Wait()
 	awake := make(chan instant, 1)
 	last := w.clock.now() // read here: the goroutines may first run after the freeze
-	told.Go(func() { awake <- w.sleepwalk(ctx, last) })
+	told.Go(func() { awake <- w.awaitThaw(ctx, last) })
 	told.Go(func() {
 		select {
 		case <-lease.Lost():
@@ -242,10 +242,10 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	return nil
 }
 
-// sleepwalk returns when the process, which last ran at last, has been frozen and
+// awaitThaw returns when the process, which last ran at last, has been frozen and
 // continues: the first instant at which a plain timer of the runtime fires again. On an
 // overloaded machine that is long after SIGCONT, and no loss can be reported before.
-func (w *worker) sleepwalk(ctx context.Context, last instant) instant {
+func (w *worker) awaitThaw(ctx context.Context, last instant) instant {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for {

@@ -19,9 +19,9 @@ import (
 // event reports the end of processes that are not our children.
 const groupPoll = 10 * time.Millisecond
 
-// burial is how long a killed group may still seem alive. No process survives SIGKILL,
+// reapLimit is how long a killed group may still seem alive. No process survives SIGKILL,
 // but a dead one exists until its parent has reaped it.
-const burial = time.Second
+const reapLimit = time.Second
 
 // errHeldTooLong ends a command that used up --max-hold.
 var errHeldTooLong = errors.New("the time of --max-hold is over")
@@ -50,7 +50,7 @@ type supervisor struct {
 
 	ending    error            // why the command is being ended; nil: it is not
 	action    lossAction       // how, once ending is set
-	buried    <-chan time.Time // until when a killed group is waited for
+	reapEnd   <-chan time.Time // until when a killed group is waited for
 	lent      bool             // the command has the terminal's foreground, or had it when we were suspended
 	suspended bool             // we stopped the command and ourselves
 }
@@ -177,12 +177,12 @@ func (s *supervisor) awaitAll(kill *time.Timer) {
 	for !s.child.gone() {
 		select {
 		case <-poll.C:
-			if s.buried != nil { // a process may have forked as it was killed
+			if s.reapEnd != nil { // a process may have forked as it was killed
 				s.child.signalAll(unix.SIGKILL) //nolint:errcheck // kill has reported it
 			}
 		case <-kill.C:
 			s.kill()
-		case <-s.buried:
+		case <-s.reapEnd:
 			return
 		}
 	}
@@ -192,7 +192,7 @@ func (s *supervisor) awaitAll(kill *time.Timer) {
 func (s *supervisor) kill() {
 	s.say("sending SIGKILL")
 	s.sendAll(unix.SIGKILL)
-	s.buried = time.After(burial)
+	s.reapEnd = time.After(reapLimit)
 }
 
 // pass passes a signal to the command. SIGTSTP, which a terminal sends for Ctrl-Z,

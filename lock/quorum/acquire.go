@@ -87,9 +87,9 @@ type attempt struct {
 	outcomes *outcomes
 }
 
-// attempt requests the hold from all nodes. It raises the token of the nodes that grant
-// it to the largest of theirs, and at least to least. A node that grants the hold only
-// after its release is asked to release it again.
+// attempt requests the hold from all nodes. The token is the largest of the granting
+// nodes', and at least least; fence writes it back to a majority of them. A node that
+// grants the hold only after its release is asked to release it again.
 func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *outcomes, least int64) *attempt {
 	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), outcomes: f}
 	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))
@@ -126,8 +126,8 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *
 	return a
 }
 
-// asked returns the hold as nodes receive it: without a place in their wait queues, since
-// each node would grant another head next.
+// asked returns the hold as nodes receive it: without a place in their wait queues, whose
+// heads would differ.
 func asked(h *lock.Hold) lock.Hold {
 	asked := *h
 	asked.Wait, asked.Offer, asked.Handed, asked.Spare = 0, 0, false, 0

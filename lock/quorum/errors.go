@@ -15,7 +15,7 @@ type Said uint8
 const (
 	// Silent: no reply by the instant at which the others had decided.
 	Silent Said = iota
-	// Done: the node has done the request: granted, released, subscribed.
+	// Done: the node has carried out the request: granted, released, subscribed.
 	Done
 	// Refused: another owner holds the lock there.
 	Refused
@@ -60,11 +60,12 @@ func (v Vote) String() string {
 	}
 }
 
-// Error reports that no majority of the nodes has done a request, with the vote of each.
-// Refusals are no error if a majority has answered: then the answer is [lock.Refused].
+// Error reports that no majority of the nodes has carried out a request. Votes has the
+// vote of each. Refusals are no error if a majority has answered: then the answer is
+// [lock.Refused].
 //
 // It matches [lock.ErrUnavailable] if the nodes that failed for a transient reason would
-// have made a majority with those that did the request. It matches [lock.ErrNotDone] if
+// have made a majority with those that carried it out. It matches [lock.ErrNotDone] if
 // certainly no node has done anything. It also matches everything that a node's error
 // matches, and errors.As finds the nodes' errors in it.
 type Error struct {

@@ -52,8 +52,8 @@ func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error
 
 // cleanUp schedules further releases at nodes where the release is not final. These are
 // nodes that have not answered, and nodes where a request for the hold may still arrive.
-// Such a request has had no reply so far. If only other nodes knew the hold, it may also
-// be an acquisition, or a restoration after the node's restart.
+// Such a request is one without a reply so far. At a node that did not know a hold which
+// others knew, it may also be an acquisition, or a restoration after the node's restart.
 func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes, late int, replies <-chan reply[ballot]) {
 	inFlight := sent.Add(s.limit(known.hold.TTL) + lateArrival)
 	s.each(v, late, replies, func(n *node, b ballot) {

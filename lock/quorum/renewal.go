@@ -153,8 +153,8 @@ func (r *round) setOutcomes(ctx context.Context, items []renewal.Item) {
 	r.store.grants.prolong(r.grants, items, r.asked)
 }
 
-// chosen returns the shortest TTL that a node of the majority has given, or zero if all
-// gave the requested one.
+// chosen returns the shortest TTL that a renewing node has chosen, or zero if all gave
+// the requested one.
 func (r *round) chosen(i int) (ttl time.Duration) {
 	for _, answer := range r.answers {
 		if answer != nil && answer[i].Outcome == renewal.Renewed {

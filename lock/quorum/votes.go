@@ -37,7 +37,7 @@ func (v *votes) count(said Said) (n int) {
 	return n
 }
 
-// won reports whether a majority has done the request.
+// won reports whether a majority has carried out the request.
 func (v *votes) won() bool { return v.count(Done) >= v.majority }
 
 // lost reports whether no majority is possible any more.
@@ -88,7 +88,7 @@ func (v *votes) gather(ctx context.Context, replies <-chan reply[ballot], decide
 }
 
 // lingering is how long a request whose outcome is certain waits for the remaining nodes
-// that answered their last request.
+// that are not known to be mute.
 const lingering = 10 * time.Millisecond
 
 // linger records the replies of nodes that are about to answer, although the outcome is
@@ -103,7 +103,7 @@ func (v *votes) linger(ctx context.Context, late int, replies <-chan reply[ballo
 	return v.gather(ctx, replies, func() bool { return !v.expected() })
 }
 
-// expected reports whether a node has not answered that did answer its last request.
+// expected reports whether a reply is missing from a node that is not known to be mute.
 func (v *votes) expected() bool {
 	for i := range v.cast {
 		if v.cast[i].said == Silent && !v.nodes[i].mute.Load() {
@@ -183,6 +183,6 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// maybeApplied reports whether a node that failed may have done the request, or may yet
-// do it.
+// maybeApplied reports whether a node that failed may have carried out the request, or
+// may yet do so.
 func (b *ballot) maybeApplied() bool { return b.said == Failed && !errors.Is(b.err, lock.ErrNotDone) }

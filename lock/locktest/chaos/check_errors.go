@@ -42,7 +42,7 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 	case f.is("no permission") && !rightsTaken:
 		r.broke(noNeighbour, f.from, f.at, "no permission, with all rights for the name", u)
 	case f.is("wrong type") || f.is("foreign"):
-		r.broke(noNeighbour, f.from, f.at, "a foreign value, where nobody has written one", u)
+		r.broke(noNeighbour, f.from, f.at, "a foreign value, although none was written", u)
 	case f.is("cross slot"):
 		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
 	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:

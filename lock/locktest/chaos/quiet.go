@@ -186,7 +186,7 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 			r.tally.excuse(freeGranted)
 			free[n.Name] = now()
 		} else if now().sub(since) > freeLimit {
-			r.broke(freeGranted, since, now(), fmt.Sprintf("%q is free since %s, and nobody is granted it", short(n.Name), since.of(r.begun)), waits[:min(3, len(waits))]...)
+			r.broke(freeGranted, since, now(), fmt.Sprintf("%q is free since %s, and no waiter is granted it", short(n.Name), since.of(r.begun)), waits[:min(3, len(waits))]...)
 			free[n.Name] = now().add(time.Hour)
 		}
 		r.tally.check(freeGranted, 1)
@@ -465,7 +465,7 @@ func (r *round) closeWorkers(ctx context.Context) {
 		select {
 		case <-p.exited:
 		case <-time.After(answerLimit):
-			p.send("") // it is stuck: nothing is sent
+			p.send("") // an empty order: the process is stuck
 			r.broke(noGoroutine, r.healed, now(), fmt.Sprintf("process %d has not closed within %v", p.number, answerLimit))
 			p.kill()
 			continue

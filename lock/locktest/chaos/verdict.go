@@ -36,7 +36,7 @@ const (
 	noGoroutine    = "no goroutine is left"
 	heapBounded    = "the heap is given back"
 	calledOnce     = "a deferred function runs once"
-	latchCloses    = "a closed latch lets nobody pass"
+	latchCloses    = "a closed latch lets no waiter pass"
 	noCrash        = "no process ends by itself"
 )
 

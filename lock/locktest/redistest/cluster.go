@@ -181,7 +181,7 @@ func (c *Cluster) owner(ctx context.Context, node *Server, slot int) (*Server, e
 			}
 		}
 	}
-	return nil, fmt.Errorf("slot %d is served by nobody", slot)
+	return nil, fmt.Errorf("slot %d has no master", slot)
 }
 
 func (c *Cluster) replicaOf(t TB, master *Server) *Server {
@@ -282,7 +282,7 @@ func (s *Server) members(ctx context.Context) ([]member, error) {
 		// <id> <ip:port@busport> <flags> <master> <ping> <pong> <epoch> <link> <slots>…
 		fields := strings.Fields(line)
 		if len(fields) < 8 {
-			return nil, fmt.Errorf("CLUSTER NODES says %q", line)
+			return nil, fmt.Errorf("unexpected line in CLUSTER NODES: %q", line)
 		}
 		addr, _, _ := strings.Cut(fields[1], "@")
 		members = append(members, member{

@@ -88,7 +88,7 @@ func checkVersion(path string) error {
 	match := versionLine.FindSubmatch(out)
 	if match == nil {
 		line, _, _ := strings.Cut(string(out), "\n")
-		return fmt.Errorf("redistest: %s is not a redis-server: it says %q", path, line)
+		return fmt.Errorf("redistest: %s is not a redis-server: its output is %q", path, line)
 	}
 	if major, _ := strconv.Atoi(string(match[1])); major < Oldest {
 		return fmt.Errorf("redistest: %s is version %s; %d or newer is needed", path, match[1], Oldest)

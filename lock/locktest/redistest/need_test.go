@@ -127,7 +127,7 @@ func TestCheckVersion(t *testing.T) {
 		"echo 'Redis server v=7.0.15 sha=00000000:0'": "",
 		"echo 'Valkey server v=8.1.0 sha=00000000:0'": "",
 		"echo 'Redis server v=6.2.9 sha=00000000:0'":  "is version 6; 7 or newer is needed",
-		"echo 'ls (GNU coreutils) 9.1'; echo more":    `is not a redis-server: it says "ls (GNU coreutils) 9.1"`,
+		"echo 'ls (GNU coreutils) 9.1'; echo more":    `is not a redis-server: its output is "ls (GNU coreutils) 9.1"`,
 		"echo 'cannot load library' >&2; exit 127":    "cannot load library",
 	} {
 		err := checkVersion(program(t, filepath.Join(t.TempDir(), "redis-server"), says))

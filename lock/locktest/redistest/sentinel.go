@@ -89,7 +89,7 @@ func (s *SentinelSet) known(ctx context.Context, sentinel *Server) error {
 	}
 	replicas, others := strconv.Itoa(len(s.Nodes)-1), strconv.Itoa(len(s.Sentinels)-1)
 	if state["num-slaves"] != replicas || state["num-other-sentinels"] != others || state["flags"] != "master" {
-		return fmt.Errorf("the sentinel knows %s of %s replicas, %s of %s other sentinels, and says %q of the master",
+		return fmt.Errorf("the sentinel knows %s of %s replicas, %s of %s other sentinels, and reports %q of the master",
 			state["num-slaves"], replicas, state["num-other-sentinels"], others, state["flags"])
 	}
 	return nil
