@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a granting [Answer] with an instant before the grant was made.
+// grant is a granting [driver.Answer] with an instant before the grant was made.
 type grant struct {
-	Answer
+	driver.Answer
 	asked time.Time
 	// byRelease: another owner's release made the grant, with the provisional TTL.
 	byRelease bool
@@ -23,7 +24,7 @@ type grant struct {
 
 // acquisition is one caller's request for one hold.
 type acquisition struct {
-	hold    *Hold
+	hold    *driver.Hold
 	options Options
 
 	// ctx is the caller's. It bounds the requests, too.
@@ -60,7 +61,7 @@ func (a *acquisition) waitCause() error {
 
 // refused returns the error for a refusal after which cause ended the waiting. If the
 // latest request failed, the error is that failure: the store may have granted the lock.
-func (a *acquisition) refused(by Answer, cause error) error {
+func (a *acquisition) refused(by driver.Answer, cause error) error {
 	switch {
 	case a.failure == nil:
 		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
@@ -149,7 +150,7 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 		return grant{}, true, nil
 	case err != nil:
 		return g, false, err
-	case g.Verdict != Refused:
+	case g.Verdict != driver.Refused:
 		g.handOff = l.handOff(a, g)
 		return g, false, nil
 	case !a.wait:
@@ -196,7 +197,7 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	a.maybeQueued = a.maybeQueued || g.Verdict == Refused && a.hold.Wait > 0
+	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && a.hold.Wait > 0
 	if !g.At.IsZero() {
 		a.enqueued = g
 	}
@@ -204,11 +205,11 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 }
 
 // send sends a hold's acquisition.
-func (l *Locker) send(ctx context.Context, h *Hold) (grant, error) {
+func (l *Locker) send(ctx context.Context, h *driver.Hold) (grant, error) {
 	g := grant{asked: time.Now()}
 	var err error
 	g.Answer, err = l.store.Acquire(ctx, h)
-	if err == nil && g.Verdict == Granted {
+	if err == nil && g.Verdict == driver.Granted {
 		g.TTL = min(g.TTL, h.TTL)
 		if !time.Now().Before(l.until(g.asked, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
@@ -238,7 +239,7 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 // watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
-	own.hold.Handed = g.byRelease
+	own.hold.GrantedByRelease = g.byRelease
 	own.handOff = g.handOff
 	spec := own.spec(a)
 	spec.Granted, spec.First = g.asked, g.TTL

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -142,7 +143,7 @@ func (d *dice) upTo(most time.Duration) time.Duration { return time.Duration(d.r
 
 // unreliable is a store that loses or delays requests, replies and messages.
 type unreliable struct {
-	lock.Store
+	driver.Store
 	dice *dice
 }
 
@@ -171,9 +172,9 @@ func carry[R any](ctx context.Context, d *dice, request func(context.Context) R)
 	return reply, false
 }
 
-func (u *unreliable) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (u *unreliable) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	type reply struct {
-		lock.Answer
+		driver.Answer
 		err error
 	}
 	sent := *h
@@ -182,12 +183,12 @@ func (u *unreliable) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, er
 		return reply{answer, err}
 	})
 	if !ok {
-		return lock.Answer{}, unavailable{}
+		return driver.Answer{}, unavailable{}
 	}
 	return r.Answer, r.err
 }
 
-func (u *unreliable) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (u *unreliable) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	type reply struct {
 		held bool
 		err  error
@@ -204,9 +205,9 @@ func (u *unreliable) Release(ctx context.Context, h *lock.Hold) (held bool, err 
 }
 
 // Subscribe loses some messages and delays others.
-func (u *unreliable) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (u *unreliable) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
 	heard := &delayedSubscription{tell: tell}
-	subscription, err := u.Store.Subscribe(ctx, h, func(n lock.Notice) {
+	subscription, err := u.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		switch u.dice.roll(6) {
 		case 0:
 		case 1:
@@ -221,14 +222,14 @@ func (u *unreliable) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock
 
 // delayedSubscription is a subscription that may delay its messages, but not past its end.
 type delayedSubscription struct {
-	lock.Subscription
-	tell func(lock.Notice)
+	driver.Subscription
+	tell func(driver.Notice)
 
 	mu    sync.Mutex
 	ended bool // guarded by mu
 }
 
-func (h *delayedSubscription) deliver(n lock.Notice) {
+func (h *delayedSubscription) deliver(n driver.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 	// attempts, so that a broken part of the store does not delay the others.
 	maxCleaners = 4
 	// maxLateness is how long after its context's deadline a request may still be
-	// applied; see [Store].
+	// applied; see [driver.Store].
 	maxLateness = time.Second
 	// maxNamed is how many semaphores an error names.
 	maxNamed = 10
@@ -33,7 +35,7 @@ const (
 
 // leftover is a hold that may remain in the store although its caller gave up.
 type leftover struct {
-	hold Hold
+	hold driver.Hold
 	// final is when no earlier request for the hold can be applied any more. A release
 	// that is sent after it, and confirmed, is final.
 	final time.Time
@@ -76,7 +78,7 @@ func (c *cleanup) init(l *Locker) {
 // add releases the hold in the background. unknownUntil is the latest deadline among its
 // requests with unknown outcome; zero if there are none. An error means that the hold is
 // not released; a hold that is left to its TTL is not an error.
-func (c *cleanup) add(h *Hold, unknownUntil time.Time) error {
+func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -94,7 +96,7 @@ func (c *cleanup) add(h *Hold, unknownUntil time.Time) error {
 
 // confirm schedules another release of a hold that was just released, if a request for it
 // may still be applied.
-func (c *cleanup) confirm(h *Hold, unknownUntil time.Time) {
+func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
 	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(maxLateness)) {
 		return
 	}
@@ -109,12 +111,12 @@ func (c *cleanup) confirm(h *Hold, unknownUntil time.Time) {
 }
 
 // newLeftover returns the leftover for a hold; see add.
-func newLeftover(h *Hold, unknownUntil time.Time) *leftover {
+func newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover {
 	left := &leftover{hold: *h, final: time.Now()}
 	if !unknownUntil.IsZero() {
 		left.final = unknownUntil.Add(maxLateness)
 	}
-	left.expiry = left.final.Add(h.lifetime())
+	left.expiry = left.final.Add(lifetime(h))
 	left.hold.Count = 0
 	return left
 }
@@ -123,7 +125,7 @@ func newLeftover(h *Hold, unknownUntil time.Time) *leftover {
 func (l *leftover) hasNoTTL() bool { return l.hold.Kind == KindSemaphore }
 
 // lifetime is how long the store keeps the effect of the hold's request.
-func (h *Hold) lifetime() time.Duration {
+func lifetime(h *driver.Hold) time.Duration {
 	if h.Kind == KindSemaphore {
 		return 2 * h.TTL // the record of the request
 	}

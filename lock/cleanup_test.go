@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -33,9 +34,9 @@ func arriving(after time.Duration, late *sync.WaitGroup) fault {
 }
 
 // detached removes the deadlines of requests to the store, as a connection does.
-type detached struct{ lock.Store }
+type detached struct{ driver.Store }
 
-func (d detached) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (d detached) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	return d.Store.Acquire(context.WithoutCancel(ctx), h)
 }
 
@@ -111,7 +112,7 @@ func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 			store.acquire = cut
 			store.release = lostRequest
 		})
-		recording := &recorder{faulty: store, released: func(h *lock.Hold) { confirmed <- h.Owner }}
+		recording := &recorder{faulty: store, released: func(h *driver.Hold) { confirmed <- h.Owner }}
 		l := locker(t, recording, lock.Config{})
 		_, err := l.Mutex("a").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
@@ -126,10 +127,10 @@ func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 // recorder records the releases that the store has applied.
 type recorder struct {
 	*faulty
-	released func(h *lock.Hold)
+	released func(h *driver.Hold)
 }
 
-func (r *recorder) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (r *recorder) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	held, err = r.faulty.Release(ctx, h)
 	if err == nil {
 		r.released(h)

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // slowAnnouncements is a store with slow announcements.
 type slowAnnouncements struct {
-	lock.Store
+	driver.Store
 	takes time.Duration
 	done  chan error // of each announcement
 }

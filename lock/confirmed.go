@@ -3,10 +3,12 @@ package lock
 import (
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
-	// maxForgotten is how many earlier requests one request lists in [Hold.Forget].
+	// maxForgotten is how many earlier requests one request lists in [driver.Hold.Forget].
 	maxForgotten = 16
 	// maxConfirmed bounds the memory for requests to be forgotten: 3 MB. The store drops
 	// the others by itself.
@@ -15,7 +17,7 @@ const (
 
 // confirmed collects semaphore requests whose records the store may drop: they were
 // answered, and none of their attempts has an unknown outcome. The next request of the
-// same semaphore lists them in [Hold.Forget]. So the store can keep records long enough
+// same semaphore lists them in [driver.Hold.Forget]. So the store can keep records long enough
 // for an outage, and yet keeps few.
 type confirmed struct {
 	mu     sync.Mutex
@@ -33,7 +35,7 @@ type answered struct {
 
 // add records that the store has answered every attempt of the hold's request. deadline
 // is the request's deadline.
-func (c *confirmed) add(h *Hold, deadline time.Time) {
+func (c *confirmed) add(h *driver.Hold, deadline time.Time) {
 	if h.Kind != KindSemaphore {
 		return
 	}

@@ -6,68 +6,13 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // MaxCount is the largest count of a [Semaphore], of [Permits] and of a [Latch], and the
 // largest number of permits in one request. Other clients of the format read no more.
 const MaxCount = math.MaxInt32
-
-// Counter is a [Store] that keeps the counts of semaphores and latches. Like the methods
-// of Store, its method sends every request once.
-//
-// Waiters and leases use a [Hold] as everywhere else. Counter reads and changes counts.
-type Counter interface {
-	// Count executes a request. A request that changes the count is applied once, however
-	// often it is sent within c.Keep.
-	Count(ctx context.Context, c *Count) (Counted, error)
-}
-
-// CountOp is an operation of a [Counter].
-type CountOp uint8
-
-const (
-	// CountRead changes nothing.
-	CountRead CountOp = iota
-	// CountCreate sets the count to N, unless the name is in use.
-	CountCreate
-	// CountAdd adds N, which may be negative. With [KindLatch] it counts down a latch
-	// above zero, and a latch that reaches zero is deleted.
-	CountAdd
-	// CountDrain takes all available permits.
-	CountDrain
-	// CountDelete removes the count.
-	CountDelete
-	// CountSet sets the count of [KindPermit] to N minus the permits in use.
-	CountSet
-)
-
-// Count is one request to a [Counter]. A store reads it and never changes it.
-type Count struct {
-	// Kind is KindSemaphore, KindPermit or KindLatch.
-	Kind Kind
-	// Name is the lock's name; [ValidateName] has accepted it.
-	Name string
-	Op   CountOp
-	N    int64
-	// TTL is, with CountCreate, how long the count lasts. Zero: it never expires.
-	TTL time.Duration
-	// Request identifies the request among all clients. It is the same in every attempt.
-	Request string
-	// Keep is how long the store remembers its reply to the request.
-	Keep time.Duration
-}
-
-// Counted is the reply of a [Counter].
-type Counted struct {
-	// Done reports whether the request changed something. An addition does not if the
-	// count would leave the range of -[MaxCount] to [MaxCount].
-	Done bool
-	// Count is the count after the request; with CountDrain, the number of permits taken.
-	// It is zero if there is no count.
-	Count int64
-	// Foreign is set if something other than a count uses the name.
-	Foreign bool
-}
 
 // CountError describes why a count or a number of permits is rejected, and the accepted
 // range.
@@ -105,23 +50,23 @@ func (l *Locker) resendWindow() time.Duration {
 	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
 
-// count sends a request to the store's [Counter], and repeats it after transient errors.
-func (l *Locker) count(ctx context.Context, kind Kind, name string, op CountOp, n int64) (Counted, error) {
-	return l.countFrom(ctx, Count{Kind: kind, Name: name, Op: op, N: n})
+// count sends a request to the store's [driver.Counter], and repeats it after transient errors.
+func (l *Locker) count(ctx context.Context, kind Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
+	return l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: op, N: n})
 }
 
 // countFrom is count for the request c, to which it adds a unique id.
-func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err error) {
+func (l *Locker) countFrom(ctx context.Context, c driver.Count) (counted driver.Counted, err error) {
 	kind, name, op := c.Kind, c.Name, c.Op
 	if err := l.ready(ctx, name); err != nil {
-		return Counted{}, err
+		return driver.Counted{}, err
 	}
-	counter, ok := l.store.(Counter)
+	counter, ok := l.store.(driver.Counter)
 	if !ok {
-		return Counted{}, fmt.Errorf("%w: %v", ErrUnsupported, kind)
+		return driver.Counted{}, fmt.Errorf("%w: %v", ErrUnsupported, kind)
 	}
 	c.Keep = 2 * l.resendWindow()
-	if op != CountRead {
+	if op != driver.CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
 	err = l.withRetry(ctx, l.countFor(op), transient, func() (err error) {
@@ -132,24 +77,24 @@ func (l *Locker) countFrom(ctx context.Context, c Count) (counted Counted, err e
 	})
 	switch {
 	case err != nil:
-		return Counted{}, err
+		return driver.Counted{}, err
 	case counted.Foreign:
-		return Counted{}, fmt.Errorf("%w: %q", ErrForeign, name)
+		return driver.Counted{}, fmt.Errorf("%w: %q", ErrForeign, name)
 	}
 	return counted, nil
 }
 
 // countFor returns how long a request is repeated: a method whose name begins with Try
 // returns within [Config.RequestTimeout].
-func (l *Locker) countFor(op CountOp) time.Duration {
-	if op == CountCreate {
+func (l *Locker) countFor(op driver.CountOp) time.Duration {
+	if op == driver.CountCreate {
 		return min(l.config.RequestTimeout, l.config.RetryFor)
 	}
 	return l.config.RetryFor
 }
 
 // acquireNoLease acquires a hold that has no lease.
-func (l *Locker) acquireNoLease(ctx context.Context, h *Hold, wait time.Duration) error {
+func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.Duration) error {
 	if err := l.ready(ctx, h.Name); err != nil {
 		return err
 	}

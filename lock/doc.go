@@ -3,7 +3,7 @@
 //
 // # Quick start
 //
-// A [Locker] joins a [Store] (package redisstore, on Redis) to a watchdog. Its methods
+// A [Locker] joins a [driver.Store] (package redisstore, on Redis) to a watchdog. Its methods
 // return lock handles by name, which are cheap values. A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -20,7 +21,7 @@ var (
 
 	// ErrForeign is returned when the name is in use by something other than a lock of
 	// this format, such as a lock of another library.
-	ErrForeign = errors.New("lock: the name is held by another family of locks")
+	ErrForeign = driver.ErrForeign
 
 	// ErrNotHeld is returned by Unlock if the lease was already unlocked.
 	ErrNotHeld = errors.New("lock: the lease was already unlocked")
@@ -34,7 +35,7 @@ var (
 	// request, for as long as the method repeats it. TryLock and Unlock repeat it for
 	// [Config.RequestTimeout], LockWithin for its wait, Lock as long as its context
 	// lives. A later attempt may succeed.
-	ErrUnavailable = errors.New("lock: the store is unavailable")
+	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrClosed is returned after the [Locker] was closed.
 	ErrClosed = errors.New("lock: the locker is closed")
@@ -45,7 +46,11 @@ var (
 
 	// ErrUnsupported is returned when the store does not support locks of the requested
 	// kind.
-	ErrUnsupported = errors.New("lock: the store does not keep locks of this kind")
+	ErrUnsupported = driver.ErrUnsupported
+
+	// ErrNotDone is matched by errors of a request that has changed nothing and will change
+	// nothing.
+	ErrNotDone = driver.ErrNotDone
 
 	// ErrReleased is the cause with which a lease's context ends when the lock is
 	// unlocked. [Lease.Err] returns it from then on.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -218,7 +219,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				<-ctx.Done()
 				late.Go(func() {
 					time.Sleep(500 * time.Millisecond)
-					_, err := raw.Acquire(t.Context(), &lock.Hold{
+					_, err := raw.Acquire(t.Context(), &driver.Hold{
 						Kind: lock.KindFair, Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Minute, Wait: time.Minute,
 					})
 					assert.NoError(t, err)

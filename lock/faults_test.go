@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -69,11 +70,11 @@ func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 				<-ctx.Done()
 				late.Go(func() {
 					time.Sleep(500 * time.Millisecond)
-					answer, err := raw.Acquire(t.Context(), &lock.Hold{
+					answer, err := raw.Acquire(t.Context(), &driver.Hold{
 						Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Hour,
 					})
 					assert.NoError(t, err)
-					assert.Equal(t, lock.Granted, answer.Verdict)
+					assert.Equal(t, driver.Granted, answer.Verdict)
 				})
 				return unavailable{}
 			})
@@ -509,12 +510,12 @@ func TestStaleHandOver(t *testing.T) {
 
 // slowNotices is a store that delivers grants when heard is closed.
 type slowNotices struct {
-	lock.Store
+	driver.Store
 	heard <-chan struct{}
 }
 
-func (s *slowNotices) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
-	return s.Store.Subscribe(ctx, h, func(n lock.Notice) {
+func (s *slowNotices) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
+	return s.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		if n.Owner == "" {
 			tell(n)
 			return

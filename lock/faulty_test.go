@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // faulty is a store with injected faults.
 type faulty struct {
-	lock.Store
+	driver.Store
 
 	mu        sync.Mutex
 	acquire   fault // guarded by mu, as the others are
@@ -102,7 +103,7 @@ func (f *faulty) through(ctx context.Context, which *fault, do func() error) err
 	return stands(ctx, do)
 }
 
-func (f *faulty) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, err error) {
+func (f *faulty) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answer, err error) {
 	f.set(func() { f.acquired++ })
 	err = f.through(ctx, &f.acquire, func() (err error) {
 		answer, err = f.Store.Acquire(ctx, h)
@@ -111,7 +112,7 @@ func (f *faulty) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer,
 	return answer, err
 }
 
-func (f *faulty) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (f *faulty) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	err = f.through(ctx, &f.release, func() (err error) {
 		held, err = f.Store.Release(ctx, h)
 		return err
@@ -119,7 +120,7 @@ func (f *faulty) Release(ctx context.Context, h *lock.Hold) (held bool, err erro
 	return held, err
 }
 
-func (f *faulty) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (sub lock.Subscription, err error) {
+func (f *faulty) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (sub driver.Subscription, err error) {
 	err = f.through(ctx, &f.subscribe, func() (err error) {
 		sub, err = f.Store.Subscribe(ctx, h, tell)
 		return err
@@ -134,7 +135,7 @@ func faultyLocker(t *testing.T, server *locktest.Server, c lock.Config) (*lock.L
 	return locker(t, f, c), f
 }
 
-func locker(t *testing.T, s lock.Store, c lock.Config) *lock.Locker {
+func locker(t *testing.T, s driver.Store, c lock.Config) *lock.Locker {
 	t.Helper()
 	l, err := lock.New(s, c)
 	require.NoError(t, err)

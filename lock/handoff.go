@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // MaxPasses is the maximum of [Options.Passes].
@@ -23,12 +25,12 @@ type handOff struct {
 
 // handOff starts a hand-off if the acquisition wants one and the store reserved tokens.
 func (l *Locker) handOff(a *acquisition, g grant) *handOff {
-	if a.hold.Spare == 0 || g.Spare == 0 {
+	if a.hold.Reserve == 0 || g.Reserved == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := &handOff{queue: l.queue(queueOf(a.hold)), left: g.Spare, by: time.Now().Add(a.options.passFor())}
+	h := &handOff{queue: l.queue(queueOf(a.hold)), left: g.Reserved, by: time.Now().Add(a.options.passFor())}
 	h.queue.handOff = h
 	return h
 }
@@ -111,7 +113,7 @@ func (l *Locker) received(a *acquisition, lease *Lease) grant {
 	if !a.unknownUntil.IsZero() {
 		_ = l.cleanup.add(a.hold, a.unknownUntil)
 	}
-	return grant{Answer: Answer{Verdict: Granted, Token: lease.own.token}, lease: lease}
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}
 }
 
 // returnLease unlocks a lease whose waiter has left. The caller is an acquisition.

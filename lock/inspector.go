@@ -5,34 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Inspector is a [Store] that can inspect its locks and release them by force. Like the
-// methods of Store, its methods send every request once.
-type Inspector interface {
-	// Inspect returns the state of one lock. A free lock yields no holders. as is
-	// KindSemaphore, KindPermit or KindLatch for a name known to be one. Otherwise it is
-	// KindMutex, and the data shows the kind.
-	Inspect(ctx context.Context, name string, as Kind) (Info, error)
-
-	// List yields every held lock whose name begins with prefix and is wanted, each once.
-	// A lock that is taken or freed during the iteration may be missing. An error comes
-	// with an Info without a name and means that locks may be missing. If the caller
-	// continues, List continues with the rest.
-	List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[Info, error]
-
-	// ForceRelease frees a lock, regardless of its holder and hold count, and wakes its
-	// waiters. It returns the lock's previous state, read in the same instant. A value
-	// that is not a lock of this format is left alone.
-	ForceRelease(ctx context.Context, name string) (Info, error)
-}
-
-// inspector returns the store as an [Inspector].
-func (l *Locker) inspector() (Inspector, error) {
+// inspector returns the store as an [driver.Inspector].
+func (l *Locker) inspector() (driver.Inspector, error) {
 	if err := context.Cause(l.closed); err != nil {
 		return nil, err
 	}
-	if i, ok := l.store.(Inspector); ok {
+	if i, ok := l.store.(driver.Inspector); ok {
 		return i, nil
 	}
 	return nil, fmt.Errorf("lock: this store cannot inspect its locks: %w", errors.ErrUnsupported)
@@ -48,7 +30,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (Info, error) {
 // inspect returns the state of a lock. as is the kind of a semaphore or latch, or
 // KindMutex if the kind is unknown.
 func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error) {
-	ask := func(store Inspector, ctx context.Context, name string) (Info, error) {
+	ask := func(store driver.Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
 	return l.withInspector(ctx, name, ask, transient)
@@ -66,14 +48,14 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // error that does not match [ErrNotDone], the lock may have been released: inspect it
 // before another try, because it may have a new holder.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
-	return l.withInspector(ctx, name, Inspector.ForceRelease, func(err error) bool {
+	return l.withInspector(ctx, name, driver.Inspector.ForceRelease, func(err error) bool {
 		return transient(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
 // withInspector sends a request about one lock, and repeats it as again allows.
 func (l *Locker) withInspector(ctx context.Context, name string,
-	ask func(Inspector, context.Context, string) (Info, error), again func(error) bool,
+	ask func(driver.Inspector, context.Context, string) (Info, error), again func(error) bool,
 ) (Info, error) {
 	if err := ValidateName(name); err != nil {
 		return Info{}, err

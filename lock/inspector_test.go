@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // faultyInspector is a faulty store that can inspect its locks.
 type faultyInspector struct {
 	*faulty
-	inspector lock.Inspector
+	inspector driver.Inspector
 	examine   fault
 	examined  int
 }

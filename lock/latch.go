@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Latch is a handle on one countdown latch. It is set to a count, and its waiters
@@ -31,7 +33,7 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if err := validateCount(n, 1); err != nil {
 		return false, err
 	}
-	counted, err := l.locker.count(ctx, KindLatch, l.name, CountCreate, n)
+	counted, err := l.locker.count(ctx, KindLatch, l.name, driver.CountCreate, n)
 	return counted.Done, err
 }
 
@@ -41,13 +43,13 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 // After an error that matches [ErrUnavailable] but not [ErrNotDone], the count may have
 // been lowered: read Count before another CountDown.
 func (l *Latch) CountDown(ctx context.Context) error {
-	_, err := l.locker.count(ctx, KindLatch, l.name, CountAdd, -1)
+	_, err := l.locker.count(ctx, KindLatch, l.name, driver.CountAdd, -1)
 	return err
 }
 
 // Count returns the count. Zero: the latch is open.
 func (l *Latch) Count(ctx context.Context) (int64, error) {
-	counted, err := l.locker.count(ctx, KindLatch, l.name, CountRead, 0)
+	counted, err := l.locker.count(ctx, KindLatch, l.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
@@ -59,7 +61,7 @@ func (l *Latch) Inspect(ctx context.Context) (Info, error) {
 
 // Delete opens the latch, whatever its count, and reports whether it was closed.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
-	counted, err := l.locker.count(ctx, KindLatch, l.name, CountDelete, 0)
+	counted, err := l.locker.count(ctx, KindLatch, l.name, driver.CountDelete, 0)
 	return counted.Done, err
 }
 

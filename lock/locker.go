@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -141,7 +142,7 @@ func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Milli
 // Locker creates lock handles that share a store, a wheel and a watchdog. A process needs
 // one locker per store. Its methods are safe for concurrent use.
 type Locker struct {
-	store    Store
+	store    driver.Store
 	config   Config
 	wheel    *wheel.Wheel
 	ownWheel bool
@@ -168,7 +169,7 @@ type Locker struct {
 }
 
 // New returns a locker on store. It sends no request. Close the locker when done.
-func New(store Store, c Config) (*Locker, error) {
+func New(store driver.Store, c Config) (*Locker, error) {
 	if store == nil {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
@@ -226,8 +227,8 @@ func (l *Locker) enter() bool {
 }
 
 // newHold returns a hold with a unique owner.
-func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *Hold {
-	return &Hold{
+func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *driver.Hold {
+	return &driver.Hold{
 		Kind:  kind,
 		Name:  name,
 		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),

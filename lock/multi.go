@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Multi is a handle on several locks that are taken together, all or none. It is cheap,
@@ -88,7 +90,7 @@ func (m *Mutex) blocks(other *Mutex) bool {
 }
 
 // same reports whether two stores are the same, if they can be compared.
-func same(a, b Store) bool {
+func same(a, b driver.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 

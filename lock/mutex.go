@@ -195,7 +195,7 @@ func (m *Mutex) request(a *acquisition) error {
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	switch m.kind {
 	case KindMutex:
-		a.hold.Spare = int64(m.options.Passes)
+		a.hold.Reserve = int64(m.options.Passes)
 	case KindRead:
 		a.hold.Under = writerIn(a.ctx, l, m.name)
 	case KindWrite:

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -15,7 +16,7 @@ import (
 // share it. It ends when the last of them is unlocked.
 type ownership struct {
 	locker  *Locker
-	hold    Hold // never changed; the watchdog's Ref points at it
+	hold    driver.Hold // never changed; the watchdog's Ref points at it
 	lease   *renewal.Lease
 	token   int64
 	handOff *handOff // nil if the lease is not handed off within the process
@@ -32,7 +33,7 @@ type ownership struct {
 }
 
 // newOwnership returns an ownership whose lease is not registered with the watchdog yet.
-func newOwnership(l *Locker, h Hold, token int64, unknownUntil time.Time) *ownership {
+func newOwnership(l *Locker, h driver.Hold, token int64, unknownUntil time.Time) *ownership {
 	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
 	own.count.Store(1)
 	own.first.own = own
@@ -121,7 +122,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case g.Verdict != Granted:
+	case g.Verdict != driver.Granted:
 		return nil, o.lost()
 	}
 	if !o.add() { // an Unlock did not wait for this request
@@ -256,7 +257,7 @@ func (o *ownership) stop(ctx context.Context) error {
 }
 
 // lower lowers the owner's holds in the store to h.Count.
-func (o *ownership) lower(ctx context.Context, h *Hold) error {
+func (o *ownership) lower(ctx context.Context, h *driver.Hold) error {
 	held, err := o.locker.release(ctx, h, o.unknownUntil)
 	switch {
 	case err != nil && h.Count > 0:

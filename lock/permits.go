@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Permits is a handle on one semaphore whose permits expire. Each permit is a [Lease]
@@ -74,7 +76,7 @@ func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err
 	}
-	_, err := p.one.locker.count(ctx, KindPermit, p.one.name, CountSet, n)
+	_, err := p.one.locker.count(ctx, KindPermit, p.one.name, driver.CountSet, n)
 	return err
 }
 
@@ -86,7 +88,7 @@ func (p *Permits) AddPermits(ctx context.Context, n int64) error {
 // Available returns the number of available permits, including expired ones. It is
 // negative after AddPermits has removed permits that were in use.
 func (p *Permits) Available(ctx context.Context) (int64, error) {
-	counted, err := p.one.locker.count(ctx, KindPermit, p.one.name, CountRead, 0)
+	counted, err := p.one.locker.count(ctx, KindPermit, p.one.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -25,7 +26,7 @@ type queueKey struct {
 // lock returns the key without the owner, which all the lock's waiters share.
 func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} }
 
-func queueOf(h *Hold) queueKey {
+func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
 	if h.Kind == KindFair && h.Wait > 0 {
 		key.owner = h.Owner
@@ -52,14 +53,14 @@ type queue struct {
 	// that a wake between two heads is not lost. granted is the latest grant by release.
 	// Its owner is the head, or a former head whose hold the cleanup releases.
 	ask     atomic.Bool
-	granted atomic.Pointer[Notice]
+	granted atomic.Pointer[driver.Notice]
 
 	// backstop wakes the head if no message arrives. Only the head touches it.
 	backstop wheel.Timer
 
 	// subscription delivers the store's notices; nil until a head has subscribed. Only
 	// the head touches it, and the code that ends the queue.
-	subscription Subscription
+	subscription driver.Subscription
 
 	// storeEnqueues is set once the store has enqueued a waiter. Only the head touches
 	// it.
@@ -87,7 +88,7 @@ const lingerFor = 5 * time.Second
 // hands it off locally. A new acquisition that may wait then joins the queue instead of
 // sending a request first. The exception is a read under the owner's own write lock,
 // which the others may be waiting for.
-func (l *Locker) hasQueue(h *Hold) bool {
+func (l *Locker) hasQueue(h *driver.Hold) bool {
 	if h.Under != "" {
 		return false
 	}
@@ -128,7 +129,7 @@ func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key}
-		q.backstop.Init(l.wheel, func() { q.notify(Notice{}) })
+		q.backstop.Init(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
 	}
@@ -179,7 +180,7 @@ func (q *queue) promote(s headState) {
 		return
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.handOff != nil && first.hold.Spare > 0 {
+	if q.head.Load() != nil || q.handOff != nil && first.hold.Reserve > 0 {
 		return
 	}
 	first.promotion.Store(&s)
@@ -199,7 +200,7 @@ func (q *queue) yield(w *waiter, s headState) bool {
 		next = q.waiters.Front()
 	}
 	to := next.Value.(*waiter)
-	if to == w || q.handOff != nil && to.hold.Spare > 0 || !q.head.CompareAndSwap(w, to) {
+	if to == w || q.handOff != nil && to.hold.Reserve > 0 || !q.head.CompareAndSwap(w, to) {
 		return false
 	}
 	l.renewOwner(w.acquisition)
@@ -264,7 +265,7 @@ func (q *queue) end() {
 // endQueues ends the retired queues. The locker is closed.
 func (l *Locker) endQueues() {
 	l.mu.Lock()
-	var subscriptions []Subscription
+	var subscriptions []driver.Subscription
 	for key, q := range l.queues {
 		if q.waiters.Len() == 0 {
 			q.linger.Cancel()
@@ -282,7 +283,7 @@ func (l *Locker) endQueues() {
 }
 
 // notify passes a notice to the head. It never blocks: the wheel and the store call it.
-func (q *queue) notify(n Notice) {
+func (q *queue) notify(n driver.Notice) {
 	if n.Owner == "" {
 		q.ask.Store(true)
 	} else {
@@ -301,7 +302,7 @@ func (q *queue) takeWake(a *acquisition) (g grant, ask bool) {
 		return grant{}, ask // if both, the store repeats its grant
 	}
 	g = q.locker.grantedByRelease(a, n)
-	return g, g.Verdict != Granted
+	return g, g.Verdict != driver.Granted
 }
 
 // maxToken is the largest fencing token that every client can read.
@@ -315,13 +316,13 @@ const maxToken = 1 << 53
 // refusal and the grant. That clock may be fast by 1 %. A grant that would still start in
 // the future is not accepted. If the notice is not accepted, the head sends a request
 // instead.
-func (l *Locker) grantedByRelease(a *acquisition, n *Notice) grant {
-	offered := cmp.Or(a.hold.Offer, a.hold.TTL)
+func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
+	offered := cmp.Or(a.hold.ProvisionalTTL, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
 	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
 		return grant{}
-	case n.Token < 1 || n.Spare < 0 || n.Spare > a.hold.Spare || n.Token > maxToken-n.Spare:
+	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}
 	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
 		return grant{}
@@ -331,7 +332,7 @@ func (l *Locker) grantedByRelease(a *acquisition, n *Notice) grant {
 	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
 		return grant{}
 	}
-	return grant{Answer: Answer{Verdict: Granted, Token: n.Token, Spare: n.Spare, TTL: ttl}, asked: asked, byRelease: true}
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, asked: asked, byRelease: true}
 }
 
 // afterGrant returns the state that a granted head leaves. The next head sends a request
@@ -342,7 +343,7 @@ func (q *queue) afterGrant(a *acquisition, g grant) headState {
 	if storeEnqueues {
 		q.ask.Store(false) // a release before this grant does not concern the next head
 	}
-	return headState{lastRefusal: Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || storeEnqueues}
+	return headState{lastRefusal: driver.Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || storeEnqueues}
 }
 
 // enqueueAtStore makes the next request ask for a place in the store's wait queue. This
@@ -353,7 +354,7 @@ func (q *queue) enqueueAtStore(a *acquisition) {
 	}
 	a.hold.Wait = placeTTL
 	if !a.options.Fixed {
-		a.hold.Offer = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
@@ -369,7 +370,7 @@ func provisionalTTL(ttl, least time.Duration) time.Duration {
 // by the slow poll, which makes up for a lost message, or by the [Retry], and by the life
 // of the head's place in the store's queue. again is false if there is to be no other
 // request.
-func (q *queue) delay(a *acquisition, lastRefusal Answer) (pause time.Duration, again bool) {
+func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Duration, again bool) {
 	pause = q.locker.config.Poll
 	if lastRefusal.Silent || lastRefusal.Foreign {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -296,10 +297,10 @@ func TestPassingOnToOneWhoHadAsked(t *testing.T) {
 				case 2: // the second waiter's, which joins the queue after that
 					late.Go(func() {
 						time.Sleep(1900 * time.Millisecond) // as late as the store applies it
-						h := &lock.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
+						h := &driver.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
 						answer, err := raw.Acquire(t.Context(), h)
 						assert.NoError(t, err)
-						assert.Equal(t, lock.Granted, answer.Verdict)
+						assert.Equal(t, driver.Granted, answer.Verdict)
 					})
 					return lostRequest(ctx, do)
 				}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // unlocking returns the context of a release. It ends after [Config.RequestTimeout], and
@@ -26,7 +28,7 @@ func (l *Locker) unlocking(ctx context.Context) (context.Context, context.Cancel
 // receives makes up for this one. unknownUntil is the latest deadline among the hold's
 // acquisitions with unknown outcome. If one may still be applied, the cleanup releases
 // the hold again.
-func (l *Locker) release(ctx context.Context, h *Hold, unknownUntil time.Time) (held bool, err error) {
+func (l *Locker) release(ctx context.Context, h *driver.Hold, unknownUntil time.Time) (held bool, err error) {
 	maybe := false
 	for try := 0; ; try++ {
 		bounded, cancel := l.bound(ctx, h.TTL)

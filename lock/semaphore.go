@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Semaphore is a handle on one counting semaphore. It is cheap, like a [Mutex], and its
@@ -65,14 +67,14 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 
 // Drain takes all available permits and returns their number.
 func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, KindSemaphore, s.name, CountDrain, 0)
+	counted, err := s.locker.count(ctx, KindSemaphore, s.name, driver.CountDrain, 0)
 	return counted.Count, err
 }
 
 // Available returns the number of available permits. It is negative after AddPermits has
 // removed permits that were in use.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, KindSemaphore, s.name, CountRead, 0)
+	counted, err := s.locker.count(ctx, KindSemaphore, s.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
@@ -109,7 +111,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 }
 
 // hold returns a new hold of n permits.
-func (s *Semaphore) hold(n int64) *Hold {
+func (s *Semaphore) hold(n int64) *driver.Hold {
 	h := s.locker.newHold(KindSemaphore, s.name, requestMemory/2)
 	h.Permits = n
 	h.Forget = s.locker.confirmed.take(s.name)
@@ -158,7 +160,7 @@ func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64
 	if err := validateCount(n, 0); err != nil {
 		return false, err
 	}
-	counted, err := l.countFrom(ctx, Count{Kind: kind, Name: name, Op: CountCreate, N: n, TTL: ttl})
+	counted, err := l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: driver.CountCreate, N: n, TTL: ttl})
 	return counted.Done, err
 }
 
@@ -167,7 +169,7 @@ func (l *Locker) addPermits(ctx context.Context, kind Kind, name string, n int64
 	if err := validateCount(n, -MaxCount); err != nil {
 		return err
 	}
-	counted, err := l.count(ctx, kind, name, CountAdd, n)
+	counted, err := l.count(ctx, kind, name, driver.CountAdd, n)
 	if err == nil && !counted.Done {
 		return fmt.Errorf("%w: %q has %d permits available", ErrOverflow, name, counted.Count)
 	}

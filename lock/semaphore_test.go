@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -21,9 +22,9 @@ type faultyCounter struct {
 	count fault // guarded by mu
 }
 
-func (f *faultyCounter) Count(ctx context.Context, c *lock.Count) (counted lock.Counted, err error) {
+func (f *faultyCounter) Count(ctx context.Context, c *driver.Count) (counted driver.Counted, err error) {
 	err = f.through(ctx, &f.count, func() (err error) {
-		counted, err = f.Store.(lock.Counter).Count(ctx, c)
+		counted, err = f.Store.(driver.Counter).Count(ctx, c)
 		return err
 	})
 	return counted, err
@@ -94,14 +95,14 @@ func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 
 // late is a store whose acquisitions stay in flight.
 type late struct {
-	lock.Store
-	sent chan lock.Hold
+	driver.Store
+	sent chan driver.Hold
 }
 
-func (l *late) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (l *late) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	l.sent <- *h
 	<-ctx.Done()
-	return lock.Answer{}, unavailable{}
+	return driver.Answer{}, unavailable{}
 }
 
 // A request that arrives after its caller gave up takes nothing.
@@ -109,7 +110,7 @@ func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		store := server.Store(t)
-		slow := &late{Store: store, sent: make(chan lock.Hold, 1)}
+		slow := &late{Store: store, sent: make(chan driver.Hold, 1)}
 		theirs := server.Locker(t, lock.Config{}).Semaphore("downloads")
 		_, err := theirs.TrySetPermits(t.Context(), 5)
 		require.NoError(t, err)

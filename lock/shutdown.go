@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -174,7 +175,7 @@ func (r *releaser) Release(ctx context.Context, items []renewal.Item) {
 }
 
 func (r *releaser) release(ctx context.Context, item *renewal.Item) {
-	h := *item.Lease.Ref().(*Hold)
+	h := *item.Lease.Ref().(*driver.Hold)
 	h.Count = 0
 	bounded, cancel := r.locker.bound(ctx, MaxTTL)
 	defer cancel()

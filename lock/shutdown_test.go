@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // slowToRenew is a store that signals renewals and delays them.
 type slowToRenew struct {
-	lock.Store
+	driver.Store
 	renewing chan<- struct{}
 	takes    time.Duration
 }

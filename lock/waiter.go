@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // waiter is one entry in a queue, with the progress of its acquisition. It advances in
@@ -44,7 +46,7 @@ type headState struct {
 	// lastRefusal is the latest refusal. After a grant it has the TTL of the
 	// predecessor's lease, so that the next head knows without a request that the lock is
 	// held.
-	lastRefusal Answer
+	lastRefusal driver.Answer
 	// ask: the lock may be free, so a request is due.
 	ask bool
 	// askFirst: no request was sent yet. The head then tries once before it subscribes,
@@ -59,7 +61,7 @@ type headState struct {
 
 // wait joins the lock's queue until the lock is granted or waitCtx ends. lastRefusal is
 // the store's latest refusal, if it has answered.
-func (l *Locker) wait(a *acquisition, lastRefusal Answer) (grant, error) {
+func (l *Locker) wait(a *acquisition, lastRefusal driver.Answer) (grant, error) {
 	woken := make(chan struct{}, 1)
 	w := &waiter{acquisition: a, unanswered: a.failure != nil, state: headState{lastRefusal: lastRefusal}, wake: func() {
 		select {
@@ -114,7 +116,7 @@ func (w *waiter) advance() (over bool) {
 			w.g = q.locker.received(w.acquisition, s.lease)
 			return true
 		}
-		if w.state.lastRefusal != (Answer{}) {
+		if w.state.lastRefusal != (driver.Answer{}) {
 			s.lastRefusal = w.state.lastRefusal
 		}
 		w.isHead, w.state = true, *s
@@ -160,7 +162,7 @@ func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 		g, ask := q.takeWake(w.acquisition)
 		w.err = w.over()
 		switch {
-		case g.Verdict == Granted:
+		case g.Verdict == driver.Granted:
 			w.g, w.err = g, nil
 			return q.afterGrant(w.acquisition, g), true
 		case w.err != nil:
@@ -200,7 +202,7 @@ func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 		switch {
 		case w.err != nil:
 			return q.failed(w)
-		case w.g.Verdict != Refused:
+		case w.g.Verdict != driver.Refused:
 			q.answered()
 			return q.afterGrant(a, w.g), true
 		}

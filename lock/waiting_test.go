@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -140,7 +141,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			got := await(t, l.Mutex("a"))
 			server.Delete("a")
 			endSecond()
-			m.deliver(lock.Notice{})
+			m.deliver(driver.Notice{})
 			endFirst()
 			begin := time.Now()
 			lease := <-got
@@ -153,18 +154,18 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 
 // messenger is a store that lets a test send the messages.
 type messenger struct {
-	lock.Store
-	forward func(tell func(lock.Notice), n lock.Notice)
+	driver.Store
+	forward func(tell func(driver.Notice), n driver.Notice)
 
 	mu    sync.Mutex
-	tell  func(lock.Notice) // guarded by mu, as the others are
-	owner string            // of the latest acquisition
-	at    time.Time         // the store's clock at the refusal
-	asked time.Time         // local time of that
+	tell  func(driver.Notice) // guarded by mu, as the others are
+	owner string              // of the latest acquisition
+	at    time.Time           // the store's clock at the refusal
+	asked time.Time           // local time of that
 	count int
 }
 
-func (m *messenger) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (m *messenger) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	asked := time.Now()
 	a, err := m.Store.Acquire(ctx, h)
 	m.mu.Lock()
@@ -192,18 +193,18 @@ func (m *messenger) asks() int {
 }
 
 // deliver sends the waiter a message.
-func (m *messenger) deliver(n lock.Notice) {
+func (m *messenger) deliver(n driver.Notice) {
 	m.mu.Lock()
 	tell := m.tell
 	m.mu.Unlock()
 	tell(n)
 }
 
-func (m *messenger) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (m *messenger) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
 	m.mu.Lock()
 	m.tell = tell
 	m.mu.Unlock()
-	return m.Store.Subscribe(ctx, h, func(n lock.Notice) {
+	return m.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		if m.forward != nil && n.Owner != "" {
 			m.forward(tell, n)
 			return
@@ -221,7 +222,7 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 				server := locktest.Start(t)
 				m := &messenger{Store: server.Store(t)}
 				var granted time.Time
-				m.forward = func(tell func(lock.Notice), n lock.Notice) {
+				m.forward = func(tell func(driver.Notice), n driver.Notice) {
 					granted = time.Now()
 					m.mu.Lock()
 					n.At = n.At.Add(n.At.Sub(m.at) * time.Duration(fast) / 1000)
@@ -246,18 +247,18 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 
 // A message that grants more than was offered is not accepted.
 func TestForgedMessageIsNotBelieved(t *testing.T) {
-	for name, forge := range map[string]func(n *lock.Notice){
-		"a long TTL":             func(n *lock.Notice) { n.TTL = time.Hour },
-		"a TTL of its lock's":    func(n *lock.Notice) { n.TTL = lock.DefaultTTL },
-		"a TTL too short to use": func(n *lock.Notice) { n.TTL = time.Millisecond },
-		"a negative TTL":         func(n *lock.Notice) { n.TTL = -time.Hour },
-		"no token":               func(n *lock.Notice) { n.Token = 0 },
-		"a negative token":       func(n *lock.Notice) { n.Token = -1 },
-		"a token beyond numbers": func(n *lock.Notice) { n.Token = 1<<53 + 1 },
-		"tokens that overflow":   func(n *lock.Notice) { n.Token, n.Spare = 1<<62, 1<<62 },
-		"tokens nobody asked":    func(n *lock.Notice) { n.Spare = 1 },
-		"the time to come":       func(n *lock.Notice) { n.At = n.At.Add(time.Hour) },
-		"the time before":        func(n *lock.Notice) { n.At = n.At.Add(-2 * time.Second) },
+	for name, forge := range map[string]func(n *driver.Notice){
+		"a long TTL":             func(n *driver.Notice) { n.TTL = time.Hour },
+		"a TTL of its lock's":    func(n *driver.Notice) { n.TTL = lock.DefaultTTL },
+		"a TTL too short to use": func(n *driver.Notice) { n.TTL = time.Millisecond },
+		"a negative TTL":         func(n *driver.Notice) { n.TTL = -time.Hour },
+		"no token":               func(n *driver.Notice) { n.Token = 0 },
+		"a negative token":       func(n *driver.Notice) { n.Token = -1 },
+		"a token beyond numbers": func(n *driver.Notice) { n.Token = 1<<53 + 1 },
+		"tokens that overflow":   func(n *driver.Notice) { n.Token, n.Reserved = 1<<62, 1<<62 },
+		"tokens nobody asked":    func(n *driver.Notice) { n.Reserved = 1 },
+		"the time to come":       func(n *driver.Notice) { n.At = n.At.Add(time.Hour) },
+		"the time before":        func(n *driver.Notice) { n.At = n.At.Add(-2 * time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestForgedMessageIsNotBelieved(t *testing.T) {
 				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))
 				time.Sleep(time.Second)
 				owner, at := m.latest()
-				n := lock.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: lock.DefaultTTL / 4}
+				n := driver.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: lock.DefaultTTL / 4}
 				forge(&n)
 				m.deliver(n)
 				synctest.Wait()
@@ -295,7 +296,7 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		owner, latest := m.latest()
 		require.True(t, latest.After(first.Add(2*time.Second)), "it was refused again")
-		m.deliver(lock.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
+		m.deliver(driver.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
 		synctest.Wait()
 		require.Empty(t, got, "two hold the lock")
 		require.NoError(t, held.Unlock(t.Context()))

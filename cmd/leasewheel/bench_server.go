@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -222,13 +222,13 @@ func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, o
 	for range benchParallel {
 		group.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < f.size; i = int(next.Add(1)) - 1 {
-				h := lock.Hold{Name: f.name(i), Owner: f.owner(i), Count: 1, TTL: f.ttl}
+				h := driver.Hold{Name: f.name(i), Owner: f.owner(i), Count: 1, TTL: f.ttl}
 				asked := time.Now()
 				answer, err := f.store.Acquire(ctx, &h)
 				if err != nil {
 					return err
 				}
-				if answer.Verdict != lock.Granted {
+				if answer.Verdict != driver.Granted {
 					return fmt.Errorf("the name %q is in use", h.Name)
 				}
 				if err := granted(h.Name, h.Owner, asked); err != nil {

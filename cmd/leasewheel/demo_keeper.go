@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -33,7 +34,7 @@ const (
 
 // countingStore counts the renewals that pass through it.
 type countingStore struct {
-	lock.Store
+	driver.Store
 	batches, renewals atomic.Int64
 }
 

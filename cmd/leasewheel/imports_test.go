@@ -27,7 +27,7 @@ type fence struct {
 
 // Dependencies run one way:
 //
-//	timeout ← bucket ← wheel ← renewal ← lock ← lock/redisstore, lock/quorum
+//	timeout ← bucket ← wheel ← renewal ← lock/driver ← lock ← lock/redisstore, lock/quorum
 //
 // The timer and the packages that it uses import the standard library alone, tests
 // included, so that a program that imports just the timer gets an empty go.sum.
@@ -40,21 +40,22 @@ var fences = map[string]fence{
 	"renewal": {own: []string{"timeout", "bucket", "wheel"}, others: []string{"golang.org/x/"}},
 
 	// A lock means the same on every store: no go-redis.
-	"lock": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
+	"lock/driver": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
+	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
 	"lock/redisstore": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock"},
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock", "lock/redisstore"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock", "lock/redisstore"},
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
 	// A quorum is made of any stores.
-	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock"}, others: []string{"golang.org/x/"}},
 }
 
 // unfenced reports whether a package may use anything: it is a program, or

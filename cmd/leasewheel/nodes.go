@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -47,11 +47,11 @@ func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, er
 }
 
 // store returns the store of the locks on the servers, and a function that closes it.
-func (n nodes) store() (lock.Store, func() error, error) {
+func (n nodes) store() (driver.Store, func() error, error) {
 	if len(n) == 1 {
 		return n[0].store, func() error { return nil }, nil
 	}
-	var stores []lock.Store
+	var stores []driver.Store
 	for _, server := range n {
 		stores = append(stores, server.store)
 	}

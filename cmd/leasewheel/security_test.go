@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -164,10 +165,10 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		other   = "c0ffee00-0000-4000-8000-000000000007:1"
 	)
 	_, store := newTestLocker(t, newClient())
-	hold := func(owner string, wait time.Duration) *lock.Hold {
-		return &lock.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+	hold := func(owner string, wait time.Duration) *driver.Hold {
+		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
 	}
-	asks := func(owner string, wait time.Duration) lock.Answer {
+	asks := func(owner string, wait time.Duration) driver.Answer {
 		answer, err := store.Acquire(t.Context(), hold(owner, wait))
 		require.NoError(t, err)
 		return answer
@@ -182,7 +183,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	asks(dead, time.Millisecond)
 	asks(next, time.Minute)
 	asks(brief, time.Minute)
-	sub, err := store.Subscribe(t.Context(), hold(next, time.Minute), func(lock.Notice) {})
+	sub, err := store.Subscribe(t.Context(), hold(next, time.Minute), func(driver.Notice) {})
 	require.NoError(t, err)
 	sub.Close()
 	gone(brief)
@@ -193,7 +194,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	time.Sleep(2 * time.Millisecond)
 	asks(next, time.Minute)
 	gone(holder)
-	assert.Equal(t, lock.Granted, asks(next, time.Minute).Verdict)
+	assert.Equal(t, driver.Granted, asks(next, time.Minute).Verdict)
 
 	// A waiter of Redisson's, for whom the queue stays; and one that it has dropped.
 	asks(dropped, time.Minute)
@@ -316,7 +317,7 @@ func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, err)
 	again, err := first.Mutex(name).Lock(lease.Context())
 	require.NoError(t, err)
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(lock.Notice) {})
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
 	require.NoError(t, err) // so that a subscriber receives the release, and grants alternate
 	require.NoError(t, awaitRenewal(t.Context(), lease))
 	require.NoError(t, again.Unlock(t.Context()))
@@ -384,7 +385,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	for i := range 2 * lock.MaxTold { // of which only a part is listed
 		_, err := locker.ReadWrite("orders:3").Read().Lock(t.Context())
 		require.NoError(t, err)
-		hold := &lock.Hold{
+		hold := &driver.Hold{
 			Kind: lock.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
 			Count: 1, TTL: time.Minute, Wait: time.Millisecond,
 		}
@@ -392,12 +393,12 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		require.NoError(t, err)
 	}
 	time.Sleep(2 * time.Millisecond) // those who wait are dead, and dropped
-	hold := &lock.Hold{
+	hold := &driver.Hold{
 		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Wait: time.Minute,
 	}
 	answer, err := store.Acquire(t.Context(), hold) // and is in line
 	require.NoError(t, err)
-	require.Equal(t, lock.Refused, answer.Verdict)
+	require.Equal(t, driver.Refused, answer.Verdict)
 	permits := locker.Permits("orders:5")
 	_, err = permits.TrySetPermits(t.Context(), 1)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -132,7 +132,7 @@ type worker struct {
 	failures   int  // since the last success
 	served     bool // the server has answered once
 
-	subscription lock.Subscription
+	subscription driver.Subscription
 	// subscribeAt is when to subscribe again.
 	subscribeAt time.Time
 }

@@ -24,5 +24,5 @@
 //
 // # Stores
 //
-// [Run] is the conformance suite of [lock.Store], for authors of stores.
+// [Run] is the conformance suite of [driver.Store], for authors of stores.
 package locktest

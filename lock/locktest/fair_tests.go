@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // fairTests check the fair lock: all requirements of a mutex, except that one wake serves
@@ -41,24 +42,24 @@ func without(tests []test, names ...string) []test {
 
 // waiting returns the request of an owner that waits, and whose place is kept while the
 // test runs.
-func (b *bench) waiting(name, owner string) *lock.Hold { return b.waitingFor(name, owner, hour) }
+func (b *bench) waiting(name, owner string) *driver.Hold { return b.waitingFor(name, owner, hour) }
 
 // waitingFor returns the request of an owner that waits, and whose place is kept for the
 // given time.
-func (b *bench) waitingFor(name, owner string, kept time.Duration) *lock.Hold {
+func (b *bench) waitingFor(name, owner string, kept time.Duration) *driver.Hold {
 	h := b.hold(name, owner)
 	h.Wait = kept
 	return h
 }
 
 // enqueue makes owners wait for the lock, which is held or which others wait for.
-func (b *bench) enqueue(s lock.Store, name string, owners ...string) {
+func (b *bench) enqueue(s driver.Store, name string, owners ...string) {
 	b.Helper()
 	b.enqueueFor(s, hour, name, owners...)
 }
 
 // enqueueFor makes owners wait for the lock whose places are kept for the given time.
-func (b *bench) enqueueFor(s lock.Store, kept time.Duration, name string, owners ...string) {
+func (b *bench) enqueueFor(s driver.Store, kept time.Duration, name string, owners ...string) {
 	b.Helper()
 	for _, owner := range owners {
 		b.refused(s, b.waitingFor(name, owner, kept))
@@ -67,7 +68,7 @@ func (b *bench) enqueueFor(s lock.Store, kept time.Duration, name string, owners
 
 // areServed checks that the owners are granted the free lock called a in their order, and
 // that none of them is granted it earlier.
-func (b *bench) areServed(s lock.Store, owners ...string) {
+func (b *bench) areServed(s driver.Store, owners ...string) {
 	b.Helper()
 	const name = "a"
 	for i := range owners {
@@ -122,10 +123,10 @@ func letsNobodyOvertake(b *bench) {
 }
 
 // listenAs subscribes for a waiter.
-func (b *bench) listenAs(s lock.Store, name, owner string) (<-chan struct{}, lock.Subscription) {
+func (b *bench) listenAs(s driver.Store, name, owner string) (<-chan struct{}, driver.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func(lock.Notice) { woken <- struct{}{} })
+	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func(driver.Notice) { woken <- struct{}{} })
 	if err != nil {
 		b.Fatalf("subscribe %s to %q: %v", owner, name, err)
 	}
@@ -208,7 +209,7 @@ func passesOverTheDeadTogether(b *bench) {
 	b.enqueue(s, "a", "one:1", "two:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	begin := time.Now()
-	for b.acquire(s, b.waiting("a", "one:1")).Verdict == lock.Refused {
+	for b.acquire(s, b.waiting("a", "one:1")).Verdict == driver.Refused {
 		if time.Since(begin) > ttl+time.Second+b.late() {
 			b.Fatal("dead waiters hold up the queue")
 		}

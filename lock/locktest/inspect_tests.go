@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // inspectTests check the results of a store that is a lock.Inspector, and that it can
@@ -28,7 +29,7 @@ var inspectTests = []test{
 // error.
 func inspecting(f func(*bench)) func(*bench) {
 	return func(b *bench) {
-		if _, ok := b.store().(lock.Inspector); ok {
+		if _, ok := b.store().(driver.Inspector); ok {
 			f(b)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // latchTests check the countdown latch.
@@ -29,28 +30,28 @@ var latchTests = []test{
 func countsDownOnce(b *bench) {
 	s := b.store()
 	for range 2 {
-		b.count(s, "a", "r:1", lock.CountCreate, 3, done(3))
+		b.count(s, "a", "r:1", driver.CountCreate, 3, done(3))
 	}
-	b.count(s, "a", "r:2", lock.CountCreate, 9, unchanged(3))
+	b.count(s, "a", "r:2", driver.CountCreate, 9, unchanged(3))
 	for range 3 {
-		b.count(s, "a", "r:3", lock.CountAdd, -1, done(2))
+		b.count(s, "a", "r:3", driver.CountAdd, -1, done(2))
 	}
 	b.refused(s, b.hold("a", "me:1"))
-	b.count(s, "a", "r:4", lock.CountAdd, -1, done(1))
+	b.count(s, "a", "r:4", driver.CountAdd, -1, done(1))
 	for range 2 {
-		b.count(s, "a", "r:5", lock.CountAdd, -1, done(0))
+		b.count(s, "a", "r:5", driver.CountAdd, -1, done(0))
 	}
 	if answer := b.granted(s, b.hold("a", "me:1")); !answer.More {
 		b.Errorf("got %+v, though a latch is open for everybody", answer)
 	}
-	b.count(s, "a", "r:6", lock.CountAdd, -1, unchanged(0))
-	b.count(s, "a", "r:7", lock.CountCreate, 2, done(2))
-	b.count(s, "a", "r:5", lock.CountAdd, -1, done(0)) // a repeated request
+	b.count(s, "a", "r:6", driver.CountAdd, -1, unchanged(0))
+	b.count(s, "a", "r:7", driver.CountCreate, 2, done(2))
+	b.count(s, "a", "r:5", driver.CountAdd, -1, done(0)) // a repeated request
 	b.stands(s, "a", 2)
 	for range 2 {
-		b.count(s, "a", "r:8", lock.CountDelete, 0, done(0))
+		b.count(s, "a", "r:8", driver.CountDelete, 0, done(0))
 	}
-	b.count(s, "a", "r:9", lock.CountDelete, 0, unchanged(0))
+	b.count(s, "a", "r:9", driver.CountDelete, 0, unchanged(0))
 }
 
 // closed returns a handle on a latch that this test has closed.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -379,11 +380,11 @@ func servesItsOwnWaitersInOrder(b *bench) {
 
 // counting is a store that counts acquisitions.
 type counting struct {
-	lock.Store
+	driver.Store
 	acquisitions atomic.Int64
 }
 
-func (c *counting) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (c *counting) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	c.acquisitions.Add(1)
 	return c.Store.Acquire(ctx, h)
 }
@@ -655,7 +656,7 @@ func tellsOfDeletion(b *bench) {
 
 // loseTo makes another owner take over from a lease, and checks that the loss reports it.
 // If a renewal comes between the deletion and the takeover, it tries again.
-func (b *bench) loseTo(s lock.Store, taken *lock.Hold, take func() *lock.Lease) *lock.Lease {
+func (b *bench) loseTo(s driver.Store, taken *driver.Hold, take func() *lock.Lease) *lock.Lease {
 	b.Helper()
 	for range 5 {
 		lease := take()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -53,29 +54,29 @@ var readWriteTests = []test{
 }
 
 // reading returns the request that sets a reader's holds to count.
-func (b *bench) reading(name, owner string, count int64) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+func (b *bench) reading(name, owner string, count int64) *driver.Hold {
+	return &driver.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // writing returns the request that sets a writer's holds to count.
-func (b *bench) writing(name, owner string, count int64) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+func (b *bench) writing(name, owner string, count int64) *driver.Hold {
+	return &driver.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // lasting returns the request with another TTL.
-func lasting(h *lock.Hold, ttl time.Duration) *lock.Hold {
+func lasting(h *driver.Hold, ttl time.Duration) *driver.Hold {
 	h.TTL = ttl
 	return h
 }
 
 // under returns a reader's request beside a write lock of the same holder.
-func under(h *lock.Hold, writer string) *lock.Hold {
+func under(h *driver.Hold, writer string) *driver.Hold {
 	h.Under = named(writer)
 	return h
 }
 
 // claiming returns a writer's request that blocks new readers.
-func claiming(h *lock.Hold) *lock.Hold {
+func claiming(h *driver.Hold) *driver.Hold {
 	h.Wait = ttl
 	return h
 }
@@ -130,7 +131,7 @@ func refusesFurtherReadsOfNone(b *bench) {
 	s := b.store()
 	none := func(when string) {
 		b.Helper()
-		if answer := b.acquire(s, b.reading("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+		if answer := b.acquire(s, b.reading("a", "me:1", 2)); answer.Verdict != driver.NotHeld {
 			b.Errorf("a further hold %s: got %+v, want NotHeld", when, answer)
 		}
 	}
@@ -260,9 +261,9 @@ func readsAfterItsOwnWrite(b *bench) {
 
 func renewsEachKindByItself(b *bench) {
 	s := b.store()
-	mutex := &lock.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
+	mutex := &driver.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
 	twice := b.reading("read", "me:2", 2)
-	holds := []*lock.Hold{
+	holds := []*driver.Hold{
 		mutex, b.reading("read", "me:1", 1), b.writing("write", "me:1", 1), twice, b.writing("both", "me:1", 1),
 	}
 	b.granted(s, b.reading("read", "me:2", 1))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -60,32 +61,32 @@ var permitTests = []test{
 }
 
 // permits returns the request of an owner for permits of a semaphore.
-func (b *bench) permits(name, owner string, n int64) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
+func (b *bench) permits(name, owner string, n int64) *driver.Hold {
+	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
 }
 
 // back returns the release of another request.
-func back(h *lock.Hold) *lock.Hold {
+func back(h *driver.Hold) *driver.Hold {
 	ended := *h
 	ended.Count = 0
 	return &ended
 }
 
 // owed returns the release of permits that any request may have taken.
-func owed(h *lock.Hold) *lock.Hold {
+func owed(h *driver.Hold) *driver.Hold {
 	h = back(h)
 	h.Owed = true
 	return h
 }
 
 // count requests a change of a count, with that request id, and checks the result.
-func (b *bench) count(s lock.Store, name, request string, op lock.CountOp, n int64, want lock.Counted) {
+func (b *bench) count(s driver.Store, name, request string, op driver.CountOp, n int64, want driver.Counted) {
 	b.Helper()
-	counter, ok := s.(lock.Counter)
+	counter, ok := s.(driver.Counter)
 	if !ok {
 		b.Fatalf("%T keeps %v but is no lock.Counter", s, b.kind)
 	}
-	got, err := counter.Count(b.Context(), &lock.Count{
+	got, err := counter.Count(b.Context(), &driver.Count{
 		Kind: b.kind, Name: b.name(name), Op: op, N: n, Request: request, Keep: time.Hour,
 	})
 	if err != nil || got != want {
@@ -94,13 +95,13 @@ func (b *bench) count(s lock.Store, name, request string, op lock.CountOp, n int
 }
 
 // done and unchanged are replies to a change.
-func done(count int64) lock.Counted      { return lock.Counted{Done: true, Count: count} }
-func unchanged(count int64) lock.Counted { return lock.Counted{Count: count} }
+func done(count int64) driver.Counted      { return driver.Counted{Done: true, Count: count} }
+func unchanged(count int64) driver.Counted { return driver.Counted{Count: count} }
 
 // stands checks a count.
-func (b *bench) stands(s lock.Store, name string, want int64) {
+func (b *bench) stands(s driver.Store, name string, want int64) {
 	b.Helper()
-	b.count(s, name, "", lock.CountRead, 0, unchanged(want))
+	b.count(s, name, "", driver.CountRead, 0, unchanged(want))
 }
 
 // A request whose reply was lost is sent again. The format records no owner that would
@@ -108,7 +109,7 @@ func (b *bench) stands(s lock.Store, name string, want int64) {
 func takesPermitsOnce(b *bench) {
 	s := b.store()
 	b.refused(s, b.permits("a", "me:1", 1))
-	b.count(s, "a", "set:1", lock.CountCreate, 5, done(5))
+	b.count(s, "a", "set:1", driver.CountCreate, 5, done(5))
 	for range 3 {
 		b.granted(s, b.permits("a", "me:1", 2))
 	}
@@ -129,7 +130,7 @@ func takesPermitsOnce(b *bench) {
 // The request of a caller that has given up may arrive after its release.
 func takesNothingAfterItsRelease(b *bench) {
 	s := b.store()
-	b.count(s, "a", "set:1", lock.CountCreate, 5, done(5))
+	b.count(s, "a", "set:1", driver.CountCreate, 5, done(5))
 	b.release(s, back(b.permits("a", "me:1", 2)), false)
 	b.refused(s, b.permits("a", "me:1", 2))
 	b.stands(s, "a", 5)
@@ -141,7 +142,7 @@ func takesNothingAfterItsRelease(b *bench) {
 
 func givesBackOnce(b *bench) {
 	s := b.store()
-	b.count(s, "a", "set:1", lock.CountCreate, 1, done(1))
+	b.count(s, "a", "set:1", driver.CountCreate, 1, done(1))
 	for range 3 {
 		b.release(s, owed(b.permits("a", "me:1", 3)), true)
 	}
@@ -153,23 +154,23 @@ func givesBackOnce(b *bench) {
 func countsRequestsOnce(b *bench) {
 	s := b.store()
 	for range 2 {
-		b.count(s, "a", "r:1", lock.CountCreate, 5, done(5))
+		b.count(s, "a", "r:1", driver.CountCreate, 5, done(5))
 	}
-	b.count(s, "a", "r:2", lock.CountCreate, 6, unchanged(5))
+	b.count(s, "a", "r:2", driver.CountCreate, 6, unchanged(5))
 	for range 2 {
-		b.count(s, "a", "r:3", lock.CountAdd, 3, done(8))
+		b.count(s, "a", "r:3", driver.CountAdd, 3, done(8))
 	}
 	b.granted(s, b.permits("a", "me:1", 1))
 	for range 2 {
-		b.count(s, "a", "r:4", lock.CountDrain, 0, done(7))
+		b.count(s, "a", "r:4", driver.CountDrain, 0, done(7))
 	}
-	b.count(s, "a", "r:5", lock.CountDrain, 0, unchanged(0))
+	b.count(s, "a", "r:5", driver.CountDrain, 0, unchanged(0))
 	b.release(s, back(b.permits("a", "me:1", 1)), true)
 	for range 2 {
-		b.count(s, "a", "r:6", lock.CountDelete, 0, done(0))
+		b.count(s, "a", "r:6", driver.CountDelete, 0, done(0))
 	}
-	b.count(s, "a", "r:7", lock.CountDelete, 0, unchanged(0))
-	b.count(s, "a", "r:8", lock.CountCreate, 2, done(2))
+	b.count(s, "a", "r:7", driver.CountDelete, 0, unchanged(0))
+	b.count(s, "a", "r:8", driver.CountCreate, 2, done(2))
 	b.stands(s, "a", 2)
 	b.stands(s, "b", 0)
 }
@@ -653,14 +654,14 @@ func semaphoreCloses(b *bench) {
 }
 
 // permit returns the request of an owner, which is a number here, for a permit.
-func (b *bench) permit(name string, owner int) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
+func (b *bench) permit(name string, owner int) *driver.Hold {
+	return &driver.Hold{Kind: lock.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
 }
 
 func grantsAPermitOnce(b *bench) {
 	s := b.store()
 	b.refused(s, b.permit("a", 1))
-	b.count(s, "a", "set:1", lock.CountCreate, 2, done(2))
+	b.count(s, "a", "set:1", driver.CountCreate, 2, done(2))
 	first := b.granted(s, b.permit("a", 1))
 	if again := b.granted(s, lasting(b.permit("a", 1), hour)); !first.More || !again.More || again.Token < first.Token {
 		b.Errorf("got %+v, and then %+v", first, again)
@@ -679,7 +680,7 @@ func grantsAPermitOnce(b *bench) {
 
 func takesExpiredPermitsBack(b *bench) {
 	s := b.store()
-	b.count(s, "a", "set:1", lock.CountCreate, 3, done(3))
+	b.count(s, "a", "set:1", driver.CountCreate, 3, done(3))
 	b.granted(s, b.permit("a", 1))
 	b.granted(s, b.permit("a", 2))
 	b.granted(s, lasting(b.permit("a", 3), time.Hour))
@@ -702,7 +703,7 @@ func takesExpiredPermitsBack(b *bench) {
 func renewsEachPermitByItself(b *bench) {
 	s := b.store()
 	for _, name := range []string{"a", "b"} {
-		b.count(s, name, "set:"+name, lock.CountCreate, 2, done(2))
+		b.count(s, name, "set:"+name, driver.CountCreate, 2, done(2))
 	}
 	b.granted(s, lasting(b.permit("b", 4), 10*time.Millisecond))
 	time.Sleep(50 * time.Millisecond)
@@ -725,7 +726,7 @@ func renewsEachPermitByItself(b *bench) {
 
 func releasesItsOwnPermitOnly(b *bench) {
 	s := b.store()
-	b.count(s, "a", "set:1", lock.CountCreate, 2, done(2))
+	b.count(s, "a", "set:1", driver.CountCreate, 2, done(2))
 	b.granted(s, b.permit("a", 1))
 	b.release(s, back(b.permit("a", 2)), false)
 	b.stands(s, "a", 1)
@@ -736,7 +737,7 @@ func releasesItsOwnPermitOnly(b *bench) {
 
 func numbersItsGrants(b *bench) {
 	mine, theirs := b.store(), b.store()
-	b.count(mine, "a", "set:1", lock.CountCreate, 50, done(50))
+	b.count(mine, "a", "set:1", driver.CountCreate, 50, done(50))
 	var latest int64
 	for i := range 50 {
 		s := mine
@@ -865,7 +866,7 @@ func tellsOfALostPermit(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(l, "a", 1)
 	lease := b.one(p)
-	b.release(b.store(), &lock.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
+	b.release(b.store(), &driver.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
 	if loss := b.lost(lease, ttl+soon); loss.Cause != renewal.Deleted {
 		b.Errorf("a permit that was taken away is lost because of %v", loss.Cause)
 	}

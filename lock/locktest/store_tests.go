@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -38,8 +39,8 @@ var storeTests = []test{
 
 // hold returns the request of an owner for one hold, which does not end by itself while
 // the test runs.
-func (b *bench) hold(name, owner string) *lock.Hold {
-	return &lock.Hold{Kind: b.kind, Name: b.name(name), Owner: named(owner), Count: 1, TTL: hour}
+func (b *bench) hold(name, owner string) *driver.Hold {
+	return &driver.Hold{Kind: b.kind, Name: b.name(name), Owner: named(owner), Count: 1, TTL: hour}
 }
 
 // named returns the owner with a short name, "<client>:<n>", in the format of owners: a
@@ -50,10 +51,10 @@ func named(owner string) string {
 }
 
 // brief returns hold's request for a lease that ends within the test.
-func (b *bench) brief(name, owner string) *lock.Hold { return lasting(b.hold(name, owner), ttl) }
+func (b *bench) brief(name, owner string) *driver.Hold { return lasting(b.hold(name, owner), ttl) }
 
 // holding returns the request that sets an owner's holds to count.
-func (b *bench) holding(name, owner string, count int64) *lock.Hold {
+func (b *bench) holding(name, owner string, count int64) *driver.Hold {
 	h := b.hold(name, owner)
 	h.Count = count
 	return h
@@ -61,7 +62,7 @@ func (b *bench) holding(name, owner string, count int64) *lock.Hold {
 
 // acquire acquires a hold. An acquisition that a busy machine has not answered in time is
 // repeated after a pause, in which the store's cleanup releases its hold.
-func (b *bench) acquire(s lock.Store, h *lock.Hold) lock.Answer {
+func (b *bench) acquire(s driver.Store, h *driver.Hold) driver.Answer {
 	b.Helper()
 	begin := time.Now()
 	answer, err := s.Acquire(b.Context(), h)
@@ -76,25 +77,25 @@ func (b *bench) acquire(s lock.Store, h *lock.Hold) lock.Answer {
 	return answer
 }
 
-func (b *bench) granted(s lock.Store, h *lock.Hold) lock.Answer {
+func (b *bench) granted(s driver.Store, h *driver.Hold) driver.Answer {
 	b.Helper()
 	answer := b.acquire(s, h)
-	if answer.Verdict != lock.Granted {
+	if answer.Verdict != driver.Granted {
 		b.Fatalf("acquire %q for %s: got %+v, want a grant", h.Name, h.Owner, answer)
 	}
 	return answer
 }
 
-func (b *bench) refused(s lock.Store, h *lock.Hold) lock.Answer {
+func (b *bench) refused(s driver.Store, h *driver.Hold) driver.Answer {
 	b.Helper()
 	answer := b.acquire(s, h)
-	if answer.Verdict != lock.Refused {
+	if answer.Verdict != driver.Refused {
 		b.Fatalf("acquire %q for %s: got %+v, want a refusal", h.Name, h.Owner, answer)
 	}
 	return answer
 }
 
-func (b *bench) release(s lock.Store, h *lock.Hold, want bool) {
+func (b *bench) release(s driver.Store, h *driver.Hold, want bool) {
 	b.Helper()
 	held, err := s.Release(b.Context(), h)
 	if err != nil || held != want {
@@ -148,11 +149,11 @@ func countsFurtherHolds(b *bench) {
 // A holder that has lost its lock must not be granted it again unnoticed.
 func refusesFurtherHoldsOfNone(b *bench) {
 	s := b.store()
-	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != driver.NotHeld {
 		b.Errorf("a further hold of a free lock: got %+v, want NotHeld", answer)
 	}
 	b.granted(s, b.hold("a", "you:1"))
-	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != lock.NotHeld {
+	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != driver.NotHeld {
 		b.Errorf("a further hold of another's lock: got %+v, want NotHeld", answer)
 	}
 }
@@ -212,7 +213,7 @@ func tokensGrow(b *bench) {
 
 // leases returns leases for a call of a renewer, one for each hold. Their watchdog renews
 // nothing.
-func (b *bench) leases(holds ...*lock.Hold) []renewal.Item {
+func (b *bench) leases(holds ...*driver.Hold) []renewal.Item {
 	b.Helper()
 	watchdog, err := renewal.New(mute{}, renewal.Config{})
 	if err != nil {
@@ -238,7 +239,7 @@ type mute struct{}
 func (mute) Group(string) string                   { return "" }
 func (mute) Renew(context.Context, []renewal.Item) {}
 
-func (b *bench) renew(s lock.Store, items []renewal.Item, want ...renewal.Outcome) {
+func (b *bench) renew(s driver.Store, items []renewal.Item, want ...renewal.Outcome) {
 	b.Helper()
 	s.Renew(b.Context(), items)
 	for i, item := range items {
@@ -271,10 +272,10 @@ func neverRevivesByRenewal(b *bench) {
 }
 
 // listen subscribes and returns the channel of the wakes.
-func (b *bench) listen(s lock.Store, name string) (<-chan struct{}, lock.Subscription) {
+func (b *bench) listen(s driver.Store, name string) (<-chan struct{}, driver.Subscription) {
 	b.Helper()
 	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), b.hold(name, "waiter:1"), func(lock.Notice) { woken <- struct{}{} })
+	sub, err := s.Subscribe(b.Context(), b.hold(name, "waiter:1"), func(driver.Notice) { woken <- struct{}{} })
 	if err != nil {
 		b.Fatalf("subscribe to %q: %v", name, err)
 	}
@@ -348,7 +349,7 @@ func subscribesManyLocks(b *bench) {
 	s, other := b.store(), b.store()
 	woken := make([]<-chan struct{}, locks)
 	for i := range woken {
-		var sub lock.Subscription
+		var sub driver.Subscription
 		woken[i], sub = b.listen(s, fmt.Sprintf("lock %d", i))
 		defer sub.Close()
 	}
@@ -418,7 +419,7 @@ func heedsTheContext(b *bench) {
 	if _, err := s.Release(ctx, b.holding("a", "me:1", 0)); err == nil {
 		b.Error("released although the deadline was over")
 	}
-	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func(lock.Notice) {}); err == nil {
+	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func(driver.Notice) {}); err == nil {
 		sub.Close()
 		b.Error("subscribed although the deadline was over")
 	}
@@ -432,7 +433,7 @@ func changesNothingAfterTheDeadline(b *bench) {
 	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-1100*time.Millisecond))
 	defer cancel()
 	for range 5 {
-		if answer, err := s.Acquire(ctx, b.hold("free", "late:1")); err == nil && answer.Verdict == lock.Granted {
+		if answer, err := s.Acquire(ctx, b.hold("free", "late:1")); err == nil && answer.Verdict == driver.Granted {
 			b.Error("granted although the deadline was over")
 		}
 		_, _ = s.Acquire(ctx, b.holding("held", "me:1", 2))

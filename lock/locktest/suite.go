@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Backend is one place where locks are stored, for one test.
 type Backend struct {
 	// Open returns a store on the backend, independent of those that it returned before,
 	// as if for another process. It ends with t.
-	Open func(t testing.TB) lock.Store
+	Open func(t testing.TB) driver.Store
 
 	// Prefix begins the name of every lock of the test. It separates tests that share a
 	// server. It must not contain a brace.
@@ -47,7 +48,7 @@ type Suite struct {
 	Bubble bool
 }
 
-// Run checks that a store fulfils the contract of [lock.Store], and that a locker on it
+// Run checks that a store fulfils the contract of [driver.Store], and that a locker on it
 // fulfils that of package lock.
 func Run(t *testing.T, s Suite) {
 	for _, group := range []struct {
@@ -139,7 +140,7 @@ func (b *bench) late() time.Duration {
 }
 
 // store returns a new store on the backend.
-func (b *bench) store() lock.Store {
+func (b *bench) store() driver.Store {
 	b.Helper()
 	return b.Open(b.T)
 }
@@ -151,7 +152,7 @@ func (b *bench) locker(c lock.Config) *lock.Locker {
 	return b.lockerOn(b.store(), c)
 }
 
-func (b *bench) lockerOn(store lock.Store, c lock.Config) *lock.Locker {
+func (b *bench) lockerOn(store driver.Store, c lock.Config) *lock.Locker {
 	b.Helper()
 	if c.RequestTimeout == 0 && !b.suite.Bubble {
 		c.RequestTimeout = soon

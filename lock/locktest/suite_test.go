@@ -3,7 +3,7 @@ package locktest_test
 import (
 	"testing"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 func inProcess(t testing.TB) locktest.Backend {
 	server := locktest.Start(t)
 	return locktest.Backend{
-		Open:   func(t testing.TB) lock.Store { return server.Store(t) },
+		Open:   func(t testing.TB) driver.Store { return server.Store(t) },
 		Delete: server.Delete,
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -16,14 +16,14 @@ import (
 //
 // Contenders that ask at the same instant may split the nodes so that none has a
 // majority. A contender with some but too few grants asks again after a random pause, a
-// few times and within [Config.NodeTimeout], before it answers [lock.Refused].
-// a few times and within [Config.NodeTimeout], before it answers [lock.Refused].
-func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+// few times and within [Config.NodeTimeout], before it answers [driver.Refused].
+// a few times and within [Config.NodeTimeout], before it answers [driver.Refused].
+func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	if err := s.Supports(h.Kind); err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	if err := s.enter(ctx); err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	defer s.work.Done()
 	if known := s.grants.of(h); known != nil || h.Count > 1 {
@@ -53,7 +53,7 @@ func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) 
 //
 // The token stays the same if the hold has lasted until then. Otherwise it may be larger:
 // the nodes may have granted the lock to another owner meanwhile.
-func (s *Store) acquireAgain(ctx context.Context, h *lock.Hold, known *grant) (lock.Answer, error) {
+func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) (driver.Answer, error) {
 	names, f, token, until := ownerNames{owner: h.Owner}, s.newOutcomes(), int64(0), time.Time{}
 	if known != nil {
 		names, f = known.hold.names, known.outcomes
@@ -82,7 +82,7 @@ type attempt struct {
 	by       time.Time // the deadline of the requests
 	replies  <-chan reply[ballot]
 	late     int // replies that are still to come
-	answer   lock.Answer
+	answer   driver.Answer
 	err      error // why a majority's grants are not valid
 	outcomes *outcomes
 }
@@ -90,7 +90,7 @@ type attempt struct {
 // attempt requests the hold from all nodes. The token is the largest of the granting
 // nodes', and at least least; fence writes it back to a majority of them. A node that
 // grants the hold only after its release is asked to release it again.
-func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *outcomes, least int64) *attempt {
+func (s *Store) attempt(ctx context.Context, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
 	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), outcomes: f}
 	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))
 	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
@@ -118,7 +118,7 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *
 		ttl = min(ttl, a.answer.TTL)
 	}
 	if took := time.Since(a.asked); a.err == nil && !time.Now().Before(renewal.Until(a.asked, ttl)) {
-		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, lock.ErrUnavailable)
+		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, driver.ErrUnavailable)
 	}
 	if a.err == nil {
 		a.err = s.pairs.found(a.votes)
@@ -128,18 +128,18 @@ func (s *Store) attempt(ctx context.Context, h *lock.Hold, names ownerNames, f *
 
 // asked returns the hold as nodes receive it: without a place in their wait queues, whose
 // heads would differ.
-func asked(h *lock.Hold) lock.Hold {
+func asked(h *driver.Hold) driver.Hold {
 	asked := *h
-	asked.Wait, asked.Offer, asked.Handed, asked.Spare = 0, 0, false, 0
+	asked.Wait, asked.ProvisionalTTL, asked.GrantedByRelease, asked.Reserve = 0, 0, false, 0
 	return asked
 }
 
 // saidOf returns the vote that a verdict amounts to.
-func saidOf(v lock.Verdict) Said {
+func saidOf(v driver.Verdict) Said {
 	switch v {
-	case lock.Granted:
+	case driver.Granted:
 		return Done
-	case lock.NotHeld:
+	case driver.NotHeld:
 		return NotHeld
 	default:
 		return Refused
@@ -174,16 +174,16 @@ func (a *attempt) granted() bool { return a.won() && a.err == nil }
 func (a *attempt) split() bool { return a.count(Done) > 0 && a.contended() }
 
 // verdict returns the answer of an attempt that was not granted.
-func (a *attempt) verdict(ctx context.Context) (lock.Answer, error) {
+func (a *attempt) verdict(ctx context.Context) (driver.Answer, error) {
 	switch {
 	case a.err != nil:
-		return lock.Answer{}, a.failure(a.err)
+		return driver.Answer{}, a.failure(a.err)
 	case a.contended() && a.hold.Count > 1 && a.blocked(NotHeld, Refused):
-		return lock.Answer{Verdict: lock.NotHeld}, nil
+		return driver.Answer{Verdict: driver.NotHeld}, nil
 	case a.contended() && a.hold.Count == 1:
 		return a.refusal(), nil
 	default:
-		return lock.Answer{}, a.failure(context.Cause(ctx))
+		return driver.Answer{}, a.failure(context.Cause(ctx))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // mostLeftovers is how many leftovers one node may have; beyond it the oldest is left to
@@ -16,7 +16,7 @@ const mostLeftovers = 10_000
 
 // leftover is a hold that a node may have although no caller wants it.
 type leftover struct {
-	hold lock.Hold
+	hold driver.Hold
 	// final is when no earlier request for the hold can arrive any more: a release that
 	// is sent then or later, and confirmed, is the last. Zero: any confirmed release is.
 	final time.Time
@@ -49,7 +49,7 @@ func (w *cleanup) init(s *Store, n *node) {
 
 // end releases a hold, in the background: now, and again at final unless that is zero.
 // The caller is counted in the store's work.
-func (w *cleanup) end(h *lock.Hold, final time.Time) {
+func (w *cleanup) end(h *driver.Hold, final time.Time) {
 	o := leftover{hold: *h, final: final}
 	w.store.work.Go(func() {
 		if confirmed, _ := w.release(&o); !confirmed {
@@ -59,12 +59,12 @@ func (w *cleanup) end(h *lock.Hold, final time.Time) {
 }
 
 // follow schedules another release of a hold whose release the node did not answer.
-func (w *cleanup) follow(h *lock.Hold, final time.Time) {
+func (w *cleanup) follow(h *driver.Hold, final time.Time) {
 	w.put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
 }
 
 // check schedules a release of a hold at final only.
-func (w *cleanup) check(h *lock.Hold, final time.Time) {
+func (w *cleanup) check(h *driver.Hold, final time.Time) {
 	w.put(leftover{hold: *h, final: final, due: final})
 }
 
@@ -147,7 +147,7 @@ func (w *cleanup) run() {
 // pace pauses the requests to a node that does not answer: each of many leftovers would
 // otherwise have a pause of its own.
 func (w *cleanup) pace(err error) {
-	if !errors.Is(err, lock.ErrUnavailable) {
+	if !errors.Is(err, driver.ErrUnavailable) {
 		w.failures, w.notBefore = 0, time.Time{}
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // DefaultNodeTimeout is how long a node has for one request.
@@ -35,7 +35,7 @@ func (c Config) withDefaults() Config {
 }
 
 // validate returns an error for a quorum of stores that cannot work.
-func (c Config) validate(stores []lock.Store) error {
+func (c Config) validate(stores []driver.Store) error {
 	n := len(stores)
 	switch {
 	case c.NodeTimeout < 0:
@@ -47,7 +47,7 @@ func (c Config) validate(stores []lock.Store) error {
 	case n > mostNodes:
 		return fmt.Errorf("quorum: %d stores are too many; accepted are up to %d", n, mostNodes)
 	}
-	seen := make(map[lock.Store]int, n)
+	seen := make(map[driver.Store]int, n)
 	for i, store := range stores {
 		if store == nil {
 			return fmt.Errorf("quorum: store %d is nil", i)
@@ -62,7 +62,7 @@ func (c Config) validate(stores []lock.Store) error {
 	}
 	err := sameDatabase(stores)
 	for i, store := range stores {
-		if missing := store.Supports(lock.KindMutex); missing != nil {
+		if missing := store.Supports(driver.KindMutex); missing != nil {
 			err = errors.Join(err, fmt.Errorf("quorum: store %d: %w", i, missing))
 		}
 	}
@@ -74,7 +74,7 @@ type database interface{ Database() int }
 
 // sameDatabase refuses stores that use different databases. A server under two names is
 // detected by its keys, and each database has its own.
-func sameDatabase(stores []lock.Store) error {
+func sameDatabase(stores []driver.Store) error {
 	first := -1
 	for i, store := range stores {
 		d, ok := store.(database)

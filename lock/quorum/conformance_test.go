@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
@@ -24,7 +24,7 @@ var patient = quorum.Config{NodeTimeout: time.Second}
 // assemble returns a quorum of stores on the clients, all of which end with t.
 func assemble(t testing.TB, c quorum.Config, clients ...redis.UniversalClient) *quorum.Store {
 	t.Helper()
-	var nodes []lock.Store
+	var nodes []driver.Store
 	for _, client := range clients {
 		node, err := redisstore.New(client, redisstore.Config{})
 		require.NoError(t, err)
@@ -35,7 +35,7 @@ func assemble(t testing.TB, c quorum.Config, clients ...redis.UniversalClient) *
 }
 
 // over returns a quorum of nodes, which ends with t.
-func over(t testing.TB, c quorum.Config, nodes ...lock.Store) *quorum.Store {
+func over(t testing.TB, c quorum.Config, nodes ...driver.Store) *quorum.Store {
 	t.Helper()
 	store, err := quorum.New(nodes, c)
 	require.NoError(t, err)
@@ -139,11 +139,11 @@ func TestThreeOfFiveServers(t *testing.T) {
 // conform runs the suite on a fleet.
 func conform(t *testing.T, f *fleet) {
 	locktest.Run(t, locktest.Suite{
-		Kinds: []lock.Kind{lock.KindMutex},
+		Kinds: []driver.Kind{driver.KindMutex},
 		Split: true,
 		Backend: func(t testing.TB) locktest.Backend {
 			return locktest.Backend{
-				Open:   func(t testing.TB) lock.Store { return f.reach(t, patient) },
+				Open:   func(t testing.TB) driver.Store { return f.reach(t, patient) },
 				Prefix: t.Name() + ":",
 				Delete: f.delete,
 			}
@@ -158,8 +158,8 @@ func inProcess(t testing.TB) locktest.Backend {
 		servers = append(servers, locktest.Start(t))
 	}
 	return locktest.Backend{
-		Open: func(t testing.TB) lock.Store {
-			var nodes []lock.Store
+		Open: func(t testing.TB) driver.Store {
+			var nodes []driver.Store
 			for _, server := range servers {
 				nodes = append(nodes, server.Store(t))
 			}
@@ -175,7 +175,7 @@ func inProcess(t testing.TB) locktest.Backend {
 
 func TestInBubble(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, locktest.Suite{Kinds: []lock.Kind{lock.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
+	locktest.Run(t, locktest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
 }
 
 // delayed is a connection that delays its bytes.

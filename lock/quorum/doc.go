@@ -1,4 +1,4 @@
-// Package quorum makes one [lock.Store] of several independent ones, by the rules of
+// Package quorum makes one [driver.Store] of several independent ones, by the rules of
 // Redlock: an owner holds a lock if a majority of the nodes has granted it. The store
 // works while a minority of the nodes is down, unresponsive or cut off.
 //

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Said is a node's reply to a request.
@@ -62,10 +62,10 @@ func (v Vote) String() string {
 
 // Error reports that no majority of the nodes has carried out a request. Votes has the
 // vote of each. Refusals are no error if a majority has answered: then the answer is
-// [lock.Refused].
+// [driver.Refused].
 //
-// It matches [lock.ErrUnavailable] if the nodes that failed for a transient reason would
-// have made a majority with those that carried it out. It matches [lock.ErrNotDone] if
+// It matches [driver.ErrUnavailable] if the nodes that failed for a transient reason would
+// have made a majority with those that carried it out. It matches [driver.ErrNotDone] if
 // certainly no node has done anything. It also matches everything that a node's error
 // matches, and errors.As finds the nodes' errors in it.
 type Error struct {
@@ -102,9 +102,9 @@ func (e *Error) Error() string {
 // Is reports whether the votes match target; see [Error].
 func (e *Error) Is(target error) bool {
 	switch target {
-	case lock.ErrUnavailable:
+	case driver.ErrUnavailable:
 		return e.mayPass() && !errors.Is(e.Cause, ErrSameServer)
-	case lock.ErrNotDone:
+	case driver.ErrNotDone:
 		return e.nothingDone()
 	}
 	return errors.Is(e.Cause, target) || e.some(func(err error) bool { return errors.Is(err, target) })
@@ -127,7 +127,7 @@ func (e *Error) some(matches func(error) bool) bool {
 func (e *Error) mayPass() bool {
 	possible := 0
 	for _, v := range e.Votes {
-		if v.Said == Done || v.Said == Silent || v.Said == Failed && errors.Is(v.Err, lock.ErrUnavailable) {
+		if v.Said == Done || v.Said == Silent || v.Said == Failed && errors.Is(v.Err, driver.ErrUnavailable) {
 			possible++
 		}
 	}
@@ -136,7 +136,7 @@ func (e *Error) mayPass() bool {
 
 func (e *Error) nothingDone() bool {
 	for _, v := range e.Votes {
-		if v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, lock.ErrNotDone) {
+		if v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, driver.ErrNotDone) {
 			return false
 		}
 	}
@@ -148,8 +148,8 @@ func (e *Error) nothingDone() bool {
 var ErrSameServer = errors.New("one server under two names: accepted are servers that fail independently of each other")
 
 // errNoAnswer is the error of a node that reports no outcome and no error.
-var errNoAnswer = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
+var errNoAnswer = fmt.Errorf("no answer: %w", driver.ErrUnavailable)
 
 // errNotGranted is the error of a node that cannot count for a token, since it has not
 // granted the lock by then.
-var errNotGranted = fmt.Errorf("it had not granted the lock by then: %w", lock.ErrUnavailable)
+var errNotGranted = fmt.Errorf("it had not granted the lock by then: %w", driver.ErrUnavailable)

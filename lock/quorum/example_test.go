@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -18,7 +19,7 @@ import (
 // are down.
 func Example() {
 	var servers []*miniredis.Miniredis // stands for three machines
-	var nodes []lock.Store
+	var nodes []driver.Store
 	for range 3 {
 		server := miniredis.NewMiniRedis()
 		if err := server.Start(); err != nil {
@@ -55,7 +56,7 @@ func Example() {
 			fmt.Println("two servers down, node", vote.Node, vote.Said)
 		}
 	}
-	fmt.Println("unavailable, not taken:", errors.Is(err, lock.ErrUnavailable), errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("unavailable, not taken:", errors.Is(err, driver.ErrUnavailable), errors.Is(err, lock.ErrNotAcquired))
 	// Output:
 	// one server down: true
 	// two servers down, node 0 failed
@@ -65,7 +66,7 @@ func Example() {
 }
 
 func ExampleStore_Supports() {
-	var nodes []lock.Store
+	var nodes []driver.Store
 	for _, url := range []string{"redis://one:6379", "redis://two:6379", "redis://three:6379"} {
 		node, err := redisstore.Open(url, redisstore.Config{})
 		if err != nil {
@@ -79,8 +80,8 @@ func ExampleStore_Supports() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	fmt.Println(store.Supports(lock.KindMutex))
-	fmt.Println(store.Supports(lock.KindFair))
+	fmt.Println(store.Supports(driver.KindMutex))
+	fmt.Println(store.Supports(driver.KindFair))
 	// Output:
 	// <nil>
 	// lock: the store does not keep locks of this kind: a quorum supports no fair lock: each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ

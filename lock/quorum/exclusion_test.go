@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
@@ -103,7 +104,7 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 	for i, b := range all {
 		b.skew, b.fast = w.skews[i], w.fast[i]
 		n := 0
-		b.way = func(string, *lock.Hold) mishap {
+		b.way = func(string, *driver.Hold) mishap {
 			n++
 			if time.Now().Before(away[i]) || n >= w.outages[i].begin && n < w.outages[i].end {
 				return mishap{lost: true}

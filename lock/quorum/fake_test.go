@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -20,7 +20,7 @@ type booth struct {
 
 	mu sync.Mutex
 	// way returns the fate of a request; nil: no mishap. It is called with mu held.
-	way          func(request string, h *lock.Hold) mishap
+	way          func(request string, h *driver.Hold) mishap
 	locks        map[string]*possession
 	counters     map[string]int64
 	listen       map[*listener]struct{}
@@ -42,17 +42,17 @@ type mishap struct {
 }
 
 // errOut is the error of a node that cannot be reached: nothing was done.
-var errOut = fmt.Errorf("out: %w, %w", lock.ErrUnavailable, lock.ErrNotDone)
+var errOut = fmt.Errorf("out: %w, %w", driver.ErrUnavailable, driver.ErrNotDone)
 
 // errMute is the error of a client that gets no answer.
-var errMute = fmt.Errorf("no answer: %w", lock.ErrUnavailable)
+var errMute = fmt.Errorf("no answer: %w", driver.ErrUnavailable)
 
 func newBooth() *booth {
 	return &booth{fast: 1, locks: map[string]*possession{}, counters: map[string]int64{}, listen: map[*listener]struct{}{}}
 }
 
 // carry runs serve at the booth, and returns its result if that is back before ctx ends.
-func (b *booth) carry(ctx context.Context, request string, h *lock.Hold, serve func()) error {
+func (b *booth) carry(ctx context.Context, request string, h *driver.Hold, serve func()) error {
 	var m mishap
 	b.mu.Lock()
 	if b.way != nil {
@@ -102,18 +102,18 @@ func (b *booth) ends(ttl time.Duration) time.Time {
 	return time.Now().Add(time.Duration(float64(ttl) / b.fast))
 }
 
-func (b *booth) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, err error) {
+func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answer, err error) {
 	hold := *h
-	var served lock.Answer
+	var served driver.Answer
 	err = b.carry(ctx, "acquire", h, func() {
 		b.acquisitions++
 		p := b.held(hold.Name)
 		switch {
 		case p != nil && p.owner != hold.Owner && hold.Count == 1:
-			served = lock.Answer{Verdict: lock.Refused, TTL: time.Until(p.ends)}
+			served = driver.Answer{Verdict: driver.Refused, TTL: time.Until(p.ends)}
 			return
 		case (p == nil || p.owner != hold.Owner) && hold.Count > 1:
-			served = lock.Answer{Verdict: lock.NotHeld}
+			served = driver.Answer{Verdict: driver.NotHeld}
 			return
 		case p == nil:
 			p = &possession{owner: hold.Owner}
@@ -121,15 +121,15 @@ func (b *booth) Acquire(ctx context.Context, h *lock.Hold) (answer lock.Answer, 
 			b.counters[hold.Name] = max(b.counters[hold.Name]+1, time.Now().Add(b.skew).UnixMicro())
 		}
 		p.count, p.ends = hold.Count, b.ends(hold.TTL)
-		served = lock.Answer{Verdict: lock.Granted, Token: b.counters[hold.Name]}
+		served = driver.Answer{Verdict: driver.Granted, Token: b.counters[hold.Name]}
 	})
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return served, nil
 }
 
-func (b *booth) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (b *booth) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	hold := *h
 	var served bool
 	err = b.carry(ctx, "release", h, func() {
@@ -156,7 +156,7 @@ func (b *booth) Renew(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		leases[i] = items[i].Lease
 	}
-	err := b.carry(ctx, "renew", leases[0].Ref().(*lock.Hold), func() {
+	err := b.carry(ctx, "renew", leases[0].Ref().(*driver.Hold), func() {
 		for i, lease := range leases {
 			switch p := b.held(lease.Key()); {
 			case p == nil:
@@ -176,7 +176,7 @@ func (b *booth) Renew(ctx context.Context, items []renewal.Item) {
 	}
 }
 
-func (b *booth) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
+func (b *booth) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
 	hold := *h
 	var served bool
 	err = b.carry(ctx, "fence", h, func() {
@@ -188,21 +188,21 @@ func (b *booth) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool
 	return err == nil && served, err
 }
 
-func (b *booth) Supports(k lock.Kind) error {
-	if k == lock.KindMutex {
+func (b *booth) Supports(k driver.Kind) error {
+	if k == driver.KindMutex {
 		return nil
 	}
-	return lock.ErrUnsupported
+	return driver.ErrUnsupported
 }
 
 // listener is a subscription.
 type listener struct {
 	at   *booth
 	name string
-	tell func(lock.Notice)
+	tell func(driver.Notice)
 }
 
-func (b *booth) Subscribe(ctx context.Context, h *lock.Hold, tell func(lock.Notice)) (lock.Subscription, error) {
+func (b *booth) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
 	l := &listener{b, h.Name, tell}
 	if err := b.carry(ctx, "subscribe", h, func() { b.listen[l] = struct{}{} }); err != nil {
 		l.Close()
@@ -221,19 +221,19 @@ func (l *listener) Close() {
 func (b *booth) ring(name string) {
 	for l := range b.listen {
 		if l.name == name {
-			l.tell(lock.Notice{})
+			l.tell(driver.Notice{})
 		}
 	}
 }
 
-func (b *booth) Announce(ctx context.Context, c lock.Client, _ time.Duration) error {
-	return b.carry(ctx, "announce", &lock.Hold{Name: c.ID}, func() {})
+func (b *booth) Announce(ctx context.Context, c driver.Client, _ time.Duration) error {
+	return b.carry(ctx, "announce", &driver.Hold{Name: c.ID}, func() {})
 }
 
 func (b *booth) Close() error { return nil }
 
 // set sets the fate of requests from now on.
-func (b *booth) set(way func(request string, h *lock.Hold) mishap) {
+func (b *booth) set(way func(request string, h *driver.Hold) mishap) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.way = way
@@ -272,7 +272,7 @@ func (b *booth) lose() {
 }
 
 // booths returns n booths, as they are and as stores.
-func booths(n int) (all []*booth, stores []lock.Store) {
+func booths(n int) (all []*booth, stores []driver.Store) {
 	for range n {
 		b := newBooth()
 		all, stores = append(all, b), append(stores, b)

@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
 // locker returns a locker on store, which ends with t.
-func locker(t testing.TB, store lock.Store, c lock.Config) *lock.Locker {
+func locker(t testing.TB, store driver.Store, c lock.Config) *lock.Locker {
 	t.Helper()
 	l, err := lock.New(store, c)
 	require.NoError(t, err)
@@ -75,7 +76,7 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			_, err := none.Mutex("b").TryLock(t.Context())
 			var said *quorum.Error
 			require.ErrorAs(t, err, &said)
-			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 			assert.Less(t, time.Since(begin), soon+slack)
 			failed := 0
@@ -104,9 +105,9 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	for i := range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := time.AfterFunc(rand.N(50*time.Millisecond), cancel)
-		h := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+		h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
 		answer, err := store.Acquire(ctx, h)
-		if err == nil && answer.Verdict == lock.Granted {
+		if err == nil && answer.Verdict == driver.Granted {
 			granted++
 			h.Count = 0
 			_, err := store.Release(t.Context(), h)

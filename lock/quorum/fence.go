@@ -4,16 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Fencer is a [lock.Store] whose fencing counters can be raised, so that tokens of
+// Fencer is a [driver.Store] whose fencing counters can be raised, so that tokens of
 // several stores grow together.
 type Fencer interface {
 	// Fence raises the fencing counter of a lock to token at least, if the owner holds
 	// the lock: the next grant then has a larger one. Otherwise it does nothing, and held
 	// is false.
-	Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error)
+	Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error)
 }
 
 // fence raises the counters of a majority, out of the nodes that granted the hold, to the

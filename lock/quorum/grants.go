@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -18,11 +18,11 @@ type grants struct {
 
 // holdKey identifies a hold.
 type holdKey struct {
-	kind        lock.Kind
+	kind        driver.Kind
 	name, owner string
 }
 
-func keyOf(h *lock.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
+func keyOf(h *driver.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
 
 // grant is one hold that a majority of the nodes has granted.
 type grant struct {
@@ -50,7 +50,7 @@ const grace = 10 * time.Second
 const leastPrune = 1024
 
 // of returns the hold's grant, or nil if there is none or its release was requested.
-func (g *grants) of(h *lock.Hold) *grant {
+func (g *grants) of(h *driver.Hold) *grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.held[keyOf(h)]; known != nil && !known.released {
@@ -74,7 +74,7 @@ type releasing struct {
 
 // releasing returns the hold under the names that it was granted under, or under its own
 // if it was not granted here. From then on, a hold without a count is not restored.
-func (g *grants) releasing(h *lock.Hold) releasing {
+func (g *grants) releasing(h *driver.Hold) releasing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.held[keyOf(h)]
@@ -109,8 +109,8 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 
 // keyOfLease returns the key of a lease's hold: a mutex, unless its Ref has another kind.
 func keyOfLease(lease *renewal.Lease) holdKey {
-	key := holdKey{lock.KindMutex, lease.Key(), lease.Owner()}
-	if h, ok := lease.Ref().(*lock.Hold); ok {
+	key := holdKey{driver.KindMutex, lease.Key(), lease.Owner()}
+	if h, ok := lease.Ref().(*driver.Hold); ok {
 		key.kind = h.Kind
 	}
 	return key
@@ -129,7 +129,7 @@ func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time
 }
 
 // keep records that an attempt has granted a hold, or granted it again.
-func (g *grants) keep(h *lock.Hold, a *attempt) {
+func (g *grants) keep(h *driver.Hold, a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := keyOf(h)
@@ -159,7 +159,7 @@ func (g *grants) makeRoom() {
 }
 
 // forget drops a grant.
-func (g *grants) forget(h *lock.Hold) {
+func (g *grants) forget(h *driver.Hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.held, keyOf(h))

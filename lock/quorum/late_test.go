@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
@@ -118,7 +118,7 @@ func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
 		}
 	}
 	store := assemble(t, quorum.Config{NodeTimeout: 500 * time.Millisecond}, clients...)
-	h := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+	h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
 	everywhere := func(n int64) func() bool {
 		return func() bool {
 			sum := int64(0)
@@ -134,7 +134,7 @@ func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			answer, err := store.Acquire(t.Context(), h)
 			require.NoError(c, err)
-			require.Equal(c, lock.Granted, answer.Verdict)
+			require.Equal(c, driver.Granted, answer.Verdict)
 		}, time.Minute, time.Millisecond)
 	}
 	release := func() {
@@ -174,7 +174,7 @@ func TestCleanupEndsWhenConfirmed(t *testing.T) {
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		synctest.Wait()
-		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		h.Count = 0
 		_, err = store.Release(t.Context(), h)
 		require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestCleanupOutlastsRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		all[2].set(func(request string, _ *lock.Hold) mishap {
+		all[2].set(func(request string, _ *driver.Hold) mishap {
 			if request == "acquire" {
 				return mishap{there: nodeTimeout + 990*time.Millisecond}
 			}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // ownerNames are the names by which the nodes know an owner.
@@ -48,19 +48,19 @@ func (o ownerNames) at(n *node) string {
 
 // nodeHold is a hold as the nodes know it.
 type nodeHold struct {
-	lock.Hold // with an owner that no node knows
-	names     ownerNames
+	driver.Hold // with an owner that no node knows
+	names       ownerNames
 }
 
 // at returns the hold as one node knows it.
-func (h *nodeHold) at(n *node) *lock.Hold {
+func (h *nodeHold) at(n *node) *driver.Hold {
 	hold := h.Hold
 	hold.Owner = h.names.at(n)
 	return &hold
 }
 
 // none returns the hold as one node knows it, with a count of zero: its release.
-func (h *nodeHold) none(n *node) *lock.Hold {
+func (h *nodeHold) none(n *node) *driver.Hold {
 	hold := h.at(n)
 	hold.Count = 0
 	return hold

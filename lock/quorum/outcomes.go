@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // lateArrival is how long after its deadline a request may still change something at a
-// node, by the contract of [lock.Store].
+// node, by the contract of [driver.Store].
 const lateArrival = time.Second
 
 // outcomes records the outcomes of an attempt's requests to the nodes: which of them are
@@ -46,7 +46,7 @@ func (f *outcomes) answered(n *node, err error, by time.Time) (end bool) {
 	if final.After(f.finals[n.index]) {
 		f.finals[n.index] = final
 	}
-	return f.over && !errors.Is(err, lock.ErrNotDone)
+	return f.over && !errors.Is(err, driver.ErrNotDone)
 }
 
 // final returns when a release becomes final at a node. It is the zero time if a release
@@ -63,7 +63,7 @@ func (f *outcomes) final(n *node, sent time.Time) time.Time {
 // finalFor returns when a release is final that follows a request with the given deadline
 // and outcome: at once, the zero time, unless the outcome is unknown.
 func finalFor(err error, by time.Time) time.Time {
-	if err == nil || errors.Is(err, lock.ErrNotDone) {
+	if err == nil || errors.Is(err, driver.ErrNotDone) {
 		return time.Time{}
 	}
 	return by.Add(lateArrival)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Release lowers the owner's holds at all nodes. It returns when a majority has done so,
@@ -14,7 +14,7 @@ import (
 //
 // held is false if no majority can have known the owner: then the lock was lost. It is
 // true if that depends on nodes that do not answer.
-func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return false, err
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -248,7 +248,7 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 	if g.outcomes.answered(n, err, by) {
 		n.cleanup.end(g.hold.none(n), finalFor(err, by))
 	}
-	if err == nil && answer.Verdict == lock.Granted && s.fencing && answer.Token < token {
+	if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < token {
 		_, err = n.Store.(Fencer).Fence(ctx, hold, token)
 	}
 	return err

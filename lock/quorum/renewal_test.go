@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -46,7 +47,7 @@ func renew(t *testing.T, pattern []behaviour) {
 	h := hold("me:1")
 	answer, err := store.Acquire(t.Context(), h)
 	require.NoError(t, err)
-	require.Equal(t, lock.Granted, answer.Verdict)
+	require.Equal(t, driver.Granted, answer.Verdict)
 	time.Sleep(ttl / 2)
 	before := make([]string, n)
 	for i, b := range all {
@@ -58,9 +59,9 @@ func renew(t *testing.T, pattern []behaviour) {
 		case gives:
 			b.give("a", "other:1", ttl)
 		case away:
-			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 		case silent:
-			b.set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
 	}
 	items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: "me:1", Ref: h, TTL: ttl})}}
@@ -120,7 +121,7 @@ func TestRenewsInBatches(t *testing.T) {
 		}
 		renewals := make([]int, len(all))
 		for i, b := range all {
-			b.set(func(request string, _ *lock.Hold) mishap {
+			b.set(func(request string, _ *driver.Hold) mishap {
 				if request == "renew" {
 					renewals[i]++
 				}
@@ -146,7 +147,7 @@ func TestMuteNodeDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		for _, i := range []int{0, 3} {
-			all[i].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+			all[i].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
 		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
 		require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // serverPairs records which pairs of nodes are one server under two names.
@@ -155,7 +155,7 @@ func (s *Store) compareTwo(ctx context.Context, a *attempt, refused, granted *no
 	switch {
 	case err != nil:
 		return err
-	case answer.Verdict == lock.Granted:
+	case answer.Verdict == driver.Granted:
 		s.pairs.set(refused.index, granted.index, true)
 	case !a.outcomes.ended() && time.Now().Before(a.asked.Add(a.hold.TTL)): // the grant stands
 		s.pairs.set(refused.index, granted.index, false)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -43,7 +44,7 @@ func TestOneServerUnderSeveralNamesIsRefused(t *testing.T) {
 	_, err := l.Mutex("orders:1").Lock(ctx)
 	require.ErrorContains(t, err, "one server under two names")
 	require.ErrorIs(t, err, quorum.ErrSameServer)
-	require.NotErrorIs(t, err, lock.ErrUnavailable, "it does not pass by itself")
+	require.NotErrorIs(t, err, driver.ErrUnavailable, "it does not pass by itself")
 	require.Eventually(t, func() bool { return admin.Exists(t.Context(), "orders:1").Val() == 0 }, time.Minute, time.Millisecond)
 }
 
@@ -65,13 +66,13 @@ func TestTwinAmongOthersIsFound(t *testing.T) {
 		}
 		require.ErrorIs(t, err, quorum.ErrSameServer)
 		require.ErrorContains(t, err, "nodes 0 and 4")
-		require.NotErrorIs(t, err, lock.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		pass(nodeTimeout)
 		assert.Zero(t, holders(all, "a"))
 
 		// Without a majority of servers there is none of nodes.
 		for _, b := range all[1:3] {
-			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 		}
 		_, err = store.Acquire(t.Context(), hold("me:2"))
 		require.Error(t, err)
@@ -94,13 +95,13 @@ func TestContendersAreNoTwins(t *testing.T) {
 		for range 3 {
 			answer, err := store.Acquire(t.Context(), hold("me:1"))
 			require.NoError(t, err)
-			require.Equal(t, lock.Refused, answer.Verdict)
+			require.Equal(t, driver.Refused, answer.Verdict)
 			synctest.Wait()
 		}
 		pass(2 * ttl)
 		answer, err := store.Acquire(t.Context(), hold("me:1"))
 		require.NoError(t, err)
-		require.Equal(t, lock.Granted, answer.Verdict)
+		require.Equal(t, driver.Granted, answer.Verdict)
 	})
 }
 
@@ -108,7 +109,7 @@ func TestContendersAreNoTwins(t *testing.T) {
 func TestDatabasesOfOneServerAreRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	var nodes []lock.Store
+	var nodes []driver.Store
 	for db := range 3 {
 		options := server.Options()
 		options.DB = db

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Store is a [lock.Store] made of independent ones, its nodes. Its methods are safe for
+// Store is a [driver.Store] made of independent ones, its nodes. Its methods are safe for
 // concurrent use.
 //
 // Its errors are of type *[Error], with the vote of each node. They match
-// [lock.ErrUnavailable] if the nodes missing for a majority may recover by themselves.
+// [driver.ErrUnavailable] if the nodes missing for a majority may recover by themselves.
 type Store struct {
 	nodes    []*node
 	majority int
@@ -35,11 +35,11 @@ type Store struct {
 	shut context.CancelFunc
 }
 
-var _ lock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // node is one of the stores.
 type node struct {
-	lock.Store
+	driver.Store
 	index   int
 	cleanup cleanup
 	mute    atomic.Bool // the last request to return had no answer in its time
@@ -48,7 +48,7 @@ type node struct {
 // New returns a store made of stores. The caller closes them, after this one. Their order
 // does not matter, but errors number the nodes by it. New refuses fewer than three, an
 // even number, the same store twice, and stores without mutexes. It sends no request.
-func New(stores []lock.Store, c Config) (*Store, error) {
+func New(stores []driver.Store, c Config) (*Store, error) {
 	c = c.withDefaults()
 	if err := c.validate(stores); err != nil {
 		return nil, err
@@ -69,23 +69,23 @@ func New(stores []lock.Store, c Config) (*Store, error) {
 }
 
 // reasons explain why kinds of lock are refused.
-var reasons = map[lock.Kind]string{
-	lock.KindFair:  "each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ",
-	lock.KindRead:  "its readers share a fencing token, and independent nodes give them different ones",
-	lock.KindWrite: "its read side is not supported",
+var reasons = map[driver.Kind]string{
+	driver.KindFair:  "each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ",
+	driver.KindRead:  "its readers share a fencing token, and independent nodes give them different ones",
+	driver.KindWrite: "its read side is not supported",
 }
 
 // Supports returns nil for mutexes. For other kinds its error explains why they lose
 // their meaning among independent nodes.
-func (s *Store) Supports(k lock.Kind) error {
-	if k == lock.KindMutex {
+func (s *Store) Supports(k driver.Kind) error {
+	if k == driver.KindMutex {
 		return nil
 	}
 	reason, known := reasons[k]
 	if !known {
 		reason = "majorities exclude only if the limit is one holder"
 	}
-	return fmt.Errorf("%w: a quorum supports no %v: %s", lock.ErrUnsupported, k, reason)
+	return fmt.Errorf("%w: a quorum supports no %v: %s", driver.ErrUnsupported, k, reason)
 }
 
 // Group names the parts that a lock may fail with: the groups of its key at all nodes.
@@ -103,7 +103,7 @@ func (s *Store) Group(key string) string {
 }
 
 // Announce records the client at the nodes. A majority is enough.
-func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) 
 }
 
 // errClosed is returned by a store that was closed.
-var errClosed = fmt.Errorf("quorum: the store is closed: %w", lock.ErrNotDone)
+var errClosed = fmt.Errorf("quorum: the store is closed: %w", driver.ErrNotDone)
 
 // enter counts a call, unless the store is closed or ctx has ended.
 func (s *Store) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", lock.ErrNotDone, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", driver.ErrNotDone, context.Cause(ctx))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -19,7 +20,7 @@ func TestNewRefuses(t *testing.T) {
 	_, stores := booths(5)
 	none := &without{stores[0]}
 	for what, test := range map[string]struct {
-		stores []lock.Store
+		stores []driver.Store
 		config quorum.Config
 		says   string
 	}{
@@ -27,33 +28,33 @@ func TestNewRefuses(t *testing.T) {
 		"one":               {stores[:1], quorum.Config{}, "use a single store directly"},
 		"an even number":    {stores[:4], quorum.Config{}, "as many failures as 3"},
 		"the same twice":    {append(stores[:4:4], stores[1]), quorum.Config{}, "stores 1 and 4 are the same"},
-		"nil":               {[]lock.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
-		"too many":          {func() []lock.Store { _, all := booths(33); return all }(), quorum.Config{}, "up to 31"},
+		"nil":               {[]driver.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
+		"too many":          {func() []driver.Store { _, all := booths(33); return all }(), quorum.Config{}, "up to 31"},
 		"a negative time":   {stores, quorum.Config{NodeTimeout: -1}, "negative"},
-		"one without mutex": {[]lock.Store{none, stores[1], stores[2]}, quorum.Config{}, "store 0"},
+		"one without mutex": {[]driver.Store{none, stores[1], stores[2]}, quorum.Config{}, "store 0"},
 	} {
 		_, err := quorum.New(test.stores, test.config)
 		require.ErrorContains(t, err, test.says, what)
 	}
 	odd := wrapped{stores[0], []int{1}} // only its type is comparable
-	same, err := quorum.New([]lock.Store{odd, odd, stores[1]}, quorum.Config{})
+	same, err := quorum.New([]driver.Store{odd, odd, stores[1]}, quorum.Config{})
 	require.NoError(t, err, "nobody can tell")
 	require.NoError(t, same.Close())
-	_, err = quorum.New([]lock.Store{none, stores[1], stores[2]}, quorum.Config{})
-	require.ErrorIs(t, err, lock.ErrUnsupported)
+	_, err = quorum.New([]driver.Store{none, stores[1], stores[2]}, quorum.Config{})
+	require.ErrorIs(t, err, driver.ErrUnsupported)
 	store, err := quorum.New(stores, quorum.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
 }
 
 // without is a store without mutexes.
-type without struct{ lock.Store }
+type without struct{ driver.Store }
 
-func (*without) Supports(lock.Kind) error { return lock.ErrUnsupported }
+func (*without) Supports(driver.Kind) error { return driver.ErrUnsupported }
 
 // wrapped is a store that cannot be compared with itself.
 type wrapped struct {
-	lock.Store
+	driver.Store
 	more any
 }
 
@@ -61,14 +62,14 @@ type wrapped struct {
 func TestRefusesOtherKinds(t *testing.T) {
 	_, stores := booths(3)
 	store := over(t, quorum.Config{}, stores...)
-	for kind := lock.KindMutex + 1; kind < 20; kind++ {
+	for kind := driver.KindMutex + 1; kind < 20; kind++ {
 		h := hold("me:1")
 		h.Kind = kind
 		_, acquire := store.Acquire(t.Context(), h)
 		_, release := store.Release(t.Context(), h)
-		_, subscribe := store.Subscribe(t.Context(), h, func(lock.Notice) {})
+		_, subscribe := store.Subscribe(t.Context(), h, func(driver.Notice) {})
 		for _, err := range []error{store.Supports(kind), acquire, release, subscribe} {
-			require.ErrorIs(t, err, lock.ErrUnsupported, kind)
+			require.ErrorIs(t, err, driver.ErrUnsupported, kind)
 			require.ErrorContains(t, err, "a quorum supports no")
 		}
 	}
@@ -86,8 +87,8 @@ func TestErrorTellsWhatNodesSaid(t *testing.T) {
 			`node 1: refused, held by another owner (TTL 10s); node 2: no answer: lock: the store is unavailable: context deadline exceeded; `+
 			`node 3: out: lock: the store is unavailable, lock: the store has done nothing; node 4: broken: lock: the store has done nothing)`)
 		require.ErrorIs(t, err, errBroken)
-		require.ErrorIs(t, err, lock.ErrUnavailable)
-		require.NotErrorIs(t, err, lock.ErrNotDone)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrNotDone)
 		require.NotErrorAs(t, err, new(*nodeError))
 	})
 }
@@ -101,18 +102,18 @@ func TestErrorsOfNodesAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		for i, b := range all {
-			b.set(func(string, *lock.Hold) mishap { return mishap{err: &nodeError{i}} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: &nodeError{i}} })
 		}
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		_, err := store.Acquire(t.Context(), hold("me:1"))
 		var found *nodeError
 		require.ErrorAs(t, err, &found)
-		require.NotErrorIs(t, err, lock.ErrUnavailable, "it does not pass by itself")
+		require.NotErrorIs(t, err, driver.ErrUnavailable, "it does not pass by itself")
 		_, err = store.Release(t.Context(), hold("me:1"))
 		require.ErrorAs(t, err, &found)
-		_, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		_, err = store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
 		require.ErrorAs(t, err, &found)
-		err = store.Announce(t.Context(), lock.Client{ID: "me"}, time.Hour)
+		err = store.Announce(t.Context(), driver.Client{ID: "me"}, time.Hour)
 		require.ErrorAs(t, err, &found)
 		pass(ttl + time.Second) // holds that cannot be released are left to their TTL
 	})
@@ -123,7 +124,7 @@ func TestCancelledAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		for _, b := range all {
-			b.set(func(string, *lock.Hold) mishap {
+			b.set(func(string, *driver.Hold) mishap {
 				return mishap{there: 50 * time.Millisecond, back: 50 * time.Millisecond}
 			})
 		}
@@ -145,9 +146,9 @@ func TestCancelledAcquisition(t *testing.T) {
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
-		slow := func(string, *lock.Hold) mishap { return mishap{there: 80 * time.Millisecond} }
+		slow := func(string, *driver.Hold) mishap { return mishap{there: 80 * time.Millisecond} }
 		all[1].set(slow)
-		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +160,7 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begin), 4*nodeTimeout)
 		require.Zero(t, holders(all, "a"))
 		_, err = store.Acquire(t.Context(), hold("me:2"))
-		require.ErrorIs(t, err, lock.ErrNotDone)
+		require.ErrorIs(t, err, driver.ErrNotDone)
 		require.NoError(t, store.Close(), "twice is fine")
 	})
 }
@@ -175,7 +176,7 @@ func TestCloseDoesNotWaitForTheMute(t *testing.T) {
 		_, err = store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		for _, b := range all[:2] {
-			b.set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
 		h.Count = 0
 		_, err = store.Release(t.Context(), h)
@@ -201,7 +202,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 3, holders(all, "a"))
-		all[1].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		h.Count = 0
 		held, err := store.Release(t.Context(), h)
 		require.NoError(t, err)
@@ -219,7 +220,7 @@ func TestLateAcquisitionIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		all[2].set(func(request string, _ *lock.Hold) mishap {
+		all[2].set(func(request string, _ *driver.Hold) mishap {
 			if request == "acquire" {
 				return mishap{there: nodeTimeout / 2}
 			}
@@ -249,7 +250,7 @@ func TestSplitVotesAreSettled(t *testing.T) {
 			for range rounds {
 				all, stores := booths(5)
 				for _, b := range all {
-					b.set(func(string, *lock.Hold) mishap {
+					b.set(func(string, *driver.Hold) mishap {
 						return mishap{there: rand.N(time.Millisecond), back: rand.N(time.Millisecond)}
 					})
 				}
@@ -262,7 +263,7 @@ func TestSplitVotesAreSettled(t *testing.T) {
 					closers = append(closers, store.Close)
 					go func() {
 						answer, err := store.Acquire(context.Background(), hold("client"+string(rune('a'+i))+":1"))
-						won <- err == nil && answer.Verdict == lock.Granted
+						won <- err == nil && answer.Verdict == driver.Granted
 					}()
 				}
 				winners := 0
@@ -293,7 +294,7 @@ func TestWakes(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		var wakes []time.Duration
 		begin := time.Now()
-		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) { wakes = append(wakes, time.Since(begin)) })
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) { wakes = append(wakes, time.Since(begin)) })
 		require.NoError(t, err)
 		synctest.Wait() // for the nodes that were not needed
 		ring := func(nodes ...int) {
@@ -335,11 +336,11 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		late := func(string, *lock.Hold) mishap { return mishap{back: nodeTimeout / 2} }
+		late := func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout / 2} }
 		all[0].set(late)
-		all[1].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 		begin := time.Now()
-		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
 		require.NoError(t, err)
 		require.Zero(t, time.Since(begin))
 		pass(nodeTimeout)
@@ -347,7 +348,7 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 		sub.Close()
 		require.Empty(t, all[0].listen)
 
-		sub, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
+		sub, err = store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
 		require.NoError(t, err)
 		sub.Close()
 		pass(nodeTimeout)
@@ -356,10 +357,10 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 		}
 
 		all[0].set(nil)
-		all[2].set(func(string, *lock.Hold) mishap { return mishap{lost: true} })
-		all[3].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
-		_, err = store.Subscribe(t.Context(), hold("me:1"), func(lock.Notice) {})
-		require.ErrorIs(t, err, lock.ErrUnavailable)
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		all[3].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		_, err = store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
+		require.ErrorIs(t, err, driver.ErrUnavailable)
 		for _, b := range all {
 			require.Empty(t, b.listen)
 		}
@@ -375,7 +376,7 @@ func TestTokensGrowAcrossNodes(t *testing.T) {
 			all[0].skew = time.Hour
 			store := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: loose}, stores...)
 			grant := func(owner string, without int) int64 {
-				all[without].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+				all[without].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 				defer all[without].set(nil)
 				h := hold(owner)
 				answer, err := store.Acquire(t.Context(), h)
@@ -403,7 +404,7 @@ type curt struct {
 	ttl time.Duration
 }
 
-func (c curt) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (c curt) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	answer, err := c.booth.Acquire(ctx, h)
 	answer.TTL = c.ttl
 	return answer, err
@@ -418,7 +419,7 @@ func TestTokensAfterANodeForgot(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		grant := func(owner string, without ...int) int64 {
 			for _, i := range without {
-				all[i].set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+				all[i].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 				defer all[i].set(nil)
 			}
 			h := hold(owner)
@@ -444,12 +445,12 @@ func TestGrantThatTookTooLong(t *testing.T) {
 		all, stores := booths(3)
 		const took = nodeTimeout / 4
 		for i, b := range all {
-			b.set(func(string, *lock.Hold) mishap { return mishap{back: took} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{back: took} })
 			stores[i] = curt{b, took}
 		}
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		_, err := store.Acquire(t.Context(), hold("me:1"))
-		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "too long for its TTL")
 		pass(nodeTimeout)
 		require.Zero(t, holders(all, "a"))
@@ -472,7 +473,7 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 		synctest.Wait()
 		all[2].lose()
 		var healed []string
-		all[2].set(func(request string, h *lock.Hold) mishap {
+		all[2].set(func(request string, h *driver.Hold) mishap {
 			if request == "acquire" {
 				healed = append(healed, h.Name)
 				return mishap{there: nodeTimeout / 2}
@@ -537,7 +538,7 @@ func waiting(t *testing.T, owner string) (all []*booth, store *quorum.Store, wak
 	all, stores := booths(3)
 	store = over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 	wakes = new(int)
-	sub, err := store.Subscribe(t.Context(), hold(owner), func(lock.Notice) { *wakes++ })
+	sub, err := store.Subscribe(t.Context(), hold(owner), func(driver.Notice) { *wakes++ })
 	require.NoError(t, err)
 	t.Cleanup(sub.Close)
 	return all, store, wakes
@@ -557,7 +558,7 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 					all, store, wakes := waiting(t, "second:1")
 					replies := func(back time.Duration) {
 						for _, b := range all {
-							b.set(func(request string, _ *lock.Hold) mishap {
+							b.set(func(request string, _ *driver.Hold) mishap {
 								if request == "release" {
 									return mishap{there: 20 * time.Millisecond}
 								}
@@ -574,7 +575,7 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 					replies(back.refusal)
 					answer, err := store.Acquire(t.Context(), hold("second:1"))
 					require.NoError(t, err)
-					require.Equal(t, lock.Refused, answer.Verdict)
+					require.Equal(t, driver.Refused, answer.Verdict)
 					pass(100 * time.Millisecond)
 					require.Zero(t, holders(all, "a"))
 					require.Equal(t, 1, *wakes)
@@ -593,12 +594,12 @@ func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
 				all, store, wakes := waiting(t, "me:1")
 				for _, b := range all {
 					b.give("a", "other:1", time.Hour)
-					b.set(func(request string, h *lock.Hold) mishap {
+					b.set(func(request string, h *driver.Hold) mishap {
 						return mishap{lost: request == "acquire", back: 20 * time.Millisecond}
 					})
 				}
 				_, err := store.Acquire(t.Context(), hold("me:1"))
-				require.ErrorIs(t, err, lock.ErrUnavailable)
+				require.ErrorIs(t, err, driver.ErrUnavailable)
 				pass(at)
 				for _, b := range all {
 					b.mu.Lock()

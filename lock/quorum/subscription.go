@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Subscribe subscribes at all nodes and returns when a majority has confirmed: at least
@@ -15,7 +15,7 @@ import (
 // attempt would be refused by the nodes that the holder's release has not reached. It is
 // called a little after the first report if no majority follows.
 // or a little after the first of them did, if no more do.
-func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.Notice)) (lock.Subscription, error) {
+func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.No
 	v := s.newVotes("subscribe to", h.Name)
 	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
 	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		part, err := n.Subscribe(ctx, &hold, func(lock.Notice) { sub.receive(n.index) })
+		part, err := n.Subscribe(ctx, &hold, func(driver.Notice) { sub.receive(n.index) })
 		if err == nil {
 			sub.add(part)
 		}
@@ -90,12 +90,12 @@ type subscription struct {
 	store    *Store
 	name     string
 	majority int
-	notify   func(lock.Notice)
+	notify   func(driver.Notice)
 
 	mu          sync.Mutex
-	closed      bool                // guarded by mu
-	parts       []lock.Subscription // guarded by mu; the nodes'
-	ownReleases []ownRelease        // guarded by mu; the last of each node
+	closed      bool                  // guarded by mu
+	parts       []driver.Subscription // guarded by mu; the nodes'
+	ownReleases []ownRelease          // guarded by mu; the last of each node
 
 	// A round begins with the first message and ends after gathering. A second message of
 	// one node after the wake is another release and begins a new round. All guarded by
@@ -107,7 +107,7 @@ type subscription struct {
 }
 
 // add adds a node's subscription, or closes it if the whole is closed already.
-func (sub *subscription) add(part lock.Subscription) {
+func (sub *subscription) add(part driver.Subscription) {
 	sub.mu.Lock()
 	closed := sub.closed
 	if !closed {
@@ -182,7 +182,7 @@ func (sub *subscription) arm() {
 func (sub *subscription) wake() {
 	if !sub.woken {
 		sub.woken = true
-		sub.notify(lock.Notice{})
+		sub.notify(driver.Notice{})
 	}
 }
 

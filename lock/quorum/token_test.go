@@ -10,17 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
 // freezing is a store of a process that freezes once, after the nodes have granted a lock
 // and before the caller gets the result.
 type freezing struct {
-	lock.Store
+	driver.Store
 	freeze func() // nil once it has
 }
 
-func (f *freezing) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (f *freezing) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	answer, err := f.Store.Acquire(ctx, h)
 	if freeze := f.freeze; freeze != nil && err == nil {
 		f.freeze = nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // votes are the nodes' replies to one request so far, in the order of the nodes.
@@ -20,7 +20,7 @@ type votes struct {
 // ballot is one node's vote, with the details of its reply.
 type ballot struct {
 	said   Said
-	answer lock.Answer // to an acquisition
+	answer driver.Answer // to an acquisition
 	err    error
 }
 
@@ -140,8 +140,8 @@ func (v *votes) failure(cause error) error {
 
 // refusal is the answer for a lock that is held by another owner. Its TTL is when enough
 // of the nodes that refuse will be free for a majority, unless leases are renewed.
-func (v *votes) refusal() lock.Answer {
-	answer := lock.Answer{Verdict: lock.Refused}
+func (v *votes) refusal() driver.Answer {
+	answer := driver.Answer{Verdict: driver.Refused}
 	var lasting []time.Duration
 	foreign := 0
 	for _, b := range v.cast {
@@ -163,8 +163,8 @@ func (v *votes) refusal() lock.Answer {
 }
 
 // grant is the answer for a lock that a majority has granted.
-func (v *votes) grant() lock.Answer {
-	answer := lock.Answer{Verdict: lock.Granted}
+func (v *votes) grant() driver.Answer {
+	answer := driver.Answer{Verdict: driver.Granted}
 	for _, b := range v.cast {
 		if b.said != Done {
 			continue
@@ -185,4 +185,4 @@ func shorter(a, b time.Duration) time.Duration {
 
 // maybeApplied reports whether a node that failed may have carried out the request, or
 // may yet do so.
-func (b *ballot) maybeApplied() bool { return b.said == Failed && !errors.Is(b.err, lock.ErrNotDone) }
+func (b *ballot) maybeApplied() bool { return b.said == Failed && !errors.Is(b.err, driver.ErrNotDone) }

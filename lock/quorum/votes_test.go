@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
@@ -28,7 +28,7 @@ const (
 )
 
 // errBroken is a permanent error.
-var errBroken = fmt.Errorf("broken: %w", lock.ErrNotDone)
+var errBroken = fmt.Errorf("broken: %w", driver.ErrNotDone)
 
 const (
 	ttl         = 10 * time.Second
@@ -42,11 +42,11 @@ func behave(all []*booth, pattern []behaviour) {
 		case refuses:
 			b.give("a", "other:1", ttl)
 		case out:
-			b.set(func(string, *lock.Hold) mishap { return mishap{err: errOut} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
 		case broken:
-			b.set(func(string, *lock.Hold) mishap { return mishap{err: errBroken} })
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: errBroken} })
 		case mute:
-			b.set(func(request string, _ *lock.Hold) mishap { return mishap{mute: request == "acquire"} })
+			b.set(func(request string, _ *driver.Hold) mishap { return mishap{mute: request == "acquire"} })
 		}
 	}
 }
@@ -71,8 +71,8 @@ func patterns(n int) func(yield func([]behaviour) bool) {
 	}
 }
 
-func hold(owner string) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
+func hold(owner string) *driver.Hold {
+	return &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
 }
 
 // Every way in which three and five nodes can answer an acquisition: the owner, the
@@ -107,7 +107,7 @@ func vote(t *testing.T, pattern []behaviour) {
 	switch {
 	case count[grants] >= majority:
 		require.NoError(t, err)
-		assert.Equal(t, lock.Granted, answer.Verdict)
+		assert.Equal(t, driver.Granted, answer.Verdict)
 		assert.Positive(t, answer.Token)
 		assert.Zero(t, took, "nobody waits for nodes that are mute")
 		h := hold("me:1")
@@ -117,7 +117,7 @@ func vote(t *testing.T, pattern []behaviour) {
 		assert.True(t, held)
 	case count[refuses] > 0 && count[grants]+count[refuses] >= majority:
 		require.NoError(t, err)
-		assert.Equal(t, lock.Refused, answer.Verdict)
+		assert.Equal(t, driver.Refused, answer.Verdict)
 		assert.Greater(t, answer.TTL, ttl-nodeTimeout)
 		assert.LessOrEqual(t, answer.TTL, ttl)
 		assert.LessOrEqual(t, took, nodeTimeout)
@@ -128,8 +128,8 @@ func vote(t *testing.T, pattern []behaviour) {
 		if count[mute] == 0 {
 			assert.Zero(t, took)
 		}
-		assert.Equal(t, count[grants]+count[mute]+count[out] >= majority, errors.Is(err, lock.ErrUnavailable), err)
-		assert.Equal(t, count[grants]+count[mute] == 0, errors.Is(err, lock.ErrNotDone), err)
+		assert.Equal(t, count[grants]+count[mute]+count[out] >= majority, errors.Is(err, driver.ErrUnavailable), err)
+		assert.Equal(t, count[grants]+count[mute] == 0, errors.Is(err, driver.ErrNotDone), err)
 		assertVotes(t, pattern, said)
 	}
 	assert.LessOrEqual(t, took, nodeTimeout)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // batcher sends the requests of this process to one node. A request that finds fewer
@@ -96,7 +96,7 @@ func (b *batcher) run(ctx context.Context, c call) (any, error) {
 	case <-r.done:
 	case <-ctx.Done():
 		if b.withdraw(r) {
-			return nil, fmt.Errorf("%w: the request was not sent: %w", lock.ErrNotDone, classify(ctx.Err()))
+			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, classify(ctx.Err()))
 		}
 		return nil, classify(ctx.Err())
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -27,8 +27,8 @@ func TestRequestsTravelTogether(t *testing.T) {
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
 	const goroutines, rounds = 100, 20
-	hold := func(g, count int64) *lock.Hold {
-		return &lock.Hold{Name: fmt.Sprintf("lock %d", g), Owner: owner(int(g)), Count: count, TTL: time.Minute}
+	hold := func(g, count int64) *driver.Hold {
+		return &driver.Hold{Name: fmt.Sprintf("lock %d", g), Owner: owner(int(g)), Count: count, TTL: time.Minute}
 	}
 	var work sync.WaitGroup
 	for g := range int64(goroutines) {
@@ -36,12 +36,12 @@ func TestRequestsTravelTogether(t *testing.T) {
 			for range rounds {
 				granted, err := store.Acquire(t.Context(), hold(g, 1))
 				assert.NoError(t, err)
-				assert.Equal(t, lock.Granted, granted.Verdict)
+				assert.Equal(t, driver.Granted, granted.Verdict)
 				theirs := hold(g, 1)
 				theirs.Owner = owner(1000)
 				refused, err := store.Acquire(t.Context(), theirs)
 				assert.NoError(t, err)
-				assert.Equal(t, lock.Refused, refused.Verdict)
+				assert.Equal(t, driver.Refused, refused.Verdict)
 				theirs.Name = "foreign"
 				foreign, err := store.Acquire(t.Context(), theirs)
 				assert.NoError(t, err)
@@ -68,18 +68,18 @@ func TestQueuedRequests(t *testing.T) {
 	ask := func(owner string, within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := store.Acquire(ctx, &lock.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
+		_, err := store.Acquire(ctx, &driver.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
 		return err
 	}
 	var work sync.WaitGroup
 	for i := range 10 {
-		work.Go(func() { assert.ErrorIs(t, ask(fmt.Sprintf("busy:%d", i), 2*time.Second), lock.ErrUnavailable) })
+		work.Go(func() { assert.ErrorIs(t, ask(fmt.Sprintf("busy:%d", i), 2*time.Second), driver.ErrUnavailable) })
 	}
 	time.Sleep(200 * time.Millisecond) // the most batches are in flight
 	begin := time.Now()
 	err := ask("late:1", 100*time.Millisecond)
-	require.ErrorIs(t, err, lock.ErrUnavailable)
-	require.ErrorIs(t, err, lock.ErrNotDone)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
 	assert.Less(t, time.Since(begin), time.Second)
 	work.Wait()
 	wire.Heal()
@@ -115,7 +115,7 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	work.Go(func() {
 		err := ask(20, impatience)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, lock.ErrUnavailable)
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
 	})
 	work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
@@ -132,7 +132,7 @@ func together(t *testing.T, store *redisstore.Store, admin *redis.Client, reques
 	var work sync.WaitGroup
 	for i := range 3 {
 		work.Go(func() {
-			h := &lock.Hold{Name: "before", Owner: fmt.Sprintf("before:%d", i), TTL: time.Minute}
+			h := &driver.Hold{Name: "before", Owner: fmt.Sprintf("before:%d", i), TTL: time.Minute}
 			_, err := store.Release(t.Context(), h)
 			assert.NoError(t, err)
 		})
@@ -155,10 +155,10 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
-	hold := func(name string, n int, count int64) *lock.Hold {
-		return &lock.Hold{Name: name, Owner: owner(n), Count: count, TTL: time.Minute, Wait: time.Second}
+	hold := func(name string, n int, count int64) *driver.Hold {
+		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: time.Minute, Wait: time.Second}
 	}
-	released := func(t *testing.T, h *lock.Hold, want bool) func() {
+	released := func(t *testing.T, h *driver.Hold, want bool) func() {
 		return func() {
 			held, err := store.Release(t.Context(), h)
 			assert.NoError(t, err)
@@ -174,15 +174,15 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		t.Run(fmt.Sprintf("others=%v", others), func(t *testing.T) {
 			var mu sync.Mutex
-			got := map[string][]lock.Answer{}
-			asks := func(h *lock.Hold) func() {
+			got := map[string][]driver.Answer{}
+			asks := func(h *driver.Hold) func() {
 				return func() {
 					a, err := store.Acquire(t.Context(), h)
 					assert.NoError(t, err)
 					mu.Lock()
 					defer mu.Unlock()
 					_, n, _ := strings.Cut(h.Owner, ":")
-					a.Spare, _ = strconv.ParseInt(n, 10, 64)
+					a.Reserved, _ = strconv.ParseInt(n, 10, 64)
 					got[h.Name] = append(got[h.Name], a)
 				}
 			}
@@ -195,14 +195,14 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			}
 			together(t, store, admin, requests)
 			require.Len(t, got["free"], 1)
-			assert.Equal(t, lock.Granted, got["free"][0].Verdict)
+			assert.Equal(t, driver.Granted, got["free"][0].Verdict)
 			holder := -1
 			for _, a := range got["a"] {
-				if a.Verdict == lock.Granted {
+				if a.Verdict == driver.Granted {
 					require.Negative(t, holder, "two have been granted the lock")
-					holder = int(a.Spare)
+					holder = int(a.Reserved)
 				} else {
-					assert.Equal(t, lock.Refused, a.Verdict)
+					assert.Equal(t, driver.Refused, a.Verdict)
 					assert.Greater(t, a.TTL, 50*time.Second)
 					assert.NotZero(t, a.At, "it is queued")
 				}
@@ -211,13 +211,13 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			assert.EqualValues(t, 9, admin.ZCard(t.Context(), mutexQueue).Val())
 			assert.Equal(t, map[string]string{owner(holder): "1"}, admin.HGetAll(t.Context(), "a").Val())
 			if others {
-				assert.Equal(t, lock.Granted, got["mine"][0].Verdict)
-				assert.Equal(t, lock.NotHeld, got["nothing"][0].Verdict)
+				assert.Equal(t, driver.Granted, got["mine"][0].Verdict)
+				assert.Equal(t, driver.NotHeld, got["nothing"][0].Verdict)
 				assert.True(t, got["foreign"][0].Foreign)
 			}
 
-			notices := make(chan lock.Notice, 10)
-			s, err := store.Subscribe(t.Context(), hold("a", holder, 1), func(n lock.Notice) { notices <- n })
+			notices := make(chan driver.Notice, 10)
+			s, err := store.Subscribe(t.Context(), hold("a", holder, 1), func(n driver.Notice) { notices <- n })
 			require.NoError(t, err)
 			defer s.Close()
 			hears := admin.Subscribe(t.Context(), "redisson_lock__channel:{free}")
@@ -230,7 +230,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 				requests = append(requests, released(t, hold("mine", 11, 1), true), released(t, hold("foreign", 13, 0), false))
 			}
 			together(t, store, admin, requests)
-			var next lock.Notice
+			var next driver.Notice
 			for next.Owner == "" { // a subscription begins with a notice to ask
 				select {
 				case next = <-notices:

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -22,21 +22,21 @@ import (
 // Other clients' data is untrusted: no run of a script takes long because of it.
 
 // heldFor returns a hold of the lock called a.
-func heldFor(kind lock.Kind, n int) *lock.Hold {
-	h := &lock.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
+func heldFor(kind driver.Kind, n int) *driver.Hold {
+	h := &driver.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
 	switch kind {
-	case lock.KindFair, lock.KindWrite:
+	case driver.KindFair, driver.KindWrite:
 		h.Wait = 5 * time.Second
-	case lock.KindSemaphore:
+	case driver.KindSemaphore:
 		h.Permits = 1
-	case lock.KindPermit:
+	case driver.KindPermit:
 		h.Owner = fmt.Sprintf("%032x", n)
 	}
 	return h
 }
 
 // renewItems renews holds once.
-func renewItems(ctx context.Context, s *redisstore.Store, holds ...*lock.Hold) []renewal.Item {
+func renewItems(ctx context.Context, s *redisstore.Store, holds ...*driver.Hold) []renewal.Item {
 	dog, err := renewal.New(idle{}, renewal.Config{})
 	if err != nil {
 		panic(err)
@@ -145,13 +145,13 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 			redis.call('hset', 'a', 'mode', 'read', 'x', 'inf', owner(1), 'inf', owner(2), '1e300', owner(3), '9007199254740991')
 			redis.call('hset', 'a', ARGV[1] .. ':1', '9007199254740991')`
 	)
-	ask := func(h *lock.Hold) func(context.Context, *redisstore.Store) error {
+	ask := func(h *driver.Hold) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			_, err := s.Acquire(ctx, h)
 			return err
 		}
 	}
-	release := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+	release := func(kind driver.Kind) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			h := heldFor(kind, 1)
 			h.Count = 0
@@ -159,19 +159,19 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 			return err
 		}
 	}
-	renew := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+	renew := func(kind driver.Kind) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			h := heldFor(kind, 1)
 			return renewItems(ctx, s, h)[0].Err
 		}
 	}
-	count := func(kind lock.Kind, op lock.CountOp) func(context.Context, *redisstore.Store) error {
+	count := func(kind driver.Kind, op driver.CountOp) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
+			_, err := s.Count(ctx, &driver.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
 			return err
 		}
 	}
-	inspect := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+	inspect := func(kind driver.Kind) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			_, err := s.Inspect(ctx, "a", kind)
 			return err
@@ -186,31 +186,31 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 		do         []func(context.Context, *redisstore.Store) error
 	}{
 		{"DeadWaiters", deadWaiters, []func(context.Context, *redisstore.Store) error{
-			ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), inspect(lock.KindFair), force,
+			ask(heldFor(driver.KindFair, 1)), release(driver.KindFair), inspect(driver.KindFair), force,
 		}},
 		{"DeadPlaces", deadPlaces, []func(context.Context, *redisstore.Store) error{
-			ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), inspect(lock.KindFair),
+			ask(heldFor(driver.KindFair, 1)), release(driver.KindFair), inspect(driver.KindFair),
 		}},
 		{"DeadReaders", deadReaders, []func(context.Context, *redisstore.Store) error{
-			ask(heldFor(lock.KindWrite, 2)), ask(heldFor(lock.KindRead, 1)), renew(lock.KindRead),
-			inspect(lock.KindRead), release(lock.KindRead), ask(heldFor(lock.KindWrite, 2)), force,
+			ask(heldFor(driver.KindWrite, 2)), ask(heldFor(driver.KindRead, 1)), renew(driver.KindRead),
+			inspect(driver.KindRead), release(driver.KindRead), ask(heldFor(driver.KindWrite, 2)), force,
 		}},
 		{"ExpiredPermits", expired, []func(context.Context, *redisstore.Store) error{
-			inspect(lock.KindPermit), ask(heldFor(lock.KindPermit, 1)), renew(lock.KindPermit),
-			count(lock.KindPermit, lock.CountRead), release(lock.KindPermit), count(lock.KindPermit, lock.CountDelete),
+			inspect(driver.KindPermit), ask(heldFor(driver.KindPermit, 1)), renew(driver.KindPermit),
+			count(driver.KindPermit, driver.CountRead), release(driver.KindPermit), count(driver.KindPermit, driver.CountDelete),
 		}},
 		{"ForeignHash", foreign, []func(context.Context, *redisstore.Store) error{
-			ask(heldFor(lock.KindFair, 1)), ask(heldFor(lock.KindRead, 1)), ask(heldFor(lock.KindWrite, 1)),
-			inspect(lock.KindMutex), force,
+			ask(heldFor(driver.KindFair, 1)), ask(heldFor(driver.KindRead, 1)), ask(heldFor(driver.KindWrite, 1)),
+			inspect(driver.KindMutex), force,
 		}},
 		{"LongMember", longMember, []func(context.Context, *redisstore.Store) error{
-			inspect(lock.KindFair), ask(heldFor(lock.KindFair, 1)), release(lock.KindFair), force,
+			inspect(driver.KindFair), ask(heldFor(driver.KindFair, 1)), release(driver.KindFair), force,
 		}},
 		{"LongField", longField, []func(context.Context, *redisstore.Store) error{
-			ask(heldFor(lock.KindRead, 1)), ask(heldFor(lock.KindWrite, 1)), inspect(lock.KindRead), force,
+			ask(heldFor(driver.KindRead, 1)), ask(heldFor(driver.KindWrite, 1)), inspect(driver.KindRead), force,
 		}},
 		{"EndlessHolds", endless, []func(context.Context, *redisstore.Store) error{
-			inspect(lock.KindRead), ask(heldFor(lock.KindWrite, 2)), renew(lock.KindRead), release(lock.KindRead), force,
+			inspect(driver.KindRead), ask(heldFor(driver.KindWrite, 2)), renew(driver.KindRead), release(driver.KindRead), force,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				err := do(ctx, store)
 				cancel()
-				require.NotErrorIs(t, err, lock.ErrUnavailable, "request %d", i)
+				require.NotErrorIs(t, err, driver.ErrUnavailable, "request %d", i)
 				assert.Less(t, calls(t, admin), 1000, "request %d", i)
 				spent := worked(t, admin) - before
 				t.Logf("request %d: %v of the server's processor, its own chores with it", i, spent)
@@ -250,8 +250,8 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 		fill(t, server.Client(t), dead)
 		store := open(t, server.Client(t))
 		for i := 0; ; i++ {
-			answer := asks(t, store, heldFor(lock.KindFair, 1))
-			if answer.Verdict == lock.Granted {
+			answer := asks(t, store, heldFor(driver.KindFair, 1))
+			if answer.Verdict == driver.Granted {
 				break
 			}
 			require.Less(t, i, 110, "a hundred at a time")
@@ -266,14 +266,14 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 		server := redistest.Start(t, redistest.Config{})
 		admin := server.Client(t)
 		store := open(t, server.Client(t))
-		require.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindFair, 1)).Verdict)
+		require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindFair, 1)).Verdict)
 		fill(t, admin, dead)
-		waiter := heldFor(lock.KindFair, 2)
+		waiter := heldFor(driver.KindFair, 2)
 		waiter.Wait = time.Hour
 		asks(t, store, waiter)
 		require.Less(t, admin.LLen(t.Context(), aList).Val(), int64(10_001), "it has dropped some already")
 		next := listening(t, admin, "redisson_lock__channel:{a}:"+waiter.Owner)
-		free := heldFor(lock.KindFair, 1)
+		free := heldFor(driver.KindFair, 1)
 		free.Count = 0
 		held, err := store.Release(t.Context(), free)
 		require.NoError(t, err)
@@ -292,10 +292,10 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 	fill(t, admin, `
 		redis.call('hset', 'a', 'mode', 'read')
 		for i = 1, 10000 do redis.call('hset', 'a', owner(i), 1) end`)
-	reader := heldFor(lock.KindRead, 1)
-	require.Equal(t, lock.Granted, asks(t, store, reader).Verdict)
+	reader := heldFor(driver.KindRead, 1)
+	require.Equal(t, driver.Granted, asks(t, store, reader).Verdict)
 	for range 300 { // all the dead are dropped by then
-		require.Equal(t, lock.Refused, asks(t, store, heldFor(lock.KindWrite, 2)).Verdict, "beside a reader")
+		require.Equal(t, driver.Refused, asks(t, store, heldFor(driver.KindWrite, 2)).Verdict, "beside a reader")
 	}
 	assert.EqualValues(t, 2, admin.HLen(t.Context(), "a").Val())
 	fill(t, admin, `for i = 1, 10000 do redis.call('hset', 'a', owner(i), 1) end`)
@@ -306,8 +306,8 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 	require.True(t, held)
 	require.Equal(t, "0", next(), "a waiter asks, and so drops the rest")
 	for i := 0; ; i++ {
-		answer := asks(t, store, heldFor(lock.KindWrite, 2))
-		if answer.Verdict == lock.Granted {
+		answer := asks(t, store, heldFor(driver.KindWrite, 2))
+		if answer.Verdict == driver.Granted {
 			break
 		}
 		require.Less(t, i, 110, "a hundred at a time")
@@ -325,20 +325,20 @@ func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 	const expired = `
 		redis.call('set', 'a', 0)
 		for i = 1, 10000 do redis.call('zadd', '{a}:timeout', i, string.format('%016d', i)) end`
-	count := func(op lock.CountOp, request string) int64 {
+	count := func(op driver.CountOp, request string) int64 {
 		t.Helper()
-		counted, err := store.Count(t.Context(), &lock.Count{Kind: lock.KindPermit, Name: "a", Op: op, Request: request, Keep: time.Minute})
+		counted, err := store.Count(t.Context(), &driver.Count{Kind: driver.KindPermit, Name: "a", Op: op, Request: request, Keep: time.Minute})
 		require.NoError(t, err)
 		return counted.Count
 	}
 	fill(t, admin, expired)
-	assert.EqualValues(t, 10_000, count(lock.CountRead, ""))
-	assert.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindPermit, 1)).Verdict)
-	assert.EqualValues(t, 9_999, count(lock.CountDrain, "r"))
+	assert.EqualValues(t, 10_000, count(driver.CountRead, ""))
+	assert.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindPermit, 1)).Verdict)
+	assert.EqualValues(t, 9_999, count(driver.CountDrain, "r"))
 	for range 110 {
-		require.Zero(t, count(lock.CountRead, ""), "none appears again")
+		require.Zero(t, count(driver.CountRead, ""), "none appears again")
 	}
-	assert.Equal(t, lock.Refused, asks(t, store, heldFor(lock.KindPermit, 2)).Verdict)
+	assert.Equal(t, driver.Refused, asks(t, store, heldFor(driver.KindPermit, 2)).Verdict)
 	assert.Equal(t, "0", admin.Get(t.Context(), "a").Val())
 	assert.EqualValues(t, 1, admin.ZCard(t.Context(), "{a}:timeout").Val())
 }
@@ -351,32 +351,32 @@ func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
 	const back = 15 * time.Second
-	dead := heldFor(lock.KindFair, 2)
-	require.Equal(t, lock.Granted, asks(t, store, heldFor(lock.KindFair, 1)).Verdict)
+	dead := heldFor(driver.KindFair, 2)
+	require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindFair, 1)).Verdict)
 	asks(t, store, dead)
 	for key, member := range map[string]string{aPlaces: dead.Owner, aTimeouts: dead.Owner} {
 		require.NoError(t, admin.ZIncrBy(t.Context(), key, float64(back.Milliseconds()), member).Err())
 	}
-	free := heldFor(lock.KindFair, 1)
+	free := heldFor(driver.KindFair, 1)
 	free.Count = 0
 	_, err := store.Release(t.Context(), free)
 	require.NoError(t, err)
 
 	began := time.Now()
 	require.Eventually(t, func() bool {
-		return asks(t, store, heldFor(lock.KindFair, 3)).Verdict == lock.Granted
+		return asks(t, store, heldFor(driver.KindFair, 3)).Verdict == driver.Granted
 	}, 60*time.Second, 100*time.Millisecond)
 	assert.Less(t, time.Since(began), back-2*time.Second, "the dead one's place, not 15 s more")
 
 	// A waiter of Redisson's that will never take the lock.
-	free = heldFor(lock.KindFair, 3)
+	free = heldFor(driver.KindFair, 3)
 	free.Count = 0
 	_, err = store.Release(t.Context(), free)
 	require.NoError(t, err)
 	forever := java + ":1"
 	require.NoError(t, admin.RPush(t.Context(), aList, forever).Err())
 	require.NoError(t, admin.ZAddArgs(t.Context(), aTimeouts, redis.ZAddArgs{Members: []redis.Z{{Score: 1e300, Member: forever}}}).Err())
-	asks(t, store, heldFor(lock.KindFair, 4))
+	asks(t, store, heldFor(driver.KindFair, 4))
 	left := time.Until(time.UnixMilli(int64(admin.ZScore(t.Context(), aTimeouts, forever).Val())))
 	assert.LessOrEqual(t, left, 11*time.Minute)
 	assert.Greater(t, left, 4*time.Minute)
@@ -410,15 +410,15 @@ func TestForeignHashIsForeign(t *testing.T) {
 			before := i.dump()
 			_, hasMode := c.fields[0].(string)
 			hasMode = hasMode && c.fields[0] == "mode"
-			for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite} {
+			for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite} {
 				h := heldFor(kind, 1)
 				h.Wait = 0
-				if kind == lock.KindRead && c.name == "Read" {
+				if kind == driver.KindRead && c.name == "Read" {
 					continue // it joins
 				}
 				answer := asks(t, i.store, h)
-				require.Equal(t, lock.Refused, answer.Verdict, kind)
-				ofAnotherFamily := (kind == lock.KindFair) == hasMode
+				require.Equal(t, driver.Refused, answer.Verdict, kind)
+				ofAnotherFamily := (kind == driver.KindFair) == hasMode
 				if c.foreign || !ofAnotherFamily {
 					assert.Equal(t, c.foreign, answer.Foreign, kind)
 				}
@@ -471,7 +471,7 @@ func TestGarbageAtEveryKey(t *testing.T) {
 		for _, g := range garbage {
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			require.NoError(t, admin.Do(t.Context(), append([]any{g[0], key}, g[1:]...)...).Err())
-			for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
+			for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
 				what := fmt.Sprintf("%v: %s %.60v", kind, key, g)
 				useInGarbage(t, store, admin, kind, key == "a", what)
 			}
@@ -480,7 +480,7 @@ func TestGarbageAtEveryKey(t *testing.T) {
 }
 
 // useInGarbage makes all requests for a kind of lock.
-func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, kind lock.Kind, taken bool, what string) {
+func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, kind driver.Kind, taken bool, what string) {
 	t.Helper()
 	classified := func(err error) {
 		t.Helper()
@@ -494,24 +494,24 @@ func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, ki
 	first, second := heldFor(kind, 1), heldFor(kind, 2)
 	a, err := store.Acquire(ctx, first)
 	classified(err)
-	if err == nil && a.Verdict == lock.Granted && (kind == lock.KindFair || kind == lock.KindRead || kind == lock.KindWrite) {
+	if err == nil && a.Verdict == driver.Granted && (kind == driver.KindFair || kind == driver.KindRead || kind == driver.KindWrite) {
 		if a.Token < 0 || a.Token > 1<<53 {
 			t.Errorf("%s: token %d", what, a.Token)
 		}
 		if taken && admin.Type(ctx, "a").Val() != "hash" {
 			t.Errorf("%s: granted", what)
 		}
-		if kind != lock.KindRead {
+		if kind != driver.KindRead {
 			b, err := store.Acquire(ctx, second)
 			classified(err)
-			if b.Verdict == lock.Granted {
+			if b.Verdict == driver.Granted {
 				t.Errorf("%s: granted twice", what)
 			}
 		}
 	}
 	_, err = store.Acquire(ctx, second)
 	classified(err)
-	for _, h := range []*lock.Hold{first, second} {
+	for _, h := range []*driver.Hold{first, second} {
 		h.Count = 0
 		_, err = store.Release(ctx, h)
 		classified(err)
@@ -519,11 +519,11 @@ func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, ki
 	for _, h := range leasesOf(kind) {
 		classified(renewItems(ctx, store, h)[0].Err)
 	}
-	for _, op := range []lock.CountOp{lock.CountRead, lock.CountAdd, lock.CountDrain, lock.CountCreate, lock.CountDelete} {
-		if kind < lock.KindSemaphore || kind == lock.KindLatch && op == lock.CountDrain {
+	for _, op := range []driver.CountOp{driver.CountRead, driver.CountAdd, driver.CountDrain, driver.CountCreate, driver.CountDelete} {
+		if kind < driver.KindSemaphore || kind == driver.KindLatch && op == driver.CountDrain {
 			continue
 		}
-		_, err = store.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
+		_, err = store.Count(ctx, &driver.Count{Kind: kind, Name: "a", Op: op, N: 1, Request: "r", Keep: time.Minute})
 		classified(err)
 	}
 	_, err = store.Inspect(ctx, "a", kind)
@@ -535,9 +535,9 @@ func useInGarbage(t *testing.T, store *redisstore.Store, admin *redis.Client, ki
 }
 
 // leasesOf returns the leases of a kind that are renewed.
-func leasesOf(kind lock.Kind) []*lock.Hold {
-	if kind == lock.KindSemaphore || kind == lock.KindLatch {
+func leasesOf(kind driver.Kind) []*driver.Hold {
+	if kind == driver.KindSemaphore || kind == driver.KindLatch {
 		return nil
 	}
-	return []*lock.Hold{heldFor(kind, 1)}
+	return []*driver.Hold{heldFor(kind, 1)}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -58,7 +59,7 @@ func TestOpen(t *testing.T) {
 	require.NoError(t, l.Close(t.Context()))
 	require.NoError(t, store.Close())
 	require.Error(t, store.Ping(t.Context()), "the client that Open made is closed with the store")
-	require.NotErrorIs(t, store.Ping(t.Context()), lock.ErrUnavailable)
+	require.NotErrorIs(t, store.Ping(t.Context()), driver.ErrUnavailable)
 }
 
 func TestOpenKindsOfURL(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -31,7 +31,7 @@ func TestSingleServer(t *testing.T) {
 	locktest.Run(t, locktest.Suite{Backend: func(t testing.TB) locktest.Backend {
 		server := redistest.Start(t, redistest.Config{})
 		return locktest.Backend{
-			Open:   func(t testing.TB) lock.Store { return open(t, server.Client(t)) },
+			Open:   func(t testing.TB) driver.Store { return open(t, server.Client(t)) },
 			Delete: func(name string) { server.Client(t).Del(t.Context(), name) },
 		}
 	}})
@@ -40,7 +40,7 @@ func TestSingleServer(t *testing.T) {
 // shared returns the backend of one test among many on the same servers.
 func shared(t testing.TB, client func(testing.TB) redis.UniversalClient) locktest.Backend {
 	return locktest.Backend{
-		Open:   func(t testing.TB) lock.Store { return open(t, client(t)) },
+		Open:   func(t testing.TB) driver.Store { return open(t, client(t)) },
 		Prefix: t.Name() + ":",
 		Delete: func(name string) { client(t).Del(t.Context(), name) },
 	}

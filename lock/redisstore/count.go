@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 //go:embed counter.lua
@@ -18,16 +19,16 @@ type counted interface {
 	counting(s *Store, name, request string) (sc *script, keys []string)
 }
 
-var _ lock.Counter = (*Store)(nil)
+var _ driver.Counter = (*Store)(nil)
 
 // ops are the operations' names in scripts.
-var ops = map[lock.CountOp]string{
-	lock.CountRead:   "read",
-	lock.CountCreate: "create",
-	lock.CountAdd:    "add",
-	lock.CountDrain:  "drain",
-	lock.CountDelete: "delete",
-	lock.CountSet:    "set",
+var ops = map[driver.CountOp]string{
+	driver.CountRead:   "read",
+	driver.CountCreate: "create",
+	driver.CountAdd:    "add",
+	driver.CountDrain:  "drain",
+	driver.CountDelete: "delete",
+	driver.CountSet:    "set",
 }
 
 // requestKey is the key of a request's remembered outcome.
@@ -36,32 +37,32 @@ func requestKey(name, request string) string {
 }
 
 // Count reads or changes a count, in one round trip.
-func (s *Store) Count(ctx context.Context, c *lock.Count) (lock.Counted, error) {
+func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, error) {
 	k, err := s.kindOf(c.Kind)
 	if err != nil {
-		return lock.Counted{}, err
+		return driver.Counted{}, err
 	}
 	counter, ok := k.(counted)
 	op, known := ops[c.Op]
-	if !ok || !known || c.Op == lock.CountSet && c.Kind != lock.KindPermit {
-		return lock.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", lock.ErrUnsupported, c.Op, c.Kind)
+	if !ok || !known || c.Op == driver.CountSet && c.Kind != driver.KindPermit {
+		return driver.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", driver.ErrUnsupported, c.Op, c.Kind)
 	}
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return lock.Counted{}, err
+		return driver.Counted{}, err
 	}
 	name, err := s.names.key(c.Name)
 	if err != nil {
-		return lock.Counted{}, err
+		return driver.Counted{}, err
 	}
 	sc, keys := counter.counting(s, name, c.Request)
 	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount, c.TTL.Milliseconds())
 	if err != nil {
-		return lock.Counted{}, err
+		return driver.Counted{}, err
 	}
 	code, count, err := pair(reply)
 	if err != nil {
-		return lock.Counted{}, err
+		return driver.Counted{}, err
 	}
-	return lock.Counted{Done: code == 1, Count: count, Foreign: code == 2}, nil
+	return driver.Counted{Done: code == 1, Count: count, Foreign: code == 2}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -26,12 +27,12 @@ import (
 func TestLateRequestChangesNothing(t *testing.T) {
 	t.Parallel()
 	const owner = "00000000-0000-4000-8000-000000000001:1"
-	hold := func(kind lock.Kind, wait time.Duration) *lock.Hold {
-		h := &lock.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+	hold := func(kind driver.Kind, wait time.Duration) *driver.Hold {
+		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
 		switch kind {
-		case lock.KindPermit:
+		case driver.KindPermit:
 			h.Owner = strings.Repeat("ab", 16)
-		case lock.KindSemaphore:
+		case driver.KindSemaphore:
 			h.Permits = 1
 		}
 		return h
@@ -41,7 +42,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		admin.PExpire(ctx, "a", time.Hour)
 	}
 	counted := func(ctx context.Context, admin *redis.Client) { admin.Set(ctx, "a", 3, 0) }
-	acquires := func(h *lock.Hold) func(context.Context, *redisstore.Store) error {
+	acquires := func(h *driver.Hold) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			_, err := s.Acquire(ctx, h)
 			return err
@@ -50,16 +51,16 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	none := func(context.Context, *redis.Client) {}
 	// mine is a hold of the owner that ends in an hour. A renewal would make it two
 	// hours.
-	mine := func(kind lock.Kind) func(context.Context, *redis.Client) {
+	mine := func(kind driver.Kind) func(context.Context, *redis.Client) {
 		return func(ctx context.Context, admin *redis.Client) {
 			at := float64(time.Now().Add(time.Hour).UnixMilli())
 			switch kind {
-			case lock.KindRead:
+			case driver.KindRead:
 				admin.HSet(ctx, "a", "mode", "read", owner, 1)
 				admin.Set(ctx, "{a}:"+owner+":rwlock_timeout:1", 1, time.Hour)
-			case lock.KindWrite:
+			case driver.KindWrite:
 				admin.HSet(ctx, "a", "mode", "write", owner+":write", 1)
-			case lock.KindPermit:
+			case driver.KindPermit:
 				admin.ZAdd(ctx, "{a}:timeout", redis.Z{Score: at, Member: strings.Repeat("\xab", 16)})
 			default:
 				admin.HSet(ctx, "a", owner, 1)
@@ -67,20 +68,20 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			admin.PExpireAt(ctx, "a", time.UnixMilli(int64(at)))
 		}
 	}
-	renews := func(kind lock.Kind) func(context.Context, *redisstore.Store) error {
+	renews := func(kind driver.Kind) func(context.Context, *redisstore.Store) error {
 		h := hold(kind, 0)
 		h.TTL = 2 * time.Hour
 		return func(ctx context.Context, s *redisstore.Store) error { return renewItems(ctx, s, h)[0].Err }
 	}
-	counts := func(kind lock.Kind, op lock.CountOp, n int64) func(context.Context, *redisstore.Store) error {
+	counts := func(kind driver.Kind, op driver.CountOp, n int64) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Count(ctx, &lock.Count{Kind: kind, Name: "a", Op: op, N: n, Request: "r", Keep: time.Minute})
+			_, err := s.Count(ctx, &driver.Count{Kind: kind, Name: "a", Op: op, N: n, Request: "r", Keep: time.Minute})
 			return err
 		}
 	}
 	givesBack := func(owed bool) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
-			h := hold(lock.KindSemaphore, 0)
+			h := hold(driver.KindSemaphore, 0)
 			h.Count, h.Owed = 0, owed
 			_, err := s.Release(ctx, h)
 			return err
@@ -95,7 +96,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		return err
 	}
 	fences := func(ctx context.Context, s *redisstore.Store) error {
-		_, err := s.Fence(ctx, hold(lock.KindMutex, 0), 1<<52)
+		_, err := s.Fence(ctx, hold(driver.KindMutex, 0), 1<<52)
 		return err
 	}
 	for _, c := range []struct {
@@ -104,33 +105,33 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		before func(context.Context, *redis.Client)
 		late   func(context.Context, *redisstore.Store) error
 	}{
-		{"Mutex", redisstore.FormatRedisson, none, acquires(hold(lock.KindMutex, 0))},
-		{"MutexQueued", redisstore.FormatRedisson, held, acquires(hold(lock.KindMutex, time.Minute))},
-		{"Plain", redisstore.FormatPlain, none, acquires(hold(lock.KindMutex, 0))},
-		{"Fair", redisstore.FormatRedisson, none, acquires(hold(lock.KindFair, time.Minute))},
-		{"FairQueued", redisstore.FormatRedisson, held, acquires(hold(lock.KindFair, time.Minute))},
-		{"Read", redisstore.FormatRedisson, none, acquires(hold(lock.KindRead, 0))},
-		{"Write", redisstore.FormatRedisson, none, acquires(hold(lock.KindWrite, time.Minute))},
-		{"Semaphore", redisstore.FormatRedisson, counted, acquires(hold(lock.KindSemaphore, 0))},
-		{"Permit", redisstore.FormatRedisson, counted, acquires(hold(lock.KindPermit, 0))},
+		{"Mutex", redisstore.FormatRedisson, none, acquires(hold(driver.KindMutex, 0))},
+		{"MutexQueued", redisstore.FormatRedisson, held, acquires(hold(driver.KindMutex, time.Minute))},
+		{"Plain", redisstore.FormatPlain, none, acquires(hold(driver.KindMutex, 0))},
+		{"Fair", redisstore.FormatRedisson, none, acquires(hold(driver.KindFair, time.Minute))},
+		{"FairQueued", redisstore.FormatRedisson, held, acquires(hold(driver.KindFair, time.Minute))},
+		{"Read", redisstore.FormatRedisson, none, acquires(hold(driver.KindRead, 0))},
+		{"Write", redisstore.FormatRedisson, none, acquires(hold(driver.KindWrite, time.Minute))},
+		{"Semaphore", redisstore.FormatRedisson, counted, acquires(hold(driver.KindSemaphore, 0))},
+		{"Permit", redisstore.FormatRedisson, counted, acquires(hold(driver.KindPermit, 0))},
 
-		{"RenewMutex", redisstore.FormatRedisson, mine(lock.KindMutex), renews(lock.KindMutex)},
-		{"RenewRead", redisstore.FormatRedisson, mine(lock.KindRead), renews(lock.KindRead)},
-		{"RenewWrite", redisstore.FormatRedisson, mine(lock.KindWrite), renews(lock.KindWrite)},
-		{"RenewPermit", redisstore.FormatRedisson, mine(lock.KindPermit), renews(lock.KindPermit)},
+		{"RenewMutex", redisstore.FormatRedisson, mine(driver.KindMutex), renews(driver.KindMutex)},
+		{"RenewRead", redisstore.FormatRedisson, mine(driver.KindRead), renews(driver.KindRead)},
+		{"RenewWrite", redisstore.FormatRedisson, mine(driver.KindWrite), renews(driver.KindWrite)},
+		{"RenewPermit", redisstore.FormatRedisson, mine(driver.KindPermit), renews(driver.KindPermit)},
 
-		{"CreateSemaphore", redisstore.FormatRedisson, none, counts(lock.KindSemaphore, lock.CountCreate, 3)},
-		{"AddPermits", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountAdd, 3)},
-		{"AddExpiringPermits", redisstore.FormatRedisson, counted, counts(lock.KindPermit, lock.CountAdd, 3)},
-		{"Drain", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDrain, 0)},
-		{"DeleteSemaphore", redisstore.FormatRedisson, counted, counts(lock.KindSemaphore, lock.CountDelete, 0)},
-		{"CreateLatch", redisstore.FormatRedisson, none, counts(lock.KindLatch, lock.CountCreate, 3)},
-		{"CountDown", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountAdd, -1)},
-		{"DeleteLatch", redisstore.FormatRedisson, counted, counts(lock.KindLatch, lock.CountDelete, 0)},
+		{"CreateSemaphore", redisstore.FormatRedisson, none, counts(driver.KindSemaphore, driver.CountCreate, 3)},
+		{"AddPermits", redisstore.FormatRedisson, counted, counts(driver.KindSemaphore, driver.CountAdd, 3)},
+		{"AddExpiringPermits", redisstore.FormatRedisson, counted, counts(driver.KindPermit, driver.CountAdd, 3)},
+		{"Drain", redisstore.FormatRedisson, counted, counts(driver.KindSemaphore, driver.CountDrain, 0)},
+		{"DeleteSemaphore", redisstore.FormatRedisson, counted, counts(driver.KindSemaphore, driver.CountDelete, 0)},
+		{"CreateLatch", redisstore.FormatRedisson, none, counts(driver.KindLatch, driver.CountCreate, 3)},
+		{"CountDown", redisstore.FormatRedisson, counted, counts(driver.KindLatch, driver.CountAdd, -1)},
+		{"DeleteLatch", redisstore.FormatRedisson, counted, counts(driver.KindLatch, driver.CountDelete, 0)},
 		{"ReleaseTaken", redisstore.FormatRedisson, taken, givesBack(false)},
 		{"ReleaseOwed", redisstore.FormatRedisson, counted, givesBack(true)},
-		{"Force", redisstore.FormatRedisson, mine(lock.KindMutex), forces},
-		{"Fence", redisstore.FormatRedisson, mine(lock.KindMutex), fences},
+		{"Force", redisstore.FormatRedisson, mine(driver.KindMutex), forces},
+		{"Fence", redisstore.FormatRedisson, mine(driver.KindMutex), fences},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +151,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // the request is sent within it
 			defer cancel()
-			require.ErrorIs(t, c.late(ctx, store), lock.ErrUnavailable)
+			require.ErrorIs(t, c.late(ctx, store), driver.ErrUnavailable)
 			time.Sleep(time.Second) // the estimate of the server's clock errs by less
 			wire.Heal()
 			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
@@ -192,13 +193,13 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		format redisstore.Format
-		kind   lock.Kind
+		kind   driver.Kind
 	}{
-		"Mutex": {redisstore.FormatRedisson, lock.KindMutex},
-		"Plain": {redisstore.FormatPlain, lock.KindMutex},
-		"Fair":  {redisstore.FormatRedisson, lock.KindFair},
-		"Read":  {redisstore.FormatRedisson, lock.KindRead},
-		"Write": {redisstore.FormatRedisson, lock.KindWrite},
+		"Mutex": {redisstore.FormatRedisson, driver.KindMutex},
+		"Plain": {redisstore.FormatPlain, driver.KindMutex},
+		"Fair":  {redisstore.FormatRedisson, driver.KindFair},
+		"Read":  {redisstore.FormatRedisson, driver.KindRead},
+		"Write": {redisstore.FormatRedisson, driver.KindWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +235,7 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 			defer cancel()
 			item := renew(ctx)
 			require.Equal(t, renewal.Unknown, item.Outcome)
-			require.ErrorIs(t, item.Err, lock.ErrUnavailable)
+			require.ErrorIs(t, item.Err, driver.ErrUnavailable)
 			time.Sleep(time.Second)
 			wire.Heal()
 			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)

@@ -31,7 +31,7 @@
 //	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
 //	redisson_countdownlatch__channel__{orders:42}
 //	                                         channel; the count zero publishes "0", as a deletion does, a new count "1"
-//	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [lock.Count], or an hour, see [lock.Hold]
+//	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [driver.Count], or an hour, see [driver.Hold]
 //
 // Expiring permits have a fencing counter, too. They expire by the server's clock, while
 // clients of Redisson use their own clocks.
@@ -66,7 +66,7 @@
 //     but a resource that checks them cannot recognise a peer's write.
 //
 // A key of the other format blocks the lock: calls that do not wait return
-// [lock.ErrForeign]. A redislock lock that was obtained again with its own token, and a
+// [driver.ErrForeign]. A redislock lock that was obtained again with its own token, and a
 // redsync lock with SetNXOnExtend, behave as in those libraries.
 //
 // # Fenced locks

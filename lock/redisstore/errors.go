@@ -9,11 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // The faults that a server reports. Each is the Fault of a [ServerError], which matches
-// it in errors.Is. Those marked "may pass" also match [lock.ErrUnavailable], and are
+// it in errors.Is. Those marked "may pass" also match [driver.ErrUnavailable], and are
 // retried for a while.
 var (
 	// ErrReadOnly is READONLY; may pass: a failover may be under way.
@@ -111,9 +111,9 @@ func (e *ServerError) Is(target error) bool {
 	switch target {
 	case nil:
 		return false
-	case lock.ErrUnavailable:
+	case driver.ErrUnavailable:
 		return e.passing
-	case lock.ErrNotDone:
+	case driver.ErrNotDone:
 		return !e.done
 	}
 	return target == e.Fault

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // The functions below are for other structures on the same server, such as delay queues.
@@ -30,8 +30,8 @@ func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) 
 // message may have been missed. In a cluster the channel is on the node that has the key
 // of that name. Listen returns once the server has confirmed the subscription. wake must
 // not block.
-func (s *Store) Listen(ctx context.Context, name string, wake func()) (lock.Subscription, error) {
-	return s.subscriber.subscribe(ctx, []handler{{name, askAgain}}, func(lock.Notice) { wake() })
+func (s *Store) Listen(ctx context.Context, name string, wake func()) (driver.Subscription, error) {
+	return s.subscriber.subscribe(ctx, []handler{{name, askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -97,8 +98,8 @@ func TestFailoverWithReplicas(t *testing.T) {
 	master.CutReplicas(t)
 	_, err := brief.Mutex("a").TryLock(t.Context())
 	isFault(t, err, redisstore.ErrUnreplicated)
-	require.ErrorIs(t, err, lock.ErrUnavailable)
-	require.NotErrorIs(t, err, lock.ErrNotDone)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrNotDone)
 	admin := master.Client(t)
 	require.Eventually(t, func() bool { return admin.Exists(t.Context(), "a").Val() == 0 }, 5*time.Second, 5*time.Millisecond, "the grant is given back")
 
@@ -187,10 +188,10 @@ func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 	replica.Pause() // its link is up, and it acknowledges no writes
 	defer replica.Resume()
 	const client = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
-	for _, hold := range []lock.Hold{
-		{Kind: lock.KindSemaphore, Name: "semaphore", Owner: client + ":1", Permits: 1},
-		{Kind: lock.KindPermit, Name: "permits", Owner: strings.Repeat("ab", 16)},
-		{Kind: lock.KindMutex, Name: "plain", Owner: client + ":1"},
+	for _, hold := range []driver.Hold{
+		{Kind: driver.KindSemaphore, Name: "semaphore", Owner: client + ":1", Permits: 1},
+		{Kind: driver.KindPermit, Name: "permits", Owner: strings.Repeat("ab", 16)},
+		{Kind: driver.KindMutex, Name: "plain", Owner: client + ":1"},
 	} {
 		hold.Count, hold.TTL = 1, time.Minute
 		c := redisstore.Config{Replicas: 1}

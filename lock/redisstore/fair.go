@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 	fairRelease = newScript(publishSource, listenersSource, ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
 )
 
-// fair keeps [lock.KindFair]: Redisson's RFairLock, a mutex with a queue.
+// fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
 type fair struct{ mutex }
 
 func queueKey(name string) string    { return derive("redisson_lock_queue", name) }
@@ -29,25 +29,25 @@ func timeoutsKey(name string) string { return derive("redisson_lock_timeout", na
 func placesKey(name string) string   { return derive("leasewheel_lock_places", name) }
 
 // handlers is the waiter's own channel.
-func (fair) handlers(h *lock.Hold) []handler {
+func (fair) handlers(h *driver.Hold) []handler {
 	return []handler{{channelKey(h.Name) + ":" + h.Owner, askAgain}}
 }
 
-func (fair) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (fair) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	reply, err := s.run(ctx, fairAcquire,
 		[]string{h.Name, tokenKey(h.Name), queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Wait.Milliseconds(), publish)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return answer(reply)
 }
 
-func (fair) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (fair) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -175,12 +176,12 @@ func awaitQueue(t testing.TB, client redis.UniversalClient, n int) (waiters []st
 }
 
 // fairHold is the hold that a waiter for the lock called orders requests.
-func fairHold(owner string, place time.Duration) *lock.Hold {
-	return &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Wait: place}
+func fairHold(owner string, place time.Duration) *driver.Hold {
+	return &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Wait: place}
 }
 
 // asks sends a waiter's request.
-func asks(t testing.TB, s lock.Store, h *lock.Hold) lock.Answer {
+func asks(t testing.TB, s driver.Store, h *driver.Hold) driver.Answer {
 	t.Helper()
 	answer, err := s.Acquire(t.Context(), h)
 	require.NoError(t, err)
@@ -309,20 +310,20 @@ func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 	store := open(t, server.Client(t))
 	thread := newRedissonThread(t, server, 1)
 	const place = 100 * time.Millisecond
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, thread.lock(redissonWait))
 	for begin := time.Now(); time.Since(begin) < 5*place; time.Sleep(place / 4) {
 		require.True(t, asks(t, store, fairHold(golf+":2", place)).Behind)
 	}
-	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: golf + ":1"})
+	_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
 	require.NoError(t, err)
-	require.Equal(t, lock.Refused, asks(t, store, fairHold(golf+":2", place)).Verdict)
+	require.Equal(t, driver.Refused, asks(t, store, fairHold(golf+":2", place)).Verdict)
 	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairList).Val(), "a queue with a thread of Redisson in it stays")
 	assert.EqualValues(t, -1, thread.client.TTL(t.Context(), fairTimeouts).Val())
 
 	gone := redis.Z{Member: thread.owner, Score: float64(time.Now().UnixMilli() - 1)}
 	require.NoError(t, thread.client.ZAdd(t.Context(), fairTimeouts, gone).Err())
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", place)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":2", place)).Verdict)
 	assert.Empty(t, queue(t, thread.client))
 }
 
@@ -334,7 +335,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	one, two, late := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, one.lock(redissonWait))
 	require.False(t, two.lock(redissonWait))
 	waiters := []string{golf + ":2", golf + ":3"}
@@ -350,7 +351,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	for _, waiter := range waiters {
 		asks(t, store, fairHold(waiter, 5*time.Second))
 	}
-	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: golf + ":1"})
+	_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
 	require.NoError(t, err)
 	require.True(t, one.lock(redissonWait))
 	one.unlock()
@@ -365,7 +366,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
 	require.False(t, late.lock(redissonWait))
 	require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
-	assert.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", 5*time.Second)).Verdict)
+	assert.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":2", 5*time.Second)).Verdict)
 	assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
 }
 
@@ -376,17 +377,17 @@ func TestFairDropsItsDeadBehindRedisson(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	thread := newRedissonThread(t, server, 1)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	require.False(t, thread.lock(redissonWait))
 	asks(t, store, fairHold("dead:1", 50*time.Millisecond))
 	asks(t, store, fairHold("dead:2", 50*time.Millisecond))
 	asks(t, store, fairHold(golf+":2", time.Minute))
-	_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: golf + ":1"})
+	_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
 	require.NoError(t, err)
 	require.True(t, thread.lock(redissonWait))
 	thread.unlock()
 	time.Sleep(60 * time.Millisecond)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":2", time.Minute)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":2", time.Minute)).Verdict)
 	assert.Empty(t, queue(t, thread.client))
 }
 
@@ -397,7 +398,7 @@ func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	first, last := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2)
-	require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	for i := range 100 {
 		asks(t, store, fairHold(fmt.Sprintf("%s:%d", golf, 100+i), 5*time.Second))
 	}
@@ -406,7 +407,7 @@ func TestFairDoesNotInflateRedissonsTimeouts(t *testing.T) {
 	for i := range 3 {
 		owner := fmt.Sprintf("brief:%d", i)
 		asks(t, store, fairHold(owner, 5*time.Second))
-		_, err := store.Release(t.Context(), &lock.Hold{Kind: lock.KindFair, Name: "orders", Owner: owner})
+		_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner})
 		require.NoError(t, err)
 	}
 	asks(t, store, fairHold(golf+":200", 5*time.Second))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -167,7 +168,7 @@ func TestServerIsMute(t *testing.T) {
 			test.strike()
 			begin := time.Now()
 			_, err := mine.Mutex("free").TryLock(t.Context())
-			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 			assert.Less(t, time.Since(begin), 2*time.Second, "requests are bounded")
 
@@ -284,7 +285,7 @@ func TestBadNetwork(t *testing.T) {
 				taken++
 				holders--
 				// A request without a reply in time is repeated in the background.
-				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrUnavailable) {
+				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 					t.Errorf("unlock: %v", err)
 				}
 			}
@@ -475,7 +476,7 @@ func TestPassingRefusals(t *testing.T) {
 			test.strike(t, server)
 			_, err := brief.Mutex("a").TryLock(t.Context())
 			isFault(t, err, test.class)
-			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
 			got := make(chan error, 1)
 			go func() {
 				lease, err := long.Mutex("a").LockWithin(context.Background(), 20*time.Second)
@@ -530,7 +531,7 @@ func TestRefusals(t *testing.T) {
 		client.AddHook(refusing{redisError(text)})
 		_, err := locker(t, client, lock.Config{RetryFor: -1}).Mutex("a").TryLock(t.Context())
 		isFault(t, err, test.class)
-		assert.Equal(t, test.passing, errors.Is(err, lock.ErrUnavailable), text)
+		assert.Equal(t, test.passing, errors.Is(err, driver.ErrUnavailable), text)
 	}
 	client := server.Client(t)
 	client.AddHook(refusing{redisError("ERR something new")})
@@ -610,7 +611,7 @@ func TestWrongCredentials(t *testing.T) {
 			begin := time.Now()
 			_, err := l.Mutex("a").Lock(t.Context())
 			isFault(t, err, redisstore.ErrAuth)
-			assert.NotErrorIs(t, err, lock.ErrUnavailable)
+			assert.NotErrorIs(t, err, driver.ErrUnavailable)
 			assert.Less(t, time.Since(begin), time.Second, "it is no use to try again")
 			isFault(t, open(t, client).Ping(t.Context()), redisstore.ErrAuth)
 		})
@@ -657,7 +658,7 @@ func TestServerIsFull(t *testing.T) {
 	}
 	// The server's reply may come too late: it closes the connection at once.
 	_, err := locker(t, server.Client(t), lock.Config{RetryFor: 200 * time.Millisecond}).Mutex("a").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
 	for _, conn := range crowd {
 		_ = conn.Close()
@@ -674,12 +675,12 @@ func TestNobodyListens(t *testing.T) {
 	defer l.Close(context.Background())
 	begin := time.Now()
 	_, err = l.Mutex("a").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
 	assert.NotContains(t, err.Error(), secret)
 	assert.NotContains(t, err.Error(), "\n")
 	assert.Less(t, time.Since(begin), 3*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	require.ErrorIs(t, store.Ping(ctx), lock.ErrUnavailable)
+	require.ErrorIs(t, store.Ping(ctx), driver.ErrUnavailable)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 // mutex. It is for stores made of several servers, as in package quorum: their tokens
 // must grow together. If the owner does not hold the mutex, Fence does nothing and held
 // is false.
-func (s *Store) Fence(ctx context.Context, h *lock.Hold, token int64) (held bool, err error) {
+func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
 	h, err = s.names.hold(h)
 	if err != nil {
 		return false, err

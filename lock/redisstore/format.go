@@ -3,12 +3,12 @@ package redisstore
 import (
 	"fmt"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Format is how locks are stored on the server, and so which other clients share them.
 // All clients of one lock must use one format. To clients of another format the name is
-// taken: they fail with [lock.ErrForeign], or wait as if the lock were held.
+// taken: they fail with [driver.ErrForeign], or wait as if the lock were held.
 type Format uint8
 
 const (
@@ -45,19 +45,19 @@ func ParseFormat(name string) (Format, error) {
 }
 
 // plainKinds are the kinds of lock in FormatPlain.
-var plainKinds = map[lock.Kind]kind{lock.KindMutex: plainMutex{}}
+var plainKinds = map[driver.Kind]kind{driver.KindMutex: plainMutex{}}
 
 // kindOf returns the implementation of a kind of lock in the store's format.
-func (s *Store) kindOf(k lock.Kind) (kind, error) {
+func (s *Store) kindOf(k driver.Kind) (kind, error) {
 	kept, known := kinds[k]
 	switch {
 	case !known:
-		return nil, fmt.Errorf("%w: %v: %w", lock.ErrUnsupported, k, lock.ErrNotDone)
+		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, k, driver.ErrNotDone)
 	case s.config.Format == FormatRedisson:
 		return kept, nil
 	}
 	if kept, ok := plainKinds[k]; ok {
 		return kept, nil
 	}
-	return nil, fmt.Errorf("%w: a plain string cannot hold a %v; use the format %v, under another name: %w", lock.ErrUnsupported, k, FormatRedisson, lock.ErrNotDone)
+	return nil, fmt.Errorf("%w: a plain string cannot hold a %v; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
 }

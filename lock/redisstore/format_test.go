@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -273,7 +274,7 @@ func TestOtherFamilies(t *testing.T) {
 		_, err := l.Mutex("a").TryLock(t.Context())
 		var refused *lock.NotAcquiredError
 		require.ErrorAs(t, err, &refused)
-		require.ErrorIs(t, err, lock.ErrForeign)
+		require.ErrorIs(t, err, driver.ErrForeign)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		assert.Equal(t, ttl > 0, refused.TTL > 0)
 
@@ -366,17 +367,17 @@ func TestLastMillisecondOfALease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
-	ask := func(owner string) lock.Answer {
-		answer, err := store.Acquire(t.Context(), &lock.Hold{Name: "a", Owner: owner, Count: 1, TTL: 20 * time.Millisecond})
+	ask := func(owner string) driver.Answer {
+		answer, err := store.Acquire(t.Context(), &driver.Hold{Name: "a", Owner: owner, Count: 1, TTL: 20 * time.Millisecond})
 		require.NoError(t, err)
 		return answer
 	}
 	for round := range 10 {
-		require.Equal(t, lock.Granted, ask(fmt.Sprintf("holder:%d", round)).Verdict)
+		require.Equal(t, driver.Granted, ask(fmt.Sprintf("holder:%d", round)).Verdict)
 		for i := 0; ; i++ {
 			answer := ask(fmt.Sprintf("waiter:%d", i))
-			if answer.Verdict == lock.Granted {
-				_, err := store.Release(t.Context(), &lock.Hold{Name: "a", Owner: fmt.Sprintf("waiter:%d", i)})
+			if answer.Verdict == driver.Granted {
+				_, err := store.Release(t.Context(), &driver.Hold{Name: "a", Owner: fmt.Sprintf("waiter:%d", i)})
 				require.NoError(t, err)
 				break
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -286,14 +287,14 @@ func TestTokensAreMicroseconds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin, store := server.Client(t), open(t, server.Client(t))
-	h := &lock.Hold{Name: "a", Owner: "client:1", Count: 1, TTL: time.Minute}
+	h := &driver.Hold{Name: "a", Owner: "client:1", Count: 1, TTL: time.Minute}
 	for short := false; !short; time.Sleep(time.Millisecond) {
 		before := admin.Time(t.Context()).Val().UnixMicro()
 		granted, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, granted.Token, before)
 		require.LessOrEqual(t, granted.Token, admin.Time(t.Context()).Val().UnixMicro())
-		_, err = store.Release(t.Context(), &lock.Hold{Name: h.Name, Owner: h.Owner, TTL: h.TTL})
+		_, err = store.Release(t.Context(), &driver.Hold{Name: h.Name, Owner: h.Owner, TTL: h.TTL})
 		require.NoError(t, err)
 		short = granted.Token%1_000_000 < 100_000
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -55,7 +56,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 		left = now
 		a, err := store.Acquire(t.Context(), next)
 		require.NoError(t, err)
-		if a.Verdict == lock.Granted {
+		if a.Verdict == driver.Granted {
 			require.LessOrEqual(t, runs, many/100+1)
 			break
 		}
@@ -106,12 +107,12 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 			h.Wait = time.Minute
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err, "%s %.30q", name, member)
-			require.Equal(t, lock.Granted, a.Verdict, "%s %.30q", name, member)
+			require.Equal(t, driver.Granted, a.Verdict, "%s %.30q", name, member)
 			other := mutexOf("a", 2)
 			other.Wait = time.Minute
 			a, err = store.Acquire(t.Context(), other)
 			require.NoError(t, err)
-			require.Equal(t, lock.Refused, a.Verdict)
+			require.Equal(t, driver.Refused, a.Verdict)
 			_, err = store.Release(t.Context(), released(other))
 			require.NoError(t, err)
 			held, err := store.Release(t.Context(), released(h))
@@ -154,7 +155,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, store.Close()) })
-		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(lock.Notice) {})
+		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(driver.Notice) {})
 		require.NoError(t, err)
 		t.Cleanup(sub.Close)
 		sound := func(what string, err error) {
@@ -194,7 +195,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 						again.Count = 1
 						_, err = store.Release(t.Context(), again)
 						sound(what+": release one", err)
-						other.Handed = n == 2
+						other.GrantedByRelease = n == 2
 						_, err = store.Release(t.Context(), released(other))
 						sound(what+": release", err)
 					}
@@ -202,7 +203,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 					last := mutexOf("a", 4)
 					a, err := store.Acquire(t.Context(), last)
 					require.NoError(t, err, what)
-					require.Equal(t, lock.Granted, a.Verdict, what)
+					require.Equal(t, driver.Granted, a.Verdict, what)
 				}
 			}
 		}
@@ -237,7 +238,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 				h := mutexOf("a", 100*i+n)
 				a, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
-				require.Equal(t, lock.Granted, a.Verdict, "%v, %v ahead", format, ahead)
+				require.Equal(t, driver.Granted, a.Verdict, "%v, %v ahead", format, ahead)
 				_, err = store.Release(t.Context(), released(h))
 				require.NoError(t, err)
 			}
@@ -247,7 +248,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 		require.Eventually(t, func() bool {
 			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
 			require.NoError(t, err)
-			return a.Verdict == lock.Granted
+			return a.Verdict == driver.Granted
 		}, 10*time.Second, time.Millisecond)
 	}
 }
@@ -269,7 +270,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				defer func() { assert.NoError(t, store.Close()) }()
 				h, twice, waiter := mutexOf("a", 1), mutexOf("a", 1), mutexOf("a", 2)
 				twice.Count, waiter.Wait = 2, time.Minute
-				for _, h := range []*lock.Hold{h, twice, waiter} {
+				for _, h := range []*driver.Hold{h, twice, waiter} {
 					_, err := store.Acquire(t.Context(), h)
 					require.NoError(t, err)
 				}
@@ -279,7 +280,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				before := contents(t, admin)
 				_, err = store.Acquire(t.Context(), mutexOf("b", 3))
 				require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
-				require.ErrorIs(t, err, lock.ErrNotDone)
+				require.ErrorIs(t, err, driver.ErrNotDone)
 				assert.Equal(t, before, contents(t, admin), "a refused grant changes nothing")
 
 				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: time.Minute})}}
@@ -431,9 +432,9 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw ~* &* +@all"}})
 	admin := server.Client(t)
 	client := loginAs(t, server, "ada", "pw")
-	for format, kinds := range map[redisstore.Format][]lock.Kind{
-		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
-		redisstore.FormatPlain:    {lock.KindMutex},
+	for format, kinds := range map[redisstore.Format][]driver.Kind{
+		redisstore.FormatRedisson: {driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite},
+		redisstore.FormatPlain:    {driver.KindMutex},
 	} {
 		store, err := redisstore.New(client, redisstore.Config{Format: format})
 		require.NoError(t, err)
@@ -447,7 +448,7 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 				h.Kind = kind
 				a, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
-				require.Equal(t, lock.Granted, a.Verdict)
+				require.Equal(t, driver.Granted, a.Verdict)
 				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -31,21 +32,21 @@ var (
 	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
-var _ lock.Inspector = (*Store)(nil)
+var _ driver.Inspector = (*Store)(nil)
 
 // Inspect describes one lock. One round trip reads its holders and waiters, a second one
 // their clients.
-func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.Info, error) {
+func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
 	if _, err := s.kindOf(as); err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	key, err := s.names.key(name)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	c := s.inspectCall(key, as, publish)
 	if s.config.Format == FormatPlain {
@@ -53,37 +54,37 @@ func (s *Store) Inspect(ctx context.Context, name string, as lock.Kind) (lock.In
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	return s.info(ctx, name, reply)
 }
 
 // ForceRelease frees a lock in one script, which also publishes the release as that kind
 // of lock does.
-func (s *Store) ForceRelease(ctx context.Context, name string) (lock.Info, error) {
+func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	key, err := s.names.key(name)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	c := newCall(forceLock,
 		append(lockKeys(key), channelKey(key), derive("redisson_rwlock", key)),
-		lock.MaxTold, publish, waitChannel(key))
+		driver.MaxTold, publish, waitChannel(key))
 	if s.config.Format == FormatPlain {
 		c = plainCall(key, publish, false)
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	return s.info(ctx, name, reply)
 }
 
 // inspectCall returns the call that describes a lock in Redisson's format.
-func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
+func (s *Store) inspectCall(name string, as driver.Kind, publish string) call {
 	mode, channel := "", semaphoreChannel(name)
 	if counter, ok := kinds[as].(counted); ok {
 		_, keys := counter.counting(s, name, "")
@@ -91,7 +92,7 @@ func (s *Store) inspectCall(name string, as lock.Kind, publish string) call {
 	}
 	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		lock.MaxTold, publish, waitChannel(name), mode, channel)
+		driver.MaxTold, publish, waitChannel(name), mode, channel)
 }
 
 // lockKeys are the keys of any kind of lock that is a hash.
@@ -102,39 +103,39 @@ func lockKeys(name string) []string {
 }
 
 // modes are the scripts' names for the kinds of lock other than a mutex.
-var modes = map[lock.Kind]string{
-	lock.KindFair:      "fair",
-	lock.KindRead:      "read",
-	lock.KindWrite:     "write",
-	lock.KindSemaphore: "semaphore",
-	lock.KindPermit:    "permits",
-	lock.KindLatch:     "latch",
+var modes = map[driver.Kind]string{
+	driver.KindFair:      "fair",
+	driver.KindRead:      "read",
+	driver.KindWrite:     "write",
+	driver.KindSemaphore: "semaphore",
+	driver.KindPermit:    "permits",
+	driver.KindLatch:     "latch",
 }
 
 // kindOfMode returns the kind with the mode, by default a mutex.
-func kindOfMode(mode string) lock.Kind {
+func kindOfMode(mode string) driver.Kind {
 	for k, m := range modes {
 		if m == mode {
 			return k
 		}
 	}
-	return lock.KindMutex
+	return driver.KindMutex
 }
 
 // info makes an Info from a script's reply and adds the clients' records. Without them it
 // still returns the rest.
-func (s *Store) info(ctx context.Context, name string, reply any) (lock.Info, error) {
+func (s *Store) info(ctx context.Context, name string, reply any) (driver.Info, error) {
 	info, err := describe(name, reply)
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
-	s.identifyClients(ctx, []*lock.Info{&info})
+	s.identifyClients(ctx, []*driver.Info{&info})
 	return info, nil
 }
 
 // describe makes an Info from a script's reply.
-func describe(name string, reply any) (lock.Info, error) {
-	info := lock.Info{Name: name}
+func describe(name string, reply any) (driver.Info, error) {
+	info := driver.Info{Name: name}
 	fields, _ := reply.([]any)
 	r := replyReader{fields: fields}
 	key, left, mode := r.text(), r.number(), r.text()
@@ -144,7 +145,7 @@ func describe(name string, reply any) (lock.Info, error) {
 	waiters := r.list()
 	token, count := r.text(), r.text()
 	if r.failed || len(holders)%3 != 0 || len(waiters)%3 != 0 {
-		return lock.Info{}, unexpected(reply)
+		return driver.Info{}, unexpected(reply)
 	}
 	info.TTL = remaining(left)
 	info.Token = integer(token)
@@ -154,13 +155,13 @@ func describe(name string, reply any) (lock.Info, error) {
 	info.Count, info.Counted = integer(count), count != ""
 	info.Kind = kindOfMode(mode)
 	for h := range slices.Chunk(holders, 3) {
-		if info.Kind == lock.KindPermit {
+		if info.Kind == driver.KindPermit {
 			info.Holders = append(info.Holders, permitHolder(h))
 		} else {
 			info.Holders = append(info.Holders, holder(h))
 		}
 	}
-	slices.SortFunc(info.Holders, func(a, b lock.Holder) int {
+	slices.SortFunc(info.Holders, func(a, b driver.Holder) int {
 		if a.Owner == b.Owner && a.Write {
 			return -1
 		}
@@ -175,22 +176,22 @@ func describe(name string, reply any) (lock.Info, error) {
 
 // holder parses one holder: its field of the lock's hash, its number of holds, and the ms
 // left.
-func holder(fields []string) lock.Holder {
+func holder(fields []string) driver.Holder {
 	owner, write := strings.CutSuffix(fields[0], ":write")
-	return lock.Holder{
+	return driver.Holder{
 		Owner: owner, Write: write, Holds: integer(fields[1]), TTL: remaining(integer(fields[2])), Client: clientOf(owner),
 	}
 }
 
 // permitHolder parses a permit in use. Its client is unknown.
-func permitHolder(fields []string) lock.Holder {
-	return lock.Holder{Owner: hex.EncodeToString([]byte(fields[0])), Holds: 1, TTL: remaining(integer(fields[2]))}
+func permitHolder(fields []string) driver.Holder {
+	return driver.Holder{Owner: hex.EncodeToString([]byte(fields[0])), Holds: 1, TTL: remaining(integer(fields[2]))}
 }
 
 // waiter parses one waiter: its owner, the ms for which its place is kept, and the µs of
 // its arrival.
-func waiter(fields []string) lock.Waiter {
-	w := lock.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: clientOf(fields[0])}
+func waiter(fields []string) driver.Waiter {
+	w := driver.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: clientOf(fields[0])}
 	if since := integer(fields[2]); since > 0 {
 		w.Since = time.UnixMicro(since)
 	}
@@ -207,16 +208,16 @@ func integer(text string) int64 {
 }
 
 // clientOf returns the client id in an owner's name.
-func clientOf(owner string) lock.Client {
+func clientOf(owner string) driver.Client {
 	id, _, _ := strings.Cut(owner, ":")
-	return lock.Client{ID: id}
+	return driver.Client{ID: id}
 }
 
 // identifyClients adds the records that the clients have announced.
-func (s *Store) identifyClients(ctx context.Context, infos []*lock.Info) {
+func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info) {
 	records := make(map[string]*redis.SliceCmd)
 	pipe := s.client.Pipeline()
-	eachClient(infos, func(_ *lock.Info, _ *lock.Holder, c *lock.Client) {
+	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		if records[c.ID] == nil {
 			records[c.ID] = pipe.HMGet(ctx, clientKey(c.ID), "host", "process", "pid", "since")
 		}
@@ -225,8 +226,8 @@ func (s *Store) identifyClients(ctx context.Context, infos []*lock.Info) {
 		return
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	eachClient(infos, func(info *lock.Info, h *lock.Holder, c *lock.Client) {
-		if !announced(c, records[c.ID].Val()) || h == nil || info.Kind == lock.KindRead {
+	eachClient(infos, func(info *driver.Info, h *driver.Holder, c *driver.Client) {
+		if !announced(c, records[c.ID].Val()) || h == nil || info.Kind == driver.KindRead {
 			return
 		}
 		// For a leasewheel client the token is the instant of the grant.
@@ -242,7 +243,7 @@ const leastInstant = 100_000_000_000_000
 
 // eachClient calls f for every client of the locks that may have announced itself. h is
 // nil for a waiter.
-func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *lock.Client)) {
+func eachClient(infos []*driver.Info, f func(info *driver.Info, h *driver.Holder, c *driver.Client)) {
 	for _, info := range infos {
 		for i := range info.Holders {
 			if h := &info.Holders[i]; h.Client.ID != "" {
@@ -257,7 +258,7 @@ func eachClient(infos []*lock.Info, f func(info *lock.Info, h *lock.Holder, c *l
 
 // announced fills in a client from its record. It reports whether the record is one of
 // Announce's.
-func announced(c *lock.Client, record []any) bool {
+func announced(c *driver.Client, record []any) bool {
 	r := replyReader{fields: record}
 	host, process, pid, since := r.text(), r.text(), r.text(), r.text()
 	number, err := strconv.Atoi(pid)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -30,13 +31,13 @@ var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:-?[0-9]+$`)
 
 // sanitize removes the client from each holder that is no leasewheel owner, and escapes
 // owners that a terminal should not show.
-func sanitize(info *lock.Info) {
+func sanitize(info *driver.Info) {
 	for i := range info.Holders {
 		h := &info.Holders[i]
 		if ownOwner.MatchString(h.Owner) {
 			continue
 		}
-		h.Client = lock.Client{}
+		h.Client = driver.Client{}
 		if !printable(h.Owner) {
 			h.Owner = lock.EscapeName(h.Owner)
 		}

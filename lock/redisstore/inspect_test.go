@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -58,9 +59,9 @@ func (i *inspected) do(commands string) {
 	}
 }
 
-func (i *inspected) inspect(name string) lock.Info {
+func (i *inspected) inspect(name string) driver.Info {
 	i.Helper()
-	info, err := i.store.Inspect(i.Context(), name, lock.KindMutex)
+	info, err := i.store.Inspect(i.Context(), name, driver.KindMutex)
 	require.NoError(i, err)
 	return info
 }
@@ -107,37 +108,37 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		HSET leasewheel:client:{%[2]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
 		SET redisson_lock_token:{user:7}:fair 1795161600000000
 	`, java, golf, now+300_000, now+5_000, now-1_000))
-	ours := lock.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
-	theirs := lock.Client{ID: java}
+	ours := driver.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
+	theirs := driver.Client{ID: java}
 
 	within := func(left time.Duration, most time.Duration) {
 		t.Helper()
 		assert.InDelta(t, most, left, float64(4*time.Second))
 		assert.LessOrEqual(t, left, most)
 	}
-	holder := func(owner string, holds int64, ttl time.Duration, c lock.Client) lock.Holder {
-		return lock.Holder{Owner: owner, Holds: holds, TTL: ttl, Client: c}
+	holder := func(owner string, holds int64, ttl time.Duration, c driver.Client) driver.Holder {
+		return driver.Holder{Owner: owner, Holds: holds, TTL: ttl, Client: c}
 	}
 	writer := holder(java+":52", 1, 30*time.Second, theirs)
 	writer.Write = true
-	for name, want := range map[string]lock.Info{
+	for name, want := range map[string]driver.Info{
 		"mutex": {
 			Token: 7, HolderCount: 1, TTL: 30 * time.Second,
-			Holders: []lock.Holder{holder(java+":52", 3, 30*time.Second, theirs)},
+			Holders: []driver.Holder{holder(java+":52", 3, 30*time.Second, theirs)},
 		},
 		"endless": {
 			HolderCount: 1,
-			Holders:     []lock.Holder{holder(java+":-7", 1, 0, theirs)},
+			Holders:     []driver.Holder{holder(java+":-7", 1, 0, theirs)},
 		},
 		"reading": { // of its three readers one is dead
-			Kind: lock.KindRead, HolderCount: 2, TTL: 30 * time.Second,
-			Holders: []lock.Holder{holder(java+":52", 2, 20*time.Second, theirs), holder(golf+":1", 1, 30*time.Second, ours)},
+			Kind: driver.KindRead, HolderCount: 2, TTL: 30 * time.Second,
+			Holders: []driver.Holder{holder(java+":52", 2, 20*time.Second, theirs), holder(golf+":1", 1, 30*time.Second, ours)},
 		},
 		"{t}writing": {
-			Kind: lock.KindWrite, HolderCount: 2, TTL: 30 * time.Second,
-			Holders: []lock.Holder{writer, holder(java+":52", 1, 20*time.Second, theirs)},
+			Kind: driver.KindWrite, HolderCount: 2, TTL: 30 * time.Second,
+			Holders: []driver.Holder{writer, holder(java+":52", 1, 20*time.Second, theirs)},
 		},
-		"dead":    {Kind: lock.KindRead, TTL: 30 * time.Second},
+		"dead":    {Kind: driver.KindRead, TTL: 30 * time.Second},
 		"nothing": {},
 	} {
 		info := i.inspect(name)
@@ -152,7 +153,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 	}
 
 	info := i.inspect("{user:7}:fair")
-	assert.Equal(t, lock.KindFair, info.Kind)
+	assert.Equal(t, driver.KindFair, info.Kind)
 	require.Len(t, info.Holders, 1)
 	assert.Equal(t, golf+":1", info.Holders[0].Owner)
 	assert.Equal(t, time.UnixMicro(1795161600000000), info.Holders[0].Since)
@@ -202,9 +203,9 @@ func TestInspectAmongStrangers(t *testing.T) {
 		"string": "string", "expiring": "string", "list": "list", "set": "set", "zset": "zset", "stream": "stream",
 		"hyperloglog": "string", "basket": "hash", "object": "hash", "mode": "hash", "modes": "hash", "write": "hash",
 	} {
-		for what, ask := range map[string]func(context.Context, string) (lock.Info, error){
-			"inspect": func(ctx context.Context, name string) (lock.Info, error) {
-				return i.store.Inspect(ctx, name, lock.KindMutex)
+		for what, ask := range map[string]func(context.Context, string) (driver.Info, error){
+			"inspect": func(ctx context.Context, name string) (driver.Info, error) {
+				return i.store.Inspect(ctx, name, driver.KindMutex)
 			},
 			"force": i.store.ForceRelease,
 		} {
@@ -214,11 +215,11 @@ func TestInspectAmongStrangers(t *testing.T) {
 				assert.Positive(t, info.TTL)
 				info.TTL = 0
 			}
-			assert.Equal(t, lock.Info{Name: name, Foreign: kind}, info, what)
+			assert.Equal(t, driver.Info{Name: name, Foreign: kind}, info, what)
 		}
 	}
 	assert.Equal(t, []string{"broken", "lock", "masked"}, i.names())
-	assert.Equal(t, lock.Client{ID: golf}, i.inspect("masked").Holders[0].Client)
+	assert.Equal(t, driver.Client{ID: golf}, i.inspect("masked").Holders[0].Client)
 	broken := i.inspect("broken")
 	assert.Equal(t, "a", broken.Holders[0].Client.Host)
 	assert.Zero(t, broken.Token)
@@ -263,7 +264,7 @@ func TestInspectDistrustsRecords(t *testing.T) {
 			require.NoError(t, i.admin.HSet(t.Context(), record, good).Err())
 			assert.Equal(t, "web-1", i.inspect("a").Holders[0].Client.Host)
 			require.NoError(t, i.admin.HSet(t.Context(), record, field, value).Err())
-			assert.Equal(t, lock.Client{ID: golf}, i.inspect("a").Holders[0].Client, "%s %q", field, value)
+			assert.Equal(t, driver.Client{ID: golf}, i.inspect("a").Holders[0].Client, "%s %q", field, value)
 		}
 	}
 }
@@ -272,7 +273,7 @@ func TestInspectDistrustsRecords(t *testing.T) {
 // returns as a whole, and for those that it returns in parts.
 func TestInspectOfMany(t *testing.T) {
 	i := newInspected(t)
-	for _, many := range []int{lock.MaxTold + 50, 20_000} {
+	for _, many := range []int{driver.MaxTold + 50, 20_000} {
 		// In portions: each request has a few seconds on a busy machine.
 		const portion = 500
 		for from := 0; from < many; from += portion {
@@ -288,11 +289,11 @@ func TestInspectOfMany(t *testing.T) {
 			require.NoError(t, err)
 		}
 		info := i.inspect("readers")
-		assert.Equal(t, lock.KindRead, info.Kind)
+		assert.Equal(t, driver.KindRead, info.Kind)
 		assert.EqualValues(t, many, info.HolderCount)
 		assert.EqualValues(t, many, info.WaiterCount)
-		assert.Len(t, info.Holders, lock.MaxTold)
-		assert.Len(t, info.Waiters, lock.MaxTold)
+		assert.Len(t, info.Holders, driver.MaxTold)
+		assert.Len(t, info.Waiters, driver.MaxTold)
 		assert.Equal(t, "hash", i.inspect("strangers").Foreign)
 		assert.Equal(t, []string{"readers"}, i.names())
 		info, err := i.store.ForceRelease(t.Context(), "readers")
@@ -461,7 +462,7 @@ func TestListWithoutOneMaster(t *testing.T) {
 	dead.Kill()
 	told, err := countLocks(l)
 	require.Error(t, err)
-	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	assert.Equal(t, kept, told)
 }
 
@@ -545,7 +546,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 	require.NoError(t, admin.ZAdd(t.Context(), line, dead, gap).Err())
 	info, err := asker.Inspect(t.Context(), name)
 	require.NoError(t, err)
-	assert.Equal(t, lock.KindMutex, info.Kind)
+	assert.Equal(t, driver.KindMutex, info.Kind)
 	assert.EqualValues(t, 3, info.WaiterCount)
 	require.Len(t, info.Waiters, 3)
 	assert.Equal(t, golf+":1", info.Waiters[0].Owner)
@@ -571,15 +572,15 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 func TestInspectOfALongLine(t *testing.T) {
 	i := newInspected(t)
 	var members []redis.Z
-	for n := range lock.MaxTold + 50 {
+	for n := range driver.MaxTold + 50 {
 		members = append(members, redis.Z{Score: float64(time.Now().UnixMicro() + int64(n)), Member: fmt.Sprintf("%s:%d 30000 0", golf, n)})
 	}
 	require.NoError(t, i.admin.ZAdd(t.Context(), "leasewheel_lock_line:{a}", append(members, redis.Z{Member: "gap"})...).Err())
 	i.do("ZADD leasewheel_lock_line:{strange} 1 x 2 gap 3 " + golf + ":x")
 	info := i.inspect("a")
 	assert.False(t, info.Held())
-	assert.EqualValues(t, lock.MaxTold+50, info.WaiterCount)
-	assert.Len(t, info.Waiters, lock.MaxTold)
+	assert.EqualValues(t, driver.MaxTold+50, info.WaiterCount)
+	assert.Len(t, info.Waiters, driver.MaxTold)
 	assert.Equal(t, golf+":0", info.Waiters[0].Owner)
 	assert.Empty(t, i.inspect("strange").Waiters)
 	assert.Empty(t, i.names(), "nobody holds them")
@@ -622,13 +623,13 @@ func TestInspectReadsPermits(t *testing.T) {
 	permits("{word}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
 	permits("{mutex}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
 	permits("{nothing}", redis.Z{Score: ms(now.Add(10 * time.Second)), Member: id(1)})
-	for n := range 3 * lock.MaxTold {
+	for n := range 3 * driver.MaxTold {
 		permits("{many}", redis.Z{Score: ms(now.Add(time.Minute)), Member: id(n)})
 	}
 	before := i.dump()
 
 	info := i.inspect("permits")
-	assert.Equal(t, lock.KindPermit, info.Kind)
+	assert.Equal(t, driver.KindPermit, info.Kind)
 	assert.True(t, info.Counted)
 	assert.EqualValues(t, 4, info.Count, "one has expired")
 	assert.EqualValues(t, 2, info.HolderCount)
@@ -644,19 +645,19 @@ func TestInspectReadsPermits(t *testing.T) {
 	assert.Zero(t, endless.TTL)
 	assert.Zero(t, endless.Holders[0].TTL)
 	expired := i.inspect("expired")
-	assert.Equal(t, lock.KindPermit, expired.Kind)
+	assert.Equal(t, driver.KindPermit, expired.Kind)
 	assert.False(t, expired.Held())
 	assert.Zero(t, expired.Count)
 	many := i.inspect("many")
-	assert.EqualValues(t, 3*lock.MaxTold, many.HolderCount)
-	assert.Len(t, many.Holders, lock.MaxTold)
+	assert.EqualValues(t, 3*driver.MaxTold, many.HolderCount)
+	assert.Len(t, many.Holders, driver.MaxTold)
 	for name, count := range map[string]int64{"text": 1, "short": 1, "list": 1, "expiring": 5} {
 		info := i.inspect(name)
-		assert.Equal(t, lock.Info{Name: name, Foreign: "string", Counted: true, Count: count, TTL: info.TTL}, info)
+		assert.Equal(t, driver.Info{Name: name, Foreign: "string", Counted: true, Count: count, TTL: info.TTL}, info)
 	}
-	assert.Equal(t, lock.Info{Name: "word", Foreign: "string"}, i.inspect("word"))
-	assert.Equal(t, lock.KindMutex, i.inspect("mutex").Kind)
-	assert.Equal(t, lock.Info{Name: "nothing"}, i.inspect("nothing"))
+	assert.Equal(t, driver.Info{Name: "word", Foreign: "string"}, i.inspect("word"))
+	assert.Equal(t, driver.KindMutex, i.inspect("mutex").Kind)
+	assert.Equal(t, driver.Info{Name: "nothing"}, i.inspect("nothing"))
 
 	assert.Equal(t, []string{"endless", "many", "mutex", "permits", "t", "{t}permits"}, i.names())
 	for _, name := range []string{"permits", "expiring"} {
@@ -666,17 +667,17 @@ func TestInspectReadsPermits(t *testing.T) {
 	}
 	assert.Equal(t, before, i.dump(), "nothing was changed")
 
-	known := func(name string, as lock.Kind) lock.Info {
+	known := func(name string, as driver.Kind) driver.Info {
 		t.Helper()
 		info, err := i.store.Inspect(t.Context(), name, as)
 		require.NoError(t, err)
 		return info
 	}
-	assert.Equal(t, lock.Info{Name: "text", Kind: lock.KindLatch, Counted: true, Count: 1}, known("text", lock.KindLatch))
-	assert.Equal(t, lock.Info{Name: "permits", Kind: lock.KindSemaphore, Counted: true, Count: 3}, known("permits", lock.KindSemaphore))
-	assert.Equal(t, lock.Info{Name: "text", Kind: lock.KindPermit, Counted: true, Count: 1}, known("text", lock.KindPermit))
-	assert.Equal(t, lock.Info{Name: "list", Foreign: "string"}, known("list", lock.KindPermit))
-	assert.Equal(t, lock.Info{Name: "mutex", Foreign: "hash"}, known("mutex", lock.KindPermit))
-	assert.Equal(t, lock.Info{Name: "word", Foreign: "string"}, known("word", lock.KindSemaphore))
-	assert.Equal(t, lock.Info{Name: "none", Kind: lock.KindLatch}, known("none", lock.KindLatch))
+	assert.Equal(t, driver.Info{Name: "text", Kind: driver.KindLatch, Counted: true, Count: 1}, known("text", driver.KindLatch))
+	assert.Equal(t, driver.Info{Name: "permits", Kind: driver.KindSemaphore, Counted: true, Count: 3}, known("permits", driver.KindSemaphore))
+	assert.Equal(t, driver.Info{Name: "text", Kind: driver.KindPermit, Counted: true, Count: 1}, known("text", driver.KindPermit))
+	assert.Equal(t, driver.Info{Name: "list", Foreign: "string"}, known("list", driver.KindPermit))
+	assert.Equal(t, driver.Info{Name: "mutex", Foreign: "hash"}, known("mutex", driver.KindPermit))
+	assert.Equal(t, driver.Info{Name: "word", Foreign: "string"}, known("word", driver.KindSemaphore))
+	assert.Equal(t, driver.Info{Name: "none", Kind: driver.KindLatch}, known("none", driver.KindLatch))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -280,14 +281,14 @@ func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
 	for _, first := range []string{"00000000000000000000000000000001", "0123456789abcdef01234567fffffffe", "0123456789abcdef0123456700ffffff"} {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 		require.NoError(t, client.Set(t.Context(), "seats", lock.MaxSeveral, 0).Err())
-		h := &lock.Hold{Kind: lock.KindPermit, Name: "seats", Owner: fmt.Sprint(first, "*", lock.MaxSeveral), Count: 1, TTL: time.Minute}
+		h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: fmt.Sprint(first, "*", lock.MaxSeveral), Count: 1, TTL: time.Minute}
 		a, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
-		require.Equal(t, lock.Granted, a.Verdict)
+		require.Equal(t, driver.Granted, a.Verdict)
 		assert.EqualValues(t, lock.MaxSeveral, client.ZCard(t.Context(), "{seats}:timeout").Val(), first)
 		again, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
-		assert.Equal(t, lock.Granted, again.Verdict, "what it has already")
+		assert.Equal(t, driver.Granted, again.Verdict, "what it has already")
 		held, err := store.Release(t.Context(), released(h))
 		require.NoError(t, err)
 		assert.True(t, held, first)
@@ -328,12 +329,12 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	store := open(t, client)
 	ask := func(n int) {
 		h := mutexOf("orders", n)
-		h.Kind, h.Wait = lock.KindFair, 5*time.Second
+		h.Kind, h.Wait = driver.KindFair, 5*time.Second
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 	}
 	holder := mutexOf("orders", 1)
-	holder.Kind, holder.TTL = lock.KindFair, 30*time.Second
+	holder.Kind, holder.TTL = driver.KindFair, 30*time.Second
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
 	const ours = 4

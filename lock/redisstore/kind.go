@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // kind implements one kind of lock. Each has a file of its own.
 type kind interface {
 	// handlers returns the channels of the hold's waiter.
-	handlers(h *lock.Hold) []handler
-	acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error)
-	release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error)
+	handlers(h *driver.Hold) []handler
+	acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error)
+	release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error)
 }
 
 // leased is a kind of lock whose holds have leases.
@@ -25,19 +25,19 @@ type leased interface {
 }
 
 // kinds are the kinds of lock in Redisson's format.
-var kinds = map[lock.Kind]kind{
-	lock.KindMutex: mutex{},
-	lock.KindFair:  fair{},
-	lock.KindRead:  read{},
-	lock.KindWrite: write{},
+var kinds = map[driver.Kind]kind{
+	driver.KindMutex: mutex{},
+	driver.KindFair:  fair{},
+	driver.KindRead:  read{},
+	driver.KindWrite: write{},
 
-	lock.KindSemaphore: semaphore{},
-	lock.KindPermit:    permit{},
-	lock.KindLatch:     latch{},
+	driver.KindSemaphore: semaphore{},
+	driver.KindPermit:    permit{},
+	driver.KindLatch:     latch{},
 }
 
 // leasedKind returns the kind of lock for a lease.
-func (s *Store) leasedKind(k lock.Kind) (leased, error) {
+func (s *Store) leasedKind(k driver.Kind) (leased, error) {
 	kept, err := s.kindOf(k)
 	if err != nil {
 		return nil, err
@@ -45,29 +45,29 @@ func (s *Store) leasedKind(k lock.Kind) (leased, error) {
 	if kept, ok := kept.(leased); ok {
 		return kept, nil
 	}
-	return nil, fmt.Errorf("%w: a lease of a %v", lock.ErrUnsupported, k)
+	return nil, fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, k)
 }
 
 // Supports returns an error for a kind of lock that the store does not keep.
-func (s *Store) Supports(k lock.Kind) error {
+func (s *Store) Supports(k driver.Kind) error {
 	_, err := s.kindOf(k)
 	return err
 }
 
 // Acquire requests the hold, in one round trip.
-func (s *Store) Acquire(ctx context.Context, h *lock.Hold) (lock.Answer, error) {
+func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	if h, err = s.names.hold(h); err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return k.acquire(ctx, s, h)
 }
 
 // Release lowers the owner's holds, in one round trip.
-func (s *Store) Release(ctx context.Context, h *lock.Hold) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return false, err

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 	latchCount = newTimelyScript(publishSource, counterSource, latchCountSource)
 )
 
-// latch keeps [lock.KindLatch]: Redisson's RCountDownLatch.
+// latch keeps [driver.KindLatch]: Redisson's RCountDownLatch.
 type latch struct{}
 
 // latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own,
@@ -32,7 +32,7 @@ const latchPrefix = "redisson_countdownlatch__channel__"
 
 func tagged(name string) bool { return strings.Contains(name, "{") }
 
-func (latch) handlers(h *lock.Hold) []handler {
+func (latch) handlers(h *driver.Hold) []handler {
 	handlers := []handler{{latchChannel(h.Name), askAgain}}
 	if tagged(h.Name) {
 		handlers = append(handlers, handler{latchClusterChannel(h.Name), askAgain})
@@ -40,16 +40,16 @@ func (latch) handlers(h *lock.Hold) []handler {
 	return handlers
 }
 
-func (latch) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (latch) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, latchWait, []string{h.Name})
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return shared(reply)
 }
 
 // release has nothing to undo: a wait takes nothing.
-func (latch) release(context.Context, *Store, *lock.Hold) (held bool, err error) { return true, nil }
+func (latch) release(context.Context, *Store, *driver.Hold) (held bool, err error) { return true, nil }
 
 func (latch) counting(s *Store, name, request string) (*script, []string) {
 	channel := latchChannel(name)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 // locks among them. It reads semaphores' permits in use in the same way. It omits names
 // that package lock refuses, which no lock of ours has, and keys that the user may not
 // access.
-func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[lock.Info, error] {
-	return func(yield func(lock.Info, error) bool) {
+func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
 		l := lister{
 			store: s, prefix: prefix, wanted: wanted, yield: yield,
 			seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}),
@@ -40,7 +41,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 			servers, err = s.servers(ctx)
 		}
 		if err != nil {
-			yield(lock.Info{}, classify(err))
+			yield(driver.Info{}, classify(err))
 			return
 		}
 		for _, server := range servers {
@@ -104,7 +105,7 @@ type lister struct {
 	publish string // see Store.publishing
 	prefix  string
 	wanted  func(name string) bool
-	yield   func(lock.Info, error) bool
+	yield   func(driver.Info, error) bool
 
 	// seen has the names that were returned. SCAN may return a key twice, and while its
 	// slot moves, two servers may return it.
@@ -122,7 +123,7 @@ func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 		if err != nil {
 			err = classify(err)
 			l.store.doubtTopology(err)
-			return l.yield(lock.Info{}, err) && ctx.Err() == nil
+			return l.yield(driver.Info{}, err) && ctx.Err() == nil
 		}
 		if !l.page(ctx, l.choose(keys, t)) {
 			return false
@@ -167,7 +168,7 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 				return false
 			}
 		}
-		if err != nil && (!l.yield(lock.Info{}, err) || ctx.Err() != nil) {
+		if err != nil && (!l.yield(driver.Info{}, err) || ctx.Err() != nil) {
 			return false
 		}
 	}
@@ -176,20 +177,20 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 
 // inspectAll reads locks in one pipeline, and their clients in another. It returns the
 // held ones, and the first error.
-func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*lock.Info, failure error) {
+func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*driver.Info, failure error) {
 	calls := make([]call, len(names))
 	for i, name := range names {
 		if s.config.Format == FormatPlain {
 			calls[i] = plainCall(name, "", true)
 		} else {
-			calls[i] = s.inspectCall(name, lock.KindMutex, publish)
+			calls[i] = s.inspectCall(name, driver.KindMutex, publish)
 		}
 	}
 	var refused []string // for the reason refusal
 	var refusal error
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)
-		var info lock.Info
+		var info driver.Info
 		if !failed {
 			info, err = describe(names[i], reply)
 			info.Name, _ = s.names.name(names[i])

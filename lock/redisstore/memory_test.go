@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -42,25 +43,25 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 		store, err := redisstore.New(server.Client(t), config)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, store.Close()) }()
-		for _, kind := range []lock.Kind{lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
+		for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			full(t, admin, false)
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			require.NoError(t, admin.Set(t.Context(), "a", 1, 0).Err())
-			if kind != lock.KindPermit {
+			if kind != driver.KindPermit {
 				require.NoError(t, admin.Del(t.Context(), "a").Err())
 			}
 			h := heldFor(kind, 1)
-			require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
-			if kind != lock.KindPermit {
+			require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			if kind != driver.KindPermit {
 				h.Count = 2
-				require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+				require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 			}
 			full(t, admin, true)
 			item := renewItems(t.Context(), store, h)[0]
 			require.NoError(t, item.Err, kind)
 			require.Equal(t, renewal.Renewed, item.Outcome, kind)
 			for range 2 { // the second time, no hold is left to be lowered
-				if kind == lock.KindPermit {
+				if kind == driver.KindPermit {
 					break
 				}
 				h.Count = 1
@@ -70,10 +71,10 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 			}
 			other := heldFor(kind, 2)
 			other.Wait = 0
-			if kind != lock.KindRead { // readers may join
+			if kind != driver.KindRead { // readers may join
 				answer, err := store.Acquire(t.Context(), other)
 				if err == nil {
-					require.Equal(t, lock.Refused, answer.Verdict, kind)
+					require.Equal(t, driver.Refused, answer.Verdict, kind)
 				}
 			}
 			h.Count = 0
@@ -87,10 +88,10 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 		full(t, admin, false)
 		require.NoError(t, admin.FlushDB(t.Context()).Err())
 		require.NoError(t, admin.Set(t.Context(), "a", 2, 0).Err())
-		h := heldFor(lock.KindSemaphore, 1)
-		require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+		h := heldFor(driver.KindSemaphore, 1)
+		require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 		full(t, admin, true)
-		_, err = store.Acquire(t.Context(), heldFor(lock.KindSemaphore, 2))
+		_, err = store.Acquire(t.Context(), heldFor(driver.KindSemaphore, 2))
 		require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 		h.Count = 0
 		for _, owed := range []bool{false, true} {
@@ -100,14 +101,14 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 			require.True(t, held)
 		}
 		require.Equal(t, "2", admin.Get(t.Context(), "a").Val(), "given back once")
-		owed := heldFor(lock.KindSemaphore, 3)
+		owed := heldFor(driver.KindSemaphore, 3)
 		owed.Count, owed.Owed = 0, true
 		_, err = store.Release(t.Context(), owed)
 		require.NoError(t, err)
 		require.Equal(t, "3", admin.Get(t.Context(), "a").Val())
 		for left := int64(2); left >= 0; left-- {
-			counted, err := store.Count(t.Context(), &lock.Count{
-				Kind: lock.KindLatch, Name: "a", Op: lock.CountAdd, N: -1, Request: string(rune('a' + left)), Keep: time.Minute,
+			counted, err := store.Count(t.Context(), &driver.Count{
+				Kind: driver.KindLatch, Name: "a", Op: driver.CountAdd, N: -1, Request: string(rune('a' + left)), Keep: time.Minute,
 			})
 			require.NoError(t, err)
 			require.Equal(t, left, counted.Count)

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// mutex keeps [lock.KindMutex]: Redisson's RLock. Redisson's clients receive every
+// mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every
 // release on one channel and ask again. Those of leasewheel enter a wait queue: a release
 // grants the lock to the first of them, on a channel of its own.
 type mutex struct{}
@@ -26,7 +26,7 @@ func waitChannel(name string) string { return derive("leasewheel_lock__channel",
 
 // handlers begins with the channel of all leasewheel clients: a client that subscribes to
 // Redisson's channel without it counts as one of Redisson's.
-func (mutex) handlers(h *lock.Hold) []handler {
+func (mutex) handlers(h *driver.Hold) []handler {
 	client, _, _ := strings.Cut(h.Owner, ":")
 	return []handler{
 		{waitChannel(h.Name), ignore},
@@ -36,14 +36,14 @@ func (mutex) handlers(h *lock.Hold) []handler {
 }
 
 // ignore is the parser for a channel without messages.
-func ignore(*Store, string) (n lock.Notice, ok bool) { return n, false }
+func ignore(*Store, string) (n driver.Notice, ok bool) { return n, false }
 
 // maxGrant is the greatest length of a grant's message, in bytes.
 const maxGrant = 256
 
 // parseGrant parses "<owner> <token> <µs> <ms> <reserved> <secret>". Any other message, also
 // one without the owner's secret, makes the waiter ask: anyone may publish.
-func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
+func parseGrant(s *Store, payload string) (n driver.Notice, ok bool) {
 	if len(payload) > maxGrant {
 		return n, true
 	}
@@ -57,8 +57,8 @@ func parseGrant(s *Store, payload string) (n lock.Notice, ok bool) {
 			return n, true
 		}
 	}
-	return lock.Notice{
-		Owner: words[0], Token: numbers[0], Spare: numbers[3],
+	return driver.Notice{
+		Owner: words[0], Token: numbers[0], Reserved: numbers[3],
 		At: time.UnixMicro(numbers[1]), TTL: remaining(numbers[2]),
 	}, true
 }
@@ -78,12 +78,12 @@ func (s *Store) secret(owner string) string {
 // member returns the owner's member in the wait queue, "" for an owner that does not
 // wait. With Config.Replicas no owner enters the queue, since a release grants without
 // waiting for replicas.
-func (s *Store) member(h *lock.Hold) string {
+func (s *Store) member(h *driver.Hold) string {
 	if h.Wait <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
-	provisional := max(cmp.Or(h.Offer, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Spare, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(h.ProvisionalTTL, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
 // mutexCall returns the call of a mutex script. It puts the arguments that all such calls
@@ -97,23 +97,23 @@ func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...
 	return newCall(sc, []string{name, waitQueueKey(name), tokenKey(name), yieldKey(name)}, args...), nil
 }
 
-func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
-	c, err := s.mutexCall(ctx, acquire, h.Name, h.TTL.Milliseconds(), h.Owner, h.Count, s.member(h), h.Spare)
+func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+	c, err := s.mutexCall(ctx, acquire, h.Name, h.TTL.Milliseconds(), h.Owner, h.Count, s.member(h), h.Reserve)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) != 3 {
-		return lock.Answer{}, unexpected(reply)
+		return driver.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	switch more, _ := list[2].(int64); {
-	case a.Verdict == lock.Granted:
-		a.Spare = more
+	case a.Verdict == driver.Granted:
+		a.Reserved = more
 	case more > 0:
 		a.At = time.UnixMicro(more)
 	}
@@ -124,24 +124,24 @@ func (mutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, 
 func (s *Store) fenceMillis() int64 { return max(s.config.FenceTTL, 0).Milliseconds() }
 
 // answer parses a script's reply to an acquisition.
-func answer(reply any) (lock.Answer, error) {
+func answer(reply any) (driver.Answer, error) {
 	code, value, err := pair(reply)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	switch code {
 	case 1:
-		return lock.Answer{Verdict: lock.Granted, Token: value}, nil
+		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
-		return lock.Answer{TTL: remaining(value)}, nil
+		return driver.Answer{TTL: remaining(value)}, nil
 	case 2:
-		return lock.Answer{TTL: remaining(value), Foreign: true}, nil
+		return driver.Answer{TTL: remaining(value), Foreign: true}, nil
 	case 3:
-		return lock.Answer{Verdict: lock.NotHeld}, nil
+		return driver.Answer{Verdict: driver.NotHeld}, nil
 	case 4:
-		return lock.Answer{TTL: remaining(value), Behind: true}, nil
+		return driver.Answer{TTL: remaining(value), Behind: true}, nil
 	}
-	return lock.Answer{}, unexpected(reply)
+	return driver.Answer{}, unexpected(reply)
 }
 
 // remaining converts a reply of PTTL, with zero for a key that never expires. A key in
@@ -154,9 +154,9 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
-func (mutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	grantedByRelease := 0
-	if h.Handed {
+	if h.GrantedByRelease {
 		grantedByRelease = 1
 	}
 	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), grantedByRelease, channelKey(h.Name))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // mapping maps names of locks to keys, like Redisson's NameMapper. The zero value is the
@@ -44,13 +45,13 @@ func (m *mapping) key(name string) (string, error) {
 	}
 	key := m.mapTo(name)
 	if err := lock.ValidateName(key); err != nil {
-		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, lock.ErrNotDone)
+		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, driver.ErrNotDone)
 	}
 	return key, nil
 }
 
 // hold returns the hold with the key for its name.
-func (m *mapping) hold(h *lock.Hold) (*lock.Hold, error) {
+func (m *mapping) hold(h *driver.Hold) (*driver.Hold, error) {
 	key, err := m.key(h.Name)
 	if err != nil || m.mapTo == nil {
 		return h, err

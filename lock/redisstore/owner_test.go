@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -17,12 +18,12 @@ import (
 func owner(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-00000000000c:%d", n) }
 
 // mutexOf returns an owner's request for one hold of a mutex.
-func mutexOf(name string, n int) *lock.Hold {
-	return &lock.Hold{Name: name, Owner: owner(n), Count: 1, TTL: time.Minute}
+func mutexOf(name string, n int) *driver.Hold {
+	return &driver.Hold{Name: name, Owner: owner(n), Count: 1, TTL: time.Minute}
 }
 
 // released returns the request that gives the hold back.
-func released(h *lock.Hold) *lock.Hold {
+func released(h *driver.Hold) *driver.Hold {
 	gone := *h
 	gone.Count = 0
 	return &gone
@@ -53,7 +54,7 @@ func TestForeignHashIsNoMutex(t *testing.T) {
 		before := contents(t, admin)[name]
 		_, err := l.Mutex(name).TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired, name)
-		assert.Equal(t, test.foreign, errors.Is(err, lock.ErrForeign), name)
+		assert.Equal(t, test.foreign, errors.Is(err, driver.ErrForeign), name)
 		assert.Equal(t, before, contents(t, admin)[name], name)
 		assert.Zero(t, admin.ZCard(t.Context(), "leasewheel_lock_line:{"+name+"}").Val(), name)
 	}
@@ -63,7 +64,7 @@ func TestForeignHashIsNoMutex(t *testing.T) {
 	}
 	require.NoError(t, admin.HSet(t.Context(), "many", many...).Err())
 	_, err := l.Mutex("many").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrForeign)
+	require.ErrorIs(t, err, driver.ErrForeign)
 	assert.EqualValues(t, 10_000, admin.HLen(t.Context(), "many").Val())
 	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -24,7 +25,7 @@ var (
 	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
 )
 
-// permit keeps [lock.KindPermit]: Redisson's RPermitExpirableSemaphore.
+// permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.
 type permit struct{}
 
 // permitsKey is the key of the permits in use.
@@ -61,40 +62,40 @@ func permitID(owner string) (id string, several int, err error) {
 	return string(raw), several, nil
 }
 
-func (permit) handlers(h *lock.Hold) []handler { return semaphore{}.handlers(h) }
+func (permit) handlers(h *driver.Hold) []handler { return semaphore{}.handlers(h) }
 
-func (permit) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (permit) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	if h.Count > 1 {
-		return lock.Answer{}, fmt.Errorf("%w: several holds of one permit", lock.ErrUnsupported)
+		return driver.Answer{}, fmt.Errorf("%w: several holds of one permit", driver.ErrUnsupported)
 	}
 	id, several, err := permitID(h.Owner)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	reply, err := s.run(ctx, permitAcquire,
 		[]string{h.Name, permitsKey(h.Name), tokenKey(h.Name), semaphoreChannel(h.Name)},
 		h.TTL.Milliseconds(), id, s.fenceMillis(), publish, several)
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) != 4 {
-		return lock.Answer{}, unexpected(reply)
+		return driver.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	left, _ := list[2].(int64)
 	a.More = left > 0
-	if ms, _ := list[3].(int64); a.Verdict == lock.Granted && ms < h.TTL.Milliseconds() {
+	if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
 		a.TTL = remaining(ms)
 	}
 	return a, err
 }
 
-func (permit) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (permit) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	id, several, err := permitID(h.Owner)
 	if err != nil {
 		return false, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // lateTries is how often a request is sent that arrives late within its context's time:
@@ -32,7 +32,7 @@ func late(reply any) bool {
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error        { return e.error }
-func (e notSentError) Is(target error) bool { return target == lock.ErrNotDone }
+func (e notSentError) Is(target error) bool { return target == driver.ErrNotDone }
 
 // attempt is one attempt at a call.
 type attempt struct {

@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -22,7 +22,7 @@ var (
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
-// plainMutex keeps [lock.KindMutex] in [FormatPlain]. The string is the owner. Only the
+// plainMutex keeps [driver.KindMutex] in [FormatPlain]. The string is the owner. Only the
 // owner's process knows how often it holds the lock, and sends absolute counts; the store
 // knows only whether it holds the lock at all.
 type plainMutex struct{}
@@ -33,22 +33,24 @@ func yieldKey(name string) string { return derive("leasewheel_lock_turns", name)
 
 // handlers is Redisson's channel, on which leasewheel's clients of both formats are
 // notified of releases.
-func (plainMutex) handlers(h *lock.Hold) []handler { return []handler{{channelKey(h.Name), askAgain}} }
+func (plainMutex) handlers(h *driver.Hold) []handler {
+	return []handler{{channelKey(h.Name), askAgain}}
+}
 
-func (plainMutex) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, plainAcquire, []string{h.Name, tokenKey(h.Name), yieldKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis())
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	code, left, err := pair(reply)
 	if err == nil && code == 5 {
-		return lock.Answer{TTL: remaining(left), Silent: true}, nil
+		return driver.Answer{TTL: remaining(left), Silent: true}, nil
 	}
 	return answer(reply)
 }
 
-func (plainMutex) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -31,11 +32,11 @@ func openPlain(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 // plainSuite is the suite for plain locks on servers that the tests share.
 func plainSuite(client func(t testing.TB) redis.UniversalClient) locktest.Suite {
 	return locktest.Suite{
-		Kinds:     []lock.Kind{lock.KindMutex},
+		Kinds:     []driver.Kind{driver.KindMutex},
 		Uncounted: true,
 		Backend: func(t testing.TB) locktest.Backend {
 			return locktest.Backend{
-				Open:   func(t testing.TB) lock.Store { return openPlain(t, client(t)) },
+				Open:   func(t testing.TB) driver.Store { return openPlain(t, client(t)) },
 				Prefix: t.Name() + ":",
 				Delete: func(name string) { client(t).Del(t.Context(), name) },
 			}
@@ -67,7 +68,7 @@ func TestPlainInBubble(t *testing.T) {
 	suite.Backend = func(t testing.TB) locktest.Backend {
 		server := locktest.Start(t)
 		return locktest.Backend{
-			Open:   func(t testing.TB) lock.Store { return openPlain(t, server.Client(t)) },
+			Open:   func(t testing.TB) driver.Store { return openPlain(t, server.Client(t)) },
 			Delete: server.Delete,
 		}
 	}
@@ -121,17 +122,17 @@ func TestPlainRefusesOtherKinds(t *testing.T) {
 	t.Parallel()
 	l := plainLocker(t, locktest.Start(t).Client(t), lock.Config{})
 	store := openPlain(t, locktest.Start(t).Client(t))
-	for kind, err := range map[lock.Kind]error{
-		lock.KindFair:      failure(l.Fair("a").Lock(t.Context())),
-		lock.KindRead:      failure(l.ReadWrite("a").Read().TryLock(t.Context())),
-		lock.KindWrite:     failure(l.ReadWrite("a").Write().LockWithin(t.Context(), time.Minute)),
-		lock.KindSemaphore: l.Semaphore("a").Acquire(t.Context(), 1),
+	for kind, err := range map[driver.Kind]error{
+		driver.KindFair:      failure(l.Fair("a").Lock(t.Context())),
+		driver.KindRead:      failure(l.ReadWrite("a").Read().TryLock(t.Context())),
+		driver.KindWrite:     failure(l.ReadWrite("a").Write().LockWithin(t.Context(), time.Minute)),
+		driver.KindSemaphore: l.Semaphore("a").Acquire(t.Context(), 1),
 	} {
-		require.ErrorIs(t, err, lock.ErrUnsupported, kind)
+		require.ErrorIs(t, err, driver.ErrUnsupported, kind)
 		require.ErrorContains(t, err, "plain string", kind)
-		assert.ErrorIs(t, store.Supports(kind), lock.ErrUnsupported, kind)
+		assert.ErrorIs(t, store.Supports(kind), driver.ErrUnsupported, kind)
 	}
-	require.NoError(t, store.Supports(lock.KindMutex))
+	require.NoError(t, store.Supports(driver.KindMutex))
 	_, err := redisstore.New(locktest.Start(t).Client(t), redisstore.Config{Format: 7})
 	require.ErrorContains(t, err, "accepted are")
 }
@@ -144,7 +145,7 @@ func TestFormatsFindForeignValues(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	hash, plain := open(t, server.Client(t)), openPlain(t, server.Client(t))
-	hold := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+	hold := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
 	ended := *hold
 	ended.Count = 0
 	for _, test := range []struct {
@@ -167,7 +168,7 @@ func TestFormatsFindForeignValues(t *testing.T) {
 		before := admin.Dump(t.Context(), "a").Val()
 		answer, err := test.store.Acquire(t.Context(), hold)
 		require.NoError(t, err, test.name)
-		assert.Equal(t, lock.Refused, answer.Verdict, test.name)
+		assert.Equal(t, driver.Refused, answer.Verdict, test.name)
 		assert.True(t, answer.Foreign, test.name)
 		assert.InDelta(t, time.Hour, answer.TTL, float64(time.Minute), test.name)
 		held, err := test.store.Release(t.Context(), &ended)
@@ -182,7 +183,7 @@ func TestFormatsFindForeignValues(t *testing.T) {
 }
 
 // renewed renews holds once and returns the outcomes.
-func renewed(t *testing.T, s *redisstore.Store, holds ...*lock.Hold) (outcomes []renewal.Outcome) {
+func renewed(t *testing.T, s *redisstore.Store, holds ...*driver.Hold) (outcomes []renewal.Outcome) {
 	t.Helper()
 	dog, err := renewal.New(idle{}, renewal.Config{})
 	require.NoError(t, err)
@@ -221,7 +222,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				admin, store := server.Client(t), openPlain(t, server.Client(t))
-				hold := lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+				hold := driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
 				ended := hold
 				ended.Count = 0
 				if test.peer {
@@ -233,15 +234,15 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 					require.NoError(t, admin.Del(t.Context(), "a").Err())
 				}
 				if test.waiter {
-					sub, err := store.Subscribe(t.Context(), &hold, func(lock.Notice) {})
+					sub, err := store.Subscribe(t.Context(), &hold, func(driver.Notice) {})
 					require.NoError(t, err)
 					defer sub.Close()
 				}
-				begin, left := time.Now(), lock.Answer{}
+				begin, left := time.Now(), driver.Answer{}
 				for left.TTL == 0 && time.Since(begin) < time.Minute {
 					answer, err := store.Acquire(t.Context(), &hold)
 					require.NoError(t, err)
-					if answer.Verdict == lock.Refused {
+					if answer.Verdict == driver.Refused {
 						left = answer
 						continue
 					}
@@ -263,7 +264,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 				time.Sleep(left.TTL)
 				answer, err := store.Acquire(t.Context(), &hold)
 				require.NoError(t, err)
-				assert.Equal(t, lock.Granted, answer.Verdict, "and then for us again")
+				assert.Equal(t, driver.Granted, answer.Verdict, "and then for us again")
 			})
 		})
 	}
@@ -329,7 +330,7 @@ func TestPlainInspectsStrangers(t *testing.T) {
 func TestPlainCountersAreRaised(t *testing.T) {
 	t.Parallel()
 	store := openPlain(t, locktest.Start(t).Client(t))
-	hold := lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
+	hold := driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
 	answer, err := store.Acquire(t.Context(), &hold)
 	require.NoError(t, err)
 	raised, err := store.Fence(t.Context(), &hold, answer.Token+100)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
@@ -65,7 +65,7 @@ var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, wh
 func (p PubSub) publishing(able string) (string, error) {
 	switch {
 	case able == publishPlain && p == PubSubOn:
-		return "", fmt.Errorf("%w: %w", errNoShards, lock.ErrNotDone)
+		return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
 	case able == publishPlain || p == PubSubOff:
 		return publishPlain, nil
 	case p == PubSubBoth:

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -34,7 +34,7 @@ var (
 
 // skipRepeated makes a waiter ask again, except for the second message of a release,
 // which is for Redisson alone, see publish.lua.
-func skipRepeated(_ *Store, payload string) (n lock.Notice, ok bool) { return n, payload != "00" }
+func skipRepeated(_ *Store, payload string) (n driver.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
 
@@ -58,24 +58,24 @@ func holdsKey(name, owner string) string {
 // writerField is a writer's field in the lock's hash.
 func writerField(owner string) string { return owner + ":write" }
 
-// read keeps [lock.KindRead]: the read side of Redisson's RReadWriteLock.
+// read keeps [driver.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) handlers(h *lock.Hold) []handler {
+func (read) handlers(h *driver.Hold) []handler {
 	return []handler{{readWriteChannel(h.Name), skipRepeated}}
 }
 
-func (read) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (read) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
 		[]string{h.Name, tokenKey(h.Name), holdsKey(h.Name, h.Owner), claimKey(h.Name)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return answer(reply)
 }
 
-func (read) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (read) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
@@ -96,24 +96,24 @@ func (read) prolong(c *call, name, owner string, ms int64) {
 	c.args = append(c.args, ms, owner)
 }
 
-// write keeps [lock.KindWrite]: the write side of Redisson's RReadWriteLock.
+// write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) handlers(h *lock.Hold) []handler {
+func (write) handlers(h *driver.Hold) []handler {
 	return []handler{{readWriteChannel(h.Name), skipRepeated}}
 }
 
-func (write) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (write) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
 		[]string{h.Name, tokenKey(h.Name), holdsTag(h.Name), claimKey(h.Name)},
 		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.Wait.Milliseconds())
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return answer(reply)
 }
 
-func (write) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (write) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -358,9 +359,9 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 
 	// Ours die beside Redisson's, which continues.
 	require.True(t, r.tryRead(long))
-	answer, err := store.Acquire(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
+	answer, err := store.Acquire(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
 	require.NoError(t, err)
-	require.Equal(t, lock.Granted, answer.Verdict)
+	require.Equal(t, driver.Granted, answer.Verdict)
 	gone(r.timeout(golf+":7", 1))
 	r.renewRead(long)
 	require.EqualValues(t, freed, r.unlockRead())
@@ -427,7 +428,7 @@ func TestReadWriteAmongOtherFamilies(t *testing.T) {
 		t.Helper()
 		for _, side := range []*lock.Mutex{rw.Read(), rw.Write()} {
 			_, err := side.TryLock(t.Context())
-			require.ErrorIs(t, err, lock.ErrForeign)
+			require.ErrorIs(t, err, driver.ErrForeign)
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}
 	}
@@ -489,13 +490,13 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	defer dog.Close(context.Background())
 	var items []renewal.Item
-	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 		for i := range 50 {
-			h := &lock.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: 40 * time.Minute}
+			h := &driver.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: 40 * time.Minute}
 			for h.Count = 1; h.Count <= 3; h.Count++ {
 				answer, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
-				require.Equal(t, lock.Granted, answer.Verdict)
+				require.Equal(t, driver.Granted, answer.Verdict)
 			}
 			lease, err := dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Hour, Granted: time.Now(), Fixed: true})
 			require.NoError(t, err)

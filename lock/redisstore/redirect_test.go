@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -125,12 +125,12 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
-	hold := func(i int) *lock.Hold {
-		return &lock.Hold{Name: fmt.Sprintf("{t}%d", i), Owner: owner(i), Count: 1, TTL: time.Minute}
+	hold := func(i int) *driver.Hold {
+		return &driver.Hold{Name: fmt.Sprintf("{t}%d", i), Owner: owner(i), Count: 1, TTL: time.Minute}
 	}
 	_, err = store.Acquire(t.Context(), hold(100)) // the scripts are loaded, the clock is read
 	require.NoError(t, err)
-	_, err = store.Release(t.Context(), &lock.Hold{Name: "{t}x", Owner: owner(1), TTL: time.Minute})
+	_, err = store.Release(t.Context(), &driver.Hold{Name: "{t}x", Owner: owner(1), TTL: time.Minute})
 	require.NoError(t, err)
 
 	batch := func(drop bool) (errs [4]error) {
@@ -138,7 +138,7 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 		var work sync.WaitGroup
 		for i := range 3 {
 			work.Go(func() {
-				_, _ = store.Release(t.Context(), &lock.Hold{Name: fmt.Sprintf("{t}x%d", i), Owner: owner(i), TTL: time.Minute})
+				_, _ = store.Release(t.Context(), &driver.Hold{Name: fmt.Sprintf("{t}x%d", i), Owner: owner(i), TTL: time.Minute})
 			})
 		}
 		require.Eventually(t, func() bool { return a.held() == 3 }, 10*time.Second, time.Millisecond)
@@ -174,6 +174,6 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	for i, err := range batch(true) {
 		held := admin.Exists(t.Context(), fmt.Sprintf("{t}%d", i)).Val() == 1
 		require.True(t, held)
-		assert.NotErrorIs(t, err, lock.ErrNotDone)
+		assert.NotErrorIs(t, err, driver.ErrNotDone)
 	}
 }

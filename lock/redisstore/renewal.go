@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -95,11 +95,11 @@ func newBatch(script *script, room int) *batch {
 }
 
 // kindKept returns the kind of lock of a lease, by default a mutex.
-func kindKept(lease *renewal.Lease) lock.Kind {
-	if h, ok := lease.Ref().(*lock.Hold); ok {
+func kindKept(lease *renewal.Lease) driver.Kind {
+	if h, ok := lease.Ref().(*driver.Hold); ok {
 		return h.Kind
 	}
-	return lock.KindMutex
+	return driver.KindMutex
 }
 
 // settle stores a script's reply, or its error, in the items of a batch.

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -183,7 +183,7 @@ func (c *callers) check(what string, err error) (ok bool) {
 	}
 	c.failed.Add(1)
 	c.failure.Store(&err)
-	if !errors.Is(err, c.class) && !errors.Is(err, lock.ErrUnavailable) && !errors.Is(err, delayqueue.ErrUnavailable) {
+	if !errors.Is(err, c.class) && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, delayqueue.ErrUnavailable) {
 		c.t.Errorf("%s: %v, want %v", what, err, c.class)
 	}
 	return false
@@ -193,13 +193,13 @@ func (c *callers) check(what string, err error) (ok bool) {
 // owner, and semaphores with "none" have no permits.
 func (c *callers) ask(ctx context.Context, n, round int) {
 	own := func(name string) string { return fmt.Sprintf("%s %d", name, n) }
-	of := func(kind lock.Kind, name string) *lock.Hold {
+	of := func(kind driver.Kind, name string) *driver.Hold {
 		h := mutexOf(name, 1+n)
 		h.Kind = kind
 		switch kind {
-		case lock.KindPermit:
+		case driver.KindPermit:
 			h.Owner = fmt.Sprintf("%032x", round)
-		case lock.KindSemaphore:
+		case driver.KindSemaphore:
 			h.Owner, h.Permits = owner(round), 1
 		}
 		return h
@@ -231,31 +231,31 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 		_, err = c.queue.Stats(ctx)
 		c.check("stats", err)
 	case 2:
-		for _, kind := range []lock.Kind{lock.KindPermit, lock.KindSemaphore} {
+		for _, kind := range []driver.Kind{driver.KindPermit, driver.KindSemaphore} {
 			a, err := c.store.Acquire(ctx, of(kind, "none "+kind.String()))
 			if c.check("permit", err) {
-				assert.Equal(c.t, lock.Refused, a.Verdict, "granted a %v that is not there", kind)
+				assert.Equal(c.t, driver.Refused, a.Verdict, "granted a %v that is not there", kind)
 			}
 		}
 	case 3:
-		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 			h := of(kind, "taken "+kind.String())
 			h.Wait = time.Duration(n%2) * time.Minute
 			a, err := c.store.Acquire(ctx, h)
 			if c.check("taken", err) {
-				assert.Equal(c.t, lock.Refused, a.Verdict, "granted a %v that is held", kind)
+				assert.Equal(c.t, driver.Refused, a.Verdict, "granted a %v that is held", kind)
 			}
 		}
-		a, err := c.plain.Acquire(ctx, of(lock.KindMutex, "taken plain"))
+		a, err := c.plain.Acquire(ctx, of(driver.KindMutex, "taken plain"))
 		if c.check("taken plain", err) {
-			assert.Equal(c.t, lock.Refused, a.Verdict)
+			assert.Equal(c.t, driver.Refused, a.Verdict)
 		}
 	case 4:
-		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 			h := of(kind, own(kind.String()))
 			a, err := c.store.Acquire(ctx, h)
 			if c.check("acquire", err) {
-				assert.Equal(c.t, lock.Granted, a.Verdict)
+				assert.Equal(c.t, driver.Granted, a.Verdict)
 				assert.Greater(c.t, a.Token, int64(1e15))
 				_, err = c.store.Release(ctx, released(h))
 				c.check("release", err)
@@ -263,7 +263,7 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 		}
 	case 5:
 		var items []renewal.Item
-		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			for i := range 3 {
 				h := of(kind, fmt.Sprintf("nobody's %v %d", kind, i))
 				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Minute})})
@@ -276,24 +276,24 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 			}
 		}
 	case 6:
-		for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
-			counted, err := c.store.Count(ctx, &lock.Count{Kind: kind, Name: own("count"), Op: lock.CountRead})
+		for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
+			counted, err := c.store.Count(ctx, &driver.Count{Kind: kind, Name: own("count"), Op: driver.CountRead})
 			if c.check("count", err) {
 				assert.Zero(c.t, counted.Count)
 			}
-			_, err = c.store.Count(ctx, &lock.Count{Kind: kind, Name: own(kind.String()), Op: lock.CountAdd, N: 1, Request: fmt.Sprint(n, round), Keep: time.Minute})
+			_, err = c.store.Count(ctx, &driver.Count{Kind: kind, Name: own(kind.String()), Op: driver.CountAdd, N: 1, Request: fmt.Sprint(n, round), Keep: time.Minute})
 			c.check("add", err)
 		}
-		_, err := c.store.Acquire(ctx, of(lock.KindLatch, "latch"))
+		_, err := c.store.Acquire(ctx, of(driver.KindLatch, "latch"))
 		c.check("latch", err)
 	case 7:
-		info, err := c.store.Inspect(ctx, "taken mutex", lock.KindMutex)
+		info, err := c.store.Inspect(ctx, "taken mutex", driver.KindMutex)
 		if c.check("inspect", err) {
 			assert.Len(c.t, info.Holders, 1)
 		}
-		_, err = c.store.Fence(ctx, of(lock.KindMutex, "taken mutex"), 5)
+		_, err = c.store.Fence(ctx, of(driver.KindMutex, "taken mutex"), 5)
 		c.check("fence", err)
-		c.check("announce", c.store.Announce(ctx, lock.Client{ID: own("client")}, time.Minute))
+		c.check("announce", c.store.Announce(ctx, driver.Client{ID: own("client")}, time.Minute))
 		_, err = c.store.ForceRelease(ctx, own("nothing"))
 		c.check("force", err)
 	}
@@ -316,14 +316,14 @@ func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 
 // hold makes an owner hold the names with "taken".
 func (c *callers) hold() {
-	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindWrite} {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
 		h := mutexOf("taken "+kind.String(), 0)
 		h.Kind, h.TTL = kind, time.Hour
 		_, err := c.store.Acquire(c.t.Context(), h)
 		require.NoError(c.t, err)
 	}
 	writer := mutexOf("taken read lock", 0)
-	writer.Kind, writer.TTL = lock.KindWrite, time.Hour
+	writer.Kind, writer.TTL = driver.KindWrite, time.Hour
 	_, err := c.store.Acquire(c.t.Context(), writer)
 	require.NoError(c.t, err)
 	plain := mutexOf("taken plain", 0)
@@ -418,7 +418,7 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 			func(t *testing.T, s *redistest.Server, _ *redis.Client) { do(t, s, "script", "kill") },
 		},
 		"NOSCRIPT": {
-			lock.ErrUnavailable,
+			driver.ErrUnavailable,
 			func(t *testing.T, s *redistest.Server, admin *redis.Client) {
 				go func() {
 					for end := time.Now().Add(time.Second); time.Now().Before(end); {

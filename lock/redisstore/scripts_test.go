@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -22,18 +22,18 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
-	long, short := heldFor(lock.KindRead, 1), heldFor(lock.KindRead, 2)
+	long, short := heldFor(driver.KindRead, 1), heldFor(driver.KindRead, 2)
 	short.TTL = time.Second
-	require.Equal(t, lock.Granted, asks(t, store, long).Verdict)
-	require.Equal(t, lock.Granted, asks(t, store, short).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, long).Verdict)
+	require.Equal(t, driver.Granted, asks(t, store, short).Verdict)
 	assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
 	require.Eventually(t, func() bool {
 		return admin.Exists(t.Context(), "{a}:"+short.Owner+":rwlock_timeout:1").Val() == 0
 	}, 10*time.Second, 10*time.Millisecond)
-	writer := heldFor(lock.KindWrite, 3)
+	writer := heldFor(driver.KindWrite, 3)
 	writer.Wait = 0
 	answer := asks(t, store, writer)
-	assert.Equal(t, lock.Refused, answer.Verdict)
+	assert.Equal(t, driver.Refused, answer.Verdict)
 	assert.Greater(t, answer.TTL, 30*time.Second)
 }
 
@@ -44,8 +44,8 @@ func TestExpiredPermitIsNotRenewed(t *testing.T) {
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "a", 1, 0).Err())
-	h := heldFor(lock.KindPermit, 1)
-	require.Equal(t, lock.Granted, asks(t, store, h).Verdict)
+	h := heldFor(driver.KindPermit, 1)
+	require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 	require.Equal(t, []renewal.Outcome{renewal.Renewed}, renewed(t, store, h))
 	id := admin.ZRange(t.Context(), "{a}:timeout", 0, -1).Val()[0]
 	past := float64(time.Now().Add(-time.Second).UnixMilli())
@@ -59,17 +59,17 @@ func TestExpiredPermitIsNotRenewed(t *testing.T) {
 func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind lock.Kind
+		kind driver.Kind
 		fill string
 		n    int64
 	}{
-		{lock.KindRead, `
+		{driver.KindRead, `
 			redis.call('hset', 'a', 'mode', 'read')
 			for i = 1, 150 do
 				redis.call('hset', 'a', owner(i), 1)
 				redis.call('set', '{a}:' .. owner(i) .. ':rwlock_timeout:1', 1, 'px', 3600000)
 			end`, 150},
-		{lock.KindPermit, `
+		{driver.KindPermit, `
 			redis.call('set', 'a', 0)
 			for i = 1, 150 do redis.call('zadd', '{a}:timeout', now + 3600000, string.format('\1%015d', i)) end
 			for i = 1, 30 do redis.call('zadd', '{a}:timeout', 1, string.format('\2%015d', i)) end`, 150},
@@ -81,7 +81,7 @@ func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 			info := i.inspect("a")
 			assert.Equal(t, c.kind, info.Kind)
 			assert.Equal(t, c.n, info.HolderCount)
-			assert.Len(t, info.Holders, lock.MaxTold)
+			assert.Len(t, info.Holders, driver.MaxTold)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 			server := redistest.Start(t, redistest.Config{})
 			admin := server.Client(t)
 			store := open(t, server.Client(t))
-			require.Equal(t, lock.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+			require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 			first := newRedissonThread(t, server, 1)
 			require.False(t, first.lock(redissonWait))
 			ours := fairHold(golf+":2", 5*time.Second)
@@ -156,9 +156,9 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		denied string
-		kind   lock.Kind
+		kind   driver.Kind
 	}{
-		"Read": {"-hget", lock.KindRead}, "Write": {"-hget", lock.KindWrite}, "Permit": {"-zscore", lock.KindPermit},
+		"Read": {"-hget", driver.KindRead}, "Write": {"-hget", driver.KindWrite}, "Permit": {"-zscore", driver.KindPermit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,14 +168,14 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 			client.AddHook(noNestedErrors{t})
 			store, free := open(t, client), open(t, server.Client(t))
 			require.NoError(t, admin.Set(t.Context(), "a", 9, 0).Err())
-			if c.kind != lock.KindPermit {
+			if c.kind != driver.KindPermit {
 				require.NoError(t, admin.Del(t.Context(), "a").Err())
 			}
 			h := heldFor(c.kind, 1)
-			require.Equal(t, lock.Granted, asks(t, free, h).Verdict)
-			held := &lock.Hold{Kind: lock.KindMutex, Name: "b", Owner: golf + ":1", Count: 1, TTL: time.Minute}
-			require.Equal(t, lock.Granted, asks(t, free, held).Verdict)
-			lost := &lock.Hold{Kind: lock.KindMutex, Name: "c", Owner: golf + ":1", Count: 1, TTL: time.Minute}
+			require.Equal(t, driver.Granted, asks(t, free, h).Verdict)
+			held := &driver.Hold{Kind: driver.KindMutex, Name: "b", Owner: golf + ":1", Count: 1, TTL: time.Minute}
+			require.Equal(t, driver.Granted, asks(t, free, held).Verdict)
+			lost := &driver.Hold{Kind: driver.KindMutex, Name: "c", Owner: golf + ":1", Count: 1, TTL: time.Minute}
 			for range 20 {
 				items := renewItems(t.Context(), store, h, held, lost)
 				require.Error(t, items[0].Err)

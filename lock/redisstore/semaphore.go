@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
@@ -22,29 +23,29 @@ var (
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
-// semaphore keeps [lock.KindSemaphore]: Redisson's RSemaphore. Its permits have no
+// semaphore keeps [driver.KindSemaphore]: Redisson's RSemaphore. Its permits have no
 // owners. The server therefore remembers requests, so that a repeated one does not take,
 // or give, twice.
 type semaphore struct{}
 
 func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
 
-func (semaphore) handlers(h *lock.Hold) []handler {
+func (semaphore) handlers(h *driver.Hold) []handler {
 	return []handler{{semaphoreChannel(h.Name), askAgain}}
 }
 
-func (semaphore) acquire(ctx context.Context, s *Store, h *lock.Hold) (lock.Answer, error) {
+func (semaphore) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
 		keysToForget(h, h.Name, requestKey(h.Name, h.Owner)),
 		h.Permits, requestMillis(h))
 	if err != nil {
-		return lock.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return shared(reply)
 }
 
 // keysToForget adds to a script's keys the requests that it is to forget.
-func keysToForget(h *lock.Hold, keys ...string) []string {
+func keysToForget(h *driver.Hold, keys ...string) []string {
 	for _, owner := range h.Forget {
 		keys = append(keys, requestKey(h.Name, owner))
 	}
@@ -52,19 +53,19 @@ func keysToForget(h *lock.Hold, keys ...string) []string {
 }
 
 // requestMillis is how long a request of the hold is remembered, in ms.
-func requestMillis(h *lock.Hold) int64 { return 2 * h.TTL.Milliseconds() }
+func requestMillis(h *driver.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 
 // shared parses a script's reply to an acquisition without tokens that other owners may
 // share: it is the amount left.
-func shared(reply any) (lock.Answer, error) {
+func shared(reply any) (driver.Answer, error) {
 	a, err := answer(reply)
-	if a.Verdict == lock.Granted {
+	if a.Verdict == driver.Granted {
 		a.More, a.Token = a.Token > 0, 0
 	}
 	return a, err
 }
 
-func (semaphore) release(ctx context.Context, s *Store, h *lock.Hold) (held bool, err error) {
+func (semaphore) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -404,7 +405,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 				s.TryAcquire(t.Context(), 1), s.AcquireWithin(t.Context(), 1, 50*time.Millisecond),
 				s.Release(t.Context(), 1), s.AddPermits(t.Context(), 1), p.AddPermits(t.Context(), 1), latch.CountDown(t.Context()),
 			} {
-				require.ErrorIs(t, err, lock.ErrForeign, "%d", i)
+				require.ErrorIs(t, err, driver.ErrForeign, "%d", i)
 			}
 			assert.Equal(t, before, admin.Dump(t.Context(), name).Val())
 		})
@@ -412,9 +413,9 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	require.NoError(t, admin.Set(t.Context(), "{b}:timeout", "x", 0).Err())
 	p := l.Permits("b")
 	_, err := p.TryAcquire(t.Context())
-	require.ErrorIs(t, err, lock.ErrForeign)
+	require.ErrorIs(t, err, driver.ErrForeign)
 	_, err = p.TrySetPermits(t.Context(), 1)
-	require.ErrorIs(t, err, lock.ErrForeign)
+	require.ErrorIs(t, err, driver.ErrForeign)
 }
 
 // A permit is lost when its key has become something else.
@@ -439,17 +440,17 @@ func TestPermitsNeedAnID(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	s := open(t, server.Client(t))
-	h := &lock.Hold{Kind: lock.KindPermit, Name: "a", Owner: "me:1", Count: 1, TTL: time.Second}
+	h := &driver.Hold{Kind: driver.KindPermit, Name: "a", Owner: "me:1", Count: 1, TTL: time.Second}
 	_, err := s.Acquire(t.Context(), h)
 	require.ErrorContains(t, err, "32 hexadecimal digits")
 	_, err = s.Release(t.Context(), h)
 	require.ErrorContains(t, err, "32 hexadecimal digits")
-	_, err = s.Acquire(t.Context(), &lock.Hold{Kind: lock.KindPermit, Name: "a", Owner: strings.Repeat("0", 32), Count: 2, TTL: time.Second})
-	require.ErrorIs(t, err, lock.ErrUnsupported)
-	_, err = s.Count(t.Context(), &lock.Count{Kind: lock.KindMutex, Name: "a"})
-	require.ErrorIs(t, err, lock.ErrUnsupported)
-	_, err = s.Count(t.Context(), &lock.Count{Kind: lock.KindLatch, Name: "a", Op: 99})
-	require.ErrorIs(t, err, lock.ErrUnsupported)
+	_, err = s.Acquire(t.Context(), &driver.Hold{Kind: driver.KindPermit, Name: "a", Owner: strings.Repeat("0", 32), Count: 2, TTL: time.Second})
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+	_, err = s.Count(t.Context(), &driver.Count{Kind: driver.KindMutex, Name: "a"})
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+	_, err = s.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "a", Op: 99})
+	require.ErrorIs(t, err, driver.ErrUnsupported)
 }
 
 // permitUsers is the environment variable with the server's URL, in a process started by

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // serverClock estimates the clock of one node. A request carries its deadline by that
@@ -89,7 +89,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockRea
 		case q.err == nil:
 			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.reading.took && q.reading.took > slowReading {
 				return nil, notSentError{fmt.Errorf("%w: the request would not be answered in time: a round trip took %v",
-					lock.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
+					driver.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
 			}
 			return q.reading, nil
 		case own || silent(q.err):

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -26,10 +26,10 @@ func TestClockReadingOutlivesItsRequest(t *testing.T) {
 	wire.Set(redistest.Fault{Replies: redistest.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	h := &lock.Hold{Kind: lock.KindMutex, Name: "a", Owner: "00000000-0000-4000-8000-000000000001:1", Count: 1, TTL: time.Minute}
+	h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "00000000-0000-4000-8000-000000000001:1", Count: 1, TTL: time.Minute}
 	_, err = store.Acquire(ctx, h)
-	require.ErrorIs(t, err, lock.ErrUnavailable)
-	require.ErrorIs(t, err, lock.ErrNotDone)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
 	ran := scripts(t, admin)
 	wire.Heal()
 	require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // DefaultFenceTTL is how long a fencing counter outlives its last grant.
@@ -52,7 +52,7 @@ type Config struct {
 	// Replicas is how many replicas must have a grant before it counts. This costs one
 	// more round trip, between the servers. A grant that fewer replicas have within
 	// ReplicaTimeout is an error that matches [ErrUnreplicated] and
-	// [lock.ErrUnavailable]; package lock asks again for a while, and then releases the
+	// [driver.ErrUnavailable]; package lock asks again for a while, and then releases the
 	// grant on the master. A release does not wait for replicas, so it grants the lock to
 	// no waiter then: the waiters ask.
 	//
@@ -72,7 +72,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Store is a [lock.Store] on Redis. Its methods are safe for concurrent use.
+// Store is a [driver.Store] on Redis. Its methods are safe for concurrent use.
 type Store struct {
 	client     redis.UniversalClient
 	cluster    *redis.ClusterClient // the client, if it is of a cluster; else nil
@@ -86,7 +86,7 @@ type Store struct {
 	publish    atomic.Pointer[string] // the command that publishes releases, once known
 }
 
-var _ lock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store on client. The caller closes client after the store. New sends
 // nothing. It refuses a client whose options break promises; the error names the right
@@ -142,7 +142,7 @@ func (s *Store) Close() error {
 }
 
 // Announce records the identity of c, for people who look at the server.
-func (s *Store) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
 	key := clientKey(c.ID)
 	_, err := s.run(ctx, announce, []string{key},
 		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339))

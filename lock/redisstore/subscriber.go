@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // subscriber receives the messages that wake waiters when their lock is released. It
@@ -49,11 +49,11 @@ func newSubscriber(store *Store) *subscriber {
 type handler struct {
 	channel string
 	// parse returns the notice for a message; ok is false if there is none.
-	parse func(s *Store, payload string) (n lock.Notice, ok bool)
+	parse func(s *Store, payload string) (n driver.Notice, ok bool)
 }
 
 // askAgain parses any message as a notice to send the acquire request again.
-func askAgain(*Store, string) (lock.Notice, bool) { return lock.Notice{}, true }
+func askAgain(*Store, string) (driver.Notice, bool) { return driver.Notice{}, true }
 
 // channel is one channel with its listeners.
 type channel struct {
@@ -71,7 +71,7 @@ type channel struct {
 // notifyAll makes every listener ask again. The caller holds subscriber.mu.
 func (c *channel) notifyAll() {
 	for l := range c.listeners {
-		l.notify(lock.Notice{})
+		l.notify(driver.Notice{})
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *channel) deliver(s *Store, payload string) {
 type listener struct {
 	channel *channel
 	handler handler
-	notify  func(lock.Notice)
+	notify  func(driver.Notice)
 }
 
 // subscription is one waiter's subscription to all its channels.
@@ -98,7 +98,7 @@ type subscription struct {
 }
 
 // Subscribe calls notify for every message on the lock's channels.
-func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.Notice)) (lock.Subscription, error) {
+func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	k, err := s.kindOf(h.Kind)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *Store) Subscribe(ctx context.Context, h *lock.Hold, notify func(lock.No
 }
 
 // subscribe returns once the server has confirmed every channel.
-func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify func(lock.Notice)) (lock.Subscription, error) {
+func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	sub := &subscription{subscriber: s}
 	var added []*channel
 	for _, h := range handlers {
@@ -136,7 +136,7 @@ func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify f
 
 // listen adds a channel to the subscription. If the server has not been asked for the
 // channel yet, listen also appends it to added.
-func (sub *subscription) listen(id channelID, h handler, notify func(lock.Notice), added []*channel) ([]*channel, error) {
+func (sub *subscription) listen(id channelID, h handler, notify func(driver.Notice), added []*channel) ([]*channel, error) {
 	l, first, err := sub.subscriber.addListener(id, h, notify)
 	if err != nil {
 		return added, err
@@ -192,7 +192,7 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 
 // addListener adds a listener. added is true for the channel's first listener, whose
 // caller has to subscribe to the channel at the server.
-func (s *subscriber) addListener(id channelID, h handler, notify func(lock.Notice)) (l *listener, added bool, err error) {
+func (s *subscriber) addListener(id channelID, h handler, notify func(driver.Notice)) (l *listener, added bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -26,22 +27,22 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	wire := redistest.StartProxy(t, server)
 	store := open(t, wire.Client(t))
-	other, err := store.Subscribe(t.Context(), &lock.Hold{Name: "other"}, func(lock.Notice) {})
+	other, err := store.Subscribe(t.Context(), &driver.Hold{Name: "other"}, func(driver.Notice) {})
 	require.NoError(t, err)
 	defer other.Close()
 
 	wire.Set(redistest.Fault{Replies: redistest.Hold})
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = store.Subscribe(brief, &lock.Hold{Name: "a"}, func(lock.Notice) {})
+	_, err = store.Subscribe(brief, &driver.Hold{Name: "a"}, func(driver.Notice) {})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, err, lock.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 
 	wire.Set(redistest.Fault{Replies: redistest.Hold, Requests: redistest.Hold})
 	confirmed := make(chan error, 1)
 	var woken atomic.Int32
 	go func() {
-		sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) { woken.Add(1) })
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
 		confirmed <- err
 		if err == nil {
 			t.Cleanup(sub.Close)
@@ -67,7 +68,7 @@ func TestMuteSubscriptionConnection(t *testing.T) {
 	wire := redistest.StartProxy(t, server)
 	store := open(t, wire.Client(t))
 	woken := make(chan struct{}, 10)
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) { woken <- struct{}{} })
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
 	require.NoError(t, err)
 	defer sub.Close()
 	wire.Set(redistest.Fault{Replies: redistest.Drop})
@@ -88,12 +89,12 @@ func TestSubscribeAfterClose(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) {})
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) {})
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
-	_, err = store.Subscribe(t.Context(), &lock.Hold{Name: "a"}, func(lock.Notice) {})
+	_, err = store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) {})
 	require.Error(t, err)
-	assert.NotErrorIs(t, err, lock.ErrUnavailable)
+	assert.NotErrorIs(t, err, driver.ErrUnavailable)
 	sub.Close()
 	require.NoError(t, store.Close())
 }
@@ -104,7 +105,7 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
 	woken := make(chan struct{}, 100)
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: "a"}, func(lock.Notice) { woken <- struct{}{} })
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
 	require.NoError(t, err)
 	defer sub.Close()
 	server.Kill()
@@ -127,8 +128,8 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	wire := redistest.StartProxy(t, server)
 	admin := server.Client(t)
 	store := open(t, wire.Client(t))
-	subscribe := func(name string) (lock.Subscription, error) {
-		return store.Subscribe(t.Context(), &lock.Hold{Name: name}, func(lock.Notice) {})
+	subscribe := func(name string) (driver.Subscription, error) {
+		return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
 	}
 	stays, err := subscribe("stays")
 	require.NoError(t, err)
@@ -139,7 +140,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 		awaitChannels(t, admin, 6)
 		wire.Set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
 		wire.Reset()
-		fresh := make(chan lock.Subscription, 1)
+		fresh := make(chan driver.Subscription, 1)
 		go func() {
 			for t.Context().Err() == nil {
 				if s, err := subscribe("fresh"); err == nil {
@@ -183,7 +184,7 @@ func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	admin := server.Client(t)
 	store := open(t, server.Client(t))
 	var woken atomic.Int32
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Kind: lock.KindRead, Name: "a"}, func(lock.Notice) { woken.Add(1) })
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
 	require.NoError(t, err)
 	defer sub.Close()
 	connection := func() string {
@@ -226,7 +227,7 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	wire := redistest.StartProxy(t, server)
 	admin := server.Client(t)
 	store := open(t, wire.Client(t))
-	sub, err := store.Subscribe(t.Context(), &lock.Hold{Name: "mine"}, func(lock.Notice) {})
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "mine"}, func(driver.Notice) {})
 	require.NoError(t, err)
 	defer sub.Close()
 	id := pubsubID(t, admin)
@@ -237,7 +238,7 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		sub, err := store.Subscribe(ctx, &lock.Hold{Name: "neighbour's"}, func(lock.Notice) {})
+		sub, err := store.Subscribe(ctx, &driver.Hold{Name: "neighbour's"}, func(driver.Notice) {})
 		if err == nil {
 			defer sub.Close()
 		}
@@ -247,8 +248,8 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 
 	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
 	defer cancel()
-	_, err = store.Subscribe(over, &lock.Hold{Name: "late one's"}, func(lock.Notice) {})
-	require.ErrorIs(t, err, lock.ErrUnavailable)
+	_, err = store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
 	wire.Heal()
 	time.Sleep(300 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -46,11 +47,11 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					older, err := admin.Get(t.Context(), counterOfA).Result()
 					if err == nil {
 						h := mutexOf("a", i+10_000)
-						h.Spare = random.Int64N(lock.MaxPasses)
+						h.Reserve = random.Int64N(lock.MaxPasses)
 						a, err := store.Acquire(t.Context(), h)
 						require.NoError(t, err)
 						require.Greater(t, a.Token, last)
-						last = a.Token + a.Spare
+						last = a.Token + a.Reserved
 						_, err = store.Release(t.Context(), released(h))
 						require.NoError(t, err)
 						time.Sleep(12 * time.Millisecond)
@@ -62,17 +63,17 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					require.Eventually(t, func() bool { return admin.Ping(t.Context()).Err() == nil }, 10*time.Second, time.Millisecond)
 				}
 				h := mutexOf("a", i)
-				h.Spare = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
-				var a lock.Answer
+				h.Reserve = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
+				var a driver.Answer
 				require.Eventually(t, func() bool {
 					a, err = store.Acquire(t.Context(), h)
 					return err == nil
 				}, 10*time.Second, time.Millisecond)
-				require.Equal(t, lock.Granted, a.Verdict)
+				require.Equal(t, driver.Granted, a.Verdict)
 				require.Greater(t, a.Token, last, "grant %d", i)
-				require.LessOrEqual(t, a.Spare, h.Spare)
-				reserved += a.Spare
-				last = a.Token + a.Spare // the owner may use all of them
+				require.LessOrEqual(t, a.Reserved, h.Reserve)
+				reserved += a.Reserved
+				last = a.Token + a.Reserved // the owner may use all of them
 				require.LessOrEqual(t, last, admin.Time(t.Context()).Val().UnixMicro(), "ahead of the clock")
 				_, err := store.Release(t.Context(), released(h))
 				require.NoError(t, err)
@@ -88,9 +89,9 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
-	for format, kinds := range map[redisstore.Format][]lock.Kind{
-		redisstore.FormatRedisson: {lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite},
-		redisstore.FormatPlain:    {lock.KindMutex},
+	for format, kinds := range map[redisstore.Format][]driver.Kind{
+		redisstore.FormatRedisson: {driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite},
+		redisstore.FormatPlain:    {driver.KindMutex},
 	} {
 		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
 		require.NoError(t, err)
@@ -108,8 +109,8 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 					_, err := store.Acquire(t.Context(), h)
 					require.Error(t, err, "%v %v: %.20q", format, kind, damaged)
 					assert.Contains(t, err.Error(), counterOfA)
-					assert.NotErrorIs(t, err, lock.ErrUnavailable)
-					require.ErrorIs(t, err, lock.ErrNotDone)
+					assert.NotErrorIs(t, err, driver.ErrUnavailable)
+					require.ErrorIs(t, err, driver.ErrNotDone)
 					assert.Equal(t, damaged, admin.Get(t.Context(), counterOfA).Val())
 					assert.Equal(t, ttl > 0, admin.PTTL(t.Context(), counterOfA).Val() > 50*time.Minute)
 					assert.Zero(t, admin.Exists(t.Context(), "a").Val(), "%v %v: %.20q", format, kind, damaged)
@@ -138,22 +139,22 @@ func TestCounterOfZeroIsNoToken(t *testing.T) {
 	client := redistest.Start(t, redistest.Config{}).Client(t)
 	store := open(t, client)
 	for _, test := range []struct {
-		kind   lock.Kind
+		kind   driver.Kind
 		joiner int
-	}{{lock.KindMutex, 1}, {lock.KindFair, 1}, {lock.KindWrite, 1}, {lock.KindRead, 1}, {lock.KindRead, 2}} {
+	}{{driver.KindMutex, 1}, {driver.KindFair, 1}, {driver.KindWrite, 1}, {driver.KindRead, 1}, {driver.KindRead, 2}} {
 		for _, life := range []time.Duration{0, time.Minute} {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			h := mutexOf("a", 1)
 			h.Kind = test.kind
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			require.Equal(t, lock.Granted, a.Verdict)
+			require.Equal(t, driver.Granted, a.Verdict)
 			require.NoError(t, client.Set(t.Context(), counterOfA, 0, life).Err())
 			joining := mutexOf("a", test.joiner)
 			joining.Kind = test.kind
 			joined, err := store.Acquire(t.Context(), joining)
 			require.NoError(t, err)
-			require.Equal(t, lock.Granted, joined.Verdict)
+			require.Equal(t, driver.Granted, joined.Verdict)
 			require.Greater(t, joined.Token, a.Token, "%v, owner %d, life %v", test.kind, test.joiner, life)
 		}
 	}
@@ -169,8 +170,8 @@ func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
 	waiter.Wait = time.Minute
-	notices := make(chan lock.Notice, 10)
-	sub, err := store.Subscribe(t.Context(), waiter, func(n lock.Notice) { notices <- n })
+	notices := make(chan driver.Notice, 10)
+	sub, err := store.Subscribe(t.Context(), waiter, func(n driver.Notice) { notices <- n })
 	require.NoError(t, err)
 	defer sub.Close()
 	_, err = store.Acquire(t.Context(), waiter)
@@ -182,7 +183,7 @@ func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	assert.Zero(t, admin.Exists(t.Context(), "a").Val())
 	select {
 	case n := <-notices:
-		assert.Equal(t, lock.Notice{}, n, "it is to ask, and learns why")
+		assert.Equal(t, driver.Notice{}, n, "it is to ask, and learns why")
 	case <-time.After(20 * time.Second):
 		t.Fatal("the waiter has no message")
 	}
@@ -197,9 +198,9 @@ func TestReservedTokensAreLimited(t *testing.T) {
 	for _, life := range []time.Duration{time.Minute, -1} {
 		store, err := redisstore.New(client, redisstore.Config{FenceTTL: life})
 		require.NoError(t, err)
-		acquire := func(n int) lock.Answer {
+		acquire := func(n int) driver.Answer {
 			h := mutexOf(fmt.Sprint(life), n)
-			h.Spare = 5_000_000
+			h.Reserve = 5_000_000
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
 			_, err = store.Release(t.Context(), released(h))
@@ -207,14 +208,14 @@ func TestReservedTokensAreLimited(t *testing.T) {
 			return a
 		}
 		first := acquire(1)
-		assert.Zero(t, first.Spare, "without a counter nobody knows what was given out")
+		assert.Zero(t, first.Reserved, "without a counter nobody knows what was given out")
 		second := acquire(2)
 		assert.GreaterOrEqual(t, second.Token, first.Token+1)
-		if second.Spare < 10_000 {
+		if second.Reserved < 10_000 {
 			assert.Equal(t, first.Token+1, second.Token)
 		}
 		time.Sleep(20 * time.Millisecond)
-		assert.EqualValues(t, 10_000, acquire(3).Spare)
+		assert.EqualValues(t, 10_000, acquire(3).Reserved)
 		require.NoError(t, store.Close())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -35,7 +36,7 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 			defer locker.Close(t.Context())
 			_, err = locker.Mutex("a").TryLock(t.Context())
 			require.ErrorIs(t, err, redisstore.ErrTooOld)
-			require.NotErrorIs(t, err, lock.ErrUnavailable)
+			require.NotErrorIs(t, err, driver.ErrUnavailable)
 			assert.ErrorContains(t, err, "Redis 6.2 or newer")
 			assert.ErrorContains(t, err, refusal)
 		})

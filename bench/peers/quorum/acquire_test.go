@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -59,7 +60,7 @@ type pair func(ctx context.Context, name string) (acquire, release time.Duration
 
 func leasewheel(t testing.TB, clients []*redis.Client, c quorum.Config) pair {
 	c.NodeTimeout = nodeTimeout
-	var nodes []lock.Store
+	var nodes []driver.Store
 	for _, client := range clients {
 		node, err := redisstore.New(client, redisstore.Config{})
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -91,7 +92,7 @@ func (w *worker) open() (err error) {
 		c.Wheel, qc.Wheel = ticks, ticks
 		w.close = append(w.close, func() error { ticks.Stop(); return nil })
 	}
-	var stores []lock.Store
+	var stores []driver.Store
 	for _, url := range w.plan.URLs {
 		s, err := redisstore.Open(url, redisstore.Config{})
 		if err != nil {

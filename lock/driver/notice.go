@@ -1,0 +1,24 @@
+package driver
+
+import "time"
+
+// Notice is a message from the store to a waiter. The zero Notice means that another
+// attempt may succeed. It is sent after a release, and after every gap in which a message
+// may have been missed.
+type Notice struct {
+	// Owner is the owner to which a release has granted the lock, with Token and Reserved,
+	// for TTL. The grant counts as if the owner had requested it again. Empty: none.
+	Owner    string
+	Token    int64
+	Reserved int64
+	TTL      time.Duration
+	// At is the time of the grant, by the same clock as [Answer.At]. The difference is
+	// the time from the owner's request to its grant.
+	At time.Time
+}
+
+// Subscription is a subscription to the notices of a lock.
+type Subscription interface {
+	// Close ends the subscription. After it returns, notify is not called any more.
+	Close()
+}

@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Store is the storage of locks, such as Redis. Its methods are safe for concurrent use.
+//
+// A store sends every request once and never repeats it. Package lock decides what to
+// repeat, because only it knows what is ambiguous then. A transient error matches
+// [ErrUnavailable]; an error of a request that certainly had no effect matches
+// [ErrNotDone]. Requests are bounded by their context, whose values they may use.
+//
+// A request that is applied later than one second after its context's deadline must
+// change nothing. Every request of package lock has a deadline. So if a request's outcome
+// is unknown, a release that is sent one second after that deadline, and is confirmed,
+// leaves nothing of the request. A store may implement this with a deadline that the
+// server checks. The guarantee then fails if a server's clock is set back in the
+// meantime.
+//
+// A kind of lock is a value of [Kind] with its own fields in [Hold], not a method of
+// Store. New kinds, and stores made of other stores, therefore need no new methods.
+type Store interface {
+	// Renewer renews holds for the watchdog. The Ref of each lease is its *[Hold].
+	renewal.Renewer
+
+	// Supports returns nil if the store supports locks of this kind. Otherwise it returns
+	// an error that matches [ErrUnsupported] and gives the reason.
+	Supports(Kind) error
+
+	// Acquire requests the hold. A hold that the owner already has is granted again, with
+	// a new TTL, so an acquisition whose reply was lost can be sent again. With Count > 1
+	// the owner must already hold the lock.
+	Acquire(ctx context.Context, h *Hold) (Answer, error)
+
+	// Release lowers the owner's holds to h.Count. With zero it frees the lock, wakes a
+	// waiter, and removes the owner from any queue of the store. held is false if the
+	// store had no hold of this owner.
+	Release(ctx context.Context, h *Hold) (held bool, err error)
+
+	// Subscribe calls notify with every [Notice] for a waiter for the hold. It returns
+	// once the subscription is confirmed, so that an attempt made afterwards misses
+	// nothing. Waiters of one client for one lock may share a subscription. notify must
+	// not block.
+	Subscribe(ctx context.Context, h *Hold, notify func(Notice)) (Subscription, error)
+
+	// Announce stores a record of the client whose id begins its owners' names, for
+	// inspection. The record lives at least ttl.
+	Announce(ctx context.Context, c Client, ttl time.Duration) error
+
+	// Close releases what the store itself opened.
+	Close() error
+}
+
+// Client describes a locker, for the inspection of locks.
+type Client struct {
+	// ID is the part of an owner before the colon.
+	ID string
+	// Host, Process and PID identify the process; Process is a file name without its
+	// directory.
+	Host    string
+	Process string
+	PID     int
+	// Since is when the locker was created.
+	Since time.Time
+}

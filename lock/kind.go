@@ -1,0 +1,17 @@
+package lock
+
+import "github.com/leasewheel/leasewheel/lock/driver"
+
+// Kind is a kind of lock.
+type Kind = driver.Kind
+
+// The kinds of lock are described in package driver.
+const (
+	KindMutex     = driver.KindMutex
+	KindFair      = driver.KindFair
+	KindRead      = driver.KindRead
+	KindWrite     = driver.KindWrite
+	KindSemaphore = driver.KindSemaphore
+	KindPermit    = driver.KindPermit
+	KindLatch     = driver.KindLatch
+)
