@@ -228,8 +228,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 }
 
 var (
-	errNoAnswer = errors.New("renewal: the renewer has no answer for the lease")
-	errTooLate  = errors.New("renewal: the store's answer came when the lease's time was over")
+	errNoAnswer = errors.New("renewal: the renewer returned no outcome for the lease")
+	errTooLate  = errors.New("renewal: the store's reply came after the lease's end")
 )
 
 // extend moves the lease's until after a renewal that gave it ttl; 0 means the requested

@@ -96,7 +96,7 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("renewal: something of the watchdog still runs: %w", context.Cause(ctx))
+		return fmt.Errorf("renewal: the watchdog has not stopped: %w", context.Cause(ctx))
 	}
 }
 

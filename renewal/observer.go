@@ -154,7 +154,7 @@ func (w *Watchdog) observeLost(l *Lease, lost *LostError) {
 }
 
 func (w *Watchdog) observeJump(j Jump) {
-	w.config.Logger.Warn("renewal: the clocks have parted; leases are distrusted until the store confirms them",
+	w.config.Logger.Warn("renewal: the clocks have diverged; leases are not trusted until the store confirms them",
 		"slept", j.Slept, "stepped", j.Stepped, "leases", j.Suspect)
 	if w.observer.Jump == nil {
 		return

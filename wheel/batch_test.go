@@ -9,10 +9,10 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// The worker runs what is due in batches, and looks at what came meanwhile when
-// all of them are through. Tasks of one batch cancel others of it, whose memory is
-// free from the next batch on; tasks of that one schedule into it. Nothing of what
-// they schedule is lost, and no handle is mistaken for another.
+// The worker runs due tasks in batches, and looks at new arrivals when a batch is
+// through. Tasks of one batch cancel others of it, whose memory is free from the next
+// batch on. Tasks of that batch schedule into it. None of their timeouts is lost, and no
+// handle is mistaken for another.
 func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		const tasks = 200
@@ -33,7 +33,7 @@ func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
 				}
 			}
 		}
-		// From inside a task, so that most of them meet in the same inbox.
+		// From inside a task, so that most of them use the same inbox.
 		must(w.Schedule(ms, func() {
 			for i := range first {
 				first[i] = must(w.Schedule(ms, task(i)))
@@ -69,8 +69,8 @@ func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
 	})
 }
 
-// A task that cancels and schedules in turn, on the worker, at every tick: the
-// memory that is freed serves at once.
+// A task that cancels and schedules in turn, on the worker, at every tick: the freed
+// memory is reused at once.
 func TestTasksThatReplaceEachOther(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 32}, func(t *testing.T, w *wheel.Wheel) {
 		rnd := newRand(t)

@@ -41,8 +41,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// One cancelled before the worker ever saw it never gets to the worker, and one
-// cancelled in the instant of its deadline does not run.
+// A timeout cancelled among the arrivals never gets to the worker, and one cancelled in
+// the instant of its deadline does not run.
 func TestCancelAtTheEdges(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -96,8 +96,8 @@ func TestCancelFromInsideATask(t *testing.T) {
 	})
 }
 
-// Cancels in random order, before and after deadlines: what was cancelled does
-// not run, everything else does.
+// Cancels in random order, before and after deadlines: cancelled tasks do not run, all
+// others do.
 func TestCancelInRandomOrder(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
 		rnd := newRand(t)
@@ -134,7 +134,7 @@ func TestCancelInRandomOrder(t *testing.T) {
 	})
 }
 
-// payload is what a task holds on to.
+// payload is memory that a task holds.
 type payload struct{ _ [1 << 10]byte }
 
 // scheduleHolding schedules a task that holds the only reference to a payload.
@@ -151,7 +151,7 @@ func gone[T any](p weak.Pointer[T]) bool {
 	return p.Value() == nil
 }
 
-// A cancelled task is let go at once, wherever the timeout stands, though its
+// A cancelled task is released at once, in every place of the timeout, although its
 // handle is kept and no time has passed.
 func TestCancelledTaskIsLetGoAtOnce(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"arriving": 0, "in a bucket": 50 * ms} {
@@ -173,7 +173,7 @@ func TestCancelledTaskIsLetGoAtOnce(t *testing.T) {
 	}
 }
 
-// A task that has run is let go too, though the handle is kept.
+// A task that has run is released too, although the handle is kept.
 func TestTaskThatRanIsLetGo(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		h, p := scheduleHolding(w, 20*ms)
@@ -186,9 +186,8 @@ func TestTaskThatRanIsLetGo(t *testing.T) {
 	})
 }
 
-// Within a tick of the cancel the worker lets go of the record as well, also
-// where its deadline is many revolutions away: here that of a timer, which is
-// the user's own memory.
+// Within a tick of the cancel the worker also releases the record, even if its deadline
+// is many revolutions away: here that of a timer, which is the user's own memory.
 func TestCancelledRecordIsLetGoWithinATick(t *testing.T) {
 	type connection struct {
 		idle wheel.Timer
@@ -227,7 +226,7 @@ func TestCancelledRecordIsLetGoWithinATick(t *testing.T) {
 	}
 }
 
-// So it is with a burst of cancels: none waits for another tick.
+// The same for a burst of cancels: none waits for another tick.
 func TestManyCancelledRecordsAreLetGoWithinATick(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		const count = 5000

@@ -10,7 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// What is out of range is refused, by its name and with the range.
+// Values out of range are refused, with the field's name and the range.
 func TestNewRefusesSenselessNumbers(t *testing.T) {
 	for _, c := range []struct {
 		config wheel.Config
@@ -73,7 +73,7 @@ func TestNewAcceptsWhatIsInRange(t *testing.T) {
 	}
 }
 
-// A wheel without a logger of its own does not fail for want of one.
+// A wheel without a logger of its own works.
 func TestNoLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := must(wheel.New(wheel.Config{}))

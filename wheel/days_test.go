@@ -118,8 +118,8 @@ func TestCenturyWithOneTimeout(t *testing.T) {
 	})
 }
 
-// A worker that is held up for days, by its own tasks or by the machine, catches
-// up without a pass for each tick that it missed, and what follows is on time.
+// A worker that is held up for days, by its own tasks or by the machine, catches up
+// without a pass for each missed tick, and later tasks are on time.
 func TestHeldUpForDays(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 64}, func(t *testing.T, w *wheel.Wheel) {
 		rnd := newRand(t)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// The page that maps the tests and defects of other timers to those here names
-// nothing that does not exist.
+// Every test named in the page that maps the tests and defects of other timers exists.
 func TestEquivalentsExist(t *testing.T) {
 	functions := map[string]bool{}
 	for _, pattern := range []string{"*_test.go", "../bucket/*_test.go", "../timeout/*_test.go"} {

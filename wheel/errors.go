@@ -10,5 +10,5 @@ var (
 	// ErrFull is returned when [Config.MaxPending] timeouts are pending already. The task
 	// is not, and will not be, run. Running or cancelling another timeout makes room
 	// again.
-	ErrFull = errors.New("wheel: as many timeouts pending as MaxPending allows")
+	ErrFull = errors.New("wheel: MaxPending timeouts are pending")
 )

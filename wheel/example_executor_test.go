@@ -9,8 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// An executor of one's own decides where tasks run: here, on the one goroutine
-// that owns a program's state.
+// A custom executor decides where tasks run: here, on the one goroutine that owns a
+// program's state.
 type eventLoop chan func()
 
 func (l eventLoop) Execute(task func()) error {
@@ -64,8 +64,8 @@ func ExamplePool() {
 	// Output: writing the snapshot
 }
 
-// What finds no room in the queue is refused, counted, and handed to OnReject. Here
-// the worker runs it, and is late for what comes after.
+// A task that finds no room in the queue is refused, counted, and passed to OnReject.
+// Here the worker runs it, and is late for the following ones.
 func ExampleNewPool() {
 	pool := wheel.NewPool(1, 1)
 	defer pool.Close()
@@ -106,7 +106,7 @@ func ExamplePool_Execute() {
 	// store
 }
 
-// Close is the way to wait for what was handed over.
+// Close waits for the accepted tasks.
 func ExamplePool_Close() {
 	pool := wheel.NewPool(4, 100)
 	var sum atomic.Int64

@@ -11,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// exampleWheel makes the wheel of an example: with the defaults, but for what the
-// example is about.
+// exampleWheel makes the wheel of an example: with the defaults, except for the example's
+// subject.
 func exampleWheel(c wheel.Config) *wheel.Wheel {
 	w, err := wheel.New(c)
 	if err != nil {
@@ -32,7 +32,7 @@ func ExampleNew() {
 	// Output: 10ms
 }
 
-// A number that makes no sense is refused, with what would.
+// An invalid number is refused, with the accepted range.
 func ExampleNew_refused() {
 	_, err := wheel.New(wheel.Config{Tick: time.Microsecond})
 	fmt.Println(err)
@@ -54,8 +54,8 @@ func ExampleConfig() {
 	// Output: 1ms
 }
 
-// Tasks run one after the other, in the order of their deadlines, and may call
-// everything: schedule others, move and cancel them.
+// Tasks run one after the other, in the order of their deadlines, and may call every
+// method: schedule others, move and cancel them.
 func ExampleWheel() {
 	w := exampleWheel(wheel.Config{Tick: time.Millisecond})
 	defer w.Stop()
@@ -80,7 +80,7 @@ func ExampleWheel() {
 	// alarm is pending: false
 }
 
-// A request that is not answered in time is given up.
+// A request that is not answered in time is cancelled.
 func ExampleWheel_Schedule() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()
@@ -97,7 +97,7 @@ func ExampleWheel_Schedule() {
 	// Output: no answer
 }
 
-// Several deadlines by one reading of the clock.
+// Several deadlines with one reading of the clock.
 func ExampleWheel_ScheduleAt() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()
@@ -169,8 +169,8 @@ func ExampleWheel_Every() {
 	// cancelled
 }
 
-// What each policy makes of two runs that were missed because the first one
-// took too long.
+// The effect of each policy on two runs that were missed because the first one took too
+// long.
 func ExampleMissed() {
 	for _, policy := range []struct {
 		name   string
@@ -219,7 +219,7 @@ func ExampleWheel_EveryFunc() {
 	// Output: 3 polls
 }
 
-// Everything that waits is called off, and the wheel goes on.
+// All pending tasks are cancelled, and the wheel goes on.
 func ExampleWheel_Drain() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()
@@ -259,7 +259,7 @@ func ExampleWheel_Stats() {
 	// fired 1 cancelled 1 pending 1
 }
 
-// What to watch: is the wheel behind, and who holds it up?
+// Monitoring: whether the wheel is behind, and which tasks hold it up.
 func ExampleStats() {
 	w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
 	defer w.Stop()
@@ -277,7 +277,7 @@ func ExampleStats() {
 	// behind by more than two ticks: true
 }
 
-// A program that ends does now what it had put off.
+// A program that ends runs its postponed tasks now.
 func ExampleWheel_Stop() {
 	w := exampleWheel(wheel.Config{})
 	_, _ = w.Schedule(2*time.Hour, func() { fmt.Println("write the report") })
@@ -315,7 +315,7 @@ func Example_errStopped() {
 	// Output: true
 }
 
-// A server that would rather refuse a request than run out of memory.
+// A server that refuses a request rather than running out of memory.
 func Example_errFull() {
 	w := exampleWheel(wheel.Config{MaxPending: 1})
 	defer w.Stop()

@@ -86,7 +86,7 @@ func ExampleTimer_Arm() {
 	// Output: attempts: 3
 }
 
-// Many timers by one reading of the clock.
+// Many timers with one reading of the clock.
 func ExampleTimer_ArmAt() {
 	w := exampleWheel(wheel.Config{})
 	defer w.Stop()

@@ -54,8 +54,7 @@ func TestGoroutinesDelayNoOtherTask(t *testing.T) {
 	})
 }
 
-// A pool runs as many tasks at once as it has workers, in the order in which
-// they came.
+// A pool runs as many tasks at once as it has workers, in the order of arrival.
 func TestPoolBoundsWhatRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := wheel.NewPool(3, 100)
@@ -125,8 +124,8 @@ func TestPoolRejectsWhatFindsNoRoom(t *testing.T) {
 	})
 }
 
-// With an OnReject that runs what is refused, the worker helps out, and is late
-// for it.
+// With an OnReject that runs refused tasks, the worker helps out, and is late because of
+// it.
 func TestOnRejectThatRunsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := wheel.NewPool(1, 1)
@@ -152,7 +151,7 @@ func TestOnRejectThatRunsTheTask(t *testing.T) {
 	})
 }
 
-// Close runs what is queued and waits for it; what comes after is refused.
+// Close runs the queued tasks and waits for them; later ones are refused.
 func TestPoolClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := wheel.NewPool(2, 10)
@@ -226,8 +225,8 @@ func TestGoexitDoesNotEndAPeriodicTask(t *testing.T) {
 	}
 }
 
-// A run that is dropped because another goes on counts for nothing, and one that
-// is owed not before it begins: the handle can still be cancelled.
+// A run that is dropped because another is under way is not counted, and an outstanding
+// one is not counted before it begins: the handle can still be cancelled.
 func TestDroppedRunsOfAPeriodicTaskAreNotCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		missed wheel.Missed
@@ -284,8 +283,7 @@ func TestNewPoolPanicsOnSenselessNumbers(t *testing.T) {
 	}
 }
 
-// Stop does not wait for tasks that an executor has taken on, and returns none of
-// them.
+// Stop does not wait for tasks that an executor has accepted, and returns none of them.
 func TestStopLeavesTheExecutorsTasksAlone(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -301,7 +299,7 @@ func TestStopLeavesTheExecutorsTasksAlone(t *testing.T) {
 	})
 }
 
-// An executor may call the wheel, and may run the task there and then.
+// An executor may call the wheel, and may run the task immediately.
 func TestExecutorCallsTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *wheel.Wheel

@@ -28,7 +28,7 @@ func fill(t *testing.T, w *wheel.Wheel, d time.Duration) []timeout.Timeout {
 	}
 }
 
-// What is one too many is refused, whichever way it comes, and leaves no trace.
+// A timeout beyond the limit is refused, by every method, and leaves no trace.
 func TestFull(t *testing.T) {
 	bubble(t, wheel.Config{MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		var timer wheel.Timer
@@ -128,7 +128,7 @@ func TestRoomAfterATaskHasRun(t *testing.T) {
 	})
 }
 
-// What is pending can be moved on a full wheel, to later and to earlier; what has
+// A pending timeout can be moved on a full wheel, to later and to earlier; one that has
 // run has lost its place.
 func TestFullWheelMovesWhatItHas(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {

@@ -41,8 +41,8 @@ func (c *counting) during(d time.Duration) int64 {
 	return c.count.Load() - before
 }
 
-// wakes checks how often the worker is woken by what is done and the time that passes
-// then. What is done may wake it at once: the count begins before that.
+// wakes checks how often an action and the following time wake the worker. The action may
+// wake it at once: the count begins before it.
 func (c *counting) wakes(t *testing.T, want int64, d time.Duration, what string, do func()) {
 	t.Helper()
 	before := c.count.Load()
@@ -121,8 +121,8 @@ func TestWakeUpsOfAPeriodicTask(t *testing.T) {
 	})
 }
 
-// What is scheduled for later than the next deadline does not wake the worker,
-// nor does a reset to later; what is earlier does, once.
+// A timeout later than the next deadline does not wake the worker, nor does a reset to
+// later; an earlier one does, once.
 func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
@@ -186,9 +186,9 @@ func TestWakeUpsOfCancels(t *testing.T) {
 	})
 }
 
-// Timeouts that never get to their deadline, as most do, cost few wake-ups: here a
-// thousand requests a second for a minute, each answered after 3 ms of the 30 s
-// that it might have taken.
+// Timeouts that are cancelled before their deadline, as most are, cost few wake-ups: here
+// a thousand requests a second for a minute, each answered after 3 ms of its limit of 30
+// s.
 func TestWakeUpsOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, alarm := countedWheel(t, Config{})
@@ -202,8 +202,8 @@ func TestWakeUpsOfRequests(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		// At the most one for each tick in which something was cancelled, and
-		// one to look at it; the last cancels are a tick later.
+		// At most one for each tick in which something was cancelled, and one to check;
+		// the last cancels are a tick later.
 		if n, limit := alarm.count.Load(), int64(2*(seconds*100+1)); n > limit {
 			t.Errorf("woke %d times, want %d at the most", n, limit)
 		}

@@ -13,9 +13,9 @@ import (
 )
 
 // A task blocks the worker for 3 s, in which many others become due, of several
-// revolutions: they run at once afterwards, in the order of their deadlines, and
-// what is due later comes at its time. Three of the Go wheels that count ticks
-// are late by the whole pause from then on.
+// revolutions. They run at once afterwards, in the order of their deadlines, and later
+// ones come on time. Three of the Go wheels that count ticks are late by the whole pause
+// from then on.
 func TestLateWorkerCatchesUp(t *testing.T) {
 	for _, buckets := range []int{1, 16, 512, 1 << 14} {
 		bubble(t, wheel.Config{Tick: ms, Buckets: buckets}, func(t *testing.T, w *wheel.Wheel) {
@@ -67,8 +67,8 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 	}
 }
 
-// Resets that are made while the worker is late count: what is put off in time
-// does not run in between, what is brought forward does.
+// Resets made while the worker is late count: a timeout postponed in time does not run in
+// between, one brought forward does.
 func TestResetsWhileTheWorkerIsLate(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 8}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)

@@ -15,11 +15,10 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A model is the most naive timer there is, a list of items with deadlines. It
-// leads a whole wheel in virtual time through operations that are read from
-// bytes, from outside and from inside of tasks, foretells what each returns and
-// when each task runs, to the nanosecond, and compares everything that can be
-// seen of the wheel after each step.
+// A model is the most naive timer, a list of items with deadlines. It drives a whole
+// wheel in virtual time through operations that are read from bytes, from outside and
+// from inside of tasks. It predicts the result of each and when each task runs, to the
+// nanosecond, and compares the whole observable state of the wheel after each step.
 type model struct {
 	t     *testing.T
 	w     *wheel.Wheel
@@ -36,7 +35,7 @@ type model struct {
 	ends    uint64 // runs that ended badly
 }
 
-// kind is what an item was scheduled with.
+// kind is how an item was scheduled.
 type kind byte
 
 const (
@@ -70,7 +69,7 @@ type op struct {
 	program []op // of what it schedules
 }
 
-// The codes. What they stand for is in (*model).do.
+// The codes. (*model).do has their meaning.
 const (
 	opSchedule = iota
 	opScheduleAt
@@ -95,7 +94,7 @@ func decode(bytes *[]byte, count, depth int) []op {
 	var ops []op
 	for len(*bytes) >= 3 && len(ops) < count {
 		o := op{code: (*bytes)[0] % opCodes, a: (*bytes)[1], b: (*bytes)[2]}
-		// Stop is the end of all that is interesting: rarer than the rest.
+		// Stop ends everything interesting, so it is rarer than the rest.
 		if o.code == opStop && (*bytes)[0] < 200 {
 			o.code = opReset
 		}
@@ -153,7 +152,7 @@ func (m *model) pendings() (n int) {
 	return n
 }
 
-// refusal returns what scheduling something new is refused with.
+// refusal returns the error for scheduling something new.
 func (m *model) refusal() error {
 	switch {
 	case m.stopped:
@@ -168,7 +167,7 @@ func (m *model) errorf(format string, args ...any) {
 	m.t.Errorf("at %v: %s", m.elapsed(), fmt.Sprintf(format, args...))
 }
 
-// pick returns the item that an operand means, preferring those that are pending.
+// pick returns the item that an operand selects, preferably a pending one.
 func (m *model) pick(a byte) *item {
 	if len(m.items) == 0 {
 		return nil
@@ -296,7 +295,7 @@ func (m *model) cancel(i *item) {
 	i.pending = false
 }
 
-// armed checks what Arm returns.
+// armed checks the result of Arm.
 func (m *model) armed(i *item, pending bool) func(was bool, err error) bool {
 	return func(was bool, err error) bool {
 		if was != (pending && err == nil) {
@@ -343,7 +342,7 @@ func (m *model) stop() {
 	m.returned("Stop", left)
 }
 
-// returned checks what Stop or Drain returns: everything that was pending.
+// returned checks the result of Stop or Drain: everything that was pending.
 func (m *model) returned(by string, left []wheel.Unrun) {
 	if !slices.IsSortedFunc(left, func(a, b wheel.Unrun) int { return a.Deadline.Compare(b.Deadline) }) {
 		m.errorf("%s returned timeouts out of order", by)
@@ -361,7 +360,7 @@ func (m *model) returned(by string, left []wheel.Unrun) {
 	}
 }
 
-// run is the task of every item; one that is given its own timeout passes it on.
+// run is the task of every item; one that receives its own timeout passes it on.
 func (m *model) run(i *item, given timeout.Timeout) {
 	end := func() bool { return false }
 	defer func() {
@@ -419,7 +418,7 @@ func (m *model) repeat(i *item, now time.Duration) {
 	i.due, i.set = m.ceil(i.plan), now
 }
 
-// look compares what can be seen of the wheel with the model.
+// look compares the observable state of the wheel with the model.
 func (m *model) look() {
 	for _, i := range m.items {
 		state, deadline := i.handle.State(), i.handle.Deadline()
@@ -438,9 +437,8 @@ func (m *model) look() {
 	}
 }
 
-// pass lets virtual time pass until the middle of a tick, so that no operation
-// from outside meets what is due at the same instant. By then everything has run
-// that is due.
+// pass lets virtual time pass until the middle of a tick, so that no operation from
+// outside coincides with a deadline. By then everything due has run.
 func (m *model) pass(ticks int) {
 	until := (m.elapsed()/m.tick+time.Duration(ticks))*m.tick + m.tick/2
 	time.Sleep(until - m.elapsed())
@@ -526,7 +524,7 @@ func randomBytes(seed uint64, longest int) []byte {
 	return bytes
 }
 
-// FuzzWheel reads what to do from bytes; see model.
+// FuzzWheel reads operations from bytes; see model.
 func FuzzWheel(f *testing.F) {
 	for seed := range uint64(4) {
 		f.Add(randomBytes(seed, 100))

@@ -8,8 +8,8 @@ import (
 	"github.com/leasewheel/leasewheel/bucket"
 )
 
-// A timeout that was moved to an earlier deadline and then cancelled leaves the
-// wheel within a tick, not when the worker happens to wake for something else.
+// A timeout that was moved to an earlier deadline and then cancelled leaves the wheel
+// within a tick, not when the worker happens to wake for another reason.
 func TestMovedAndCancelledIsLetGoWithinATick(t *testing.T) {
 	for name, moved := range map[string]func(w *Wheel) func(){
 		"one-shot": func(w *Wheel) func() {

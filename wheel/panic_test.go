@@ -33,8 +33,8 @@ func eachEnding(t *testing.T, test func(t *testing.T, end func())) {
 	}
 }
 
-// Tasks before and after it, of the same tick and of later ones, keep their turn,
-// wherever in a batch the task stands.
+// Tasks before and after it, of the same tick and of later ones, run all the same, at
+// every place of the task in a batch.
 func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
 	eachEnding(t, func(t *testing.T, end func()) {
 		const tasks = 300 // several batches
@@ -69,7 +69,7 @@ func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
 	})
 }
 
-// A whole batch of nothing else.
+// A whole batch of such tasks.
 func TestEveryTaskPanics(t *testing.T) {
 	eachEnding(t, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
@@ -86,8 +86,8 @@ func TestEveryTaskPanics(t *testing.T) {
 	})
 }
 
-// A periodic task goes on, a timer can be armed again, a task that had set itself
-// again before it panicked comes back.
+// A periodic task goes on, a timer can be armed again, a task that had reset itself
+// before it panicked comes back.
 func TestWhatPanicsComesBack(t *testing.T) {
 	eachEnding(t, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
@@ -113,7 +113,7 @@ func TestWhatPanicsComesBack(t *testing.T) {
 	})
 }
 
-// Stop joins whichever goroutine the worker runs on by then.
+// Stop joins the goroutine that the worker runs on by then.
 func TestStopAfterAPanic(t *testing.T) {
 	eachEnding(t, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
@@ -126,8 +126,7 @@ func TestStopAfterAPanic(t *testing.T) {
 	})
 }
 
-// A task that stops its wheel and then panics; what is left is returned and not
-// run.
+// A task that stops its wheel and then panics; the rest is returned and not run.
 func TestStopThenPanic(t *testing.T) {
 	eachEnding(t, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})

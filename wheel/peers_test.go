@@ -11,9 +11,9 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Each test here is named for what is right, and cites who got it wrong, where it
-// is known. docs/wheel-tests.md has the others, which the tests of one subject or
-// another cover.
+// Each test here is named for the right behaviour, and cites the projects that failed it,
+// as far as known. docs/wheel-tests.md has the others, which the tests of their subjects
+// cover.
 
 // RussellLuo/timingwheel#19: a timer of eight days fired the next day.
 func TestEightDaysAreEightDays(t *testing.T) {
@@ -36,9 +36,9 @@ func TestEightDaysAreEightDays(t *testing.T) {
 	})
 }
 
-// netty#12888, #13018: in one bucket a deadline of a later round hid those of
-// earlier rounds behind it. netty#1959, akka-core#1016: delays of a revolution, and
-// of several, were one too long.
+// netty#12888, #13018: in one bucket a deadline of a later round hid those of earlier
+// rounds behind it. netty#1959, akka-core#1016: delays of a revolution, and of several,
+// were one too long.
 func TestRoundsOfOneBucketDoNotHideEachOther(t *testing.T) {
 	for _, order := range [][]int{{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 5}, {3, 5, 0, 4, 1, 2}} {
 		bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
@@ -74,9 +74,9 @@ func TestHundredsOfThousandsAreInTime(t *testing.T) {
 	})
 }
 
-// netty#14959: a timeout that was cancelled in the tick in which it was due, while
-// a task held the worker, was counted out twice. netty, lines 421 and 436: what is
-// refused or returned by stop is never counted out.
+// netty#14959: a timeout that was cancelled in its due tick, while a task held the
+// worker, was counted out twice. netty, lines 421 and 436: timeouts refused or returned
+// by stop are never counted out.
 func TestWhatIsCancelledWhileTheWorkerIsHeldIsCountedOnce(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 10}, func(t *testing.T, w *wheel.Wheel) {
 		held := make(chan struct{})

@@ -99,8 +99,8 @@ func TestPeriodicTasksDoNotDrift(t *testing.T) {
 	}
 }
 
-// A run that takes two periods and more, and what each policy makes of the runs
-// that it stands in the way of. The first run is at 300 and ends at 950.
+// A run that takes two periods and more, and how each policy treats the runs that it
+// prevents. The first run is at 300 and ends at 950.
 func TestMissedRuns(t *testing.T) {
 	for _, tc := range []struct{ policy, executor, want string }{
 		{"Skip", "inline", "300 950 1200 1500"},
@@ -154,8 +154,8 @@ func TestMissedRunsBehindAnother(t *testing.T) {
 	}
 }
 
-// No two runs are ever under way at once, however long they take
-// and however many goroutines there are. CatchUp leaves none out all the same.
+// No two runs are ever under way at once, for any duration and any number of goroutines.
+// CatchUp omits none nevertheless.
 func TestRunsOfOneTaskDoNotOverlap(t *testing.T) {
 	for policy, missed := range policies {
 		for name, executor := range executors {
@@ -219,8 +219,8 @@ func TestCancelAPeriodicTaskFromInside(t *testing.T) {
 	}
 }
 
-// A cancel counts for runs that are owed too. It returns false, since a run is
-// under way, and as after Stop none begins any more.
+// A cancel also cancels outstanding runs. It returns false, since a run is under way, and
+// as after Stop no further one begins.
 func TestCancelledRunsAreNotCaughtUpWith(t *testing.T) {
 	for name, executor := range executors {
 		for how, end := range map[string]func(*wheel.Wheel, timeout.Timeout) bool{

@@ -14,8 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// What is due runs in the order of the deadlines also while the worker is late and
-// goroutines schedule all the time. Counted are those that were scheduled before
+// Due tasks run in the order of the deadlines even while the worker is late and
+// goroutines schedule all the time. The test counts those that were scheduled before
 // their deadline and yet ran after a deadline that is more than a tick later.
 func TestLateWorkerKeepsTheOrder(t *testing.T) {
 	const tick = 100 * time.Microsecond
@@ -168,8 +168,8 @@ func TestNoPeriodicRunBeginsAfterCancel(t *testing.T) {
 	}
 }
 
-// An instant in the past, and no delay at all, mean the next tick from inside of
-// tasks too: a task that sets itself again lets time pass.
+// An instant in the past, and no delay at all, mean the next tick from inside of tasks
+// too: a task that resets itself lets time pass.
 func TestPastInstantsLetTimePass(t *testing.T) {
 	const most = 1000
 	for name, again := range map[string]func(w *wheel.Wheel, task func(func())){
@@ -244,7 +244,7 @@ func TestDelayCountsFromTheRun(t *testing.T) {
 	})
 }
 
-// Drain returns what is pending, wherever it is, and the wheel goes on.
+// Drain returns all pending timeouts, in every place, and the wheel goes on.
 func TestDrainReturnsWhatIsPending(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// These tests race in real time, under the race detector if it is there. What
-// they check holds in every order of events; the seeds in the log lead the
-// choices, not the scheduler.
+// These tests race in real time, under the race detector if it is there. Their checks
+// hold in every order of events; the seeds in the log determine the choices, not the
+// scheduler.
 
 // races runs a test on both kinds of alarm, and on an executor.
 func races(t *testing.T, test func(t *testing.T, c wheel.Config)) {
@@ -39,7 +39,7 @@ func crowd(t *testing.T, size int, f func(i int, r *rand.Rand)) {
 	all.Wait()
 }
 
-// A bet is one timeout of which everything is known afterwards.
+// A bet is one timeout whose outcome is fully known afterwards.
 type bet struct {
 	handle    timeout.Timeout
 	ran       atomic.Int32
@@ -120,8 +120,8 @@ func TestRaceOfResetCancelAndFire(t *testing.T) {
 	})
 }
 
-// settled waits until nothing is pending, and what an executor has taken on has
-// ended.
+// settled waits until nothing is pending, and all tasks that an executor has accepted
+// have ended.
 func settled(t *testing.T, w *wheel.Wheel) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); w.Stats().Pending > 0; {
@@ -138,8 +138,8 @@ func settled(t *testing.T, w *wheel.Wheel) {
 	}
 }
 
-// One timeout, and as many as can be wanting it at the same moment: one of those
-// who cancel wins, or the wheel does.
+// One timeout, and as many contenders as possible at the same moment: one of the cancels
+// wins, or the wheel does.
 func TestRaceForOneTimeout(t *testing.T) {
 	races(t, func(t *testing.T, c wheel.Config) {
 		w := start(t, c)
@@ -183,10 +183,9 @@ func settled1(ran, cancelled *atomic.Int32) {
 	}
 }
 
-// Timers that are armed and cancelled by several goroutines at once, and from
-// inside their tasks. Every arming that was accepted of one that was not pending
-// ends in one run or one cancel, which the numbers have to show; and what is
-// armed last runs.
+// Timers that are armed and cancelled by several goroutines at once, and from inside
+// their tasks. Every accepted arming of a timer that was not pending ends in one run or
+// one cancel, as the numbers must show; and the last arming runs.
 func TestRaceForTimers(t *testing.T) {
 	races(t, func(t *testing.T, c wheel.Config) {
 		w := start(t, c)
@@ -259,8 +258,8 @@ func TestRaceForTimers(t *testing.T) {
 	})
 }
 
-// Nothing is left of a wheel that was stopped in the midst of it all: every
-// timeout is run, cancelled, refused or returned, one of the four and once.
+// A wheel that was stopped in the midst of everything leaves nothing: every timeout is
+// run, cancelled, refused or returned, exactly one of the four.
 func TestRaceOfStopWithEverything(t *testing.T) {
 	before := runtime.NumGoroutine()
 	races(t, func(t *testing.T, c wheel.Config) {

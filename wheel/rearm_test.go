@@ -74,8 +74,8 @@ func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 	}
 }
 
-// A periodic task that is cancelled and set again, over and over, at the moment
-// when it is due: what Reset has promised happens.
+// A periodic task that is cancelled and set again, over and over, at the moment when it
+// is due: every successful Reset leads to a run.
 func TestPeriodicTaskResetInTheMiddleOfACancel(t *testing.T) {
 	w := quietWheel(t, Config{Tick: 100 * time.Microsecond})
 	runs := make(chan struct{}, 1)

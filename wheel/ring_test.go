@@ -9,8 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
-// ringModel leads a ring and the most naive timer there is, a map of deadlines,
-// through the same operations, and compares them after each.
+// ringModel drives a ring and the most naive timer, a map of deadlines, through the same
+// operations, and compares them after each.
 type ringModel struct {
 	t     testing.TB
 	ring  ring
@@ -66,7 +66,7 @@ func (m *ringModel) postpone(name int, tick timeout.Tick) {
 	m.deadlines[name] = tick
 }
 
-// move does what the worker does with a node that is queued: to link it anew.
+// move does the worker's work on a queued node: it links it anew.
 func (m *ringModel) move(name int, tick timeout.Tick) {
 	n := m.nodes[name]
 	if _, ok := n.Move(0, tick); !ok {
@@ -120,7 +120,7 @@ func (m *ringModel) advance(now timeout.Tick) {
 	}
 }
 
-// check holds the ring's structure against its invariants.
+// check checks the invariants of the ring's structure.
 func (m *ringModel) check() {
 	r := &m.ring
 	linked := 0
@@ -257,8 +257,8 @@ func TestRingDoesNotGoBack(t *testing.T) {
 	m.check()
 }
 
-// A worker that was away for many revolutions passes each bucket once, and what
-// is due comes in the order of its deadlines.
+// A worker that was away for many revolutions passes each bucket once, and due nodes come
+// in the order of their deadlines.
 func TestRingCatchesUpInOneRevolution(t *testing.T) {
 	m := newRingModel(t, 64)
 	for _, tick := range []timeout.Tick{64*9 + 3, 5, 64*2 + 5, 64 + 3, 3, 64*9 + 5, 64 * 100} {
@@ -274,8 +274,8 @@ func TestRingCatchesUpInOneRevolution(t *testing.T) {
 	}
 }
 
-// The earliest deadline is known however far it is and wherever it lies: the
-// worker does not wake for occupied buckets on the way.
+// The earliest deadline is known at every distance and in every bucket: the worker does
+// not wake for occupied buckets on the way.
 func TestRingKnowsTheEarliest(t *testing.T) {
 	m := newRingModel(t, 512)
 	if e := m.ring.earliest(); e != bucket.Never {

@@ -65,8 +65,8 @@ func TestEveryTimeoutIsInItsTick(t *testing.T) {
 	}
 }
 
-// One timeout for each of 1024 ticks, more than the wheel has buckets: at every
-// tick just those have run whose time has come.
+// One timeout for each of 1024 ticks, more than the wheel has buckets: at every tick
+// exactly the due ones have run.
 func TestEveryTickOfManyRevolutions(t *testing.T) {
 	const count = 1024
 	bubble(t, wheel.Config{Tick: ms, Buckets: 32}, func(t *testing.T, w *wheel.Wheel) {

@@ -23,7 +23,7 @@ func counts(t *testing.T, w *wheel.Wheel, what string, want wheel.Stats) {
 	}
 }
 
-// Every way that a timeout can go, and what it counts for.
+// Every possible outcome of a timeout, and its counters.
 func TestStatsOfOneShotTasks(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		counts(t, w, "new", wheel.Stats{})
@@ -135,8 +135,8 @@ func TestStatsOfRefusals(t *testing.T) {
 	})
 }
 
-// LastLag is what the last batch was late, WorstLag what the latest of all was;
-// both count from the deadline, a tick.
+// LastLag is the lag of the last batch, WorstLag the longest of all; both count from the
+// deadline, a tick.
 func TestStatsOfLag(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		lag := func(last, worst time.Duration) {
@@ -168,8 +168,8 @@ func TestStatsOfLag(t *testing.T) {
 	})
 }
 
-// While everything goes on the numbers are never absurd: Pending is not negative,
-// and what only grows never shrinks.
+// While everything goes on the numbers are never absurd: Pending is not negative, and
+// counters never shrink.
 func TestStatsInAStorm(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms})
 	const goroutines, held = 4, 10

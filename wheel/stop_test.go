@@ -28,8 +28,8 @@ func TestStopReturnsNothingOfWhatHasRun(t *testing.T) {
 	})
 }
 
-// Stop returns everything that is pending, wherever it is: just arrived, in a
-// bucket, revolutions away, periodic, in a timer; in the order of the deadlines.
+// Stop returns all pending timeouts, in every place: just arrived, in a bucket,
+// revolutions away, periodic, in a timer; in the order of the deadlines.
 func TestStopReturnsWhatIsPending(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -165,8 +165,8 @@ func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 	})
 }
 
-// A task may stop its own wheel: Stop returns at once, with what is left, and
-// nothing runs after the task.
+// A task may stop its own wheel: Stop returns at once, with the rest, and nothing runs
+// after the task.
 func TestStopFromInsideATask(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -216,8 +216,8 @@ func TestStopFromInsideABatch(t *testing.T) {
 	})
 }
 
-// A periodic task, a timer and a task that has just set itself again are among
-// what is left if it is they that stop the wheel.
+// A periodic task, a timer and a task that has just reset itself are among the returned
+// ones if they stop the wheel.
 func TestStopFromInsideWhatComesAgain(t *testing.T) {
 	for name, begin := range map[string]func(*wheel.Wheel, func()) timeout.Timeout{
 		"Every": func(w *wheel.Wheel, task func()) timeout.Timeout {
@@ -241,8 +241,8 @@ func TestStopFromInsideWhatComesAgain(t *testing.T) {
 	}
 }
 
-// Stop does not wait for tasks that an executor has taken on, and may be called
-// by one.
+// Stop does not wait for tasks that an executor has accepted, and one of them may call
+// it.
 func TestStopFromAnExecutor(t *testing.T) {
 	bubble(t, wheel.Config{Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
 		var ran atomic.Int32
@@ -266,8 +266,8 @@ func TestStopFromAnExecutor(t *testing.T) {
 	})
 }
 
-// What is let go by Stop is let go: a handle that is kept does not hold the task
-// that Stop has returned.
+// Stop releases the tasks: a handle that is kept does not hold the task that Stop has
+// returned.
 func TestStopLetsTasksGo(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		h, p := scheduleHolding(w, time.Hour)
@@ -282,9 +282,9 @@ func TestStopLetsTasksGo(t *testing.T) {
 	})
 }
 
-// In the midst of a storm of schedules, cancels, resets and expiries by several
-// goroutines, Stop is called by several more, on real time. Every timeout that
-// was accepted has run, was cancelled, or was returned: one of the three.
+// Amid schedules, cancels, resets and expiries by several goroutines, several more call
+// Stop, on real time. Every accepted timeout has run, was cancelled, or was returned:
+// exactly one of the three.
 func TestStopInAStorm(t *testing.T) {
 	for _, c := range []wheel.Config{
 		{Tick: ms},
@@ -301,7 +301,7 @@ func TestStopInAStorm(t *testing.T) {
 	}
 }
 
-// fate counts what became of a timeout.
+// fate counts the outcomes of a timeout.
 type fate struct {
 	ran, cancelled, returned atomic.Int32
 }

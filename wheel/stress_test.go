@@ -52,7 +52,7 @@ type stress struct {
 	early, doubled, lost, disorder, afterCancel, bad atomic.Int64
 }
 
-// A stake is one timeout: a one-shot task, or a timer that is used again.
+// A stake is one timeout: a one-shot task, or a timer that is reused.
 type stake struct {
 	s      *stress
 	timer  *wheel.Timer
@@ -184,7 +184,7 @@ func (s *stress) produce(rnd *rand.Rand, last time.Duration) {
 	}
 }
 
-// beat has some periodic tasks run, and cancels them.
+// beat makes some periodic tasks run, and cancels them.
 func (s *stress) beat(rnd *rand.Rand) {
 	for range 4 {
 		var over atomic.Bool

@@ -38,7 +38,7 @@ func instants(r *rand.Rand, tick time.Duration, yield func(time.Duration)) {
 	yield(time.Duration(longest) * tick)
 }
 
-// Floor and ceiling against long division, over all that a duration can hold.
+// Floor and ceiling against long division, over the whole range of a duration.
 func TestTicksDivideExactly(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -61,8 +61,7 @@ func TestTicksDivideExactly(t *testing.T) {
 	}
 }
 
-// What is due at a tick is due no earlier than its deadline and less than a tick
-// later, whichever way one looks at it.
+// A timeout due at a tick is due no earlier than its deadline and less than a tick later.
 func TestTicksAreNeverEarly(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -88,8 +87,8 @@ func TestTicksAreNeverEarly(t *testing.T) {
 	}
 }
 
-// A wheel that has been alive for years takes the longest delays, and then shows
-// a deadline that is far away rather than one in the past.
+// A wheel that has been alive for years accepts the longest delays, and then reports a
+// deadline that is far away rather than one in the past.
 func TestTicksSaturate(t *testing.T) {
 	for _, age := range []time.Duration{0, 10 * 365 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1} {
 		now := time.Now()
@@ -127,8 +126,7 @@ func TestTicksOfThePast(t *testing.T) {
 	}
 }
 
-// Instants that carry no monotonic reading, such as those that were parsed, are
-// rounded the same way.
+// Instants without a monotonic reading, such as parsed ones, are rounded the same way.
 func TestTicksOfWallTime(t *testing.T) {
 	start := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
 	ticks := newTicks(start, 10*time.Millisecond)

@@ -25,7 +25,7 @@ func withTimer(t *testing.T, test func(t *testing.T, w *wheel.Wheel, timer *whee
 	})
 }
 
-// Before it is armed a timer does nothing, and cancelling it neither.
+// Before it is armed a timer does nothing, and cancelling it has no effect.
 func TestTimerBeforeItIsArmed(t *testing.T) {
 	withTimer(t, func(t *testing.T, w *wheel.Wheel, timer *wheel.Timer, r *record) {
 		if timer.State() != timeout.Idle || !timer.Deadline().IsZero() || timer.Cancel() {
@@ -78,8 +78,8 @@ func TestArmReplacesTheDeadline(t *testing.T) {
 	}
 }
 
-// A timer can be armed after it has run, after it was cancelled, and both ways
-// from inside its task; as often as one likes.
+// A timer can be armed after it has run, after it was cancelled, and both ways from
+// inside its task, any number of times.
 func TestArmFromEveryState(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -260,8 +260,8 @@ func TestTimersAllocateNothing(t *testing.T) {
 	}
 }
 
-// The wheel holds on to a record while its timer is pending, and lets go of it
-// when the timer has run, within a tick of a cancel, and at Stop.
+// The wheel holds a record while its timer is pending, and releases it when the timer has
+// run, within a tick of a cancel, and at Stop.
 func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
 	type record struct {
 		timer wheel.Timer

@@ -76,7 +76,7 @@ func TestNothingToWarnOf(t *testing.T) {
 	})
 }
 
-// A task that blocks is found out, with how long it took.
+// A task that blocks is reported, with its duration.
 func TestOverrunIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		must(w.Schedule(10*ms, func() { time.Sleep(10*ms + 1) }))
@@ -94,7 +94,8 @@ func TestOverrunIsWarnedOf(t *testing.T) {
 	})
 }
 
-// A worker that is more than ten ticks late is found out, with how many wait.
+// A worker that is more than ten ticks late is reported, with the number of pending
+// tasks.
 func TestBacklogIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		block := func(d time.Duration) {
@@ -163,7 +164,7 @@ func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 	}
 }
 
-// One kind does not silence another, one wheel not another.
+// One kind does not suppress another, one wheel not another.
 func TestWarningsAreIndependent(t *testing.T) {
 	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		must(w.Schedule(ms, func() { panic("bug") }))

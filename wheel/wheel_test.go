@@ -57,7 +57,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// newRand returns random numbers whose seed stands in the log of a failed test.
+// newRand returns random numbers whose seed is in the log of a failed test.
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -68,7 +68,7 @@ func newRand(t testing.TB) *rand.Rand {
 // randOf returns the random numbers of one of several goroutines.
 func randOf(seed, goroutine uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, goroutine)) }
 
-// A record is what ran when, in milliseconds since it was made: "a@200 b@210".
+// A record lists runs with their times, in milliseconds since it was made: "a@200 b@210".
 type record struct {
 	t     testing.TB
 	start time.Time
@@ -97,8 +97,8 @@ func (r *record) take() []string {
 	return runs
 }
 
-// at lets virtual time pass until so many milliseconds after the start, and
-// everything that is due then come to its end.
+// at lets virtual time pass until so many milliseconds after the start, and until
+// everything that is due then has ended.
 func (r *record) at(after int) {
 	r.t.Helper()
 	d := time.Until(r.start.Add(time.Duration(after) * ms))

@@ -40,8 +40,8 @@ func leastUser(t *testing.T, uses ...string) []string {
 	return rules
 }
 
-// The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the
-// same holds with what the text adds for other uses.
+// The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the same
+// applies to the additions for other uses.
 func TestLeastUser(t *testing.T) {
 	t.Parallel()
 	all := []string{"fair", "read-write", "semaphore", "plain", "inspect"}
@@ -110,7 +110,7 @@ func TestLeastUserInCluster(t *testing.T) {
 	}
 }
 
-// useLocks has two clients acquire, wait, renew, release and lose a lock.
+// useLocks makes two clients acquire, wait, renew, release and lose a lock.
 func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const name = "orders:42"
@@ -148,11 +148,11 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	<-lease.Lost()
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
 	require.NoError(t, <-granted)
-	require.NoError(t, second.Close(t.Context())) // and listens no more
+	require.NoError(t, second.Close(t.Context())) // and is no longer subscribed
 }
 
-// useFairLocks has waiters of a fair lock line up, give up, die, come back among
-// Redisson's, and be served.
+// useFairLocks makes waiters of a fair lock queue, give up, die, come back among
+// Redisson's, and be granted the lock.
 func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const (
@@ -196,7 +196,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	gone(holder)
 	assert.Equal(t, driver.Granted, asks(next, time.Minute).Verdict)
 
-	// A waiter of Redisson's, for whom the queue stays; and one that it has dropped.
+	// A waiter of Redisson's, for which the queue stays; and one that it has dropped.
 	asks(dropped, time.Minute)
 	client := newClient()
 	defer func() { assert.NoError(t, client.Close()) }()
@@ -213,7 +213,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	asks(other, time.Millisecond)
 	gone(theirs)
 	gone(other)
-	// More dead than one run passes over, and one that has left only its place.
+	// More dead than one run skips, and one that has left only its place.
 	require.NoError(t, client.Eval(t.Context(), `
 		for i = 1, 150 do
 			redis.call('rpush', KEYS[1], ARGV[1] .. i)
@@ -226,8 +226,8 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	gone(other)
 }
 
-// useReadWriteLocks has readers and a writer wait for each other, renew, and read
-// on where they wrote.
+// useReadWriteLocks makes readers and a writer wait for each other, renew, and read on
+// where they wrote.
 func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	first, _ := newTestLocker(t, newClient())
@@ -254,8 +254,8 @@ func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, <-written)
 }
 
-// useSemaphores has permits, with and without a lease, and a latch waited for, used,
-// renewed, given back and left to expire.
+// useSemaphores waits for permits, with and without a lease, and for a latch, uses,
+// renews and releases them, and lets them expire.
 func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	first, _ := newTestLocker(t, newClient())
@@ -306,8 +306,8 @@ func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
 // plainFormat is the format whose locks redsync and redislock know.
 var plainFormat = redisstore.Config{Format: redisstore.FormatPlain}
 
-// usePlainLocks has a plain lock taken, waited for, renewed, left to a peer that has
-// it, and given back while others wait.
+// usePlainLocks acquires, waits for and renews a plain lock, leaves it to a peer that
+// holds it, and releases it while others wait.
 func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const name = "orders:48"
@@ -331,7 +331,7 @@ func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, first.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }))
 }
 
-// useReplicatedLocks asks for a grant that replicas have, of which there are none.
+// useReplicatedLocks requests a grant that replicas have, of which there are none.
 func useReplicatedLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	replicated := redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond}
@@ -340,7 +340,7 @@ func useReplicatedLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.ErrorIs(t, err, redisstore.ErrUnreplicated)
 }
 
-// inspectPlainLocks looks into a plain lock and forces it open.
+// inspectPlainLocks inspects a plain lock and forces it open.
 func inspectPlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	locker, _ := newLocker(t, newClient(), plainFormat, lock.Config{})
@@ -369,8 +369,7 @@ func awaitRenewal(ctx context.Context, lease *lock.Lease) error {
 	return nil
 }
 
-// inspectLocks looks into locks of every kind, held and awaited, and forces them
-// open.
+// inspectLocks inspects locks of every kind, held and awaited, and forces them open.
 func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Helper()
 	locker, store := newLocker(t, newClient(), redisstore.Config{}, lock.Config{})
@@ -392,11 +391,11 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		_, err = store.Acquire(t.Context(), hold)
 		require.NoError(t, err)
 	}
-	time.Sleep(2 * time.Millisecond) // those who wait are dead, and dropped
+	time.Sleep(2 * time.Millisecond) // the waiters are dead, and dropped
 	hold := &driver.Hold{
 		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Wait: time.Minute,
 	}
-	answer, err := store.Acquire(t.Context(), hold) // and is in line
+	answer, err := store.Acquire(t.Context(), hold) // and is in the queue
 	require.NoError(t, err)
 	require.Equal(t, driver.Refused, answer.Verdict)
 	permits := locker.Permits("orders:5")

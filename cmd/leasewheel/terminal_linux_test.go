@@ -21,8 +21,8 @@ import (
 type console struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	keys  *os.File    // what a person types
-	lines chan string // what the screen shows, echo included
+	keys  *os.File    // a person's input
+	lines chan string // the screen's content, including the echo
 	done  chan struct{}
 }
 
@@ -75,7 +75,7 @@ func (c *console) watch() {
 func (c *console) close() {
 	_ = c.cmd.Process.Kill() // both fail if all went well
 	_ = c.cmd.Wait()
-	select { // what is left of the session got SIGHUP
+	select { // the rest of the session got SIGHUP
 	case <-c.done:
 	case <-time.After(patience):
 		c.t.Error("something holds the terminal open")
@@ -112,7 +112,7 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// A command in a process group of its own may read the terminal all the same.
+// A command in a process group of its own may read the terminal nevertheless.
 func TestRunCommandReadsTheTerminal(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
 	c := openConsole(t, env, run("job", sh("echo your name?; read name; echo hello $name; read place; echo from $place"))...)
@@ -144,7 +144,7 @@ func TestRunCtrlC(t *testing.T) {
 	}
 }
 
-// Ctrl-Z stops the whole job, and fg lets it go on, terminal and all.
+// Ctrl-Z stops the whole job, and fg continues it, including the terminal.
 func TestRunCtrlZ(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	for name, script := range map[string]string{
