@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// storeTests check the contract of lock.Store by itself.
+// storeTests check the contract of driver.Store by itself.
 var storeTests = []test{
 	{"GrantsWhatIsFree", grantsWhatIsFree},
 	{"GrantsAgainWhatIsTheOwners", grantsAgainWhatIsTheOwners},

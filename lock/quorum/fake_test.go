@@ -68,7 +68,7 @@ func (b *booth) carry(ctx context.Context, request string, h *driver.Hold, serve
 		go func() {
 			time.Sleep(m.there)
 			if bounded && time.Now().After(by.Add(time.Second)) {
-				return // by the contract of lock.Store
+				return // by the contract of driver.Store
 			}
 			b.mu.Lock()
 			serve()
