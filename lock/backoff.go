@@ -15,8 +15,11 @@ const (
 	maxBackoff = 640 * time.Millisecond
 )
 
-func backoff(try int) time.Duration {
-	d := min(minBackoff<<min(try, 10), maxBackoff)
+func backoff(try int) time.Duration { return backoffUpTo(try, maxBackoff) }
+
+// backoffUpTo is backoff with another maximum.
+func backoffUpTo(try int, most time.Duration) time.Duration {
+	d := min(minBackoff<<min(try, 10), most)
 	return d/2 + rand.N(d/2)
 }
 

@@ -240,7 +240,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 		return 0, true
 	}
 	left.try++
-	return min(backoff(left.try)<<min(max(left.try-5, 0), 5), maxCleanupPause), false
+	return backoffUpTo(left.try, maxCleanupPause), false
 }
 
 func (c *cleanup) isFull() bool {

@@ -34,7 +34,8 @@ type Config struct {
 	// RequestTimeout bounds one request to the server. Default: 1 s.
 	RequestTimeout time.Duration
 	// RetryFor is how long a request is repeated that fails for a temporary reason,
-	// before it returns [ErrUnavailable]. Workers retry without end. Default: 5 s.
+	// before it returns [ErrUnavailable]. Workers claim messages without
+	// such a limit. Default: 5 s.
 	// Negative: no retries.
 	RetryFor time.Duration
 	// Poll is the longest interval at which a worker with room for more polls without a

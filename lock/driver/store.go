@@ -9,9 +9,9 @@ import (
 
 // Store is the storage of locks, such as Redis. Its methods are safe for concurrent use.
 //
-// A store sends every request once and never repeats it. Package lock decides what to
-// repeat, because only it knows what is ambiguous then. A transient error matches
-// [ErrUnavailable]; an error of a request that certainly had no effect matches
+// A store never repeats a request whose outcome is unknown, other than a release in the
+// background. Package lock decides what to repeat, because only it knows what is ambiguous
+// then. A transient error matches [ErrUnavailable]; an error of a request that certainly had no effect matches
 // [ErrNotDone]. Requests are bounded by their context, whose values they may use.
 //
 // A request that is applied later than one second after its context's deadline must

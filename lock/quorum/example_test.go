@@ -38,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Second, RetryFor: -1})
+	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

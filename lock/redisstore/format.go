@@ -59,5 +59,5 @@ func (s *Store) kindOf(k driver.Kind) (kind, error) {
 	if kept, ok := plainKinds[k]; ok {
 		return kept, nil
 	}
-	return nil, fmt.Errorf("%w: a plain string cannot hold a %v; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
+	return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
 }
