@@ -17,7 +17,6 @@ import (
 // Contenders that ask at the same instant may split the nodes so that none has a
 // majority. A contender with some but too few grants asks again after a random pause, a
 // few times and within [Config.NodeTimeout], before it answers [driver.Refused].
-// a few times and within [Config.NodeTimeout], before it answers [driver.Refused].
 func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return driver.Answer{}, err
