@@ -75,8 +75,8 @@ type NotAcquiredError struct {
 	TTL time.Duration
 	// Foreign is set if the name is in use by something other than a lock of this format.
 	Foreign bool
-	// Cause is what ended the wait, such as the context's cause. It is nil if the method's
-	// own time limit ended it.
+	// Cause is what ended the wait, such as the context's cause. It is nil if the method
+	// does not wait, or if its own time limit ended the wait.
 	Cause error
 }
 
