@@ -24,8 +24,8 @@ import (
 // be the same everywhere. A holder of one lock that requests others has an order of its
 // own.
 //
-// Waiting with Multi only adds up the waits for each lock: while it waits for the last
-// lock, it keeps the first ones from others. If that is too much, use TryLock.
+// Multi waits for one lock after the other: while it waits for the last one, it keeps the
+// first ones from others. If that is too much, use TryLock.
 type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
