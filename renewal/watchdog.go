@@ -63,7 +63,8 @@ type Config struct {
 
 	// Observer receives reports of what happens. Default: none.
 	Observer *Observer
-	// Logger logs panics in users' functions and suspends. Default: nothing is logged.
+	// Logger receives panics in users' functions, and suspends of the machine and steps of
+	// its clock. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
