@@ -41,7 +41,8 @@ var (
 	ErrClosed = errors.New("lock: the locker is closed")
 
 	// ErrNotRepeated is returned when a failed release is not repeated in the background.
-	// Without this error, the release is repeated until the store has confirmed it.
+	// Without this error, the release is repeated until the store has confirmed it, or the
+	// hold is left to its TTL.
 	ErrNotRepeated = errors.New("lock: the release is not repeated")
 
 	// ErrUnsupported is returned when the store does not support locks of the requested
