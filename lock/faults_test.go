@@ -341,7 +341,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		subscriptions := 0 // the first two fail, for the first waiter; the third is the second waiter's
+		subscriptions := 0 // the first waiter's two fail; the third is the second waiter's
 		store.set(func() {
 			store.subscribe = func(_ context.Context, do func() error) error {
 				if subscriptions++; subscriptions < 3 {

@@ -293,7 +293,7 @@ func (l *MultiLease) Unlock(ctx context.Context) error {
 	}
 	work.Wait()
 	for i, stop := range l.stops {
-		if stop() { // the lease lives on under another hold of its owner, or note has not run yet
+		if stop() { // the lease lives on under another hold, or note has not run yet
 			l.note(l.leases[i])
 		}
 	}
