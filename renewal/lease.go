@@ -20,8 +20,8 @@ type Spec struct {
 
 	// TTL is the time that each renewal requests. At least four ticks of the wheel.
 	TTL time.Duration
-	// Granted is an instant before the granted request was sent, with its monotonic
-	// reading.
+	// Granted is an instant before the request that the store granted was sent, with its
+	// monotonic reading.
 	Granted time.Time
 	// First is how long the grant lasts if that is not TTL: a store may expect an early
 	// renewal before it gives more. At least four ticks of the wheel. Default: TTL.
