@@ -48,12 +48,12 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		_, err = other.Mutex("a").TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "the orphan is there")
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the grant of the lost reply is there")
 		time.Sleep(10 * time.Second)
 		store.set(func() { store.acquire, store.release = nil, nil })
 		time.Sleep(12 * time.Second) // the longest pause, and a request in flight
 		lease, err := other.Mutex("a").TryLock(t.Context())
-		require.NoError(t, err, "the orphan was swept up")
+		require.NoError(t, err, "the cleanup has released it")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
