@@ -53,12 +53,12 @@ var (
 	// nothing.
 	ErrNotDone = driver.ErrNotDone
 
-	// ErrReleased is the cause with which a lease's context ends when the lock is
-	// unlocked. [Lease.Err] returns it from then on.
+	// ErrReleased is matched by the cause with which a lease's context ends when the lock
+	// is unlocked, and by the result of [Lease.Err] from then on.
 	ErrReleased = renewal.ErrReleased
 
-	// ErrLost is the cause with which a lease's context ends when the lease is lost. The
-	// error is a *[LostError].
+	// ErrLost is matched by the cause with which a lease's context ends when the lease is
+	// lost. The cause is a *[LostError].
 	ErrLost = renewal.ErrLost
 )
 

@@ -24,8 +24,8 @@ func (l *Lease) Context() context.Context { return l.own.with(l.own.lease.Contex
 // if the lease is unlocked first.
 func (l *Lease) Lost() <-chan struct{} { return l.own.lease.Lost() }
 
-// Err returns nil while the lease is held, and then why it ended: a *[LostError], or
-// [ErrReleased] after Unlock.
+// Err returns nil while the lease is held, and then why it ended: a *[LostError], or an
+// error that matches [ErrReleased] after Unlock.
 func (l *Lease) Err() error { return l.own.lease.Err() }
 
 // Until returns the instant up to which the lease is valid if no renewal follows. A

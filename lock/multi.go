@@ -230,7 +230,7 @@ func (l *MultiLease) within(ctx context.Context) (context.Context, context.Cance
 func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
 
 // Err returns nil while every lock is held, and then why that ended: the *[LostError] of
-// a lost lease, or [ErrReleased] after Unlock.
+// a lost lease, or an error that matches [ErrReleased] after Unlock.
 func (l *MultiLease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
