@@ -166,8 +166,8 @@ func (in *Inbox) moved(n *Node, old, tick timeout.Tick) (by timeout.Tick) {
 	return tick
 }
 
-// Cancelled frees a node that the caller has just cancelled in the given life. It returns
-// true if the node is with the worker, which then should reclaim it within a tick.
+// Cancelled takes back a node that the caller has just cancelled in the given life. It
+// returns true if the node is with the worker, which then should reclaim it within a tick.
 func (in *Inbox) Cancelled(n *Node, life uint64) (reclaim bool) {
 	in.mu.Lock()
 	in.cancelled++

@@ -10,7 +10,8 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a granting [driver.Answer] with an instant before the grant was made.
+// grant is a [driver.Answer], usually a granting one, with an instant before the store
+// gave it.
 type grant struct {
 	driver.Answer
 	asked time.Time
@@ -173,7 +174,7 @@ func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func() (err error) {
 		g, err = l.ask(a)
 		if err != nil && reason != nil && !time.Now().Before(by) {
-			return reason // the time-out cut this attempt short; the previous error is the reason
+			return reason // of the previous attempt: the time-out cut this one short
 		}
 		reason = err
 		return err

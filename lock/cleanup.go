@@ -63,7 +63,7 @@ type cleanup struct {
 	failed   list.List              // of *leftover, to be released again; guarded by mu
 	cleaners int                    // guarded by mu; at most maxCleaners
 	retrying int                    // guarded by mu; cleaners at a repeated release
-	full     bool                   // guarded by mu; leftovers were rejected since there were too many
+	full     bool                   // guarded by mu; too many: leftovers were rejected
 	stopped  bool                   // guarded by mu; nothing can be added
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity

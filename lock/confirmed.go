@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// maxForgotten is how many earlier requests one request lists in [driver.Hold.Forget].
+	// maxForgotten is how many earlier requests one request lists at most, in
+	// [driver.Hold.Forget].
 	maxForgotten = 16
 	// maxConfirmed bounds the memory for requests to be forgotten: 3 MB. The store drops
 	// the others by itself.
@@ -17,8 +18,8 @@ const (
 
 // confirmed collects semaphore requests whose records the store may drop: they were
 // answered, and none of their attempts has an unknown outcome. The next request of the
-// same semaphore lists them in [driver.Hold.Forget]. So the store can keep records long enough
-// for an outage, and yet keeps few.
+// same semaphore lists them in [driver.Hold.Forget]. So the store can keep records long
+// enough for an outage, and yet keeps few.
 type confirmed struct {
 	mu     sync.Mutex
 	owners map[string][]answered // by semaphore name, oldest first; guarded by mu

@@ -50,7 +50,8 @@ func (l *Locker) resendWindow() time.Duration {
 	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
 
-// count sends a request to the store's [driver.Counter], and repeats it after transient errors.
+// count sends a request to the store's [driver.Counter], and repeats it after transient
+// errors.
 func (l *Locker) count(ctx context.Context, kind Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
 	return l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: op, N: n})
 }

@@ -48,7 +48,9 @@ type pool struct {
 // placement is a function's state in the pools. Guarded by deferral.mu.
 type placement struct {
 	parked bool // waits for a wake and has nothing to do
-	woken  bool // was woken while a goroutine advances it; always so unless it is parked or queued
+	// woken: it was woken while a goroutine advances it. A goroutine does so unless the
+	// function is parked or queued.
+	woken bool
 
 	pool    *pool      // the pool that it is queued in, or nil
 	fifo    *list.List // its list in the pool

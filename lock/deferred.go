@@ -318,11 +318,11 @@ func (d *Deferred) finish(err error) {
 	close(d.done)
 }
 
-// PanicError is the error of a deferred function that panicked.
+// PanicError is the error of a deferred function that panicked or called runtime.Goexit.
 type PanicError struct {
 	// Value is the panic's value; nil after runtime.Goexit.
 	Value any
-	// Stack is the panic's stack trace.
+	// Stack is the panic's stack trace; nil after runtime.Goexit.
 	Stack []byte
 }
 

@@ -155,7 +155,7 @@ func TestDeferredWithoutGoroutines(t *testing.T) {
 			synctest.Wait()
 			return runtime.NumGoroutine()
 		}
-		deferOn(t, l, "0", func(context.Context) error { return nil }) // opens a connection for subscriptions
+		deferOn(t, l, "0", func(context.Context) error { return nil }) // opens a connection
 		before := settle()
 		var ran [functions]atomic.Int32
 		var all []*lock.Deferred

@@ -3,16 +3,21 @@
 //
 // # Quick start
 //
-// A [Locker] joins a [driver.Store] (package redisstore, on Redis) to a watchdog. Its methods
-// return lock handles by name, which are cheap values. A granted lock is a [Lease]:
+// A [Locker] joins a [driver.Store] (package redisstore, on Redis) to a watchdog. Its
+// methods return lock handles by name, which are cheap values. A granted lock is a
+// [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)
 //	defer lease.Unlock(ctx)
 //
-// Do binds the lease to a function:
+// [Mutex.Do] binds the lease to a function:
 //
 //	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error { … })
+//
+// Programs need this package and a store: redisstore, or quorum for several independent
+// Redis servers. Package [driver] is for authors of stores; the types of it that a program
+// meets, such as [Info] and [Kind], have names here.
 //
 // # What a lease guarantees
 //
@@ -53,10 +58,11 @@
 //
 // The heads of different processes wait in a queue in the store. The release of a [Mutex]
 // grants the lock to the first of them, without another request or a wasted wake-up.
-// Until its first renewal such a lease has only a fourth of its TTL, in case the new
-// holder has just died. Clients of other libraries do not use this queue; they get every
-// other turn. A [Locker.Fair] lock is granted in order of arrival across all processes,
-// because each of its waiters has its own place in the store's queue.
+// Until its first renewal such a lease has only a fourth of its TTL (or 1 s if that is
+// more), in case the new holder has just died. Clients of other libraries do not use this
+// queue; they get every other turn. A [Locker.Fair] lock is granted in order of arrival
+// across all processes, because each of its waiters has its own place in the store's
+// queue.
 //
 // # Semaphores and latches
 //

@@ -41,7 +41,8 @@ var (
 	ErrClosed = errors.New("lock: the locker is closed")
 
 	// ErrNotRepeated is returned when a failed release is not repeated in the background.
-	// Without this error, the release is repeated until the store has confirmed it.
+	// Without this error, the release is repeated until the store has confirmed it, or the
+	// hold is left to its TTL.
 	ErrNotRepeated = errors.New("lock: the release is not repeated")
 
 	// ErrUnsupported is returned when the store does not support locks of the requested
@@ -52,12 +53,12 @@ var (
 	// nothing.
 	ErrNotDone = driver.ErrNotDone
 
-	// ErrReleased is the cause with which a lease's context ends when the lock is
-	// unlocked. [Lease.Err] returns it from then on.
+	// ErrReleased is matched by the cause with which a lease's context ends when the lock
+	// is unlocked, and by the result of [Lease.Err] from then on.
 	ErrReleased = renewal.ErrReleased
 
-	// ErrLost is the cause with which a lease's context ends when the lease is lost. The
-	// error is a *[LostError].
+	// ErrLost is matched by the cause with which a lease's context ends when the lease is
+	// lost. The cause is a *[LostError].
 	ErrLost = renewal.ErrLost
 )
 
@@ -75,8 +76,8 @@ type NotAcquiredError struct {
 	TTL time.Duration
 	// Foreign is set if the name is in use by something other than a lock of this format.
 	Foreign bool
-	// Cause is what ended the wait, such as the context's cause. It is nil if the method's
-	// own time limit ended it.
+	// Cause is what ended the wait, such as the context's cause. It is nil if the method
+	// does not wait, or if its own time limit ended the wait.
 	Cause error
 }
 

@@ -126,7 +126,7 @@ func ExampleSemaphore_Inspect() {
 	}
 	for _, inspect := range []func(context.Context) (lock.Info, error){
 		downloads.Inspect,
-		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // its data does not show its kind
+		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // cannot see the kind
 	} {
 		info, err := inspect(ctx)
 		if err != nil {

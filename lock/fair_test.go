@@ -115,7 +115,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 			store.set(func() { store.acquire = down })
 		}
 		time.Sleep(30 * time.Second)
-		for _, store := range []*faulty{second, first} { // the head of the queue is not the first to return
+		for _, store := range []*faulty{second, first} { // the head returns last
 			store.set(func() { store.acquire = nil })
 			time.Sleep(time.Second)
 		}

@@ -48,12 +48,12 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		_, err = other.Mutex("a").TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired, "the orphan is there")
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "the grant of the lost reply is there")
 		time.Sleep(10 * time.Second)
 		store.set(func() { store.acquire, store.release = nil, nil })
 		time.Sleep(12 * time.Second) // the longest pause, and a request in flight
 		lease, err := other.Mutex("a").TryLock(t.Context())
-		require.NoError(t, err, "the orphan was swept up")
+		require.NoError(t, err, "the cleanup has released it")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
@@ -341,7 +341,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		subscriptions := 0 // the first two fail, for the first waiter; the third is the second waiter's
+		subscriptions := 0 // the first waiter's two fail; the third is the second waiter's
 		store.set(func() {
 			store.subscribe = func(_ context.Context, do func() error) error {
 				if subscriptions++; subscriptions < 3 {

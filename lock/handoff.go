@@ -116,7 +116,8 @@ func (l *Locker) received(a *acquisition, lease *Lease) grant {
 	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}
 }
 
-// returnLease unlocks a lease whose waiter has left. The caller is an acquisition.
+// returnLease unlocks a lease whose waiter has left, in the background. The caller is an
+// acquisition, which active counts.
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
 		if err := lease.Unlock(context.Background()); err != nil {

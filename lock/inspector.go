@@ -9,7 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// inspector returns the store as an [driver.Inspector].
+// inspector returns the store as a [driver.Inspector], or an error if it is none.
 func (l *Locker) inspector() (driver.Inspector, error) {
 	if err := context.Cause(l.closed); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 }
 
 // ForceRelease releases the lock called name, of any kind, and wakes its waiters. It
-// returns the state that it ended: [Info.Held] reports false if the lock was free. A
+// returns the state that it ended: Info.Held reports false if the lock was free. A
 // value that is not a lock of this format stays, and Info.Foreign names its type.
 // Semaphores and latches, which have no holders, and expiring permits, which return by
 // themselves, stay too.

@@ -2,7 +2,7 @@ package lock
 
 import "github.com/leasewheel/leasewheel/lock/driver"
 
-// Kind is a kind of lock.
+// Kind is a kind of lock; see [driver.Kind].
 type Kind = driver.Kind
 
 // The kinds of lock are described in package driver.

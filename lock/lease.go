@@ -19,12 +19,13 @@ type Lease struct {
 // of the context that the lock was acquired with.
 func (l *Lease) Context() context.Context { return l.own.with(l.own.lease.Context()) }
 
-// Lost is closed when the lease is lost: the store no longer has it, or could not be
-// reached in time to renew it. Lost stays open if the lease is unlocked first.
+// Lost is closed when the lease is lost, for example because the store no longer has it,
+// or because it was not renewed in time; [Lease.Err] then has the cause. Lost stays open
+// if the lease is unlocked first.
 func (l *Lease) Lost() <-chan struct{} { return l.own.lease.Lost() }
 
-// Err returns nil while the lease is held, and then why it ended: a *[LostError], or
-// [ErrReleased] after Unlock.
+// Err returns nil while the lease is held, and then why it ended: a *[LostError], or an
+// error that matches [ErrReleased] after Unlock.
 func (l *Lease) Err() error { return l.own.lease.Err() }
 
 // Until returns the instant up to which the lease is valid if no renewal follows. A

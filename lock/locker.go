@@ -61,8 +61,8 @@ type Config struct {
 	// MaxRunning is how many deferred functions run at once, each in a goroutine. While
 	// that many run, no requests are sent for the others. Those already in the store's
 	// queue may still be granted their lock, and then keep it until a goroutine is free.
-	// A function does not count while its context waits for a lock or for another
-	// deferred function. Default: 64.
+	// A function does not count while it waits, with the context that it was given, for a
+	// lock or for another deferred function. Default: 64.
 	MaxRunning int
 
 	// Wheel schedules renewals, waiting and deadlines of requests. A wheel with a limit
@@ -165,7 +165,9 @@ type Locker struct {
 
 	waiting map[queueKey]int // guarded by mu; waiters per lock, kept only with MaxWaiters
 
-	active sync.WaitGroup // acquisitions, deferred functions until done, closing subscriptions; added to under mu, while not closed or not zero
+	// active counts acquisitions, deferred functions until done, and subscriptions that are
+	// being closed. It is added to under mu, while not closed or not zero.
+	active sync.WaitGroup
 }
 
 // New returns a locker on store. It sends no request. Close the locker when done.

@@ -24,8 +24,8 @@ import (
 // be the same everywhere. A holder of one lock that requests others has an order of its
 // own.
 //
-// Waiting with Multi only adds up the waits for each lock: while it waits for the last
-// lock, it keeps the first ones from others. If that is too much, use TryLock.
+// Multi waits for one lock after the other: while it waits for the last one, it keeps the
+// first ones from others. If that is too much, use TryLock.
 type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
@@ -230,7 +230,7 @@ func (l *MultiLease) within(ctx context.Context) (context.Context, context.Cance
 func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
 
 // Err returns nil while every lock is held, and then why that ended: the *[LostError] of
-// a lost lease, or [ErrReleased] after Unlock.
+// a lost lease, or an error that matches [ErrReleased] after Unlock.
 func (l *MultiLease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +293,7 @@ func (l *MultiLease) Unlock(ctx context.Context) error {
 	}
 	work.Wait()
 	for i, stop := range l.stops {
-		if stop() { // the lease lives on under another hold of its owner, or note has not run yet
+		if stop() { // the lease lives on under another hold, or note has not run yet
 			l.note(l.leases[i])
 		}
 	}

@@ -168,7 +168,7 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 		}
 		store.set(func() { store.release = nil })
 		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).LockWithin(t.Context(), 5*time.Second)
-		require.NoError(t, err, "the sweep of orphans goes on trying")
+		require.NoError(t, err, "the cleanup repeats the release")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// microseconds. The next waiter must use Passes and the same TTL. After at most this
 	// many hand-offs, or [Options.PassFor], the lock is released to the waiters of other
 	// processes. It is released sooner if the server reserved fewer tokens: at most one
-	// per microsecond since the previous grant.
+	// per microsecond since the previous grant, and on Redis at most 10,000.
 	//
 	// Each holder has its own lease, with its own options and a larger fencing token than
 	// the one before; [Lease.Owner] stays the same. Passes works with [Locker.Mutex] and

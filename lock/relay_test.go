@@ -77,7 +77,7 @@ func TestPassingOnAsksNobody(t *testing.T) {
 			require.ErrorIs(t, old.Err(), lock.ErrReleased)
 			require.ErrorIs(t, old.Unlock(t.Context()), lock.ErrNotHeld)
 			require.Equal(t, old.Token()+1, held.Token())
-			require.Equal(t, old.Until(), held.Until(), "nobody was asked")
+			require.Equal(t, old.Until(), held.Until(), "no request was sent")
 		}
 		require.Equal(t, 2, store.asked(), "once before, and once by the first")
 		store.set(func() { store.acquire, store.release, store.subscribe = nil, nil, nil })

@@ -20,7 +20,7 @@ import (
 // panic is logged and stops the retries.
 type Retry func(refused int) (pause time.Duration, again bool)
 
-// ErrRetriesExhausted is matched when a [Retry] stops.
+// ErrRetriesExhausted is matched by the error of an acquisition whose [Retry] has stopped.
 var ErrRetriesExhausted = errors.New("lock: retries exhausted")
 
 // Every retries with a constant pause. It panics unless the pause is positive.
@@ -29,8 +29,8 @@ func Every(pause time.Duration) Retry {
 	return func(int) (time.Duration, bool) { return pause, true }
 }
 
-// Exponential retries with pauses that double from first to most. It panics unless 0 <
-// first ≤ most.
+// Exponential retries with pauses that double from first to most. It panics unless
+// 0 < first ≤ most.
 func Exponential(first, most time.Duration) Retry {
 	positive("Exponential", first)
 	if first > most {
@@ -45,9 +45,9 @@ func Exponential(first, most time.Duration) Retry {
 	}
 }
 
-// Jittered returns a policy that multiplies each pause of r by a random number between (1
-// − part) and 1, so that waiters refused together do not retry together. It panics unless
-// 0 < part ≤ 1.
+// Jittered returns a policy that multiplies each pause of r by a random number between
+// 1 − part and 1, so that waiters refused together do not retry together. It panics
+// unless 0 < part ≤ 1.
 func (r Retry) Jittered(part float64) Retry {
 	if !(part > 0 && part <= 1) {
 		panic(fmt.Sprintf("lock: Jittered needs a part between 0 and 1, got %v", part))

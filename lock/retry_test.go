@@ -68,7 +68,7 @@ func TestRetriesRunOnTheWheel(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrRetriesExhausted)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		about(t, (1+2+4+4)*time.Second, time.Since(begin).Truncate(100*time.Millisecond))
-		assert.Equal(t, 1+5, store.asked()-before, "once to see whether it is free, and five times in line")
+		assert.Equal(t, 1+5, store.asked()-before, "once to see whether it is free, and five times in the queue")
 		time.Sleep(time.Second)
 		require.NoError(t, holder.Unlock(t.Context()))
 		lease, err := other.Mutex("a").TryLock(t.Context())

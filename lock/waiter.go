@@ -35,7 +35,7 @@ type waiter struct {
 
 	isHead bool      // the step has taken the promotion
 	state  headState // the head's state
-	idle   bool      // a due request was sent, and the backstop is armed
+	idle   bool      // no request is due, and the backstop is armed
 	// g and err are the result of the waiting.
 	g   grant
 	err error
@@ -49,8 +49,8 @@ type headState struct {
 	lastRefusal driver.Answer
 	// ask: the lock may be free, so a request is due.
 	ask bool
-	// askFirst: no request was sent yet. The head then tries once before it subscribes,
-	// in case there is nothing to wait for.
+	// askFirst: no request was answered yet. The head then tries before it subscribes, in
+	// case there is nothing to wait for.
 	askFirst bool
 	// pause delays the next request after a failure of the store.
 	pause time.Duration

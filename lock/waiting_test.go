@@ -132,7 +132,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 			var work sync.WaitGroup
 			for _, waitFor := range []context.Context{first, second} {
 				work.Go(func() {
-					if lease, err := l.Mutex("a").Lock(waitFor); err == nil { // the wake came first
+					if lease, err := l.Mutex("a").Lock(waitFor); err == nil { // woken first
 						assert.NoError(t, lease.Unlock(t.Context()))
 					}
 				})

@@ -24,8 +24,8 @@ func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 const never = instant(1<<62 - 1)
 
 const (
-	// leastSleep is the shortest suspend that is detected. The clocks that count suspend
-	// and that do not count it differ by suspends alone.
+	// leastSleep is the shortest suspend that is detected. The clock that counts suspend
+	// and the one that does not differ by suspends alone.
 	leastSleep = 10 * time.Millisecond
 	// leastStep is the smallest change of the wall clock between two looks that counts as
 	// a step rather than as slewing.

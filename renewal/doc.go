@@ -42,7 +42,8 @@
 // ([Spec]). A lost lease never comes back, not even by a late reply. The holder learns of
 // the loss by [Lease.Context], [Lease.Lost], or a function, with its [Cause].
 //
-// One failed renewal is no loss: it is sent again, with jitter, until until.
+// One failed renewal is no loss: it is sent again, with jitter, as long as the lease's
+// time lasts.
 //
 // A check of the lease and the write that follows it are two steps, and the process may
 // be stopped between them. Where that matters, let the resource compare fencing tokens.
@@ -60,12 +61,12 @@
 // nearest to their until go first. Leases whose last renewal was not answered are sent
 // apart from the others, so a faulty one costs its neighbours one renewal at most. When
 // no request is answered, the group is probed by one request at a time, at growing
-// intervals and with fewer leases. A lease that spoils every request is so isolated soon.
+// intervals and with fewer leases, which soon isolates a lease that spoils every request.
 //
 // # Guarantees and limits
 //
-// Until until the lease is the holder's, provided that the store keeps it and that the
-// store's clock runs at most 1 % fast. A store may forget a lease by a deletion, an
+// Before its until the lease is the holder's, provided that the store keeps it and that
+// the store's clock runs at most 1 % fast. A store may forget a lease by a deletion, an
 // eviction, or a failover to a replica without it. The next renewal detects that, at most
 // a third of a TTL later.
 //

@@ -18,13 +18,14 @@ type Spec struct {
 	// Ref is for the renewer's own use.
 	Ref any
 
-	// TTL is the time that each renewal requests. At least four ticks of the wheel.
+	// TTL is the time that each renewal requests. At least four ticks of the wheel and
+	// 10 ms, at most ten years.
 	TTL time.Duration
-	// Granted is an instant before the granted request was sent, with its monotonic
-	// reading.
+	// Granted is an instant before the request that the store granted was sent, with its
+	// monotonic reading.
 	Granted time.Time
 	// First is how long the grant lasts if that is not TTL: a store may expect an early
-	// renewal before it gives more. At least four ticks of the wheel. Default: TTL.
+	// renewal before it gives more. The limits are those of TTL. Default: TTL.
 	First time.Duration
 
 	// Fixed leases are not renewed: they are lost (Expired) when their time is

@@ -239,7 +239,7 @@ func TestStopRacingRenewal(t *testing.T) {
 		require.Empty(b, b.leases)
 		require.Zero(b, b.dog.Stats().Held)
 		require.EqualValues(b, 2000, b.dog.Stats().Released)
-		require.EqualValues(b, 1, b.dog.wheel.Stats().Pending, "only the canary has a timer")
+		require.EqualValues(b, 1, b.dog.wheel.Stats().Pending, "only the probe of the wheel has a timer")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(b, b.leases, "a renewal has brought back a lease")

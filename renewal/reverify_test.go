@@ -104,7 +104,7 @@ func TestSuspendWithinUntil(t *testing.T) {
 		require.False(b, fixed.Valid())
 		synctest.Wait()
 		require.False(b, l.Valid(), "noticed, but not confirmed")
-		require.True(b, fixed.Valid(), "nobody can confirm it: the reckoning must do")
+		require.True(b, fixed.Valid(), "it is never renewed: the corrected time is its only check")
 		require.NoError(b, l.Err())
 		require.Equal(b, 1, b.dog.Stats().Suspect)
 		require.Len(b, b.take(), 1, "the store is asked at once")

@@ -63,7 +63,8 @@ type Config struct {
 
 	// Observer receives reports of what happens. Default: none.
 	Observer *Observer
-	// Logger logs panics in users' functions and suspends. Default: nothing is logged.
+	// Logger receives panics in users' functions, and suspends of the machine and steps of
+	// its clock. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -225,7 +226,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 // random returns a number in [0, 1). The caller holds mu.
 func (w *Watchdog) random() float64 { return w.rng.Float64() }
 
-// Watch keeps the lease of s alive, until [Lease.Stop] or its loss.
+// Watch keeps the lease that s specifies alive, until [Lease.Stop] or its loss.
 //
 // It returns an error for an invalid spec, [ErrClosed] from a watchdog that accepts no
 // leases any more, a *[LostError] for a lease whose time or context is over already, and

@@ -7,7 +7,7 @@ package timeout
 //
 //	held       the engine has the entry: in an inbox, in a list, or about to run it
 //	queued     an inbox names it; the worker reads the word again when it takes it
-//	busy       it was handed out for a run; the goroutine that ends the run reads the word again
+//	busy       it was handed out for a run; the word is read again when the run ends
 //	running    that run has begun
 //	withdrawn  its engine has stopped and returned it
 //

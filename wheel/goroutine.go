@@ -18,8 +18,8 @@ func (g *goroutine) begin() { g.id.Store(goroutineID()) }
 
 func (g *goroutine) isCurrent() bool { return g.id.Load() == goroutineID() }
 
-// goroutineID reads the number from the first line of a stack trace, "goroutine 17
-// [running]:". The runtime offers no other way. Should the line ever change, every
+// goroutineID reads the number from the first line of a stack trace, which begins with
+// "goroutine 17 ". The runtime offers no other way. Should the line ever change, every
 // goroutine has number 0, and Stop no longer waits.
 func goroutineID() uint64 {
 	var buf [64]byte

@@ -187,8 +187,7 @@ func TestWakeUpsOfCancels(t *testing.T) {
 }
 
 // Timeouts that are cancelled before their deadline, as most are, cost few wake-ups: here
-// a thousand requests a second for a minute, each answered after 3 ms of its limit of 30
-// s.
+// a thousand requests a second for a minute, each answered after 3 ms of its 30 s limit.
 func TestWakeUpsOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, alarm := countedWheel(t, Config{})

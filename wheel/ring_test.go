@@ -162,7 +162,8 @@ func (m *ringModel) check() {
 	}
 }
 
-// names in order, so that a seed gives the same run.
+// pick returns the number of a random pending node. It chooses from the sorted numbers, so
+// that a seed gives the same run.
 func (m *ringModel) pick(r *rand.Rand) (int, bool) {
 	if len(m.deadlines) == 0 {
 		return 0, false

@@ -26,9 +26,10 @@ type Hold struct {
 	// Forget lists owners whose requests the store need not remember any more, because
 	// they were answered. Used with [KindSemaphore].
 	Forget []string
-	// Owed is set in a release of [KindSemaphore] if the permits were certainly taken.
-	// The store then returns them in any case, once for each Owner, unless the count
-	// would exceed lock.MaxCount.
+	// Owed is set in a release of [KindSemaphore] for permits that another Owner has
+	// taken, as the caller claims. The store then returns them without a record that this
+	// Owner took them, but once for each Owner, and not if the count would exceed
+	// lock.MaxCount.
 	Owed bool
 	// Wait is how long the store keeps the owner's place in its queue after each request,
 	// for kinds with a queue such as [KindFair]. Zero: the owner does not wait.

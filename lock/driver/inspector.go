@@ -14,8 +14,8 @@ type Info struct {
 	// Kind is the kind of lock, as far as its data shows it. A fair lock without waiters
 	// looks like a mutex. Kind has no meaning if the lock has no holders and no waiters.
 	// The data of semaphores and latches is a plain number, so only their own Inspect
-	// methods report their kind. Every Inspect method recognizes expiring permits by
-	// their ids, while some are in use.
+	// methods in package lock report their kind. Every Inspect method recognizes expiring
+	// permits by their ids, while some are in use.
 	Kind Kind
 	// Foreign is the type of the value under the name, such as "string", if the value is
 	// not a lock of this format. Otherwise it is empty.
@@ -39,7 +39,7 @@ type Info struct {
 
 	// Waiters are the waiters in their order, at most [MaxTold] of them. They are those
 	// in the queue of a fair lock, and those in the queue of a mutex: one for each
-	// [Locker] of this library. WaiterCount is the number of all. A semaphore or a latch
+	// lock.Locker with waiters. WaiterCount is the number of all. A semaphore or a latch
 	// has no list of waiters; there, WaiterCount is the number of subscribed clients. The
 	// waiters of other locks are unknown.
 	Waiters     []Waiter
@@ -71,8 +71,7 @@ type Holder struct {
 	// clients of other libraries.
 	Since time.Time
 	// Client is the client of the owner. If the client has not announced itself, only its
-	// ID is known. Client.Since is when the client was created. The client of a permit is
-	// unknown.
+	// ID is known and the other fields are zero. The client of a permit is unknown.
 	Client Client
 }
 

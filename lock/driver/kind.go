@@ -16,7 +16,7 @@ const (
 	// KindSemaphore is the semaphore whose permits have no owner. A hold takes
 	// [Hold.Permits] of them and has no lease: it is never renewed.
 	KindSemaphore
-	// KindPermit is a permit of the semaphore whose permits expire.
+	// KindPermit is a permit, or several at once, of the semaphore whose permits expire.
 	KindPermit
 	// KindLatch is the countdown latch. A hold is granted while the count is zero, and
 	// takes nothing.

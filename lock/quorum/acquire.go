@@ -87,8 +87,9 @@ type attempt struct {
 }
 
 // attempt requests the hold from all nodes. The token is the largest of the granting
-// nodes', and at least least; fence writes it back to a majority of them. A node that
-// grants the hold only after its release is asked to release it again.
+// nodes', and at least least; fence writes it back to as many of them as make a majority
+// of all nodes. A node that grants the hold only after its release is asked to release it
+// again.
 func (s *Store) attempt(ctx context.Context, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
 	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), outcomes: f}
 	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))

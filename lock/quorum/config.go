@@ -21,7 +21,7 @@ type Config struct {
 	NodeTimeout time.Duration
 
 	// LooseTokens omits the round trip that makes fencing tokens grow independently of
-	// clocks. Tokens then grow by the nodes' clocks, see the package's documentation. Use
+	// clocks. Tokens then grow by the nodes' clocks; see the package's documentation. Use
 	// it for locks whose tokens are never compared.
 	LooseTokens bool
 }

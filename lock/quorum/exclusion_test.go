@@ -151,7 +151,7 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 	for _, c := range closers {
 		c()
 	}
-	time.Sleep(2*worldTTL + 3*time.Second) // for late requests, and for holds that are left to their TTL
+	time.Sleep(2*worldTTL + 3*time.Second) // for late requests, and holds left to their TTL
 	if n := holders(all, "a"); n > 0 {
 		r.wrong("%d nodes have the lock for ever", n)
 	}

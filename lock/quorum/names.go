@@ -17,7 +17,6 @@ import (
 //
 // Each node knows another name. A server that is two nodes grants a lock to one of the
 // two names and refuses the other: it has one vote.
-// two names and refuses the other: it has one vote.
 type ownerNames struct {
 	// owner is the name at all nodes, for a hold that was not granted by this store.
 	owner string

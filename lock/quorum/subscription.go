@@ -14,7 +14,6 @@ import (
 // notify is called when a majority of the nodes has reported a release: an earlier
 // attempt would be refused by the nodes that the holder's release has not reached. It is
 // called a little after the first report if no majority follows.
-// or a little after the first of them did, if no more do.
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return nil, err
