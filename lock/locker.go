@@ -170,8 +170,15 @@ type Locker struct {
 	active sync.WaitGroup
 }
 
+// Store is what keeps a locker's locks: such as a [redisstore.Store] or a
+// [quorum.Store]. Its methods are for authors of stores; see package driver.
+//
+// [redisstore.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Store
+// [quorum.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/quorum#Store
+type Store = driver.Store
+
 // New returns a locker on store. It sends no request. Close the locker when done.
-func New(store driver.Store, c Config) (*Locker, error) {
+func New(store Store, c Config) (*Locker, error) {
 	if store == nil {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}

@@ -262,6 +262,8 @@ func (o *ownership) lower(ctx context.Context, h *driver.Hold) error {
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
+	case errors.Is(err, ErrNotRepeated):
+		return fmt.Errorf("%w; the store frees %q within its TTL of %v", err, h.Name, h.TTL)
 	case err != nil:
 		return fmt.Errorf("%w; the release of %q is repeated in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
 	case !held:

@@ -2,7 +2,7 @@
 // Redlock: an owner holds a lock if a majority of the nodes has granted it. The store
 // works while a minority of the nodes is down, unresponsive or cut off.
 //
-//	store, err := quorum.New([]driver.Store{a, b, c, d, e}, quorum.Config{})
+//	store, err := quorum.New([]lock.Store{a, b, c, d, e}, quorum.Config{})
 //	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Second})
 //
 // # What it does

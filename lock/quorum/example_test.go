@@ -19,7 +19,7 @@ import (
 // are down.
 func Example() {
 	var servers []*miniredis.Miniredis // stands for three machines
-	var nodes []driver.Store
+	var nodes []lock.Store
 	for range 3 {
 		server := miniredis.NewMiniRedis()
 		if err := server.Start(); err != nil {
@@ -56,7 +56,7 @@ func Example() {
 			fmt.Println("two servers down, node", vote.Node, vote.Said)
 		}
 	}
-	fmt.Println("unavailable, not taken:", errors.Is(err, driver.ErrUnavailable), errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("unavailable, not taken:", errors.Is(err, lock.ErrUnavailable), errors.Is(err, lock.ErrNotAcquired))
 	// Output:
 	// one server down: true
 	// two servers down, node 0 failed
@@ -66,7 +66,7 @@ func Example() {
 }
 
 func ExampleStore_Supports() {
-	var nodes []driver.Store
+	var nodes []lock.Store
 	for _, url := range []string{"redis://one:6379", "redis://two:6379", "redis://three:6379"} {
 		node, err := redisstore.Open(url, redisstore.Config{})
 		if err != nil {
