@@ -15,3 +15,7 @@ const (
 	KindPermit    = driver.KindPermit
 	KindLatch     = driver.KindLatch
 )
+
+// storeQueues reports whether the store keeps a queue of all waiters for locks of this
+// kind, in which each waiter has a place of its own.
+func storeQueues(k Kind) bool { return k == KindFair }

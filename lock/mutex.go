@@ -205,7 +205,7 @@ func (m *Mutex) request(a *acquisition) error {
 	case KindPermit:
 		a.hold.Owner = newPermitOwner(m.several)
 	}
-	if a.wait && (m.kind == KindFair || m.writersFirst) {
+	if a.wait && (storeQueues(m.kind) || m.writersFirst) {
 		a.hold.Wait = placeTTL
 	}
 	return nil

@@ -28,7 +28,7 @@ func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} 
 
 func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if h.Kind == KindFair && h.Wait > 0 {
+	if storeQueues(h.Kind) && h.Wait > 0 {
 		key.owner = h.Owner
 	}
 	return key

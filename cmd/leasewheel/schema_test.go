@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
 )
 
 // A schema is as much of JSON Schema as the files in docs/ use. A
@@ -131,4 +134,14 @@ func typeOf(value any, name string) bool {
 		return name == "object"
 	}
 	return false
+}
+
+// Each kind of lock has its word in the output, and in the schema.
+func TestKindNamesAreComplete(t *testing.T) {
+	schema, err := os.ReadFile("../../docs/lock.schema.json")
+	require.NoError(t, err)
+	for k := lock.Kind(0); k.String() != "unknown"; k++ {
+		require.NotEmpty(t, kindNames[k], k.String())
+		assert.Contains(t, string(schema), `"`+kindNames[k]+`"`)
+	}
 }

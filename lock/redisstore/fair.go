@@ -17,7 +17,7 @@ var (
 	//go:embed fair_release.lua
 	fairReleaseSource string
 
-	fairAcquire = newTimelyScript(publishSource, listenersSource, tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
+	fairAcquire = newGrantingScript(publishSource, listenersSource, tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
 	fairRelease = newScript(publishSource, listenersSource, ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
 )
 

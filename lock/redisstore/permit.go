@@ -20,7 +20,7 @@ var (
 	//go:embed permit_renew.lua
 	permitRenewSource string
 
-	permitAcquire = newTimelyScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
+	permitAcquire = newGrantingScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
 	permitRelease = newScript(publishSource, counterSource, overdueSource, expirySource, permitReleaseSource)
 	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
 )
@@ -57,7 +57,7 @@ func permitID(owner string) (id string, several int, err error) {
 	}
 	raw, malformed := hex.DecodeString(digits)
 	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > lock.MaxSeveral {
-		return "", 0, fmt.Errorf("redisstore: invalid owner %q of a permit; accepted are 32 hexadecimal digits, with *n for n permits", owner)
+		return "", 0, errors.New("redisstore: invalid owner of a permit; accepted are 32 hexadecimal digits, with *n for n permits")
 	}
 	return string(raw), several, nil
 }

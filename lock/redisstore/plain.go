@@ -17,7 +17,7 @@ var (
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newTimelyScript(tokenSource, ownerSource, plainYieldSource, plainAcquireSource)
+	plainAcquire = newGrantingScript(tokenSource, ownerSource, plainYieldSource, plainAcquireSource)
 	plainRelease = newScript(publishSource, plainYieldSource, plainReleaseSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )

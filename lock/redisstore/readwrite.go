@@ -24,10 +24,10 @@ var (
 	//go:embed write_renew.lua
 	writeRenewSource string
 
-	readAcquire  = newTimelyScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
+	readAcquire  = newGrantingScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
 	readRelease  = newScript(publishSource, ownerSource, readWriteSource, readReleaseSource)
 	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
-	writeAcquire = newTimelyScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
+	writeAcquire = newGrantingScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
 	writeRelease = newScript(publishSource, ownerSource, readWriteSource, writeReleaseSource)
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )

@@ -27,18 +27,6 @@ func (c *Config) validateReplicas() error {
 	return nil
 }
 
-// granting are the scripts that grant locks. A reply of theirs that begins with 1 is a
-// grant.
-var granting = map[*script]bool{
-	acquire:          true,
-	fairAcquire:      true,
-	readAcquire:      true,
-	writeAcquire:     true,
-	semaphoreAcquire: true,
-	permitAcquire:    true,
-	plainAcquire:     true,
-}
-
 // runReplicated runs a script that grants a lock, and then waits for the replicas on the
 // same connection. Another connection might lead to another master, which never got the
 // grant. A grant that is not replicated in time is an error after which the lock may be

@@ -16,6 +16,8 @@ type script struct {
 	// timely: the script takes the deadline of its request as its last arguments, see
 	// deadline.lua.
 	timely bool
+	// granting is set if the script grants locks. A reply that begins with 1 is a grant.
+	granting bool
 }
 
 // newScript makes a script from sources, with the functions of each visible in the later
@@ -31,6 +33,13 @@ func newScript(sources ...string) *script {
 func newTimelyScript(sources ...string) *script {
 	s := newScript(append([]string{deadlineSource}, sources...)...)
 	s.timely = true
+	return s
+}
+
+// newGrantingScript makes a timely script that grants locks.
+func newGrantingScript(sources ...string) *script {
+	s := newTimelyScript(sources...)
+	s.granting = true
 	return s
 }
 
@@ -67,7 +76,7 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newTimelyScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	acquire   = newGrantingScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
 	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
@@ -141,7 +150,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 
 // do makes a call on the server that has its keys.
 func (s *Store) do(ctx context.Context, c call) (any, error) {
-	if s.config.Replicas > 0 && granting[c.script] {
+	if s.config.Replicas > 0 && c.script.granting {
 		return s.runReplicated(ctx, &c)
 	}
 	return s.batcher(c.key()).run(ctx, c)

@@ -18,7 +18,7 @@ var (
 	//go:embed permits_count.lua
 	permitsCountSource string
 
-	semaphoreAcquire = newTimelyScript(publishSource, counterSource, semaphoreAcquireSource)
+	semaphoreAcquire = newGrantingScript(publishSource, counterSource, semaphoreAcquireSource)
 	semaphoreRelease = newTimelyScript(publishSource, counterSource, semaphoreReleaseSource)
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
