@@ -71,8 +71,8 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 // Reject returns err as a handler's error that makes the message a dead letter at once:
-// no further attempt can succeed. A nil err becomes an error whose text is that the handler
-// rejected the message.
+// no further attempt can succeed. A nil err becomes an error whose text is that the
+// handler rejected the message.
 func Reject(err error) error {
 	if err == nil {
 		err = errors.New("the handler rejected the message")
