@@ -168,7 +168,7 @@ func TestGuardAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, guardCommand)
 	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("leasewheel run's own")
+	p.requireOneLine("only leasewheel run starts this command")
 }
 
 // Processes that a command leaves behind when it ends by itself keep running, and run

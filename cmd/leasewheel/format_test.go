@@ -59,5 +59,5 @@ func TestFormatIsRefused(t *testing.T) {
 	}
 	p := start(t, nowhere, "inspect", "--format", "plain", "--kind", "permits", "a")
 	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("more than a plain string can hold")
+	p.requireOneLine("a plain string cannot hold a")
 }
