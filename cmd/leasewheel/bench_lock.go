@@ -235,8 +235,8 @@ func (l *lockRun) edge(ctx context.Context) func() error {
 // calls returns the commands that the server has run within the window.
 func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0]) }
 
-// cleanUp deletes the keys that outlive a free lock: its fencing counter and its wait
-// queue. All of them would expire by themselves, somewhat later.
+// cleanUp deletes the keys that outlive a free lock: its fencing counter and its yield
+// state. All of them would expire by themselves, somewhat later.
 func (l *lockRun) cleanUp(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()

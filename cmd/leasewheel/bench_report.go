@@ -69,8 +69,8 @@ type stoppedMaster struct {
 	Told    latencyFigures `json:"told"` // after their time was over
 }
 
-// toldLimit is how long after its end the loss of a lease may be reported: a tick, and 50
-// ms.
+// toldLimit is how long after its end the loss of a lease may be reported: a tick, and
+// 50 ms.
 const toldLimit = 60 * time.Millisecond
 
 func newBenchRenewalReport(f *benchRenewalFlags, s *benchServer) *benchRenewalReport {

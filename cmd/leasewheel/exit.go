@@ -7,7 +7,7 @@ import (
 )
 
 // The exit codes, after sysexits(3) and the shells' conventions. A command that
-// leasewheel ran determines the code, or 128 plus the signal that ended it.
+// leasewheel ran gives its own code, or 128 plus the number of the signal that ended it.
 const (
 	exitOK          = 0
 	exitBroken      = 1   // a report found a broken promise

@@ -32,10 +32,10 @@ TERM end it.
 
 If the lock is lost, or cannot be renewed and is about to run out, the group gets
 SIGTERM and, --grace later, SIGKILL (see --on-lost). That begins early enough for
-the group to be gone before another client can acquire the lock. If leasewheel
-itself was stopped meanwhile, it happens as soon as leasewheel continues. On Linux,
-descendants that have left the group get the same signals, even if leasewheel is
-killed.
+the group to be gone before another client can acquire the lock, unless leasewheel
+itself was stopped meanwhile: then it begins as soon as leasewheel continues. On
+Linux, descendants that have left the group get the same signals, even if
+leasewheel is killed.
 
 During an outage of the server, run waits: with -w for that time, without it until a
 signal comes. With -n it tries the server for about a second.

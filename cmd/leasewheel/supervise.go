@@ -30,7 +30,7 @@ var errHeldTooLong = errors.New("the time of --max-hold is over")
 // command to finish.
 var errRunsOut = errors.New("not renewed, and about to run out")
 
-// errRanOut ends a command whose lease ended while this process was stopped.
+// errRanOut ends a command whose lease ended while this process did not run.
 var errRanOut = errors.New("lost, not renewed in time")
 
 // supervisor ties a command to its lease: it passes signals on, and ends the command when

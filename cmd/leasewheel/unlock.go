@@ -21,7 +21,7 @@ Until then it and the next holder may work at the same time, and only a resource
 that compares fencing tokens keeps them apart.
 
 Name all the servers of a quorum (--redis more than once): a lock that is taken away
-on some of them only returns to its holder with the next renewal.
+on only some of them returns to its holder with the next renewal.
 
 Exit codes:
   0   every lock was held, and is now free

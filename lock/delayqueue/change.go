@@ -71,9 +71,9 @@ func (q *Queue) changed(id string, reply []any, err error) error {
 	return fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, err)
 }
 
-// Revive returns dead letters to the queue, due at once and with all their attempts, and
-// returns how many of these ids were dead letters. After [ErrUnavailable] it may have
-// revived more.
+// Revive returns dead letters to the queue, due at once and with their attempts counted
+// from zero again, and returns how many of these ids were dead letters. After
+// [ErrUnavailable] it may have revived more.
 func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err error) {
 	for _, id := range ids {
 		if err := validateID(id); err != nil {

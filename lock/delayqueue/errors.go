@@ -62,7 +62,7 @@ func (v *verdict) Unwrap() error { return v.err }
 
 // RetryAfter returns err as a handler's error that retries the message after d instead of
 // the worker's backoff; at once if d is zero or less. The attempt counts. A nil err
-// becomes an error with that reason.
+// becomes an error whose text is that the handler asked for another attempt.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("the handler asked for another attempt")
@@ -71,7 +71,8 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 // Reject returns err as a handler's error that makes the message a dead letter at once:
-// no further attempt can succeed. A nil err becomes an error with that reason.
+// no further attempt can succeed. A nil err becomes an error whose text is that the
+// handler rejected the message.
 func Reject(err error) error {
 	if err == nil {
 		err = errors.New("the handler rejected the message")

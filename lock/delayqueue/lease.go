@@ -10,7 +10,7 @@ import (
 // message's id, its Owner the token of the claim.
 type leases struct{ queue *Queue }
 
-// Group returns the address of the node that keeps the queue.
+// Group returns the address of the node that keeps the queue, as [redisstore.Store.Group].
 func (l leases) Group(string) string { return l.queue.store.Group(l.queue.keys[0]) }
 
 // Renew prolongs leases.

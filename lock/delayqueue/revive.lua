@@ -1,4 +1,4 @@
--- Returns dead letters to the queue, due now and with all their attempts.
+-- Returns dead letters to the queue, due now and with no attempts used.
 --
 -- ARGV  2… their ids
 -- returns  for each: 1 revived, 0 no dead letter has this id

@@ -10,7 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// inspectTests check the results of a store that is a lock.Inspector, and that it can
+// inspectTests check the results of a store that is a driver.Inspector, and that it can
 // force a lock open. For other stores they check the error.
 var inspectTests = []test{
 	{"TellsWhoHolds", inspecting(tellsWhoHolds)},
@@ -25,7 +25,7 @@ var inspectTests = []test{
 	{"LooksNoMoreOnceClosed", inspecting(looksNoMoreOnceClosed)},
 }
 
-// inspecting returns the test, or for a store that is no lock.Inspector the test of its
+// inspecting returns the test, or for a store that is no driver.Inspector the test of its
 // error.
 func inspecting(f func(*bench)) func(*bench) {
 	return func(b *bench) {
@@ -39,7 +39,7 @@ func inspecting(f func(*bench)) func(*bench) {
 		_, err3 := b.list(l, "*")
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, errors.ErrUnsupported) {
-				b.Errorf("the store is no lock.Inspector, and the locker returns %v", err)
+				b.Errorf("the store is no driver.Inspector, and the locker returns %v", err)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func countsDownOnce(b *bench) {
 		b.count(s, "a", "r:5", driver.CountAdd, -1, done(0))
 	}
 	if answer := b.granted(s, b.hold("a", "me:1")); !answer.More {
-		b.Errorf("got %+v, though a latch is open for everybody", answer)
+		b.Errorf("got %+v, although an open latch is open for all", answer)
 	}
 	b.count(s, "a", "r:6", driver.CountAdd, -1, unchanged(0))
 	b.count(s, "a", "r:7", driver.CountCreate, 2, done(2))

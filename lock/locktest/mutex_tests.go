@@ -654,8 +654,9 @@ func tellsOfDeletion(b *bench) {
 	}
 }
 
-// loseTo makes another owner take over from a lease, and checks that the loss reports it.
-// If a renewal comes between the deletion and the takeover, it tries again.
+// loseTo makes another owner take over from a lease, and checks that the reported cause of
+// the loss is the takeover. If a renewal comes between the deletion and the takeover, it
+// tries again.
 func (b *bench) loseTo(s driver.Store, taken *driver.Hold, take func() *lock.Lease) *lock.Lease {
 	b.Helper()
 	for range 5 {

@@ -84,7 +84,7 @@ func (b *bench) count(s driver.Store, name, request string, op driver.CountOp, n
 	b.Helper()
 	counter, ok := s.(driver.Counter)
 	if !ok {
-		b.Fatalf("%T keeps %v but is no lock.Counter", s, b.kind)
+		b.Fatalf("%T keeps %v but is no driver.Counter", s, b.kind)
 	}
 	got, err := counter.Count(b.Context(), &driver.Count{
 		Kind: b.kind, Name: b.name(name), Op: op, N: n, Request: request, Keep: time.Hour,

@@ -13,8 +13,9 @@
 --       6 the owner's member in the wait queue, '' if it does not wait
 --       7 how many tokens to reserve beside the grant's
 -- returns  {1, token, n}   granted, and the n tokens after it are reserved
---          {0, ms, at}     another owner holds it (ms left, -1: without an end); the
---                          owner is in the wait queue since before the µs at (0: not)
+--          {0, ms, at}     another owner holds it (ms left, -1: without an end), or it is
+--                          left to others for so many ms; the owner is in the wait
+--                          queue since before the µs at (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
 --          {3, 0, 0}       the owner wants a further hold but has none
 local lock, queue, counter, yieldState = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

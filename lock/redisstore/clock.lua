@@ -2,7 +2,7 @@
 local function decimal(n) return string.format('%.0f', n) end
 
 -- integer parses an integer, which another client may have written. It returns nil for
--- more than 16 characters, and outside ±2^53, where Lua is not exact.
+-- other text, for more than 16 characters, and outside ±2^53, where Lua is not exact.
 local function integer(text)
   if not text or #text > 16 or not string.find(text, '^%-?%d+$') then return nil end
   local n = tonumber(text)

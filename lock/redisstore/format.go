@@ -17,8 +17,8 @@ const (
 	FormatRedisson Format = iota
 
 	// FormatPlain is the format of redsync, of redislock, and of all clients that take a
-	// lock by SET with NX and PX. The key is a random string of the holder, which
-	// compares it before it deletes or prolongs the key. It has room for one owner, so
+	// lock by SET with NX and PX. The key's value is a string that only the holder knows,
+	// and compares before it deletes or prolongs the key. It has room for one owner, so
 	// only [lock.Locker.Mutex] supports it. See "Plain locks" in the package
 	// documentation for its promises.
 	FormatPlain

@@ -219,8 +219,8 @@ func keyRefused(err error) bool {
 }
 
 // hidden reports whether this user may access none of the names. SCAN returns all names,
-// so a name without access is no failure. A name with access, and without access to
-// another key of the lock, is one.
+// so a name without access is no failure. It is a failure if the user may access the name
+// but not another key of the lock.
 func (s *Store) hidden(ctx context.Context, names []string) bool {
 	if len(names) == 0 {
 		return true

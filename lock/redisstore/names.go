@@ -17,7 +17,7 @@ type mapping struct {
 	back   func(key string) (name string, ok bool)
 }
 
-// errMapping is the error of a configuration that maps names ambiguously.
+// errMapping is the error of a configuration with two mappings of names, or half of one.
 var errMapping = errors.New("redisstore: set either Prefix, or MapName and UnmapName together")
 
 // mapping returns the configuration's name mapping.

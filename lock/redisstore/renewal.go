@@ -9,8 +9,8 @@ import (
 )
 
 // Renew prolongs leases in batches, one for each script, and in a cluster for each slot.
-// Several batches share one pipeline. If the server refuses a batch for a reason that one
-// of its leases may be, Renew sends each lease again in a run of its own.
+// Several batches share one pipeline. If the server refuses a batch, and one of its leases
+// may be the reason, Renew sends each lease again in a run of its own.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	all := make([]int, len(items))
 	for i := range items {

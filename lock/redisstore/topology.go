@@ -9,7 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Group returns the address of the node that keeps a lock.
+// Group returns the address of the cluster's node that keeps a lock. It returns "" outside
+// a cluster, and for a node that is not known.
 func (s *Store) Group(key string) string {
 	if s.cluster == nil {
 		return ""

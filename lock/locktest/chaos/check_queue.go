@@ -20,7 +20,7 @@ func (r *round) checkQueue(h *history) {
 			continue
 		}
 		if r.drained && len(m.runs) == 0 {
-			r.broke(messageKept, m.put, m.accepted, fmt.Sprintf("message %s was accepted at %s, and no worker has it", m.id, m.accepted.of(r.begun)))
+			r.broke(messageKept, m.put, m.accepted, fmt.Sprintf("message %s was accepted at %s, and no worker ever got it", m.id, m.accepted.of(r.begun)))
 		}
 	}
 }

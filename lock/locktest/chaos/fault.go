@@ -121,7 +121,7 @@ type journal struct {
 	all []*window
 }
 
-// open records the begin of a fault.
+// open records the beginning of a fault.
 func (j *journal) open(w window) *window {
 	w.Begin, w.End = now(), forever
 	j.mu.Lock()
