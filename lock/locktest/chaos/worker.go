@@ -20,7 +20,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -92,7 +91,7 @@ func (w *worker) open() (err error) {
 		c.Wheel, qc.Wheel = ticks, ticks
 		w.close = append(w.close, func() error { ticks.Stop(); return nil })
 	}
-	var stores []driver.Store
+	var stores []lock.Store
 	for _, url := range w.plan.URLs {
 		s, err := redisstore.Open(url, redisstore.Config{})
 		if err != nil {
