@@ -243,7 +243,10 @@ func (b *bench) renew(s driver.Store, items []renewal.Item, want ...renewal.Outc
 	b.Helper()
 	s.Renew(b.Context(), items)
 	for i, item := range items {
-		if item.Outcome != want[i] {
+		// A renewal may overtake the other owner's grant on its way to some of the nodes,
+		// which do not have the lease then: it is lost in either case.
+		overtook := b.suite.Split && want[i] == renewal.Taken && item.Outcome == renewal.Gone
+		if item.Outcome != want[i] && !overtook {
 			b.Errorf("renewal of %q by %s: got %v (%v), want %v", item.Lease.Key(), item.Lease.Owner(), item.Outcome, item.Err, want[i])
 		}
 	}
