@@ -25,16 +25,20 @@ func (in *Inbox) Enter(n *Node, tick timeout.Tick) (by timeout.Tick, entered, ok
 	return by, true, true
 }
 
-// Name makes the worker look at a queued adopted node by a tick.
-func (in *Inbox) Name(n *Node, by timeout.Tick) {
+// Name makes the worker look at a queued adopted node by its deadline: the present one, as
+// it may have been armed again since it was queued. by is that tick, Never if the node is
+// not pending.
+func (in *Inbox) Name(n *Node) (by timeout.Tick) {
 	in.mu.Lock()
 	in.named = append(in.named, n)
+	by, pending := n.PendingTick()
+	if !pending {
+		by = Never
+	}
 	in.lower(by)
 	in.mu.Unlock()
+	return by
 }
-
-// Need makes the worker look into this inbox by a tick.
-func (in *Inbox) Need(by timeout.Tick) { in.lower(by) }
 
 // Rearmed counts an adopted node that was armed without Enter.
 func (in *Inbox) Rearmed() { in.rearmed.Add(1) }

@@ -39,7 +39,7 @@ func (w *Wheel) disarmed(n *bucket.Node) {
 	s.inbox.Disarmed()
 	w.unreserve()
 	if n.Queue() {
-		s.inbox.Name(n, bucket.Never)
+		s.inbox.Name(n)
 	}
 	w.reclaimSoon()
 }
@@ -95,13 +95,20 @@ func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) error 
 	}
 	switch {
 	case a.Queue:
-		s.inbox.Name(n, tick)
-		w.needBy(tick)
+		w.named(s.inbox.Name(n))
 	case a.Earlier:
-		s.inbox.Need(tick)
-		w.needBy(tick)
+		w.need(tick)
 	}
 	return nil
+}
+
+// named follows up on a timer that was named in an inbox, and is due at a tick.
+func (w *Wheel) named(by timeout.Tick) {
+	if by == bucket.Never { // cancelled meanwhile; the worker may have looked before
+		w.reclaimSoon()
+		return
+	}
+	w.needBy(by)
 }
 
 // keeps reports whether a concurrent Stop has returned the timer being armed. Otherwise

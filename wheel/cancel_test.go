@@ -1,12 +1,9 @@
 package wheel_test
 
 import (
-	"runtime"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -19,23 +16,14 @@ func TestCancel(t *testing.T) {
 		b := r.schedule(w, 10*ms, "b")
 		c := r.schedule(w, 20*ms, "c")
 		r.at(5)
-		if !a.Cancel() || a.Cancel() {
-			t.Error("the first cancel should be true and the second false")
-		}
-		if s, d := a.State(), a.Deadline(); s != timeout.Cancelled || !d.IsZero() {
-			t.Errorf("a cancelled timeout is %v, due at %v", s, d)
-		}
-		if a.Reset(second) || a.ResetAt(time.Now()) {
-			t.Error("a cancelled one-shot timeout can be reset")
-		}
+		check(t, a.Cancel() && !a.Cancel(), "the first cancel should be true and the second false")
+		s, d := a.State(), a.Deadline()
+		check(t, s == timeout.Cancelled && d.IsZero(), "a cancelled timeout is %v, due at %v", s, d)
+		check(t, !a.Reset(second) && !a.ResetAt(time.Now()), "a cancelled one-shot timeout can be reset")
 		r.at(15)
 		r.want("b@10")
-		if b.Cancel() || b.Reset(second) {
-			t.Error("a timeout that has run can be cancelled or reset")
-		}
-		if !c.Cancel() {
-			t.Error("c cannot be cancelled")
-		}
+		check(t, !b.Cancel() && !b.Reset(second), "a timeout that has run can be cancelled or reset")
+		check(t, c.Cancel(), "c cannot be cancelled")
 		r.at(10_000)
 		r.want("")
 	})
@@ -62,9 +50,7 @@ func TestCancelAtTheEdges(t *testing.T) {
 		a.Cancel()
 		r.at(80)
 		r.want("b@64")
-		if b.Cancel() {
-			t.Error("b can be cancelled after it ran")
-		}
+		check(t, !b.Cancel(), "b can be cancelled after it ran")
 		r.at(200)
 		r.want("c@100+d-or-e@100")
 	})
@@ -88,11 +74,9 @@ func TestCancelFromInsideATask(t *testing.T) {
 			}))
 		}
 		complete.Store(true)
-		time.Sleep(second)
-		synctest.Wait()
-		if ran != 1 || cancelled != count-1 {
-			t.Errorf("%d ran and %d were cancelled, want 1 and %d", ran, cancelled, count-1)
-		}
+		pass(second)
+		check(t, ran == 1 && cancelled == count-1,
+			"%d ran and %d were cancelled, want 1 and %d", ran, cancelled, count-1)
 	})
 }
 
@@ -114,147 +98,130 @@ func TestCancelInRandomOrder(t *testing.T) {
 				time.Sleep(ms)
 			}
 		}
-		time.Sleep(200 * ms)
-		synctest.Wait()
+		pass(200 * ms)
 		cancelled := 0
 		for i := range ran {
 			if won[i] {
 				cancelled++
 			}
-			if won[i] == (ran[i] == 1) || ran[i] > 1 {
-				t.Fatalf("%d: cancelled %v, ran %d times", i, won[i], ran[i])
+			require(t, won[i] != (ran[i] == 1) && ran[i] <= 1, "%d: cancelled %v, ran %d times", i, won[i], ran[i])
+		}
+		s := w.Stats()
+		check(t, s.Cancelled == uint64(cancelled) && s.Fired == uint64(count-cancelled),
+			"%d cancelled of %d; the numbers say %+v", cancelled, count, s)
+		check(t, cancelled != 0 && cancelled != count,
+			"%d of %d cancelled: the test has not tested both", cancelled, count)
+	})
+}
+
+// The worker runs due tasks in batches, and looks at new arrivals when a batch is
+// through. Tasks of one batch cancel others of it, whose memory is free from the next
+// batch on. Tasks of that batch schedule into it. None of their timeouts is lost, and no
+// handle is mistaken for another.
+func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		const tasks = 200
+		var first, second [tasks]timeout.Timeout
+		ran, again, cancelled := 0, 0, 0
+		task := func(i int) func() {
+			return func() {
+				ran++
+				if ran == 1 { // of the first batch: cancels what is in it and behind it
+					for k := 0; k < tasks; k += 10 {
+						if first[k].Cancel() {
+							cancelled++
+						}
+					}
+				}
+				if ran >= 70 { // of a later one
+					second[i] = must(w.Schedule(5*ms, func() { again++ }))
+				}
 			}
 		}
-		if s := w.Stats(); s.Cancelled != uint64(cancelled) || s.Fired != uint64(count-cancelled) {
-			t.Errorf("%d cancelled of %d; the numbers say %+v", cancelled, count, s)
+		// From inside a task, so that most of them use the same inbox.
+		must(w.Schedule(ms, func() {
+			for i := range first {
+				first[i] = must(w.Schedule(ms, task(i)))
+			}
+		}))
+		pass(3 * ms)
+		require(t, ran+cancelled == tasks && cancelled >= tasks/10-1,
+			"%d ran and %d were cancelled, of %d", ran, cancelled, tasks)
+		seen := make(map[timeout.Timeout]bool)
+		scheduled := 0
+		for _, h := range second {
+			if h == (timeout.Timeout{}) {
+				continue
+			}
+			scheduled++
+			require(t, !seen[h] && h.State() == timeout.Pending,
+				"a handle was given twice: %v, or is %v", seen[h], h.State())
+			seen[h] = true
 		}
-		if cancelled == 0 || cancelled == count {
-			t.Errorf("%d of %d cancelled: the test has not tested both", cancelled, count)
+		for _, h := range first {
+			require(t, h.State() != timeout.Pending && !h.Cancel() && !h.Reset(time.Hour),
+				"a handle of the first round has power over the second")
+		}
+		pass(10 * ms)
+		check(t, again == scheduled && scheduled >= 100, "%d of the %d that tasks have scheduled ran", again, scheduled)
+	})
+}
+
+// A task that cancels and schedules in turn, on the worker, at every tick: the freed
+// memory is reused at once.
+func TestTasksThatReplaceEachOther(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, Buckets: 32}, func(t *testing.T, w *wheel.Wheel) {
+		rnd := newRand(t)
+		const wide = 300
+		var slots [wide]struct {
+			handle timeout.Timeout
+			due    time.Time
+		}
+		var set func(i int)
+		set = func(i int) {
+			s := &slots[i]
+			s.handle = must(w.Schedule(time.Duration(1+rnd.IntN(40))*ms, func() {
+				check(t, time.Now().Equal(s.due), "slot %d ran %v after its deadline", i, time.Since(s.due))
+				for range 3 { // itself, and others if they are pending
+					set(i)
+					if i = rnd.IntN(wide); !slots[i].handle.Cancel() {
+						return
+					}
+				}
+				set(i)
+			}))
+			s.due = s.handle.Deadline()
+		}
+		must(w.Schedule(ms, func() {
+			for i := range slots {
+				set(i)
+			}
+		}))
+		pass(2 * second)
+		p := w.Stats().Pending
+		check(t, p != 0, "nothing is left of what replaces itself")
+		for _, u := range w.Drain() {
+			late := time.Since(u.Deadline)
+			check(t, late < ms, "pending, but was due %v ago", late)
 		}
 	})
 }
 
-// payload is memory that a task holds.
-type payload struct{ _ [1 << 10]byte }
-
-// scheduleHolding schedules a task that holds the only reference to a payload.
-func scheduleHolding(w *wheel.Wheel, d time.Duration) (timeout.Timeout, weak.Pointer[payload]) {
-	p := new(payload)
-	return must(w.Schedule(d, func() { runtime.KeepAlive(p) })), weak.Make(p)
-}
-
-// gone reports whether the garbage collector has found no reference to it.
-func gone[T any](p weak.Pointer[T]) bool {
-	for range 3 {
-		runtime.GC()
-	}
-	return p.Value() == nil
-}
-
-// A cancelled task is released at once, in every place of the timeout, although its
-// handle is kept and no time has passed.
-func TestCancelledTaskIsLetGoAtOnce(t *testing.T) {
-	for name, wait := range map[string]time.Duration{"arriving": 0, "in a bucket": 50 * ms} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-				h, p := scheduleHolding(w, time.Hour)
-				time.Sleep(wait)
-				synctest.Wait()
-				if gone(p) {
-					t.Fatal("the task of a pending timeout was collected")
-				}
-				h.Cancel()
-				if !gone(p) {
-					t.Error("the task of a cancelled timeout is still held")
-				}
-				runtime.KeepAlive(h)
-			})
-		})
-	}
-}
-
-// A task that has run is released too, although the handle is kept.
-func TestTaskThatRanIsLetGo(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		h, p := scheduleHolding(w, 20*ms)
-		time.Sleep(50 * ms)
-		synctest.Wait()
-		if !gone(p) {
-			t.Error("the task is still held after it ran")
+// Handles distinguish a task that has begun from a cancelled one, for as long as the
+// memory serves no other timeout, and those of timers for ever.
+func TestStateTellsExpiredFromCancelled(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		ran := must(w.Schedule(ms, none))
+		taken := must(w.Schedule(time.Hour, none))
+		time.Sleep(5 * ms)
+		taken.Cancel()
+		pass(5 * ms)
+		check(t, ran.State() == timeout.Expired && taken.State() == timeout.Cancelled,
+			"they are %v and %v", ran.State(), taken.State())
+		for range 1000 {
+			must(w.Schedule(time.Hour, none))
 		}
-		runtime.KeepAlive(h)
-	})
-}
-
-// Within a tick of the cancel the worker also releases the record, even if its deadline
-// is many revolutions away: here that of a timer, which is the user's own memory.
-func TestCancelledRecordIsLetGoWithinATick(t *testing.T) {
-	type connection struct {
-		idle wheel.Timer
-		_    payload
-	}
-	for name, wait := range map[string]time.Duration{"arriving": 0, "in a bucket": 50 * ms} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-				arm := func() weak.Pointer[connection] {
-					c := new(connection)
-					c.idle.Init(w, func() {})
-					if _, err := c.idle.Arm(time.Hour); err != nil {
-						t.Fatal(err)
-					}
-					return weak.Make(c)
-				}
-				cancel := func(p weak.Pointer[connection]) {
-					if !p.Value().idle.Cancel() {
-						t.Error("the timer cannot be cancelled")
-					}
-				}
-				p := arm()
-				time.Sleep(wait)
-				synctest.Wait()
-				if gone(p) {
-					t.Fatal("a pending timer was collected")
-				}
-				cancel(p)
-				time.Sleep(w.Tick())
-				synctest.Wait()
-				if !gone(p) {
-					t.Error("a cancelled timer is still held a tick later")
-				}
-			})
-		})
-	}
-}
-
-// The same for a burst of cancels: none waits for another tick.
-func TestManyCancelledRecordsAreLetGoWithinATick(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		const count = 5000
-		timers := make([]*wheel.Timer, count)
-		var some []weak.Pointer[wheel.Timer]
-		for i := range timers {
-			timers[i] = new(wheel.Timer)
-			timers[i].Init(w, func() {})
-			if _, err := timers[i].Arm(time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			if i%500 == 0 {
-				some = append(some, weak.Make(timers[i]))
-			}
-		}
-		time.Sleep(second)
-		synctest.Wait()
-		for _, timer := range timers {
-			timer.Cancel()
-		}
-		clear(timers)
-		time.Sleep(w.Tick())
-		synctest.Wait()
-		for i, p := range some {
-			if !gone(p) {
-				t.Errorf("timer %d is still held a tick after its cancel", i*500)
-			}
-		}
-		runtime.KeepAlive(timers)
+		check(t, ran.State() == timeout.Done && taken.State() == timeout.Done,
+			"with their memory in use they are %v and %v", ran.State(), taken.State())
 	})
 }

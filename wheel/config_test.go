@@ -33,9 +33,8 @@ func TestNewRefusesSenselessNumbers(t *testing.T) {
 		if err == nil {
 			w.Stop()
 		}
-		if w != nil || err == nil || !strings.HasPrefix(err.Error(), "wheel: ") || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("New(%+v): %v; want an error that says %q", c.config, err, c.says)
-		}
+		check(t, w == nil && err != nil && strings.HasPrefix(err.Error(), "wheel: ") && strings.Contains(err.Error(), c.says),
+			"New(%+v): %v; want an error that says %q", c.config, err, c.says)
 	}
 }
 
@@ -61,8 +60,7 @@ func TestNewAcceptsWhatIsInRange(t *testing.T) {
 				h := must(w.Schedule(ticks*w.Tick(), func() { ran = append(ran, time.Now()) }))
 				deadlines = append(deadlines, h.Deadline())
 			}
-			time.Sleep(2000 * w.Tick())
-			synctest.Wait()
+			pass(2000 * w.Tick())
 			for i, deadline := range deadlines {
 				if i >= len(ran) || !ran[i].Equal(deadline) {
 					t.Errorf("%+v: ran at %v, want %v", c, ran, deadlines)
@@ -77,10 +75,8 @@ func TestNewAcceptsWhatIsInRange(t *testing.T) {
 func TestNoLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := must(wheel.New(wheel.Config{}))
-		h := must(w.Schedule(time.Hour, func() {}))
+		h := must(w.Schedule(time.Hour, none))
 		w.Stop()
-		if h.Cancel() {
-			t.Error("cancelled after Stop")
-		}
+		check(t, !h.Cancel(), "cancelled after Stop")
 	})
 }

@@ -1,16 +1,12 @@
 package wheel_test
 
 import (
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
-
-const day = 24 * time.Hour
 
 // A month of a server's life: sessions that are refreshed at random, end, or
 // expire after hours without a sign. Every one expires in the tick of its last
@@ -29,22 +25,20 @@ func TestMonthOfSessions(t *testing.T) {
 			s := &all[i]
 			s.timer.Init(w, func() {
 				late := time.Since(s.due)
-				if s.due.IsZero() || late < 0 || late >= 10*ms {
-					t.Errorf("session %d expired %v after its deadline", i, late)
-				}
+				check(t, !s.due.IsZero() && late >= 0 && late < 10*ms,
+					"session %d expired %v after its deadline", i, late)
 				s.due = time.Time{}
 				expiries++
 			})
 		}
 		refreshes, ends := 0, 0
 		for end := time.Now().Add(month); time.Now().Before(end); {
-			time.Sleep(time.Duration(rnd.Int64N(int64(3 * time.Minute))))
-			synctest.Wait()
+			pass(time.Duration(rnd.Int64N(int64(3 * time.Minute))))
 			s := &all[rnd.IntN(sessions)]
 			if rnd.IntN(10) == 0 {
-				if pending := !s.due.IsZero(); s.timer.Cancel() != pending {
-					t.Fatalf("a session that was pending: %v, was cancelled: %v", pending, !pending)
-				}
+				pending := !s.due.IsZero()
+				require(t, s.timer.Cancel() == pending,
+					"a session that was pending: %v, was cancelled: %v", pending, !pending)
 				s.due = time.Time{}
 				ends++
 				continue
@@ -54,67 +48,26 @@ func TestMonthOfSessions(t *testing.T) {
 			must(s.timer.Arm(d))
 			refreshes++
 		}
-		time.Sleep(ttl + 2*time.Hour)
-		synctest.Wait()
+		pass(ttl + 2*time.Hour)
 		for i := range all {
-			if all[i].timer.State() == timeout.Pending {
-				t.Errorf("session %d has not expired by its deadline, %v ago", i, time.Since(all[i].due))
-			}
+			check(t, all[i].timer.State() != timeout.Pending,
+				"session %d has not expired by its deadline, %v ago", i, time.Since(all[i].due))
 		}
 		t.Logf("%d refreshes, %d ends, %d expiries", refreshes, ends, expiries)
-		if expiries < 1000 || ends < 1000 {
-			t.Errorf("%d expiries and %d ends: too few to tell anything", expiries, ends)
-		}
+		check(t, expiries >= 1000 && ends >= 1000, "%d expiries and %d ends: too few to conclude anything", expiries, ends)
 	})
-}
-
-// Periods that fit no tick, for days: the last run is as exact as the first, and
-// there are as many as there were periods.
-func TestPeriodsDoNotDriftOverDays(t *testing.T) {
-	for _, c := range []struct{ tick, period time.Duration }{
-		{10 * ms, 20*second + 1},
-		{10 * ms, 20*second - 1},
-		{ms, 33_333*ms + 333_333},
-		{7 * ms, 30 * second},
-		{second, 7 * time.Minute / 3},
-	} {
-		bubble(t, wheel.Config{Tick: c.tick}, func(t *testing.T, w *wheel.Wheel) {
-			time.Sleep(1234567)
-			began := time.Now()
-			runs := 0
-			must(w.Every(c.period, wheel.Skip, func() {
-				runs++
-				late := time.Since(began) - time.Duration(runs)*c.period
-				if late < 0 || late >= c.tick {
-					t.Errorf("run %d of every %v was %v off; the tick is %v", runs, c.period, late, c.tick)
-				}
-			}))
-			time.Sleep(2*day + c.tick)
-			synctest.Wait()
-			if want := int(2 * day / c.period); runs < want || runs > want+1 {
-				t.Errorf("%d runs of every %v in two days, want %d", runs, c.period, want)
-			}
-		})
-	}
 }
 
 // Long silence costs nothing: a century with one timeout in it is over at once.
 func TestCenturyWithOneTimeout(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 1}, func(t *testing.T, w *wheel.Wheel) {
 		const century = 100 * 365 * day
-		began := time.Now()
-		var ran atomic.Int64
-		must(w.Schedule(century, func() { ran.Store(int64(time.Since(began))) }))
-		time.Sleep(century - 1)
-		synctest.Wait()
-		if ran.Load() != 0 {
-			t.Fatalf("ran after %v", time.Duration(ran.Load()))
-		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		if ran.Load() != int64(century) {
-			t.Errorf("ran after %v, want a century, %v", time.Duration(ran.Load()), century)
-		}
+		r := newRecord(t)
+		r.schedule(w, century, "a")
+		pass(century - 1)
+		r.want("")
+		pass(1)
+		r.want("a@3153600000000")
 	})
 }
 
@@ -127,26 +80,19 @@ func TestHeldUpForDays(t *testing.T) {
 		var order []time.Time
 		const tasks = 1000
 		for range tasks {
-			h := must(w.Schedule(2*ms+time.Duration(rnd.Int64N(int64(4*day))), func() {}))
+			h := must(w.Schedule(2*ms+time.Duration(rnd.Int64N(int64(4*day))), none))
 			deadline := h.Deadline()
 			h.Cancel()
 			must(w.ScheduleAt(deadline, func() { order = append(order, deadline) }))
 		}
-		onTime := must(w.Schedule(5*day+time.Hour, func() {})).Deadline()
+		onTime := must(w.Schedule(5*day+time.Hour, none)).Deadline()
 		must(w.ScheduleAt(onTime, func() {
-			if !time.Now().Equal(onTime) {
-				t.Errorf("what is due after the hold-up ran %v late", time.Since(onTime))
-			}
+			check(t, time.Now().Equal(onTime), "what is due after the hold-up ran %v late", time.Since(onTime))
 		}))
-		time.Sleep(5*day + 2*ms)
-		synctest.Wait()
-		if len(order) != tasks {
-			t.Fatalf("%d ran at once, want %d", len(order), tasks)
-		}
+		pass(5*day + 2*ms)
+		require(t, len(order) == tasks, "%d ran at once, want %d", len(order), tasks)
 		for i := 1; i < tasks; i++ {
-			if order[i].Before(order[i-1]) {
-				t.Fatalf("a deadline of %v ran after one of %v", order[i], order[i-1])
-			}
+			require(t, !order[i].Before(order[i-1]), "a deadline of %v ran after one of %v", order[i], order[i-1])
 		}
 		time.Sleep(2 * time.Hour)
 	})

@@ -36,9 +36,8 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 	dueAt := func(kind string, at time.Time) func() {
 		return func() {
 			ran.Add(1)
-			if left := time.Until(at); left > 0 {
-				t.Errorf("%s: %v early", kind, left)
-			}
+			left := time.Until(at)
+			check(t, left <= 0, "%s: %v early", kind, left)
 		}
 	}
 	due := func(kind string, d time.Duration) func() { return dueAt(kind, time.Now().Add(d)) }
@@ -68,9 +67,8 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 		must(w.ScheduleFunc(d/3, func(h timeout.Timeout) {
 			again++
 			ran.Add(1)
-			if left := time.Duration(again)*(d/3) - time.Since(begun); left > 0 {
-				t.Errorf("run %d of a delay of %v was %v early", again, d/3, left)
-			}
+			left := time.Duration(again)*(d/3) - time.Since(begun)
+			check(t, left <= 0, "run %d of a delay of %v was %v early", again, d/3, left)
 			if again < 3 {
 				h.Reset(d / 3)
 			}
@@ -84,20 +82,14 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 	begun := time.Now()
 	must(w.Every(period, wheel.CatchUp, func() {
 		every++
-		if left := time.Duration(every)*period - time.Since(begun); left > 0 {
-			t.Errorf("run %d of a period of %v was %v early", every, period, left)
-		}
+		left := time.Duration(every)*period - time.Since(begun)
+		check(t, left <= 0, "run %d of a period of %v was %v early", every, period, left)
 	}))
 	for limit := time.Now().Add(time.Minute); w.Stats().Pending > 1; time.Sleep(ms) {
-		if time.Now().After(limit) {
-			t.Fatalf("%d are still pending after a minute", w.Stats().Pending)
-		}
+		require(t, !time.Now().After(limit), "%d are still pending after a minute", w.Stats().Pending)
 	}
 	w.Stop()
-	if n := ran.Load(); n != 7*rounds {
-		t.Errorf("%d ran, want %d", n, 7*rounds)
-	}
-	if every == 0 {
-		t.Error("the periodic task has not run")
-	}
+	n := ran.Load()
+	check(t, n == 7*rounds, "%d ran, want %d", n, 7*rounds)
+	check(t, every != 0, "the periodic task has not run")
 }

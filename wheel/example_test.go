@@ -265,8 +265,10 @@ func ExampleStats() {
 	defer w.Stop()
 
 	done := make(chan struct{})
-	_, _ = w.Schedule(0, func() { time.Sleep(50 * time.Millisecond) }) // should be on an executor
-	_, _ = w.Schedule(10*time.Millisecond, func() { close(done) })
+	_, _ = w.Schedule(0, func() {
+		_, _ = w.Schedule(10*time.Millisecond, func() { close(done) })
+		time.Sleep(50 * time.Millisecond) // should be on an executor
+	})
 	<-done
 
 	s := w.Stats()
@@ -275,6 +277,29 @@ func ExampleStats() {
 	// Output:
 	// held for longer than a tick: 1
 	// behind by more than two ticks: true
+}
+
+// A report once a minute: how late tasks were begun since the last report.
+func ExampleWheel_TakeLags() {
+	w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
+	defer w.Stop()
+	due := func(d time.Duration, task func()) { _, _ = w.Schedule(d, task) }
+
+	done := make(chan struct{})
+	due(0, func() {
+		due(10*time.Millisecond, func() { close(done) })
+		time.Sleep(50 * time.Millisecond) // delays the other task
+	})
+	<-done
+
+	lags := w.TakeLags()
+	fmt.Println("batches:", lags.Total())
+	fmt.Println("the latest by more than 30 ms:", lags.Quantile(1) > 30*time.Millisecond)
+	fmt.Println("batches since:", w.TakeLags().Total())
+	// Output:
+	// batches: 2
+	// the latest by more than 30 ms: true
+	// batches since: 0
 }
 
 // A program that ends runs its postponed tasks now.

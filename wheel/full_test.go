@@ -2,30 +2,24 @@ package wheel_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// fill schedules until the wheel is full, and reports how many it took.
-func fill(t *testing.T, w *wheel.Wheel, d time.Duration) []timeout.Timeout {
+// fills checks that a wheel has room for so many, and fills it.
+func fills(t *testing.T, w *wheel.Wheel, d time.Duration, room int) {
 	t.Helper()
-	var handles []timeout.Timeout
-	for {
-		h, err := w.Schedule(d, func() {})
-		if err != nil {
-			if !errors.Is(err, wheel.ErrFull) {
-				t.Fatalf("a full wheel says %v", err)
-			}
-			return handles
-		}
-		handles = append(handles, h)
+	for range room {
+		_, err := w.Schedule(d, none)
+		require(t, err == nil, "there is no room: %v", err)
 	}
+	refuses(t, w, wheel.ErrFull)
 }
 
 // A timeout beyond the limit is refused, by every method, and leaves no trace.
@@ -33,75 +27,33 @@ func TestFull(t *testing.T) {
 	bubble(t, wheel.Config{MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		var timer wheel.Timer
 		timer.Init(w, func() { t.Error("a refused timer was run") })
-		if n := len(fill(t, w, time.Hour)); n != 2 {
-			t.Fatalf("the wheel took %d, want 2", n)
-		}
-		before := w.Stats()
-		for name, call := range map[string]func() error{
-			"Schedule":     func() error { _, err := w.Schedule(0, func() {}); return err },
-			"ScheduleAt":   func() error { _, err := w.ScheduleAt(time.Now(), func() {}); return err },
-			"ScheduleFunc": func() error { _, err := w.ScheduleFunc(0, func(timeout.Timeout) {}); return err },
-			"Every":        func() error { _, err := w.Every(second, wheel.Skip, func() {}); return err },
-			"Arm":          func() error { _, err := timer.Arm(0); return err },
-			"ArmAt":        func() error { _, err := timer.ArmAt(time.Now()); return err },
-		} {
-			if err := call(); !errors.Is(err, wheel.ErrFull) {
-				t.Errorf("%s on a full wheel: %v, want ErrFull", name, err)
-			}
-		}
-		if timer.Timeout().Reset(0) {
-			t.Error("a timer can be reset on a full wheel")
-		}
-		if s := timer.State(); s != timeout.Idle {
-			t.Errorf("a timer that was refused is %v", s)
-		}
-		if after := w.Stats(); after != before {
-			t.Errorf("what was refused has changed the numbers: %+v, before %+v", after, before)
-		}
+		fills(t, w, time.Hour, 2)
+		refuses(t, w, wheel.ErrFull, &timer)
+		check(t, timer.State() == timeout.Idle, "a timer that was refused is %v", timer.State())
 		time.Sleep(second)
 	})
 }
 
 func TestRoomAfterACancel(t *testing.T) {
-	for name, cancel := range map[string]func(*wheel.Wheel) func() bool{
-		"one-shot": func(w *wheel.Wheel) func() bool {
-			return must(w.Schedule(time.Hour, func() {})).Cancel
-		},
-		"periodic": func(w *wheel.Wheel) func() bool {
-			return must(w.Every(time.Hour, wheel.Skip, func() {})).Cancel
-		},
+	each(t, map[string]func(*wheel.Wheel) func() bool{
+		"one-shot": func(w *wheel.Wheel) func() bool { return must(w.Schedule(time.Hour, none)).Cancel },
+		"periodic": func(w *wheel.Wheel) func() bool { return must(w.Every(time.Hour, wheel.Skip, none)).Cancel },
 		"func": func(w *wheel.Wheel) func() bool {
 			return must(w.ScheduleFunc(time.Hour, func(timeout.Timeout) {})).Cancel
 		},
-		"timer": func(w *wheel.Wheel) func() bool {
-			timer := new(wheel.Timer)
-			timer.Init(w, func() {})
-			must(timer.Arm(time.Hour))
-			return timer.Cancel
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, wheel.Config{MaxPending: 3}, func(t *testing.T, w *wheel.Wheel) {
-				for range 5 { // room neither wears out nor grows
-					cancel := cancel(w)
-					if n := len(fill(t, w, time.Hour)); n != 2 && n != 0 {
-						t.Fatalf("beside it the wheel took %d, want 2", n)
-					}
-					if !cancel() {
-						t.Error("it cannot be cancelled")
-					}
-					h, err := w.Schedule(time.Hour, func() {}) // at once, no tick has passed
-					if err != nil {
-						t.Fatalf("after a cancel: %v", err)
-					}
-					if _, err := w.Schedule(time.Hour, func() {}); !errors.Is(err, wheel.ErrFull) {
-						t.Fatalf("a cancel has made room for two: %v", err)
-					}
-					h.Cancel()
-				}
-			})
-		})
-	}
+		"timer": func(w *wheel.Wheel) func() bool { return armed(w, time.Hour, none).Cancel },
+	}, func(t *testing.T, schedule func(*wheel.Wheel) func() bool) {
+		w := start(t, wheel.Config{MaxPending: 3})
+		cancel := schedule(w)
+		fills(t, w, time.Hour, 2)
+		for range 5 { // room neither wears out nor grows
+			check(t, cancel(), "it cannot be cancelled")
+			h := must(w.Schedule(time.Hour, none)) // at once, no tick has passed
+			refuses(t, w, wheel.ErrFull)
+			h.Cancel()
+			cancel = schedule(w)
+		}
+	})
 }
 
 func TestRoomAfterATaskHasRun(t *testing.T) {
@@ -110,20 +62,14 @@ func TestRoomAfterATaskHasRun(t *testing.T) {
 			var room atomic.Bool
 			must(w.Schedule(10*ms, func() {
 				// There is room already while the task is running.
-				h, err := w.Schedule(time.Hour, func() {})
+				h, err := w.Schedule(time.Hour, none)
 				room.Store(err == nil && h.Cancel())
 			}))
-			if n := len(fill(t, w, 20*ms)); n != 2 {
-				t.Fatalf("beside it the wheel took %d, want 2", n)
-			}
-			time.Sleep(30 * ms)
-			synctest.Wait()
-			if !room.Load() {
-				t.Error("a task that runs still takes a place")
-			}
-			if p := w.Stats().Pending; p != 0 {
-				t.Errorf("%d pending, want none", p)
-			}
+			fills(t, w, 20*ms, 2)
+			pass(30 * ms)
+			check(t, room.Load(), "a task that runs still takes a place")
+			p := w.Stats().Pending
+			check(t, p == 0, "%d pending, want none", p)
 		}
 	})
 }
@@ -133,26 +79,19 @@ func TestRoomAfterATaskHasRun(t *testing.T) {
 func TestFullWheelMovesWhatItHas(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
-		var timer wheel.Timer
-		timer.Init(w, r.task("timer"))
-		must(timer.Arm(second))
+		timer := armed(w, second, r.task("timer"))
 		h := r.schedule(w, second, "h")
 		_, later := timer.Arm(2 * second)
 		_, sooner := timer.Arm(30 * ms)
 		_, at := timer.ArmAt(r.start.Add(20 * ms))
-		if err := errors.Join(later, sooner, at); err != nil {
-			t.Errorf("a pending timer on a full wheel: %v", err)
-		}
-		if !h.Reset(2*second) || !h.Reset(30*ms) {
-			t.Error("a pending timeout cannot be reset on a full wheel")
-		}
-		fill(t, w, time.Hour)
+		err := errors.Join(later, sooner, at)
+		check(t, err == nil, "a pending timer on a full wheel: %v", err)
+		check(t, h.Reset(2*second) && h.Reset(30*ms), "a pending timeout cannot be reset on a full wheel")
+		fills(t, w, time.Hour, 0)
 		r.at(20)
 		r.want("timer@20")
-		other := must(w.Schedule(time.Hour, func() {}))
-		if _, err := timer.Arm(ms); !errors.Is(err, wheel.ErrFull) {
-			t.Errorf("a timer that has run, with its place taken: %v", err)
-		}
+		other := must(w.Schedule(time.Hour, none))
+		refuses(t, w, wheel.ErrFull, timer) // it has run, and its place is taken
 		other.Cancel()
 		must(timer.Arm(ms))
 		r.at(100)
@@ -162,24 +101,18 @@ func TestFullWheelMovesWhatItHas(t *testing.T) {
 
 // A periodic task keeps its one place from run to run; on a full wheel it goes on.
 func TestPeriodicTaskKeepsItsPlace(t *testing.T) {
-	for _, missed := range []wheel.Missed{wheel.Skip, wheel.CatchUp, wheel.Delay} {
+	for _, missed := range policies {
 		bubble(t, wheel.Config{Tick: ms, MaxPending: 1}, func(t *testing.T, w *wheel.Wheel) {
 			runs := 0
 			h := must(w.Every(10*ms, missed, func() {
 				runs++
-				if _, err := w.Schedule(0, func() {}); !errors.Is(err, wheel.ErrFull) {
-					t.Errorf("inside the periodic task: %v, want ErrFull", err)
-				}
+				_, err := w.Schedule(0, none)
+				check(t, errors.Is(err, wheel.ErrFull), "inside the periodic task: %v, want ErrFull", err)
 			}))
-			time.Sleep(105 * ms)
-			synctest.Wait()
-			if runs != 10 {
-				t.Errorf("%d runs, want 10", runs)
-			}
+			pass(105 * ms)
+			check(t, runs == 10, "%d runs, want 10", runs)
 			h.Cancel()
-			if n := len(fill(t, w, time.Hour)); n != 1 {
-				t.Errorf("after its cancel the wheel took %d, want 1", n)
-			}
+			fills(t, w, time.Hour, 1)
 		})
 	}
 }
@@ -189,33 +122,24 @@ func TestPeriodicTaskKeepsItsPlace(t *testing.T) {
 func TestFullUnderContention(t *testing.T) {
 	const limit = 50
 	w := start(t, wheel.Config{Tick: ms, MaxPending: limit})
-	seed := newRand(t).Uint64()
 	var pending atomic.Int64 // counted before it is given up, so never too high
-	var all sync.WaitGroup
-	for g := range 4 {
-		all.Go(func() {
-			rnd := randOf(seed, uint64(g))
-			for range 4000 {
-				h, err := w.Schedule(time.Hour, func() {})
-				if err != nil {
-					continue
-				}
-				if n := pending.Add(1); n > limit {
-					t.Errorf("%d are pending, %d are allowed", n, limit)
-				}
-				pending.Add(-1)
-				if rnd.IntN(3) == 0 {
-					h.Reset(0) // so that it may be run
-				}
-				h.Cancel()
+	crowd(t, 4, func(_ int, rnd *rand.Rand) {
+		for range 4000 {
+			h, err := w.Schedule(time.Hour, none)
+			if err != nil {
+				continue
 			}
-		})
-	}
-	all.Wait()
+			n := pending.Add(1)
+			check(t, n <= limit, "%d are pending, %d are allowed", n, limit)
+			pending.Add(-1)
+			if rnd.IntN(3) == 0 {
+				h.Reset(0) // so that it may be run
+			}
+			h.Cancel()
+		}
+	})
 	w.Drain()
-	if n := len(fill(t, w, time.Hour)); n != limit {
-		t.Errorf("after all of it the wheel takes %d, want %d", n, limit)
-	}
+	fills(t, w, time.Hour, limit)
 }
 
 // There is always room for one more, while a pending timer is moved to and fro, and
@@ -223,9 +147,7 @@ func TestFullUnderContention(t *testing.T) {
 // refused.
 func TestNoFalseRefusals(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms, MaxPending: 2})
-	var timer wheel.Timer
-	timer.Init(w, func() {})
-	must(timer.Arm(time.Hour))
+	timer := armed(w, time.Hour, none)
 	var over atomic.Bool
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -235,7 +157,7 @@ func TestNoFalseRefusals(t *testing.T) {
 		}
 	})
 	for range 20_000 {
-		h, err := w.Schedule(time.Hour, func() {})
+		h, err := w.Schedule(time.Hour, none)
 		if err != nil {
 			t.Errorf("with one pending of two that are allowed: %v", err)
 			break

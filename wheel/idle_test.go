@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -21,56 +22,43 @@ func (c *counting) wait(d time.Duration) {
 	c.count.Add(1)
 }
 
-// countedWheel returns a wheel in a bubble whose worker's wake-ups are counted.
-func countedWheel(t *testing.T, c Config) (*Wheel, *counting) {
+// counted runs a test in virtual time on a wheel whose worker's wake-ups are counted.
+func counted(t *testing.T, c Config, test func(t *testing.T, w *Wheel, alarm *counting)) {
 	t.Helper()
-	w := quietWheel(t, c)
-	synctest.Wait() // the worker sleeps, and will not look at the alarm before it is rung
-	count := &counting{alarm: w.alarm}
-	w.alarm = count
-	count.ring()
-	synctest.Wait() // it sleeps on the new one
-	return w, count
-}
-
-// during returns how often the worker was woken while time passed.
-func (c *counting) during(d time.Duration) int64 {
-	before := c.count.Load()
-	time.Sleep(d)
-	synctest.Wait()
-	return c.count.Load() - before
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, c)
+		synctest.Wait() // the worker sleeps, and will not look at the alarm before it is rung
+		count := &counting{alarm: w.alarm}
+		w.alarm = count
+		count.ring()
+		synctest.Wait() // it sleeps on the new one
+		test(t, w, count)
+	})
 }
 
 // wakes checks how often an action and the following time wake the worker. The action may
 // wake it at once: the count begins before it.
 func (c *counting) wakes(t *testing.T, want int64, d time.Duration, what string, do func()) {
 	t.Helper()
-	before := c.count.Load()
-	do()
-	time.Sleep(d)
-	synctest.Wait()
-	if n := c.count.Load() - before; n != want {
-		t.Errorf("%s woke it %d times, want %d", what, n, want)
-	}
+	c.wakesUpTo(t, want, want, d, what, do)
 }
 
-const day = 24 * time.Hour
+func (c *counting) wakesUpTo(t *testing.T, least, most int64, d time.Duration, what string, do func()) {
+	t.Helper()
+	before := c.count.Load()
+	do()
+	pass(d)
+	n := c.count.Load() - before
+	check(t, least <= n && n <= most, "%s woke it %d times, want %d to %d", what, n, least, most)
+}
 
 func TestEmptyWheelSleeps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
-		if n := alarm.during(day); n != 0 {
-			t.Errorf("never used, it woke %d times in a day", n)
-		}
-		// Nor does it after it was used.
-		h, _ := w.Schedule(time.Minute, func() {})
-		_, _ = w.Schedule(time.Second, func() {})
-		h.Cancel()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := alarm.during(day); n != 0 {
-			t.Errorf("with everything over, it woke %d times in a day", n)
-		}
+	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
+		alarm.wakes(t, 0, day, "a wheel that was never used", func() {})
+		Must(w.Schedule(second, func() {}))
+		Must(w.Schedule(time.Minute, func() {})).Cancel()
+		pass(second)
+		alarm.wakes(t, 0, day, "a wheel with everything over", func() {})
 	})
 }
 
@@ -78,30 +66,22 @@ func TestEmptyWheelSleeps(t *testing.T) {
 // however fine the tick and however many revolutions that is, and wakes no more
 // often than there are deadlines.
 func TestFarTimeoutsLetTheWorkerSleep(t *testing.T) {
-	for _, tick := range []time.Duration{minTick, time.Millisecond, DefaultTick} {
+	for _, tick := range []time.Duration{minTick, ms, DefaultTick} {
 		for _, buckets := range []int{1, 64, DefaultBuckets, 1 << 16} {
-			synctest.Test(t, func(t *testing.T) {
-				w, alarm := countedWheel(t, Config{Tick: tick, Buckets: buckets})
+			counted(t, Config{Tick: tick, Buckets: buckets}, func(t *testing.T, w *Wheel, alarm *counting) {
 				start := time.Now()
 				deadlines := map[time.Duration]bool{}
 				for range 1000 {
-					d := time.Minute + time.Duration(rand.IntN(10_000))*time.Millisecond
-					h, err := w.ScheduleAt(start.Add(d), func() {})
-					if err != nil {
-						t.Fatal(err)
-					}
+					d := time.Minute + time.Duration(rand.IntN(10_000))*ms
+					h := Must(w.ScheduleAt(start.Add(d), func() {}))
 					deadlines[h.Deadline().Sub(start)] = true
 				}
 				synctest.Wait() // the worker takes them in
-				if n := alarm.during(time.Minute - 1); n != 0 {
-					t.Errorf("tick %v, %d buckets: woke %d times before the first deadline", tick, buckets, n)
-				}
-				if n := alarm.during(time.Minute); n > int64(len(deadlines)) {
-					t.Errorf("tick %v, %d buckets: woke %d times for %d deadlines", tick, buckets, n, len(deadlines))
-				}
-				if p := w.Stats().Pending; p != 0 {
-					t.Errorf("%d are still pending", p)
-				}
+				what := fmt.Sprintf("with a tick of %v and %d buckets the time", tick, buckets)
+				alarm.wakes(t, 0, time.Minute-1, what+" before the first deadline", func() {})
+				alarm.wakesUpTo(t, 0, int64(len(deadlines)), time.Minute, what+" of the deadlines", func() {})
+				p := w.Stats().Pending
+				check(t, p == 0, "%d are still pending", p)
 			})
 		}
 	}
@@ -109,33 +89,23 @@ func TestFarTimeoutsLetTheWorkerSleep(t *testing.T) {
 
 // A periodic task costs a wake-up for each run.
 func TestWakeUpsOfAPeriodicTask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
-		if _, err := w.Every(time.Hour, Skip, func() {}); err != nil {
-			t.Fatal(err)
-		}
+	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
+		Must(w.Every(time.Hour, Skip, func() {}))
 		synctest.Wait()
-		if n := alarm.during(10 * day); n != 240 {
-			t.Errorf("woke %d times for 240 runs", n)
-		}
+		alarm.wakes(t, 240, 10*day, "240 runs", func() {})
 	})
 }
 
 // A timeout later than the next deadline does not wake the worker, nor does a reset to
 // later; an earlier one does, once.
 func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
 		schedule := func(d time.Duration) timeout.Timeout {
-			h, err := w.Schedule(d, func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return h
+			return Must(w.Schedule(d, func() {}))
 		}
 		var h timeout.Timeout
-		alarm.wakes(t, 1, time.Second, "the first timeout", func() { h = schedule(time.Minute) })
-		alarm.wakes(t, 0, time.Second, "later timeouts", func() {
+		alarm.wakes(t, 1, second, "the first timeout", func() { h = schedule(time.Minute) })
+		alarm.wakes(t, 0, second, "later timeouts", func() {
 			for range 100 {
 				schedule(2 * time.Minute)
 			}
@@ -143,69 +113,51 @@ func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
 		alarm.wakes(t, 0, 0, "a connection with traffic", func() {
 			for range 1000 {
 				h.Reset(time.Minute)
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * ms)
 			}
 		})
-		alarm.wakes(t, 1, 500*time.Millisecond, "an earlier timeout", func() { schedule(time.Second) })
-		alarm.wakes(t, 1, 100*time.Microsecond, "a reset to earlier", func() { h.Reset(time.Millisecond) })
+		alarm.wakes(t, 1, 500*ms, "an earlier timeout", func() { schedule(second) })
+		alarm.wakes(t, 1, 100*time.Microsecond, "a reset to earlier", func() { h.Reset(ms) })
 	})
 }
 
 // A burst of cancels wakes the worker to reclaim, once now and once at the end of
 // the tick, not for each; then it sleeps on.
 func TestWakeUpsOfCancels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{Tick: 10 * time.Millisecond})
+	counted(t, Config{Tick: 10 * ms}, func(t *testing.T, w *Wheel, alarm *counting) {
 		var handles []timeout.Timeout
 		for range 500 {
-			h, err := w.Schedule(time.Hour, func() {})
-			if err != nil {
-				t.Fatal(err)
+			handles = append(handles, Must(w.Schedule(time.Hour, func() {})))
+		}
+		Must(w.Schedule(ms, func() {})) // so that the worker takes all of them in
+		pass(second)
+		alarm.wakesUpTo(t, 1, 2, 10*ms, "a burst of cancels", func() {
+			for _, h := range handles[1:] {
+				h.Cancel()
 			}
-			handles = append(handles, h)
-		}
-		time.Sleep(time.Second)
-		before := alarm.count.Load()
-		for _, h := range handles[1:] {
-			h.Cancel()
-		}
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait()
-		if n := alarm.count.Load() - before; n < 1 || n > 2 {
-			t.Errorf("499 cancels woke it %d times, want 1 or 2", n)
-		}
-		if n := alarm.during(time.Hour - 2*time.Second); n != 0 {
-			t.Errorf("afterwards it woke %d times", n)
-		}
+		})
+		alarm.wakes(t, 0, time.Hour-2*second, "the rest of the hour", func() {})
 		handles[0].Cancel()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := alarm.during(day); n != 0 {
-			t.Errorf("with everything cancelled it woke %d times in a day", n)
-		}
+		pass(second)
+		alarm.wakes(t, 0, day, "a wheel with everything cancelled", func() {})
 	})
 }
 
 // Timeouts that are cancelled before their deadline, as most are, cost few wake-ups: here
 // a thousand requests a second for a minute, each answered after 3 ms of its 30 s limit.
 func TestWakeUpsOfRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{})
+	counted(t, Config{}, func(t *testing.T, w *Wheel, alarm *counting) {
 		const seconds = 60
 		for range seconds * 1000 {
-			h, err := w.Schedule(30*time.Second, func() { t.Error("an answered request was given up") })
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.AfterFunc(3*time.Millisecond, func() { h.Cancel() })
-			time.Sleep(time.Millisecond)
+			h := Must(w.Schedule(30*second, func() { t.Error("an answered request was given up") }))
+			time.AfterFunc(3*ms, func() { h.Cancel() })
+			time.Sleep(ms)
 		}
 		synctest.Wait()
 		// At most one for each tick in which something was cancelled, and one to check;
 		// the last cancels are a tick later.
-		if n, limit := alarm.count.Load(), int64(2*(seconds*100+1)); n > limit {
-			t.Errorf("woke %d times, want %d at the most", n, limit)
-		}
+		n, limit := alarm.count.Load(), int64(2*(seconds*100+1))
+		check(t, n <= limit, "woke %d times, want %d at the most", n, limit)
 	})
 }
 
@@ -213,40 +165,30 @@ func TestWakeUpsOfRequests(t *testing.T) {
 // each time: woken in vain, the worker stays on call for that deadline, and sleeps on
 // after it.
 func TestWokenInVain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, alarm := countedWheel(t, Config{Tick: time.Millisecond})
+	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
 		vain := func(d time.Duration) {
 			w.mu.Lock() // the worker cannot look before all is over
 			defer w.mu.Unlock()
-			h, err := w.Schedule(d, func() { t.Error("ran although cancelled") })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !h.Cancel() {
-				t.Error("not cancelled")
-			}
+			h := Must(w.Schedule(d, func() { t.Error("ran although cancelled") }))
+			check(t, h.Cancel(), "not cancelled")
 		}
-		alarm.wakes(t, 1, time.Second, "the first", func() { vain(time.Minute) })
-		alarm.wakes(t, 0, time.Second, "later ones", func() {
+		alarm.wakes(t, 1, second, "the first", func() { vain(time.Minute) })
+		alarm.wakes(t, 0, second, "later ones", func() {
 			for range 1000 {
 				vain(time.Minute)
-				time.Sleep(time.Millisecond)
+				time.Sleep(ms)
 			}
 		})
-		alarm.wakes(t, 1, 0, "an earlier one", func() { vain(10 * time.Second) })
-		alarm.wakes(t, 0, time.Second, "one between the two", func() { vain(20 * time.Second) })
-		alarm.wakes(t, 1, 20*time.Second, "the deadline of the earlier one", func() {})
+		alarm.wakes(t, 1, 0, "an earlier one", func() { vain(10 * second) })
+		alarm.wakes(t, 0, second, "one between the two", func() { vain(20 * second) })
+		alarm.wakes(t, 1, 20*second, "the deadline of the earlier one", func() {})
 		alarm.wakes(t, 2, day, "the next one, and its deadline,", func() { vain(time.Hour) })
 		alarm.wakes(t, 0, day, "nothing", func() {})
 
 		ran := false
 		alarm.wakes(t, 2, time.Hour, "one that is not cancelled", func() {
-			if _, err := w.Schedule(time.Minute, func() { ran = true }); err != nil {
-				t.Error(err)
-			}
+			Must(w.Schedule(time.Minute, func() { ran = true }))
 		})
-		if !ran {
-			t.Error("it did not run")
-		}
+		check(t, ran, "it did not run")
 	})
 }

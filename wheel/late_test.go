@@ -3,9 +3,10 @@ package wheel_test
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/timeout"
@@ -31,7 +32,7 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 			const count = 1500
 			for range count {
 				d := 11*ms + time.Duration(rnd.IntN(6000))*ms
-				h := must(w.ScheduleAt(start.Add(d), func() {}))
+				h := must(w.ScheduleAt(start.Add(d), none))
 				h.Cancel() // its node serves the next
 				switch rnd.IntN(3) {
 				case 0:
@@ -42,27 +43,21 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 					must(w.ScheduleAt(start.Add(11*ms), task(d))).ResetAt(start.Add(d))
 				}
 			}
-			time.Sleep(10 * second)
-			synctest.Wait()
-			if len(runs) != count {
-				t.Fatalf("%d buckets: %d ran, want %d", buckets, len(runs), count)
-			}
-			if !slices.IsSortedFunc(runs, func(a, b run) int { return cmp.Compare(a.deadline, b.deadline) }) {
-				t.Errorf("%d buckets: not in the order of the deadlines", buckets)
-			}
+			pass(10 * second)
+			require(t, len(runs) == count, "%d buckets: %d ran, want %d", buckets, len(runs), count)
+			check(t, slices.IsSortedFunc(runs, func(a, b run) int { return cmp.Compare(a.deadline, b.deadline) }),
+				"%d buckets: not in the order of the deadlines", buckets)
 			late := 0
 			for _, r := range runs {
 				want := max(r.deadline, 10*ms+pause)
 				if want != r.deadline {
 					late++
 				}
-				if r.at != want {
-					t.Fatalf("%d buckets: a deadline after %v ran after %v, want %v", buckets, r.deadline, r.at, want)
-				}
+				require(t, r.at == want,
+					"%d buckets: a deadline after %v ran after %v, want %v", buckets, r.deadline, r.at, want)
 			}
-			if late < count/4 || late > 3*count/4 {
-				t.Errorf("%d of %d were late: the test tests one side only", late, count)
-			}
+			check(t, late >= count/4 && late <= 3*count/4,
+				"%d of %d were late: the test tests one side only", late, count)
 		})
 	}
 }
@@ -79,9 +74,8 @@ func TestResetsWhileTheWorkerIsLate(t *testing.T) {
 		d := r.schedule(w, 25*ms, "d")
 		e := r.schedule(w, 40*ms, "e")
 		r.at(500)
-		if !a.Reset(2*second) || !b.Reset(-1) || !c.ResetAt(r.start.Add(35*ms)) || !d.Cancel() || !e.Reset(10*ms) {
-			t.Error("what is overdue and has not begun cannot be reset or cancelled")
-		}
+		check(t, a.Reset(2*second) && b.Reset(-1) && c.ResetAt(r.start.Add(35*ms)) && d.Cancel() && e.Reset(10*ms),
+			"what is overdue and has not begun cannot be reset or cancelled")
 		r.at(3000)
 		r.want("b@1010 c@1010 e@1010 a@2500")
 	})
@@ -94,53 +88,43 @@ func TestLagIsReported(t *testing.T) {
 		r := newRecord(t)
 		r.schedule(w, 10*ms, "on-time")
 		r.at(15)
-		if s := w.Stats(); s.LastLag != 0 || s.WorstLag != 0 || s.Overruns != 0 {
-			t.Errorf("nothing is late yet, but the numbers are %+v", s)
-		}
+		lags(t, w, 0, 0)
+		check(t, w.Stats().Overruns == 0, "%d overruns, want 0", w.Stats().Overruns)
 		must(w.ScheduleAt(r.start.Add(20*ms), func() { time.Sleep(3 * second) }))
 		must(w.ScheduleAt(r.start.Add(120*ms), r.task("late")))
 		r.at(4000)
 		r.want("on-time@10 late@3020")
-		if s := w.Stats(); s.LastLag != 2900*ms || s.WorstLag != 2900*ms || s.Overruns != 1 {
-			t.Errorf("want a lag of 2.9s and one overrun; the numbers are %+v", s)
-		}
+		lags(t, w, 2900*ms, 2900*ms)
+		check(t, w.Stats().Overruns == 1, "%d overruns, want 1", w.Stats().Overruns)
 		r.schedule(w, 10*ms, "on-time")
 		r.at(5000)
-		if s := w.Stats(); s.LastLag != 0 || s.WorstLag != 2900*ms || s.Overruns != 1 {
-			t.Errorf("on time again, the worst lag is kept; the numbers are %+v", s)
-		}
+		lags(t, w, 0, 2900*ms)
+		check(t, w.Stats().Overruns == 1, "%d overruns, want 1", w.Stats().Overruns)
 	})
 }
 
 // A deadline that lay in the past when it was scheduled does not count as the worker's
 // lag, and causes no warning.
 func TestDeadlinesInThePastAreNoLag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		w := start(t, wheel.Config{Tick: 10 * ms, Logger: log.logger()})
+	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		time.Sleep(time.Hour)
 		var timer wheel.Timer
-		timer.Init(w, func() {})
+		timer.Init(w, none)
 		for _, past := range []time.Duration{ms, second, time.Minute} {
 			at := time.Now().Add(-past)
 			ran := false
-			h := must(w.Schedule(time.Hour, func() {}))
+			h := must(w.Schedule(time.Hour, none))
 			must(w.ScheduleAt(at, func() { ran = true }))
 			h.ResetAt(at)
 			must(timer.ArmAt(at))
-			time.Sleep(10 * ms)
-			synctest.Wait()
-			if !ran || h.State() != timeout.Expired || timer.State() != timeout.Expired {
-				t.Errorf("what is due since %v has not run within a tick", past)
-			}
-			if s := w.Stats(); s.WorstLag > 10*ms {
-				t.Errorf("after a deadline %v in the past the worst lag is %v", past, s.WorstLag)
-			}
+			pass(10 * ms)
+			check(t, ran && h.State() == timeout.Expired && timer.State() == timeout.Expired,
+				"what is due since %v has not run within a tick", past)
+			s := w.Stats()
+			check(t, s.WorstLag <= 10*ms, "after a deadline %v in the past the worst lag is %v", past, s.WorstLag)
 			time.Sleep(second)
 		}
-		if text := log.String(); text != "" {
-			t.Errorf("the wheel warns: %s", text)
-		}
+		log.says(t, "", 0)
 	})
 }
 
@@ -157,16 +141,44 @@ func TestPausesOfAnyLength(t *testing.T) {
 				r.schedule(w, pause/2, "within")
 			}
 			due := h.Deadline()
-			time.Sleep(pause + 2*second)
-			synctest.Wait()
+			pass(pause + 2*second)
 			want := []string{}
 			if pause >= second {
 				want = append(want, fmt.Sprint("within@", after))
 			}
 			want = append(want, fmt.Sprint("after@", due.Sub(r.start).Milliseconds()))
-			if !slices.Equal(r.runs, want) {
-				t.Errorf("after a pause of %v: ran %v, want %v", pause, r.runs, want)
-			}
+			check(t, slices.Equal(r.runs, want), "after a pause of %v: ran %v, want %v", pause, r.runs, want)
 		})
 	}
+}
+
+// Due tasks run in the order of the deadlines even while the worker is late and
+// goroutines schedule all the time. The test counts those that were scheduled before
+// their deadline and yet ran after a deadline that is more than a tick later.
+func TestLateWorkerKeepsTheOrder(t *testing.T) {
+	const tick = 100 * time.Microsecond
+	w := start(t, wheel.Config{Tick: tick})
+	began := time.Now()
+	var last time.Duration // the latest deadline that has run; the worker's
+	var ran, disorder int
+	var worst time.Duration
+	crowd(t, 4, func(_ int, rnd *rand.Rand) {
+		for time.Since(began) < 700*ms {
+			var inTime atomic.Bool
+			at := time.Now().Add(time.Duration(rnd.Int64N(int64(5 * ms))))
+			deadline := at.Sub(began)
+			must(w.ScheduleAt(at, func() {
+				ran++
+				if behind := last - deadline; behind > tick && inTime.Load() {
+					disorder++
+					worst = max(worst, behind)
+				}
+				last = max(last, deadline)
+			}))
+			inTime.Store(time.Now().Before(at))
+		}
+	})
+	settled(t, w)
+	w.Stop()
+	check(t, disorder == 0, "%d of %d ran out of order, by up to %v", disorder, ran, worst)
 }

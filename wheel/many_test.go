@@ -29,9 +29,8 @@ func TestManyWheelsAreWarnedOf(t *testing.T) {
 		}
 		said := func(want int) {
 			t.Helper()
-			if n := strings.Count(log.String(), "very many wheels"); n != want {
-				t.Fatalf("said %d times, want %d", n, want)
-			}
+			n := strings.Count(log.String(), "very many wheels")
+			require(t, n == want, "said %d times, want %d", n, want)
 		}
 		for range 200 { // one after the other
 			begin()
@@ -75,8 +74,7 @@ func TestWarningAfterTheClockWasSetBack(t *testing.T) {
 		w.next.Store(time.Now().Add(time.Hour).UnixNano())
 		w.warn(logger, "mind the gap")
 		w.warn(logger, "mind the gap")
-		if n := strings.Count(log.String(), "mind the gap"); n != 1 {
-			t.Errorf("said %d times, want once", n)
-		}
+		n := strings.Count(log.String(), "mind the gap")
+		check(t, n == 1, "said %d times, want once", n)
 	})
 }

@@ -441,8 +441,7 @@ func (m *model) look() {
 // outside coincides with a deadline. By then everything due has run.
 func (m *model) pass(ticks int) {
 	until := (m.elapsed()/m.tick+time.Duration(ticks))*m.tick + m.tick/2
-	time.Sleep(until - m.elapsed())
-	synctest.Wait()
+	pass(until - m.elapsed())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, i := range m.items {
@@ -495,13 +494,11 @@ func checkModel(t *testing.T, bytes []byte) {
 		m.mu.Unlock()
 		m.pass(1)
 		for _, i := range m.items {
-			if i.handle.State() == timeout.Pending || i.handle.Cancel() || i.handle.Reset(0) {
-				t.Errorf("%d lives on in a stopped wheel", i.name)
-			}
+			check(t, i.handle.State() != timeout.Pending && !i.handle.Cancel() && !i.handle.Reset(0),
+				"%d lives on in a stopped wheel", i.name)
 		}
-		if s := m.w.Stats(); s.Panics != m.ends {
-			t.Errorf("%d tasks ended badly; the numbers are %+v", m.ends, s)
-		}
+		s := m.w.Stats()
+		check(t, s.Panics == m.ends, "%d tasks ended badly; the numbers are %+v", m.ends, s)
 	})
 }
 
@@ -509,9 +506,8 @@ func TestWheelAgainstModel(t *testing.T) {
 	rnd := newRand(t)
 	for n := range 400 {
 		seed := rnd.Uint64()
-		if !t.Run(fmt.Sprint(n), func(t *testing.T) { checkModel(t, randomBytes(seed, 600)) }) {
-			t.Fatalf("bytes of seed %d", seed)
-		}
+		require(t, t.Run(fmt.Sprint(n), func(t *testing.T) { checkModel(t, randomBytes(seed, 600)) }),
+			"bytes of seed %d", seed)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/timeout"
@@ -24,19 +22,10 @@ var endings = map[string]func(){
 	"exit on run": func() { defer runtime.Goexit(); panic("then exits") },
 }
 
-// eachEnding runs a test for each of them.
-func eachEnding(t *testing.T, test func(t *testing.T, end func())) {
-	for name, end := range endings {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, end) })
-		})
-	}
-}
-
 // Tasks before and after it, of the same tick and of later ones, run all the same, at
 // every place of the task in a batch.
 func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		const tasks = 300 // several batches
 		for _, bad := range []int{0, 1, 63, 64, 150, tasks - 1} {
 			w := start(t, wheel.Config{Tick: ms})
@@ -51,19 +40,12 @@ func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
 			}
 			later := 0
 			must(w.Schedule(5*ms, func() { later++ }))
-			time.Sleep(10 * ms)
-			synctest.Wait()
+			pass(10 * ms)
 			for i, n := range ran {
-				if n != 1 {
-					t.Fatalf("with task %d that ends badly, task %d ran %d times", bad, i, n)
-				}
+				require(t, n == 1, "with task %d that ends badly, task %d ran %d times", bad, i, n)
 			}
-			if later != 1 {
-				t.Errorf("a task of a later tick ran %d times", later)
-			}
-			if s := w.Stats(); s.Panics != 1 || s.Fired != tasks+1 || s.Pending != 0 {
-				t.Errorf("the numbers are %+v", s)
-			}
+			check(t, later == 1, "a task of a later tick ran %d times", later)
+			counts(t, w, "one has panicked", wheel.Stats{Scheduled: tasks + 1, Fired: tasks + 1, Panics: 1})
 			w.Stop()
 		}
 	})
@@ -71,31 +53,27 @@ func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
 
 // A whole batch of such tasks.
 func TestEveryTaskPanics(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
 		const tasks = 200
 		ran := 0
 		for range tasks {
 			must(w.Schedule(ms, func() { ran++; end() }))
 		}
-		time.Sleep(2 * ms)
-		synctest.Wait()
-		if s := w.Stats(); ran != tasks || s.Panics != tasks || s.Pending != 0 {
-			t.Errorf("%d of %d ran; the numbers are %+v", ran, tasks, s)
-		}
+		pass(2 * ms)
+		check(t, ran == tasks, "%d of %d ran", ran, tasks)
+		counts(t, w, "in the end", wheel.Stats{Scheduled: tasks, Fired: tasks, Panics: tasks})
 	})
 }
 
 // A periodic task goes on, a timer can be armed again, a task that had reset itself
 // before it panicked comes back.
 func TestWhatPanicsComesBack(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
 		r := newRecord(t)
 		every := must(w.Every(10*ms, wheel.Skip, func() { r.run("every"); end() }))
-		var timer wheel.Timer
-		timer.Init(w, func() { r.run("timer"); end() })
-		must(timer.Arm(3 * ms))
+		timer := armed(w, 3*ms, func() { r.run("timer"); end() })
 		self := must(w.ScheduleFunc(7*ms, func(h timeout.Timeout) {
 			r.run("self")
 			h.Reset(7 * ms)
@@ -105,9 +83,7 @@ func TestWhatPanicsComesBack(t *testing.T) {
 		must(timer.Arm(10 * ms))
 		r.at(25)
 		r.want("timer@3 self@7 every@10 self@14 timer@15 every@20 self@21")
-		if !every.Cancel() || !self.Cancel() || timer.Cancel() {
-			t.Error("the states after the panics are wrong")
-		}
+		check(t, every.Cancel() && self.Cancel() && !timer.Cancel(), "the states after the panics are wrong")
 		r.at(60)
 		r.want("")
 	})
@@ -115,20 +91,19 @@ func TestWhatPanicsComesBack(t *testing.T) {
 
 // Stop joins the goroutine that the worker runs on by then.
 func TestStopAfterAPanic(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
 		must(w.Schedule(ms, end))
-		must(w.Schedule(time.Hour, func() {}))
+		must(w.Schedule(time.Hour, none))
 		time.Sleep(2 * ms)
-		if left := w.Stop(); len(left) != 1 {
-			t.Errorf("Stop returned %d, want 1", len(left))
-		}
+		left := w.Stop()
+		check(t, len(left) == 1, "Stop returned %d, want 1", len(left))
 	})
 }
 
 // A task that stops its wheel and then panics; the rest is returned and not run.
 func TestStopThenPanic(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		w := start(t, wheel.Config{Tick: ms})
 		var left []wheel.Unrun
 		must(w.Schedule(ms, func() {
@@ -138,15 +113,13 @@ func TestStopThenPanic(t *testing.T) {
 		must(w.Schedule(2*ms, func() { t.Error("ran after Stop") }))
 		time.Sleep(10 * ms)
 		w.Stop()
-		if len(left) != 1 {
-			t.Errorf("Stop returned %d, want 1", len(left))
-		}
+		check(t, len(left) == 1, "Stop returned %d, want 1", len(left))
 	})
 }
 
 // The hook for refused tasks is on the worker too.
 func TestPanicInOnReject(t *testing.T) {
-	eachEnding(t, func(t *testing.T, end func()) {
+	each(t, endings, func(t *testing.T, end func()) {
 		refused := 0
 		w := start(t, wheel.Config{
 			Tick:     ms,
@@ -154,13 +127,11 @@ func TestPanicInOnReject(t *testing.T) {
 			OnReject: func(func(), error) { refused++; end() },
 		})
 		for range 100 {
-			must(w.Schedule(ms, func() {}))
+			must(w.Schedule(ms, none))
 		}
-		time.Sleep(2 * ms)
-		synctest.Wait()
-		if s := w.Stats(); refused != 100 || s.Rejected != 100 || s.Panics != 100 {
-			t.Errorf("%d refused; the numbers are %+v", refused, s)
-		}
+		pass(2 * ms)
+		check(t, refused == 100, "%d refused, want 100", refused)
+		counts(t, w, "refused", wheel.Stats{Scheduled: 100, Fired: 100, Rejected: 100, Panics: 100})
 	})
 }
 
@@ -170,17 +141,11 @@ type executor func(task func()) error
 func (e executor) Execute(task func()) error { return e(task) }
 
 func TestAPanicIsLoggedWithItsStack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		w := start(t, wheel.Config{Tick: ms, Logger: log.logger()})
+	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		must(w.Schedule(ms, func() { panic(fmt.Errorf("no such user")) }))
-		time.Sleep(2 * ms)
-		synctest.Wait()
-		got := log.String()
-		for _, part := range []string{"panicked", "no such user", "TestAPanicIsLoggedWithItsStack"} {
-			if !strings.Contains(got, part) {
-				t.Errorf("the log does not tell %q:\n%s", part, got)
-			}
+		pass(2 * ms)
+		for _, part := range []string{saysPanic, "no such user", "TestAPanicIsLoggedWithItsStack"} {
+			log.says(t, part, 1)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 package wheel_test
 
 import (
-	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,21 +18,16 @@ import (
 // RussellLuo/timingwheel#19: a timer of eight days fired the next day.
 func TestEightDaysAreEightDays(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 20}, func(t *testing.T, w *wheel.Wheel) {
-		began := time.Now()
-		var ran atomic.Int64
-		must(w.Schedule(8*day, func() { ran.Store(int64(time.Since(began))) }))
-		for range 8 * 24 {
+		r := newRecord(t)
+		r.schedule(w, 8*day, "a")
+		for hour := range 8 * 24 {
 			time.Sleep(time.Hour - ms)
-			must(w.Schedule(ms, func() {}))
-			if n := ran.Load(); n != 0 {
-				t.Fatalf("ran after %v", time.Duration(n))
-			}
+			must(w.Schedule(ms, none))
 			time.Sleep(ms)
+			check(t, hour == 8*24-1 || len(r.take()) == 0, "ran in hour %d", hour)
 		}
 		synctest.Wait()
-		if n := ran.Load(); n != int64(8*day) {
-			t.Errorf("ran after %v", time.Duration(n))
-		}
+		r.want("a@691200000")
 	})
 }
 
@@ -66,11 +61,9 @@ func TestHundredsOfThousandsAreInTime(t *testing.T) {
 				}
 			}))
 		}
-		time.Sleep(ms)
-		synctest.Wait()
-		if n := inTime.Load(); n != tasks {
-			t.Errorf("%d of %d ran in their tick", n, tasks)
-		}
+		pass(ms)
+		n := inTime.Load()
+		check(t, n == tasks, "%d of %d ran in their tick", n, tasks)
 	})
 }
 
@@ -95,24 +88,13 @@ func TestWhatIsCancelledWhileTheWorkerIsHeldIsCountedOnce(t *testing.T) {
 		}
 		close(held)
 		synctest.Wait()
-		if s := w.Stats(); cancelled != 6 || s.Cancelled != 6 || s.Pending != 0 {
-			t.Errorf("%d were cancelled; the numbers are %+v", cancelled, s)
-		}
-		for range 10 { // there is room for all, and for no more
-			must(w.Schedule(time.Hour, func() {}))
-		}
-		if _, err := w.Schedule(time.Hour, func() {}); !errors.Is(err, wheel.ErrFull) {
-			t.Errorf("the eleventh: %v", err)
-		}
+		s := w.Stats()
+		check(t, cancelled == 6 && s.Cancelled == 6 && s.Pending == 0,
+			"%d were cancelled; the numbers are %+v", cancelled, s)
+		fills(t, w, time.Hour, 10) // there is room for all, and for no more
 		w.Stop()
-		for range 3 {
-			if _, err := w.Schedule(time.Hour, func() {}); !errors.Is(err, wheel.ErrStopped) {
-				t.Errorf("after Stop: %v", err)
-			}
-		}
-		if p := w.Stats().Pending; p != 0 {
-			t.Errorf("%d pending after Stop", p)
-		}
+		refuses(t, w, wheel.ErrStopped)
+		check(t, w.Stats().Pending == 0, "%d pending after Stop", w.Stats().Pending)
 	})
 }
 
@@ -135,11 +117,8 @@ func TestResetsWithinOneSlotFromInsideItsTasks(t *testing.T) {
 			})
 			must(all[i].Arm(4 * ms))
 		}
-		time.Sleep(second)
-		synctest.Wait()
-		if runs < 4000 {
-			t.Errorf("%d runs, then it stood still", runs)
-		}
+		pass(second)
+		check(t, runs >= 4000, "%d runs, then it stood still", runs)
 	})
 }
 
@@ -152,7 +131,7 @@ func TestScheduleNeverHangsOnAStoppedWheel(t *testing.T) {
 		go func() {
 			defer close(done)
 			for {
-				if _, err := w.Schedule(ms, func() {}); err != nil {
+				if _, err := w.Schedule(ms, none); err != nil {
 					return
 				}
 			}
@@ -179,15 +158,11 @@ func TestOneCancelIsEnough(t *testing.T) {
 		}
 		if h.Cancel() {
 			time.Sleep(300 * time.Microsecond)
-			if ran.Load() {
-				t.Fatal("ran after a cancel that succeeded")
-			}
+			require(t, !ran.Load(), "ran after a cancel that succeeded")
 			continue
 		}
 		for end := time.Now().Add(5 * second); !ran.Load(); time.Sleep(10 * time.Microsecond) {
-			if time.Now().After(end) {
-				t.Fatal("neither cancelled nor run")
-			}
+			require(t, !time.Now().After(end), "neither cancelled nor run")
 		}
 	}
 }
@@ -220,33 +195,22 @@ func TestADayOfMinutesHasSoManyRuns(t *testing.T) {
 			again++
 			h.Reset(time.Minute)
 		}))
-		time.Sleep(day)
-		synctest.Wait()
-		if every != 1440 || again != 1440 {
-			t.Errorf("%d and %d runs in a day of 1440 minutes", every, again)
-		}
+		pass(day)
+		check(t, every == 1440 && again == 1440, "%d and %d runs in a day of 1440 minutes", every, again)
 	})
 }
 
 // go-zero#5316: a moved timer ran at both deadlines; #5510: or a revolution too late;
 // #205: moving a timer that has run was not defined.
 func TestMovingIsNotAdding(t *testing.T) {
-	for _, to := range []time.Duration{3 * ms, 10 * ms, 16 * ms, 26 * ms, 170 * ms} {
+	for _, to := range []int{3, 10, 16, 26, 170} {
 		bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
-			began := time.Now()
-			var ran []time.Duration
-			h := must(w.Schedule(10*ms, func() { ran = append(ran, time.Since(began)) }))
-			if !h.Reset(to) {
-				t.Error("a pending timeout could not be moved")
-			}
-			time.Sleep(second)
-			synctest.Wait()
-			if len(ran) != 1 || ran[0] != to {
-				t.Errorf("moved to %v, ran after %v", to, ran)
-			}
-			if h.Reset(ms) {
-				t.Error("a timeout that has run could be moved")
-			}
+			r := newRecord(t)
+			h := r.schedule(w, 10*ms, "a")
+			check(t, h.Reset(time.Duration(to)*ms), "a pending timeout could not be moved")
+			r.at(1000)
+			r.want(fmt.Sprint("a@", to))
+			check(t, !h.Reset(ms), "a timeout that has run could be moved")
 		})
 	}
 }
@@ -257,18 +221,13 @@ func TestStopLeavesNothingAndMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []wheel.Config{{}, {Tick: ms, MaxPending: 5}, {Executor: wheel.Goroutines}} {
 			w := start(t, c)
-			h := must(w.Schedule(time.Hour, func() {}))
-			if n := len(w.Stop()); n != 1 {
-				t.Errorf("Stop returned %d, want 1", n)
-			}
+			h := must(w.Schedule(time.Hour, none))
+			first := w.Stop()
+			check(t, len(first) == 1, "Stop returned %d, want 1", len(first))
 			for range 3 {
-				if n := len(w.Stop()); n != 0 {
-					t.Errorf("a further Stop returned %d", n)
-				}
+				check(t, w.Stop() == nil, "a further Stop returned something")
 			}
-			if h.Reset(ms) || h.Cancel() {
-				t.Error("what was returned could still be moved or cancelled")
-			}
+			check(t, !h.Reset(ms) && !h.Cancel(), "what was returned could still be moved or cancelled")
 		}
 	})
 }

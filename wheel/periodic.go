@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/bucket"
 	"github.com/leasewheel/leasewheel/timeout"
 )
 
@@ -185,14 +184,8 @@ func (p *periodic) ended() {
 
 // named makes the worker look at the task, which may be due again.
 func (p *periodic) named() {
-	w, n := p.wheel, &p.timer.node
-	tick, pending := n.PendingTick()
-	if !pending {
-		tick = bucket.Never
-		defer w.reclaimSoon()
-	}
-	w.shard().inbox.Name(n, tick)
-	w.needBy(tick)
+	w := p.wheel
+	w.named(w.shard().inbox.Name(&p.timer.node))
 }
 
 // takeBack counts a run that the executor has refused, and plans the next, unless the

@@ -30,11 +30,10 @@ func races(t *testing.T, test func(t *testing.T, c wheel.Config)) {
 // crowd runs a function on several goroutines, each with random numbers of its
 // own, and waits for all of them.
 func crowd(t *testing.T, size int, f func(i int, r *rand.Rand)) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := newRand(t).Uint64()
 	var all sync.WaitGroup
 	for i := range size {
-		all.Go(func() { f(i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		all.Go(func() { f(i, randOf(seed, uint64(i))) })
 	}
 	all.Wait()
 }
@@ -99,12 +98,9 @@ func TestRaceOfResetCancelAndFire(t *testing.T) {
 		fired, cancelled := 0, 0
 		for i := range bets {
 			b := &bets[i]
-			if b.ran.Load()+b.cancelled.Load() != 1 {
-				t.Errorf("ran %d times and was cancelled %d times", b.ran.Load(), b.cancelled.Load())
-			}
-			if b.early.Load() {
-				t.Error("ran early")
-			}
+			check(t, b.ran.Load()+b.cancelled.Load() == 1,
+				"ran %d times and was cancelled %d times", b.ran.Load(), b.cancelled.Load())
+			check(t, !b.early.Load(), "ran early")
 			if s := b.handle.State(); s == timeout.Pending {
 				t.Errorf("is %v in the end", s)
 			}
@@ -114,9 +110,8 @@ func TestRaceOfResetCancelAndFire(t *testing.T) {
 		if s := w.Stats(); s.Scheduled != uint64(len(bets)) || s.Fired != uint64(fired) || s.Cancelled != uint64(cancelled) {
 			t.Errorf("%d ran and %d were cancelled; the numbers are %+v", fired, cancelled, s)
 		}
-		if fired < len(bets)/10 || cancelled < len(bets)/10 {
-			t.Errorf("%d ran and %d were cancelled: that is no race", fired, cancelled)
-		}
+		check(t, fired >= len(bets)/10 && cancelled >= len(bets)/10,
+			"%d ran and %d were cancelled: that is no race", fired, cancelled)
 	})
 }
 
@@ -153,7 +148,7 @@ func TestRaceForOneTimeout(t *testing.T) {
 			if at.IsZero() {
 				continue // it has run already
 			}
-			crowd4(func() {
+			crowd(t, 4, func(int, *rand.Rand) {
 				for time.Now().Before(at) {
 					runtime.Gosched()
 				}
@@ -161,26 +156,13 @@ func TestRaceForOneTimeout(t *testing.T) {
 					cancelled.Add(1)
 				}
 			})
-			settled1(&ran, &cancelled)
-			if ran.Load()+cancelled.Load() != 1 {
-				t.Fatalf("round %d: ran %d times, cancelled %d times", round, ran.Load(), cancelled.Load())
+			for end := time.Now().Add(5 * second); ran.Load()+cancelled.Load() == 0 && time.Now().Before(end); {
+				time.Sleep(100 * time.Microsecond)
 			}
+			require(t, ran.Load()+cancelled.Load() == 1,
+				"round %d: ran %d times, cancelled %d times", round, ran.Load(), cancelled.Load())
 		}
 	})
-}
-
-func crowd4(f func()) {
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(f)
-	}
-	all.Wait()
-}
-
-func settled1(ran, cancelled *atomic.Int32) {
-	for end := time.Now().Add(5 * time.Second); ran.Load()+cancelled.Load() == 0 && time.Now().Before(end); {
-		time.Sleep(100 * time.Microsecond)
-	}
 }
 
 // Timers that are armed and cancelled by several goroutines at once, and from inside
@@ -244,98 +226,12 @@ func TestRaceForTimers(t *testing.T) {
 		settled(t, w)
 		total := int64(0)
 		for i := range timers {
-			if ran[i].Load() <= before[i] {
-				t.Errorf("timer %d was armed and has not run; it is %v", i, timers[i].State())
-			}
+			check(t, ran[i].Load() > before[i], "timer %d was armed and has not run; it is %v", i, timers[i].State())
 			total += ran[i].Load()
 		}
-		if early.Load() != 0 {
-			t.Errorf("%d ran early", early.Load())
-		}
-		if s := w.Stats(); s.Fired != uint64(total) || s.Cancelled != uint64(cancelled.Load()) {
-			t.Errorf("%d ran and %d were cancelled; the numbers are %+v", total, cancelled.Load(), s)
-		}
+		check(t, early.Load() == 0, "%d ran early", early.Load())
+		s := w.Stats()
+		check(t, s.Fired == uint64(total) && s.Cancelled == uint64(cancelled.Load()),
+			"%d ran and %d were cancelled; the numbers are %+v", total, cancelled.Load(), s)
 	})
-}
-
-// A wheel that was stopped in the midst of everything leaves nothing: every timeout is
-// run, cancelled, refused or returned, exactly one of the four.
-func TestRaceOfStopWithEverything(t *testing.T) {
-	before := runtime.NumGoroutine()
-	races(t, func(t *testing.T, c wheel.Config) {
-		for range 8 {
-			raceStop(t, c)
-		}
-	})
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(ms) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
-}
-
-func raceStop(t *testing.T, c wheel.Config) {
-	w := start(t, c)
-	const goroutines, most = 6, 3000
-	type fate struct {
-		ran, cancelled, refused, returned atomic.Int32
-		handle                            timeout.Timeout
-	}
-	fates := make([]fate, goroutines*most)
-	var used [goroutines]int
-	var handles sync.Map // of a Timeout to its fate
-	returned := make(chan []wheel.Unrun, 2)
-	for range 2 { // two who stop it
-		go func() {
-			time.Sleep(2 * ms)
-			returned <- w.Stop()
-		}()
-	}
-	crowd(t, goroutines, func(me int, r *rand.Rand) {
-		for k := range most {
-			f := &fates[me*most+k]
-			used[me] = k + 1
-			h, err := w.Schedule(time.Duration(r.Int64N(int64(8*ms))), func() { f.ran.Add(1) })
-			if err != nil {
-				f.refused.Add(1)
-				if k%10 == 9 {
-					return
-				}
-				continue
-			}
-			f.handle = h
-			handles.Store(h, f)
-			switch r.IntN(6) {
-			case 0:
-				if h.Cancel() {
-					f.cancelled.Add(1)
-				}
-			case 1:
-				h.Reset(time.Duration(r.Int64N(int64(8 * ms))))
-			}
-		}
-	})
-	left := append(<-returned, <-returned...)
-	if c.Executor != nil {
-		settled(t, w)
-	}
-	for _, u := range left {
-		f, ok := handles.Load(u.Timeout)
-		if !ok || u.Task == nil {
-			t.Fatalf("Stop returned what was never scheduled: %+v", u)
-		}
-		f.(*fate).returned.Add(1)
-		if u.Timeout.State() == timeout.Pending || u.Timeout.Cancel() {
-			t.Error("what Stop has returned is still pending")
-		}
-	}
-	for me := range goroutines {
-		for k := range used[me] {
-			f := &fates[me*most+k]
-			ran, cancelled, refused, returned := f.ran.Load(), f.cancelled.Load(), f.refused.Load(), f.returned.Load()
-			if ran+cancelled+refused+returned != 1 {
-				t.Fatalf("ran %d times, cancelled %d, refused %d, returned %d", ran, cancelled, refused, returned)
-			}
-		}
-	}
 }

@@ -222,9 +222,7 @@ func TestRingAgainstModel(t *testing.T) {
 		}
 		m.advance(timeout.MaxTick)
 		m.check()
-		if len(m.deadlines) != 0 {
-			t.Errorf("%d buckets: %d never came due", buckets, len(m.deadlines))
-		}
+		check(t, len(m.deadlines) == 0, "%d buckets: %d never came due", buckets, len(m.deadlines))
 		t.Logf("%d buckets: %d scheduled, %d fired", buckets, m.next, m.fired)
 	}
 }
@@ -241,9 +239,7 @@ func TestRingNearTheLastTick(t *testing.T) {
 		m.check()
 	}
 	m.advance(timeout.MaxTick)
-	if len(m.deadlines) != 0 {
-		t.Errorf("%d did not come due", len(m.deadlines))
-	}
+	check(t, len(m.deadlines) == 0, "%d did not come due", len(m.deadlines))
 }
 
 func TestRingDoesNotGoBack(t *testing.T) {
@@ -252,9 +248,7 @@ func TestRingDoesNotGoBack(t *testing.T) {
 	m.schedule(90)  // late already
 	m.schedule(110) // not yet
 	m.advance(50)
-	if m.ring.now != 100 || m.fired != 1 {
-		t.Errorf("at %d with %d fired, want 100 and 1", m.ring.now, m.fired)
-	}
+	check(t, m.ring.now == 100 && m.fired == 1, "at %d with %d fired, want 100 and 1", m.ring.now, m.fired)
 	m.check()
 }
 
@@ -266,13 +260,10 @@ func TestRingCatchesUpInOneRevolution(t *testing.T) {
 		m.schedule(tick)
 	}
 	m.advance(64 * 10)
-	if m.fired != 6 {
-		t.Errorf("%d fired, want 6", m.fired)
-	}
+	check(t, m.fired == 6, "%d fired, want 6", m.fired)
 	m.check()
-	if e := m.ring.earliest(); e != 64*100 {
-		t.Errorf("earliest is %d, want %d", e, 64*100)
-	}
+	e := m.ring.earliest()
+	check(t, e == 64*100, "earliest is %d, want %d", e, 64*100)
 }
 
 // The earliest deadline is known at every distance and in every bucket: the worker does
@@ -328,8 +319,6 @@ func FuzzRing(f *testing.F) {
 			m.check()
 		}
 		m.advance(timeout.MaxTick)
-		if len(m.deadlines) != 0 {
-			t.Fatalf("%d never came due", len(m.deadlines))
-		}
+		require(t, len(m.deadlines) == 0, "%d never came due", len(m.deadlines))
 	})
 }

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 )
@@ -21,6 +22,21 @@ type Stats struct {
 	Overruns uint64        // batches of tasks that held the worker for longer than a tick
 }
 
+// LogValue implements [slog.LogValuer].
+func (s Stats) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int64("pending", s.Pending),
+		slog.Uint64("scheduled", s.Scheduled),
+		slog.Uint64("fired", s.Fired),
+		slog.Uint64("cancelled", s.Cancelled),
+		slog.Uint64("rejected", s.Rejected),
+		slog.Uint64("panics", s.Panics),
+		slog.Duration("last_lag", s.LastLag),
+		slog.Duration("worst_lag", s.WorstLag),
+		slog.Uint64("overruns", s.Overruns),
+	)
+}
+
 // counters are the worker's part of the numbers; the inboxes have theirs. Only the worker
 // writes them, except withdrawn.
 type counters struct {
@@ -30,6 +46,7 @@ type counters struct {
 	overruns  atomic.Uint64
 	lastLag   atomic.Int64
 	worstLag  atomic.Int64
+	lags      lagCounters
 	repeated  atomic.Uint64 // runs of periodic tasks, each scheduled anew
 	withdrawn atomic.Uint64 // by Stop
 }
@@ -67,6 +84,7 @@ func (w *Wheel) lag(at time.Duration) {
 		return // cancelled or moved at the last moment: its lag has no meaning
 	}
 	late := at - max(w.ticks.span(tick), w.since)
+	w.counters.lags.add(max(late, 0))
 	w.counters.lastLag.Store(int64(late))
 	if int64(late) > w.counters.worstLag.Load() {
 		w.counters.worstLag.Store(int64(late))

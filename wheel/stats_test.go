@@ -1,8 +1,11 @@
 package wheel_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,32 +21,37 @@ func counts(t *testing.T, w *wheel.Wheel, what string, want wheel.Stats) {
 	synctest.Wait()
 	got := w.Stats()
 	got.LastLag, got.WorstLag, got.Overruns = 0, 0, 0
-	if got != want {
-		t.Errorf("%s: the numbers are\n%+v, want\n%+v", what, got, want)
-	}
+	check(t, got == want, "%s: the numbers are\n%+v, want\n%+v", what, got, want)
+}
+
+// lags compares the lag of the last batch and the longest one.
+func lags(t *testing.T, w *wheel.Wheel, last, worst time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	s := w.Stats()
+	check(t, s.LastLag == last && s.WorstLag == worst,
+		"the last lag is %v and the worst %v, want %v and %v", s.LastLag, s.WorstLag, last, worst)
 }
 
 // Every possible outcome of a timeout, and its counters.
 func TestStatsOfOneShotTasks(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		counts(t, w, "new", wheel.Stats{})
-		a := must(w.Schedule(10*ms, func() {}))
+		a := must(w.Schedule(10*ms, none))
 		counts(t, w, "scheduled", wheel.Stats{Scheduled: 1, Pending: 1})
 		a.Reset(20 * ms)
 		a.Reset(5 * ms)
 		counts(t, w, "reset", wheel.Stats{Scheduled: 1, Pending: 1})
-		must(w.ScheduleAt(time.Now().Add(time.Hour), func() {}))
+		must(w.ScheduleAt(time.Now().Add(time.Hour), none))
 		counts(t, w, "scheduled at", wheel.Stats{Scheduled: 2, Pending: 2})
-		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrFull) {
-			t.Fatal(err)
-		}
+		refuses(t, w, wheel.ErrFull)
 		counts(t, w, "refused as full", wheel.Stats{Scheduled: 2, Pending: 2})
 		time.Sleep(5 * ms)
 		counts(t, w, "run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
 		a.Cancel()
 		a.Reset(ms)
 		counts(t, w, "cancelled after it has run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
-		b := must(w.Schedule(10*ms, func() {}))
+		b := must(w.Schedule(10*ms, none))
 		b.Cancel()
 		b.Cancel()
 		counts(t, w, "cancelled twice", wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 1, Pending: 1})
@@ -52,9 +60,7 @@ func TestStatsOfOneShotTasks(t *testing.T) {
 		counts(t, w, "panicked", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 1, Panics: 1, Pending: 1})
 		w.Stop()
 		counts(t, w, "stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
-		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrStopped) {
-			t.Fatal(err)
-		}
+		refuses(t, w, wheel.ErrStopped)
 		counts(t, w, "refused as stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
 	})
 }
@@ -74,25 +80,22 @@ func TestStatsOfWhatTheWorkerHas(t *testing.T) {
 				}
 			})))
 		}
-		far := must(w.Schedule(time.Hour, func() {}))
-		must(w.Schedule(5*ms, func() {}))
+		far := must(w.Schedule(time.Hour, none))
+		must(w.Schedule(5*ms, none))
 		time.Sleep(5 * ms)
 		counts(t, w, "taken in", wheel.Stats{Scheduled: 6, Fired: 1, Pending: 5})
 		far.Cancel()
 		counts(t, w, "cancelled with the worker", wheel.Stats{Scheduled: 6, Fired: 1, Cancelled: 1, Pending: 4})
-		time.Sleep(5 * ms)
-		synctest.Wait()
+		pass(5 * ms)
 		s := w.Stats()
-		if s.Scheduled != 6 || s.Scheduled != s.Fired+s.Cancelled+uint64(s.Pending) {
-			t.Errorf("the numbers are %+v", s)
-		}
+		check(t, s.Scheduled == 6 && s.Scheduled == s.Fired+s.Cancelled+uint64(s.Pending), "the numbers are %+v", s)
 	})
 }
 
 func TestStatsOfTimersAndTasksThatComeAgain(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		var timer wheel.Timer
-		timer.Init(w, func() {})
+		timer.Init(w, none)
 		for range 3 {
 			must(timer.Arm(10 * ms)) // moved twice
 		}
@@ -127,7 +130,7 @@ func TestStatsOfTimersAndTasksThatComeAgain(t *testing.T) {
 func TestStatsOfRefusals(t *testing.T) {
 	no := executor(func(func()) error { return errors.New("no") })
 	bubble(t, wheel.Config{Tick: ms, Executor: no}, func(t *testing.T, w *wheel.Wheel) {
-		must(w.Schedule(ms, func() {}))
+		must(w.Schedule(ms, none))
 		every := must(w.Every(10*ms, wheel.Skip, func() {}))
 		time.Sleep(30 * ms)
 		counts(t, w, "refused", wheel.Stats{Scheduled: 5, Fired: 4, Rejected: 4, Pending: 1})
@@ -139,32 +142,23 @@ func TestStatsOfRefusals(t *testing.T) {
 // deadline, a tick.
 func TestStatsOfLag(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		lag := func(last, worst time.Duration) {
-			t.Helper()
-			synctest.Wait()
-			if s := w.Stats(); s.LastLag != last || s.WorstLag != worst {
-				t.Errorf("the last lag is %v and the worst %v, want %v and %v", s.LastLag, s.WorstLag, last, worst)
-			}
-		}
 		block := func(d time.Duration) {
 			must(w.Schedule(ms, func() { time.Sleep(d) }))
-			must(w.Schedule(2*ms, func() {}))
+			must(w.Schedule(2*ms, none))
 			time.Sleep(second)
 		}
-		lag(0, 0)
+		lags(t, w, 0, 0)
 		block(0)
-		lag(0, 0)
+		lags(t, w, 0, 0)
 		block(51 * ms)
-		lag(50*ms, 50*ms)
+		lags(t, w, 50*ms, 50*ms)
 		block(21 * ms)
-		lag(20*ms, 50*ms)
+		lags(t, w, 20*ms, 50*ms)
 		block(0)
-		lag(0, 50*ms)
+		lags(t, w, 0, 50*ms)
 		block(101*ms + 1)
-		lag(100*ms+1, 100*ms+1)
-		if s := w.Stats(); s.Overruns != 3 {
-			t.Errorf("%d overruns, want 3", s.Overruns)
-		}
+		lags(t, w, 100*ms+1, 100*ms+1)
+		check(t, w.Stats().Overruns == 3, "%d overruns, want 3", w.Stats().Overruns)
 	})
 }
 
@@ -186,22 +180,29 @@ func TestStatsInAStorm(t *testing.T) {
 				}
 				i := rand.IntN(held)
 				own[i].Cancel()
-				own[i] = must(w.Schedule(time.Duration(rand.IntN(3))*ms, func() {}))
+				own[i] = must(w.Schedule(time.Duration(rand.IntN(3))*ms, none))
 			}
 		})
 	}
 	var last wheel.Stats
 	for end := time.Now().Add(200 * ms); time.Now().Before(end); {
 		s := w.Stats()
-		if s.Pending < 0 || s.Scheduled < last.Scheduled || s.Fired < last.Fired || s.Cancelled < last.Cancelled || s.WorstLag < last.WorstLag {
-			t.Fatalf("the numbers went from %+v to %+v", last, s)
-		}
+		require(t, s.Pending >= 0 && s.Scheduled >= last.Scheduled && s.Fired >= last.Fired && s.Cancelled >= last.Cancelled && s.WorstLag >= last.WorstLag,
+			"the numbers went from %+v to %+v", last, s)
 		last = s
 	}
 	close(stop)
 	storm.Wait()
 	settled(t, w)
-	if s := w.Stats(); s.Scheduled != s.Fired+s.Cancelled {
-		t.Errorf("in the end the numbers are %+v", s)
+}
+
+// Statistics in a log are a group of plain numbers.
+func TestStatsInALog(t *testing.T) {
+	var log bytes.Buffer
+	s := wheel.Stats{Pending: 1, Scheduled: 2, Fired: 3, Cancelled: 4, Rejected: 5, Panics: 6, LastLag: 7, WorstLag: time.Second, Overruns: 9}
+	slog.New(slog.NewTextHandler(&log, nil)).Info("now", "wheel", s)
+	const want = "wheel.pending=1 wheel.scheduled=2 wheel.fired=3 wheel.cancelled=4 wheel.rejected=5 wheel.panics=6 wheel.last_lag=7ns wheel.worst_lag=1s wheel.overruns=9\n"
+	if !strings.HasSuffix(log.String(), want) {
+		t.Errorf("logged %q", log.String())
 	}
 }

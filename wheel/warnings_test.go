@@ -3,6 +3,7 @@ package wheel_test
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,14 +31,16 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// count returns how many lines contain a part.
-func (l *lines) count(part string) (n int) {
+// says checks in how many lines a part is.
+func (l *lines) says(t *testing.T, part string, want int) {
+	t.Helper()
+	n := 0
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, part) {
 			n++
 		}
 	}
-	return n
+	require(t, n == want, "the log says %q %d times, want %d:\n%s", part, n, want, l)
 }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
@@ -65,14 +68,12 @@ func watched(t *testing.T, c wheel.Config, test func(t *testing.T, w *wheel.Whee
 func TestNothingToWarnOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		for i := range 1000 {
-			must(w.Schedule(time.Duration(i%50)*ms, func() {}))
+			must(w.Schedule(time.Duration(i%50)*ms, none))
 		}
 		must(w.Every(10*ms, wheel.Skip, func() { time.Sleep(ms) })) // just a tick
 		time.Sleep(time.Minute)
 		w.Stop()
-		if got := log.String(); got != "" {
-			t.Errorf("the log says:\n%s", got)
-		}
+		log.says(t, "", 0)
 	})
 }
 
@@ -80,50 +81,37 @@ func TestNothingToWarnOf(t *testing.T) {
 func TestOverrunIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		must(w.Schedule(10*ms, func() { time.Sleep(10*ms + 1) }))
-		time.Sleep(50 * ms)
-		synctest.Wait()
-		if n := log.count(saysOverrun); n != 1 || !strings.Contains(log.String(), "held=10.000001ms") {
-			t.Errorf("the log says:\n%s", log)
-		}
-		if n := log.count(saysBacklog); n != 0 {
-			t.Errorf("nothing was late; the log says:\n%s", log)
-		}
-		if s := w.Stats(); s.Overruns != 1 {
-			t.Errorf("%d overruns were counted, want 1", s.Overruns)
-		}
+		pass(50 * ms)
+		log.says(t, saysOverrun, 1)
+		log.says(t, "held=10.000001ms", 1)
+		log.says(t, saysBacklog, 0) // nothing was late
+		check(t, w.Stats().Overruns == 1, "%d overruns were counted, want 1", w.Stats().Overruns)
 	})
 }
 
-// A worker that is more than ten ticks late is reported, with the number of pending
-// tasks.
+// A worker that is more than ten ticks late is reported, with its lag.
 func TestBacklogIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		block := func(d time.Duration) {
 			must(w.Schedule(10*ms, func() { time.Sleep(d) }))
-			must(w.Schedule(20*ms, func() {}))
-			must(w.Schedule(time.Hour, func() {}))
-			time.Sleep(second)
-			synctest.Wait()
+			must(w.Schedule(20*ms, none))
+			must(w.Schedule(time.Hour, none))
+			pass(second)
 		}
-		block(110 * ms) // the second is 100 ms late
-		if n := log.count(saysBacklog); n != 0 {
-			t.Errorf("ten ticks are no backlog; the log says:\n%s", log)
-		}
+		block(110 * ms) // the second is 100 ms late: ten ticks are no backlog
+		log.says(t, saysBacklog, 0)
 		block(110*ms + 1)
-		if n := log.count(saysBacklog); n != 1 || !strings.Contains(log.String(), "lag=100.000001ms") {
-			t.Errorf("the log says:\n%s", log)
-		}
+		log.says(t, saysBacklog, 1)
+		log.says(t, "lag=100.000001ms", 1)
 	})
 }
 
 func TestGoexitIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
-		must(w.Schedule(ms, func() { t.SkipNow() }))
-		time.Sleep(2 * ms)
-		synctest.Wait()
-		if log.count(saysExit) != 1 || log.count(saysPanic) != 0 {
-			t.Errorf("the log says:\n%s", log)
-		}
+		must(w.Schedule(ms, runtime.Goexit))
+		pass(2 * ms)
+		log.says(t, saysExit, 1)
+		log.says(t, saysPanic, 0)
 	})
 }
 
@@ -133,7 +121,7 @@ func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 		task()
 		return errors.New("no room")
 	})
-	for says, c := range map[string]struct {
+	for part, c := range map[string]struct {
 		config wheel.Config
 		task   func()
 	}{
@@ -141,24 +129,18 @@ func TestWarningsAreSaidOnceAMinute(t *testing.T) {
 		saysOverrun:  {wheel.Config{}, func() { time.Sleep(11 * ms) }},
 		saysRejected: {wheel.Config{Executor: refuse}, func() {}},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(part, func(t *testing.T) {
 			watched(t, c.config, func(t *testing.T, w *wheel.Wheel, log *lines) {
 				must(w.Every(second, wheel.CatchUp, c.task)) // the first after a second
-				time.Sleep(second + 59*second + 500*ms)
-				synctest.Wait()
-				if n := log.count(says); n != 1 || log.count("suppressed=") != 0 {
-					t.Fatalf("%d times in the first minute; the log says:\n%s", n, log)
-				}
-				time.Sleep(second)
-				synctest.Wait()
-				if n := log.count(says); n != 2 || log.count("suppressed=59") != 1 {
-					t.Fatalf("%d times after a minute; the log says:\n%s", n, log)
-				}
-				time.Sleep(10 * time.Minute)
-				synctest.Wait()
-				if n := log.count(says); n != 12 || log.count("suppressed=59") != 11 {
-					t.Fatalf("%d times in eleven minutes; the log says:\n%s", n, log)
-				}
+				pass(second + 59*second + 500*ms)
+				log.says(t, part, 1)
+				log.says(t, "suppressed=", 0)
+				pass(second)
+				log.says(t, part, 2)
+				log.says(t, "suppressed=59", 1)
+				pass(10 * time.Minute)
+				log.says(t, part, 12)
+				log.says(t, "suppressed=59", 11)
 			})
 		})
 	}
@@ -171,11 +153,9 @@ func TestWarningsAreIndependent(t *testing.T) {
 		must(w.Schedule(10*ms, func() { time.Sleep(5 * ms) }))
 		other := start(t, wheel.Config{Tick: ms, Logger: log.logger()})
 		must(other.Schedule(20*ms, func() { panic("another bug") }))
-		time.Sleep(second)
-		synctest.Wait()
-		if log.count(saysPanic) != 2 || log.count(saysOverrun) != 1 {
-			t.Errorf("the log says:\n%s", log)
-		}
+		pass(second)
+		log.says(t, saysPanic, 2)
+		log.says(t, saysOverrun, 1)
 	})
 }
 
@@ -186,16 +166,14 @@ func TestLoggerThatCallsTheWheel(t *testing.T) {
 		told := make(chan wheel.Stats, 10)
 		w = start(t, wheel.Config{Tick: ms, Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
 			told <- w.Stats()
-			must(w.Schedule(ms, func() {})).Cancel()
+			must(w.Schedule(ms, none)).Cancel()
 			w.Drain()
 			return len(p), nil
 		}), nil))})
 		must(w.Schedule(ms, func() { panic("bug") }))
-		time.Sleep(5 * ms)
-		synctest.Wait()
-		if s := <-told; s.Panics != 1 {
-			t.Errorf("the log was told of %+v", s)
-		}
+		pass(5 * ms)
+		s := <-told
+		check(t, s.Panics == 1, "the log was told of %+v", s)
 	})
 }
 

@@ -32,9 +32,13 @@ type Wheel struct {
 	wanted   atomic.Int64 // the tick that this wake-up was for; 0 if it was for something else
 	soon     atomic.Bool  // there is something to reclaim by the next tick
 	stopping atomic.Bool
-	live     atomic.Int64 // pending timeouts, if there is a limit
-	alarm    alarm
-	_        [64]byte
+	// needed is the tick by which the worker has to look into the inboxes for a timer that
+	// was armed for an earlier deadline while it was in one of them: not necessarily that
+	// of the goroutine which armed it.
+	needed atomic.Int64
+	live   atomic.Int64 // pending timeouts, if there is a limit
+	alarm  alarm
+	_      [64]byte
 
 	// mu guards ring and the content of batch. The worker holds it while it moves
 	// timeouts between lists, never while it runs a task. Only Stop and Drain, which read
@@ -45,6 +49,9 @@ type Wheel struct {
 
 	counters counters
 	warnings warnings
+
+	takenMu sync.Mutex
+	taken   Lags // what TakeLags has returned so far; guarded by takenMu
 
 	// since is when, since the start, the worker's last sleep ended or should have ended.
 	// Only the worker uses it.
@@ -90,6 +97,7 @@ func New(config Config) (*Wheel, error) {
 		withdrawn: make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
+	w.needed.Store(int64(bucket.Never))
 	w.timers.Engine = adopter{w}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
@@ -139,6 +147,18 @@ func (w *Wheel) needBy(by timeout.Tick) {
 	if int64(by) < w.wake.Load() {
 		w.wakeWorker(by)
 	}
+}
+
+// need makes the worker look into all inboxes by a tick, for a timer that is in one of
+// them.
+func (w *Wheel) need(by timeout.Tick) {
+	for {
+		old := w.needed.Load()
+		if int64(by) >= old || w.needed.CompareAndSwap(old, int64(by)) {
+			break
+		}
+	}
+	w.needBy(by)
 }
 
 // reclaimSoon makes the worker reclaim cancelled timeouts within a tick. Only the first

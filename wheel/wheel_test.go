@@ -1,11 +1,9 @@
 package wheel_test
 
 import (
-	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +17,14 @@ import (
 const (
 	ms     = time.Millisecond
 	second = time.Second
+	day    = 24 * time.Hour
+)
+
+// The tests of package wheel have these too.
+var (
+	check, require = wheel.Check, wheel.Require
+	pass, start    = wheel.Pass, wheel.Start
+	newRand        = wheel.NewRand
 )
 
 // bubble runs a test with a wheel in virtual time. A worker that outlived the
@@ -28,42 +34,29 @@ func bubble(t *testing.T, c wheel.Config, test func(t *testing.T, w *wheel.Wheel
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, c)) })
 }
 
-// start makes a wheel that is stopped when the test ends, and whose numbers
-// have to add up then. It is silent unless the test brings a logger.
-func start(t testing.TB, c wheel.Config) *wheel.Wheel {
+// each runs a test in virtual time for each of several named cases.
+func each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, c) })
+		})
 	}
-	w, err := wheel.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		w.Stop()
-		s := w.Stats()
-		if s.Pending != 0 || s.Scheduled != s.Fired+s.Cancelled {
-			t.Errorf("after Stop the numbers do not add up: %+v", s)
-		}
-	})
-	return w
 }
+
+// armed returns a timer of the wheel's that is due in d.
+func armed(w *wheel.Wheel, d time.Duration, task func()) *wheel.Timer {
+	timer := new(wheel.Timer)
+	timer.Init(w, task)
+	must(timer.Arm(d))
+	return timer
+}
+
+// none is the task of a timeout of which only the handle matters.
+func none() {}
 
 // must is for calls that cannot fail in the test.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// newRand returns random numbers whose seed is in the log of a failed test.
-func newRand(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return randOf(seed, 0)
-}
+func must[T any](v T, err error) T { return wheel.Must(v, err) }
 
 // randOf returns the random numbers of one of several goroutines.
 func randOf(seed, goroutine uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, goroutine)) }
@@ -85,7 +78,7 @@ func (r *record) task(name string) func() { return func() { r.run(name) } }
 func (r *record) run(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runs = append(r.runs, fmt.Sprintf("%s@%d", name, time.Since(r.start).Milliseconds()))
+	r.runs = append(r.runs, name+"@"+strconv.FormatFloat(float64(time.Since(r.start))/1e6, 'f', -1, 64))
 }
 
 // take returns the runs since the last call.
@@ -102,11 +95,8 @@ func (r *record) take() []string {
 func (r *record) at(after int) {
 	r.t.Helper()
 	d := time.Until(r.start.Add(time.Duration(after) * ms))
-	if d < 0 {
-		r.t.Fatalf("%d ms after the start are over", after)
-	}
-	time.Sleep(d)
-	synctest.Wait()
+	require(r.t, d >= 0, "%d ms after the start are over", after)
+	pass(d)
 }
 
 // want compares the runs since the last call. Those that are joined by a plus
@@ -135,9 +125,5 @@ func (r *record) want(want string) {
 // schedule schedules a task that is recorded under a name.
 func (r *record) schedule(w *wheel.Wheel, d time.Duration, name string) timeout.Timeout {
 	r.t.Helper()
-	t, err := w.Schedule(d, r.task(name))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return t
+	return must(w.Schedule(d, r.task(name)))
 }

@@ -64,6 +64,7 @@ func (w *Wheel) gather() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.soon.Store(false)
+	w.needed.Store(int64(bucket.Never)) // first: the inboxes are emptied one after the other
 	now := w.ticks.now()
 	var buf [batchSize]*bucket.Node
 	for i := range w.shards {
@@ -297,6 +298,9 @@ func (w *Wheel) woken(until timeout.Tick) {
 const forever time.Duration = 1<<63 - 1
 
 func (w *Wheel) arrivedBefore(until timeout.Tick) bool {
+	if timeout.Tick(w.needed.Load()) < until {
+		return true
+	}
 	for i := range w.shards {
 		if w.shards[i].inbox.Earliest() < until {
 			return true

@@ -1,0 +1,75 @@
+package wheel
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasewheel/leasewheel/bucket"
+)
+
+// pauseWorker stops the worker, which sleeps for long, as it empties the inboxes: the last
+// one is still to come.
+func (w *Wheel) pauseWorker() (resume func()) {
+	first, last := &w.shards[0], &w.shards[len(w.shards)-1]
+	Must(last.put(w.ticks.after(day), func() {}))
+	locked, unlock := make(chan struct{}), make(chan struct{})
+	go last.inbox.Arrivals(func(*bucket.Node) bool {
+		close(locked)
+		<-unlock
+		return false
+	})
+	<-locked
+	Must(first.put(w.ticks.after(day), func() {}))
+	w.need(0)
+	for first.inbox.Earliest() != bucket.Never {
+		runtime.Gosched()
+	}
+	return func() { close(unlock) }
+}
+
+// Two goroutines arm a timer that the worker has not linked yet, the second for an earlier
+// deadline, and with different inboxes. The worker runs it in time, whichever of the
+// inboxes it has emptied already.
+func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Config{Tick: ms})
+		var timer Timer
+		var ran atomic.Bool
+		timer.Init(w, func() { ran.Store(true) })
+		Must(w.Schedule(time.Minute, func() {}))
+		pass(0)
+		resume := w.pauseWorker()
+		Must(w.shards[0].arm(&timer.node, w.ticks.after(time.Hour)))
+		Must(w.shards[len(w.shards)-1].arm(&timer.node, w.ticks.after(10*ms)))
+		resume()
+		pass(10 * ms)
+		check(t, ran.Load(), "it waits for another deadline")
+	})
+}
+
+// A goroutine that has armed a timer for an earlier deadline is interrupted before the
+// worker can find the timer by its inbox. Another one arms it for an even earlier deadline
+// meanwhile. The timer runs as soon as the worker can find it.
+func TestEarlierDeadlineDuringAnArm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Config{Tick: ms})
+		var timer Timer
+		var ran atomic.Bool
+		timer.Init(w, func() { ran.Store(true) })
+		Must(w.Schedule(time.Minute, func() {}))
+		Must(timer.Arm(2 * time.Hour))
+		pass(0)
+		resume := w.pauseWorker()
+		s, tick := w.shard(), w.ticks.after(time.Hour)
+		interrupted := timer.node.Arm(tick)
+		Must(timer.Arm(20 * ms))
+		resume()
+		pass(10 * ms)
+		check(t, s.armed(&timer.node, tick, interrupted) == nil, "the wheel runs")
+		pass(10 * ms)
+		check(t, ran.Load(), "it waits for another deadline")
+	})
+}
