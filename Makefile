@@ -10,6 +10,9 @@ LINT := $(BIN)/golangci-lint
 # The tools are pinned in one too, but hold no code of ours.
 NESTED := $(filter-out .ci/tools,$(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod')))
 
+# Those of them that users import.
+SHIPPED := $(filter lock/%,$(NESTED))
+
 # A cached result is as good as a new one, but for CI, which shares its cache
 # with earlier runs and is there to find out.
 TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
@@ -98,7 +101,7 @@ interop: ## Run every version of the other clients against ours, and write what 
 
 .PHONY: vuln
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
-	$(BIN)/govulncheck ./...
+	@set -eux; for module in . $(SHIPPED); do (cd $$module && $(BIN)/govulncheck ./...); done
 
 .PHONY: demo
 demo: ## Watch processes contend for one lock while holders freeze and die

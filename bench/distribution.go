@@ -61,7 +61,7 @@ func (d *Distribution) Mean() time.Duration {
 // Percentile returns the duration that p percent of all do not exceed, within
 // the histogram's three digits; p is between 0 and 100.
 func (d *Distribution) Percentile(p float64) time.Duration {
-	// The histogram answers with the greatest duration that it cannot tell
+	// The histogram answers with the greatest duration that it cannot distinguish
 	// from the right one, which may lie beyond the maximum.
 	return min(time.Duration(d.hist.ValueAtPercentile(p)), d.max)
 }

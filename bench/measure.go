@@ -41,7 +41,7 @@ type Result struct {
 	// Elapsed is the time from the first schedule to the last run.
 	Elapsed time.Duration
 	// Usage is what the process used in that time, its load included;
-	// UsageKnown is false where the system does not tell.
+	// UsageKnown is false where the system does not report it.
 	Usage      Usage
 	UsageKnown bool
 }

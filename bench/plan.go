@@ -42,8 +42,8 @@ func ParseMode(name string) (Mode, error) {
 
 // The bounds of a [Plan].
 const (
-	MaxTimeouts = 10_000_000
-	MaxRuns     = 20_000_000
+	maxTimeouts = 10_000_000
+	maxRuns     = 20_000_000
 	MaxDelay    = 24 * time.Hour
 )
 
@@ -52,7 +52,7 @@ const (
 type Plan struct {
 	Mode Mode
 	// Timeouts is how many there are, all pending at once, at most
-	// MaxTimeouts.
+	// 10,000,000.
 	Timeouts int
 	// MinDelay and MaxDelay bound the delay of each timeout, or its period,
 	// drawn evenly between them. Neither may exceed [MaxDelay]; a period
@@ -73,8 +73,8 @@ func (p Plan) Validate() error {
 		return errors.New("mode must be one-shot, periodic or re-armed")
 	case int(p.Load) >= len(loadNames):
 		return errors.New("load must be idle, busy or gc")
-	case p.Timeouts < 1 || p.Timeouts > MaxTimeouts:
-		return fmt.Errorf("timeouts must be 1 to %d, got %d", MaxTimeouts, p.Timeouts)
+	case p.Timeouts < 1 || p.Timeouts > maxTimeouts:
+		return fmt.Errorf("timeouts must be 1 to %d, got %d", maxTimeouts, p.Timeouts)
 	case p.MinDelay < 0 || p.MaxDelay > MaxDelay || p.MinDelay > p.MaxDelay:
 		return fmt.Errorf("delays must be a range within 0s to %v, got %v to %v",
 			MaxDelay, p.MinDelay, p.MaxDelay)
@@ -92,10 +92,10 @@ func (p Plan) Validate() error {
 // validateRuns bounds the memory: every run is kept until the end.
 func (p Plan) validateRuns() error {
 	// By the shortest period, so an upper bound that cannot overflow:
-	// MaxDelay/µs × MaxTimeouts < 2⁶³.
-	if runs := int64(p.Duration/p.MinDelay) * int64(p.Timeouts); runs > MaxRuns {
+	// MaxDelay/µs × maxTimeouts < 2⁶³.
+	if runs := int64(p.Duration/p.MinDelay) * int64(p.Timeouts); runs > maxRuns {
 		return fmt.Errorf("at most %d runs are measured at once, got %d timeouts every %v for %v, up to %d runs",
-			int64(MaxRuns), p.Timeouts, p.MinDelay, p.Duration, runs)
+			int64(maxRuns), p.Timeouts, p.MinDelay, p.Duration, runs)
 	}
 	return nil
 }

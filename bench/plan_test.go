@@ -18,8 +18,8 @@ func TestPlanRefusesWhatMakesNoSense(t *testing.T) {
 		{"good", func(p *Plan) {}, ""},
 		{"no timeouts", func(p *Plan) { p.Timeouts = 0 }, "timeouts must be 1 to 10000000, got 0"},
 		{"negative timeouts", func(p *Plan) { p.Timeouts = -1 }, "got -1"},
-		{"too many timeouts", func(p *Plan) { p.Timeouts = MaxTimeouts + 1 }, "got 10000001"},
-		{"most timeouts", func(p *Plan) { p.Timeouts = MaxTimeouts }, ""},
+		{"too many timeouts", func(p *Plan) { p.Timeouts = maxTimeouts + 1 }, "got 10000001"},
+		{"most timeouts", func(p *Plan) { p.Timeouts = maxTimeouts }, ""},
 		{"no delay", func(p *Plan) { p.MinDelay, p.MaxDelay = 0, 0 }, ""},
 		{"negative delay", func(p *Plan) { p.MinDelay = -1 }, "delays must be a range within 0s to 24h0m0s, got -1ns to 1s"},
 		{"delays reversed", func(p *Plan) { p.MinDelay = 2 * time.Second }, "got 2s to 1s"},
@@ -31,7 +31,7 @@ func TestPlanRefusesWhatMakesNoSense(t *testing.T) {
 		{"short duration", func(p *Plan) { p.Mode, p.Duration = Rearmed, 1 }, "duration must be between the longest period, 1s, and 24h0m0s, got 1ns"},
 		{"enormous duration", func(p *Plan) { p.Mode, p.Duration = Rearmed, day+1 }, "duration must be"},
 		{"too many runs", func(p *Plan) {
-			p.Mode, p.Timeouts, p.MinDelay, p.Duration = Periodic, MaxTimeouts, time.Microsecond, day
+			p.Mode, p.Timeouts, p.MinDelay, p.Duration = Periodic, maxTimeouts, time.Microsecond, day
 		}, "at most 20000000 runs are measured at once"},
 		{"unknown mode", func(p *Plan) { p.Mode = 99 }, "mode must be"},
 		{"unknown load", func(p *Plan) { p.Load = 99 }, "load must be"},

@@ -33,18 +33,18 @@ type StressPlan struct {
 
 // The bounds of a [StressPlan].
 const (
-	MaxExpiries  = 10_000_000_000
-	MaxProducers = 1_000
+	maxExpiries  = 10_000_000_000
+	maxProducers = 1_000
 	maxStressed  = 10_000_000 // Producers × Pending
 )
 
 // Validate says in one line what is wrong with the plan and what is accepted.
 func (p StressPlan) Validate() error {
 	switch {
-	case p.Expiries < 1 || p.Expiries > MaxExpiries:
-		return fmt.Errorf("expiries must be 1 to %d, got %d", int64(MaxExpiries), p.Expiries)
-	case p.Producers < 1 || p.Producers > MaxProducers:
-		return fmt.Errorf("producers must be 1 to %d, got %d", MaxProducers, p.Producers)
+	case p.Expiries < 1 || p.Expiries > maxExpiries:
+		return fmt.Errorf("expiries must be 1 to %d, got %d", int64(maxExpiries), p.Expiries)
+	case p.Producers < 1 || p.Producers > maxProducers:
+		return fmt.Errorf("producers must be 1 to %d, got %d", maxProducers, p.Producers)
 	case p.Pending < 1 || p.Pending > maxStressed/p.Producers:
 		return fmt.Errorf("pending timeouts must be 1 to %d for %d producers, got %d",
 			maxStressed/p.Producers, p.Producers, p.Pending)

@@ -49,12 +49,12 @@ func TestStressEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
 	_, err := Stress(ctx, StressPlan{
-		Expiries: MaxExpiries, Producers: 1, Pending: 10, MaxDelay: time.Minute,
+		Expiries: maxExpiries, Producers: 1, Pending: 10, MaxDelay: time.Minute,
 	}, nil)
 	assert.ErrorIs(t, err, cause)
 }
 
-// What a record has become must be told right, or the stress would prove
+// The outcome of each record must be found correctly, or the stress would prove
 // nothing.
 func TestSettleFindsWhatIsWrong(t *testing.T) {
 	const deadline = time.Second
@@ -95,7 +95,7 @@ func TestStressPlanRefusesWhatMakesNoSense(t *testing.T) {
 		says   string
 	}{
 		{func(p *StressPlan) { p.Expiries = 0 }, "expiries must be 1 to 10000000000, got 0"},
-		{func(p *StressPlan) { p.Expiries = MaxExpiries + 1 }, "expiries must be"},
+		{func(p *StressPlan) { p.Expiries = maxExpiries + 1 }, "expiries must be"},
 		{func(p *StressPlan) { p.Producers = 0 }, "producers must be 1 to 1000, got 0"},
 		{func(p *StressPlan) { p.Producers = 1001 }, "got 1001"},
 		{func(p *StressPlan) { p.Pending = -1 }, "pending timeouts must be 1 to 10000000 for 1 producers, got -1"},

@@ -8,7 +8,7 @@ import (
 )
 
 // ReadUsage returns what the process has used so far; ok is false where the
-// system does not tell.
+// system does not report it.
 func ReadUsage() (u Usage, ok bool) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

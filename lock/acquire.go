@@ -43,6 +43,9 @@ type acquisition struct {
 	failure error
 	// maybeQueued: the store may keep a place in its queue for the hold.
 	maybeQueued bool
+	// begin is the time of the call, and queued that of its entry into a queue, if there is
+	// an [Observer].
+	begin, queued time.Time
 	// refusals counts the refusals as the head of the queue.
 	refusals int
 	// enqueued is the store's answer when it enqueued the hold, if it did.
@@ -79,10 +82,16 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	}
 	defer l.active.Done()
 	g, err := l.acquireHold(a)
-	if err != nil {
-		return nil, err
+	return l.conclude(a, g, err)
+}
+
+// conclude makes the lease of an acquisition's grant, and reports the result.
+func (l *Locker) conclude(a *acquisition, g grant, err error) (lease *Lease, _ error) {
+	if err == nil {
+		lease, err = l.newLease(a, g)
 	}
-	return l.newLease(a, g)
+	l.recordOutcome(a, g, lease, err)
+	return lease, err
 }
 
 // acquireHold acquires the hold, and waits for it while waitCtx lives.
@@ -198,7 +207,7 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && a.hold.Wait > 0
+	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && (a.hold.Place > 0 || a.hold.BlockReaders > 0)
 	if !g.At.IsZero() {
 		a.enqueued = g
 	}
@@ -242,6 +251,9 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
 	own.hold.GrantedByRelease = g.byRelease
 	own.handOff = g.handOff
+	if a.options.MinHold > 0 {
+		own.keepUntil = time.Now().Add(a.options.MinHold)
+	}
 	spec := own.spec(a)
 	spec.Granted, spec.First = g.asked, g.TTL
 	if !g.byRelease && g.TTL > 0 {
@@ -257,7 +269,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		return nil, err
 	}
 	own.lease = lease
-	return &own.first, nil
+	return &Lease{own: own}, nil
 }
 
 // ended returns the cause of the first context that has ended, or nil.

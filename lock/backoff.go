@@ -4,24 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
-// The pause before a request is sent again doubles from minBackoff to maxBackoff. It is
-// drawn from its upper half, so that clients which failed together do not retry together.
+// The pause before a request is sent again doubles from minBackoff to maxBackoff.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 640 * time.Millisecond
 )
 
-func backoff(try int) time.Duration { return backoffUpTo(try, maxBackoff) }
-
-// backoffUpTo is backoff with another maximum.
-func backoffUpTo(try int, most time.Duration) time.Duration {
-	d := min(minBackoff<<min(try, 10), most)
-	return d/2 + rand.N(d/2)
-}
+func pauseAfter(try int) time.Duration { return backoff.Pause(try, minBackoff, maxBackoff) }
 
 // transient reports whether an error may disappear by itself.
 func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
@@ -37,7 +31,7 @@ func (l *Locker) withRetry(ctx context.Context, limit time.Duration, again func(
 		if err == nil || !again(err) {
 			return err
 		}
-		pause := backoff(try)
+		pause := pauseAfter(try)
 		if time.Since(start)+pause > limit {
 			return err
 		}

@@ -95,8 +95,12 @@ func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCo
 				holders[l] = held.Context() //nolint:fatcontext // it is of another lease each time
 				defer delete(holders, l)
 				store.set(func() { store.acquire, store.release, store.subscribe, store.count = outage, outage, outage, outage })
+				restore := func() {
+					store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
+				}
+				t.Cleanup(restore) // if f fails: the locker's Close waits for the store
 				f(t, l, store)
-				store.set(func() { store.acquire, store.release, store.subscribe, store.count = nil, nil, nil, nil })
+				restore()
 				time.Sleep(20 * time.Second) // the cleanup
 				require.NoError(t, held.Unlock(t.Context()))
 			})
@@ -178,6 +182,27 @@ func TestLockWithinEndsInAnOutage(t *testing.T) {
 		require.Empty(t, ended)
 		time.Sleep(lock.DefaultRequestTimeout + 20*time.Millisecond)
 		require.Len(t, ended, len(within))
+	})
+}
+
+// A wait that ends while the head subscribes is not followed by another request.
+func TestLockWithinEndsDuringTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		store.set(func() {
+			store.subscribe = func(ctx context.Context, do func() error) error {
+				store.set(func() { store.acquire = lostRequest })
+				return lostRequest(ctx, do)
+			}
+		})
+		begin := time.Now()
+		_, err := l.Mutex("a").LockWithin(t.Context(), lock.DefaultRequestTimeout/2)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+		store.set(func() { store.acquire, store.subscribe = nil, nil })
+		require.NoError(t, held.Unlock(t.Context()))
 	})
 }
 

@@ -205,25 +205,25 @@ func (u *unreliable) Release(ctx context.Context, h *driver.Hold) (held bool, er
 }
 
 // Subscribe loses some messages and delays others.
-func (u *unreliable) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
-	heard := &delayedSubscription{tell: tell}
+func (u *unreliable) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	delayed := &delayedSubscription{notify: notify}
 	subscription, err := u.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		switch u.dice.roll(6) {
 		case 0:
 		case 1:
-			time.AfterFunc(u.dice.upTo(4*time.Second), func() { heard.deliver(n) })
+			time.AfterFunc(u.dice.upTo(4*time.Second), func() { delayed.deliver(n) })
 		default:
-			heard.deliver(n)
+			delayed.deliver(n)
 		}
 	})
-	heard.Subscription = subscription
-	return heard, err
+	delayed.Subscription = subscription
+	return delayed, err
 }
 
 // delayedSubscription is a subscription that may delay its messages, but not past its end.
 type delayedSubscription struct {
 	driver.Subscription
-	tell func(driver.Notice)
+	notify func(driver.Notice)
 
 	mu    sync.Mutex
 	ended bool // guarded by mu
@@ -233,7 +233,7 @@ func (h *delayedSubscription) deliver(n driver.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
-		h.tell(n)
+		h.notify(n)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 const (
@@ -57,21 +58,24 @@ type cleanup struct {
 	// pending counts the leftovers that are not done.
 	pending activity
 
-	mu       sync.Mutex
-	noTTL    map[*leftover]struct{} // leftovers without a TTL; guarded by mu
-	untried  list.List              // of *leftover, not released yet; guarded by mu
-	failed   list.List              // of *leftover, to be released again; guarded by mu
-	cleaners int                    // guarded by mu; at most maxCleaners
-	retrying int                    // guarded by mu; cleaners at a repeated release
-	full     bool                   // guarded by mu; too many: leftovers were rejected
-	stopped  bool                   // guarded by mu; nothing can be added
+	mu      sync.Mutex
+	noTTL   map[*leftover]struct{} // leftovers without a TTL; guarded by mu
+	untried list.List              // of *leftover, not released yet; guarded by mu
+	failed  list.List              // of *leftover, to be released again; guarded by mu
+	// postponed are the leftovers whose next release is a task on the wheel, which may be
+	// stopped before it runs; guarded by mu.
+	postponed map[*leftover]struct{}
+	cleaners  int  // guarded by mu; at most maxCleaners
+	retrying  int  // guarded by mu; cleaners at a repeated release
+	full      bool // guarded by mu; too many: leftovers were rejected
+	stopped   bool // guarded by mu; nothing can be added
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
-	c.noTTL = make(map[*leftover]struct{})
+	c.noTTL, c.postponed = make(map[*leftover]struct{}), make(map[*leftover]struct{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 }
 
@@ -185,7 +189,7 @@ func (c *cleanup) enqueue(left *leftover) {
 	}
 }
 
-// run is a cleaner. It works until there is nothing to release.
+// run is one cleanup goroutine. It ends when no leftover is left.
 func (c *cleanup) run() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +244,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 		return 0, true
 	}
 	left.try++
-	return backoffUpTo(left.try, maxCleanupPause), false
+	return backoff.Pause(left.try, minBackoff, maxCleanupPause), false
 }
 
 func (c *cleanup) isFull() bool {
@@ -254,6 +258,10 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	_, err := c.locker.wheel.Schedule(pause, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if _, waits := c.postponed[left]; !waits {
+			return // stop has ended it
+		}
+		delete(c.postponed, left)
 		if c.goesOn(left) {
 			c.enqueue(left)
 		} else {
@@ -263,7 +271,9 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 	if err != nil {
 		c.end(left)
 		c.warn(left, "a hold is left to its TTL: the wheel rejects the task", err)
+		return
 	}
+	c.postponed[left] = struct{}{}
 }
 
 func (c *cleanup) warn(left *leftover, what string, err error) {
@@ -276,6 +286,12 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
+	for left := range c.postponed {
+		if !left.hasNoTTL() {
+			delete(c.postponed, left)
+			c.end(left)
+		}
+	}
 	c.mu.Unlock()
 	defer c.cancel()
 	done := make(chan struct{})

@@ -18,7 +18,7 @@ const (
 )
 
 // newClient describes this process, with a new id.
-func newClient() Client {
+func newClient(label string) Client {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -28,6 +28,7 @@ func newClient() Client {
 		Host:    host,
 		Process: filepath.Base(os.Args[0]),
 		PID:     os.Getpid(),
+		Label:   label,
 		Since:   time.Now(),
 	}
 }

@@ -2,20 +2,13 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// MaxCount is the largest count of a [Semaphore], of [Permits] and of a [Latch], and the
-// largest number of permits in one request. Other clients of the format read no more.
-const MaxCount = math.MaxInt32
-
-// CountError describes why a count or a number of permits is rejected, and the accepted
-// range.
+// CountError describes why a count or a number of permits is rejected.
 type CountError struct {
 	Count    int64
 	Min, Max int64
@@ -39,10 +32,6 @@ func validateCount(n, least int64) error {
 	}
 	return nil
 }
-
-// ErrOverflow is returned if a count would leave the range of -[MaxCount] to [MaxCount].
-// The count is unchanged.
-var ErrOverflow = errors.New("lock: the count would be out of range")
 
 // resendWindow returns how long a request without an owner may be sent again.
 func (l *Locker) resendWindow() time.Duration {

@@ -41,41 +41,32 @@ const (
 	neverRuns
 )
 
-// Go returns at once, and calls f when the lock is granted. As with Do, the lock is
-// unlocked afterwards. The context of f carries the ownership. It ends with ctx, and with
-// cause [ErrLost] if the lease is lost.
+// Go returns at once, and calls f as Do does when the lock is granted. Until then f has
+// no goroutine: it is an entry in the queue. For one lock, deferred functions and
+// goroutines in Lock are granted it in order of arrival; for a read lock, together.
+// [Config.MaxDeferred] and [Config.MaxRunning] bound them.
 //
-// While f waits for the lock, it is an entry in the queue and has no goroutine. Any
-// number of locks may be waited for, by [Config.MaxDeferred] functions in all. For one
-// lock, deferred functions and goroutines in Lock are granted it in order of arrival; for
-// a read lock, together. At most [Config.MaxRunning] functions run at a time. While that
-// many run, no requests are sent for the others. An outage of the store only costs its
-// time, as with Lock.
-//
-// If ctx ends before f is called, f is not called. If Go returns an error, f is not
-// called either. The error is one that Lock would return, matches [ErrTooManyWaiters] or
-// [ErrTooManyDeferred], or is that of a context that cannot wait. Go panics if f is nil.
+// If ctx ends before f is called, or Go returns an error, f is not called. The error is
+// one that Lock would return, or [ErrTooManyWaiters], [ErrTooManyDeferred], or that of
+// a context that cannot wait. Go panics if f is nil.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, forever, f)
 }
 
-// GoWithin is Go with a limit on the wait for the lock, as in LockWithin; f has no time
-// limit. If wait is zero or negative, the lock is requested once there is a slot to run
-// in. f is then called only if the store grants the lock within [Config.RequestTimeout].
+// GoWithin is Go with a limit on the wait for the lock, as in LockWithin. If wait is
+// not positive, the lock is requested once, as soon as there is a slot to run in.
 func (m *Mutex) GoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, max(wait, 0), f)
 }
 
-// Done is closed when f has returned and the lock is unlocked, or when it is certain that
-// f is not called.
+// Done is closed when f has returned and the lock is unlocked, or when it is certain
+// that f is not called.
 func (d *Deferred) Done() <-chan struct{} { return d.done }
 
-// Err returns nil until Done is closed, and then the result: f's error joined with that
-// of [Lease.Unlock], such as the *[LostError] of a lease that was lost before f returned.
-// If f panicked, or called runtime.Goexit, the error is a *[PanicError].
-//
-// If f was not called, the error is one that Lock might have returned, or it matches
-// [ErrCancelled], or [ErrLost] if the lease was lost before there was a slot to run in.
+// Err returns nil until Done is closed. Then it returns f's error joined with that of
+// [Lease.Unlock]; a *[PanicError] if f panicked; or, if f was not called, an error that
+// Lock might have returned, [ErrCancelled], or [ErrLost] if the lease ended before
+// there was a slot to run in.
 func (d *Deferred) Err() error {
 	select {
 	case <-d.done:
@@ -85,8 +76,8 @@ func (d *Deferred) Err() error {
 	}
 }
 
-// Wait waits until Done is closed, as long as ctx lives, and returns Err. If ctx ends
-// first, Wait returns its cause; the function is not affected.
+// Wait waits until Done is closed and returns Err. If ctx ends first, Wait returns its
+// cause; the function is not affected.
 func (d *Deferred) Wait(ctx context.Context) error {
 	defer yieldSlot(ctx)()
 	select {
@@ -97,10 +88,10 @@ func (d *Deferred) Wait(ctx context.Context) error {
 	}
 }
 
-// Cancel prevents the call of f, and reports whether it did. It returns false if f was
-// already called, or if the outcome was already certain. The place in the queue, and a
-// grant that the store may have made, are released in the background. Done is closed
-// soon, with an error that matches [ErrCancelled]. To end a running f, end its context.
+// Cancel prevents the call of f, and reports whether it did. The place in the queue,
+// and a grant that the store may have made, are released in the background; then Done
+// is closed, with an error that matches [ErrCancelled]. To end a running f, end its
+// context.
 func (d *Deferred) Cancel() bool {
 	if !d.decision.CompareAndSwap(undecided, neverRuns) {
 		return false
@@ -123,7 +114,7 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 	d.acquisition = acquisition{options: m.options, ctx: ctx, wait: wait > 0}
 	if o := m.ownershipIn(ctx); o != nil && o.held() {
 		d.own = o
-	} else if err := m.request(&d.acquisition); err != nil {
+	} else if err := m.setHold(&d.acquisition); err != nil {
 		return nil, err
 	}
 	if err := l.deferral.enter(); err != nil {
@@ -223,7 +214,7 @@ func (d *Deferred) advance(mayRun bool) {
 		cause = ErrCancelled
 	}
 	if cause != nil {
-		_ = d.lease.Unlock(d.acquisition.ctx) // after a failure, the cleanup repeats it
+		_ = d.lease.unlock(d.acquisition.ctx, false) // after a failure, the cleanup repeats it
 		d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 		return
 	}
@@ -257,7 +248,7 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 			return lease, false, err
 		}
 		d.own = nil
-		if err := d.mutex.request(a); err != nil {
+		if err := d.mutex.setHold(a); err != nil {
 			return nil, false, err
 		}
 	}
@@ -277,10 +268,8 @@ func (d *Deferred) try() (lease *Lease, waits bool, err error) {
 // conclude makes a lease of the store's grant.
 func (d *Deferred) conclude(g grant, err error) (*Lease, error) {
 	l := d.mutex.locker
-	if g, err = l.finishAcquire(&d.acquisition, g, err); err != nil {
-		return nil, err
-	}
-	return l.newLease(&d.acquisition, g)
+	g, err = l.finishAcquire(&d.acquisition, g, err)
+	return l.conclude(&d.acquisition, g, err)
 }
 
 // tooLate returns why f must not be called although the lock was granted, or nil.
@@ -303,7 +292,7 @@ func (d *Deferred) run() {
 		}
 		d.finish(err)
 	}()
-	err = d.lease.use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.f)
+	err = use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.lease, d.f)
 }
 
 // finish publishes the result.
@@ -318,19 +307,17 @@ func (d *Deferred) finish(err error) {
 	close(d.done)
 }
 
-// PanicError is the error of a deferred function that panicked or called runtime.Goexit.
+// PanicError is the error of a function that panicked or called runtime.Goexit.
 type PanicError struct {
-	// Value is the panic's value; nil after runtime.Goexit.
-	Value any
-	// Stack is the panic's stack trace; nil after runtime.Goexit.
-	Stack []byte
+	Value any    // nil after runtime.Goexit
+	Stack []byte // nil after runtime.Goexit
 }
 
 func (e *PanicError) Error() string {
 	if e.Value == nil {
-		return "lock: the deferred function called runtime.Goexit"
+		return "the function called runtime.Goexit"
 	}
-	return fmt.Sprintf("lock: the deferred function panicked: %v", e.Value)
+	return fmt.Sprintf("the function panicked: %v", e.Value)
 }
 
 // Unwrap returns the panic's value if it is an error.
@@ -338,13 +325,3 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
-
-var (
-	// ErrCancelled is matched by the result of a deferred function that was cancelled
-	// before it was called.
-	ErrCancelled = errors.New("lock: the deferred function was cancelled")
-
-	// ErrTooManyDeferred is returned when [Config.MaxDeferred] deferred functions wait or
-	// run already.
-	ErrTooManyDeferred = errors.New("lock: too many deferred functions")
-)

@@ -9,57 +9,41 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
+// The errors of this package match these; [errors.Is] finds which.
 var (
-	// ErrNotAcquired is returned when another owner holds the lock. The error is a
-	// *[NotAcquiredError]. If the store may hold the caller's own grant, the error is
-	// [ErrUnavailable] instead.
+	// ErrNotAcquired: another owner holds the lock; the error is a *[NotAcquiredError].
 	ErrNotAcquired = errors.New("lock: not acquired")
-
-	// ErrTooManyWaiters is returned when [Config.MaxWaiters] acquisitions already wait
-	// for the lock. The error matches ErrNotAcquired, too.
+	// ErrTooManyWaiters: [Config.MaxWaiters]. It matches ErrNotAcquired, too.
 	ErrTooManyWaiters = errors.New("lock: too many waiters")
-
-	// ErrForeign is returned when the name is in use by something other than a lock of
-	// this format, such as a lock of another library.
+	// ErrRetriesExhausted: [Options.Retry] has stopped.
+	ErrRetriesExhausted = errors.New("lock: retries exhausted")
+	// ErrForeign: something other than a lock of this format uses the name, such as a lock
+	// of another library.
 	ErrForeign = driver.ErrForeign
-
-	// ErrNotHeld is returned by Unlock if the lease was already unlocked.
-	ErrNotHeld = errors.New("lock: the lease was already unlocked")
-
-	// ErrUpgrade is returned when the write lock is requested with the context of a read
-	// lease of the same lock. Unlock the read lock first. Once the write lock is granted,
-	// read the data again.
+	// ErrUpgrade: the write lock was requested with the context of a read lease. Unlock the
+	// read lock first, and read the data again once the write lock is granted.
 	ErrUpgrade = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
-
-	// ErrUnavailable is returned when the store did not answer, or could not serve the
-	// request, for as long as the method repeats it. TryLock and Unlock repeat it for
-	// [Config.RequestTimeout], LockWithin for its wait, Lock as long as its context
-	// lives. A later attempt may succeed.
+	// ErrUnavailable: the store did not answer, or could not serve the request, for as long
+	// as the method repeats it; the caller's own grant may be there.
 	ErrUnavailable = driver.ErrUnavailable
+	// ErrNotDone: the request has changed nothing and will change nothing.
+	ErrNotDone     = driver.ErrNotDone
+	ErrUnsupported = driver.ErrUnsupported
+	// ErrOverflow: a count would leave the range of -MaxCount to MaxCount; it is unchanged.
+	ErrOverflow = errors.New("lock: the count would be out of range")
+	ErrClosed   = errors.New("lock: the locker is closed")
 
-	// ErrClosed is returned after the [Locker] was closed.
-	ErrClosed = errors.New("lock: the locker is closed")
-
-	// ErrNotRepeated is returned when a failed release is not repeated in the background.
-	// Without this error, the release is repeated until the store has confirmed it, or the
-	// hold is left to its TTL.
+	// ErrLost: the lease was lost; the error is a *[LostError].
+	ErrLost     = renewal.ErrLost
+	ErrReleased = renewal.ErrReleased
+	ErrNotHeld  = errors.New("lock: the lease was already unlocked")
+	// ErrNotRepeated: a failed release is not repeated in the background. Without this
+	// error it is, until the store has confirmed it or the TTL has passed.
 	ErrNotRepeated = errors.New("lock: the release is not repeated")
 
-	// ErrUnsupported is returned when the store does not support locks of the requested
-	// kind.
-	ErrUnsupported = driver.ErrUnsupported
-
-	// ErrNotDone is matched by errors of a request that has changed nothing and will change
-	// nothing.
-	ErrNotDone = driver.ErrNotDone
-
-	// ErrReleased is matched by the cause with which a lease's context ends when the lock
-	// is unlocked, and by the result of [Lease.Err] from then on.
-	ErrReleased = renewal.ErrReleased
-
-	// ErrLost is matched by the cause with which a lease's context ends when the lease is
-	// lost. The cause is a *[LostError].
-	ErrLost = renewal.ErrLost
+	ErrCancelled = errors.New("lock: the deferred function was cancelled")
+	// ErrTooManyDeferred: [Config.MaxDeferred].
+	ErrTooManyDeferred = errors.New("lock: too many deferred functions")
 )
 
 // LostError describes the loss of a lease: which one, and why.
@@ -68,17 +52,11 @@ type LostError = renewal.LostError
 // NotAcquiredError describes why a lock was not acquired. It matches [ErrNotAcquired],
 // and also [ErrForeign] if Foreign is set.
 type NotAcquiredError struct {
-	// Name is the lock's name, and Kind its kind.
-	Name string
-	Kind Kind
-	// TTL is the remaining TTL of the current holder's lease when the store last
-	// answered. The holder may renew it. Zero: unknown.
-	TTL time.Duration
-	// Foreign is set if the name is in use by something other than a lock of this format.
-	Foreign bool
-	// Cause is what ended the wait, such as the context's cause. It is nil if the method
-	// does not wait, or if its own time limit ended the wait.
-	Cause error
+	Name    string
+	Kind    Kind
+	TTL     time.Duration // of the holder's lease, or the first to end of several, unless renewed; zero: unknown
+	Foreign bool          // the name is in use by something other than a lock of this format
+	Cause   error         // what ended the wait; nil for the method's own time limit
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -106,20 +84,23 @@ func (e *NotAcquiredError) Is(target error) bool {
 // Unwrap returns the cause that ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
-// NameError describes why a lock's name is rejected.
+// NameError describes why a lock's name, or a pattern of names, is rejected.
 type NameError struct {
-	Name   string
-	Reason string
+	Name, Reason string
+	pattern      bool
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("lock: name %s: %s", abbreviate(e.Name), e.Reason)
+	what := "name"
+	if e.pattern {
+		what = "pattern"
+	}
+	return fmt.Sprintf("lock: %s %s: %s", what, abbreviate(e.Name), e.Reason)
 }
 
-// TTLError describes why a time to live is rejected, and the accepted range.
+// TTLError describes why a time to live is rejected.
 type TTLError struct {
-	TTL      time.Duration
-	Min, Max time.Duration
+	TTL, Min, Max time.Duration
 }
 
 func (e *TTLError) Error() string {

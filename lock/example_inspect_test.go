@@ -7,6 +7,7 @@ import (
 	"log"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 func ExampleLocker_Inspect() {
@@ -19,8 +20,8 @@ func ExampleLocker_Inspect() {
 	}
 	defer lease.Unlock(ctx)
 
-	var t examples // another process
-	defer t.end()
+	var t locktest.Scope // another process
+	defer t.End()
 	info, err := server.Locker(&t, lock.Config{}).Inspect(ctx, "orders:42")
 	if err != nil {
 		log.Fatal(err)
@@ -69,8 +70,8 @@ func ExampleLocker_ForceRelease() {
 		log.Fatal(err)
 	}
 
-	var t examples // another process
-	defer t.end()
+	var t locktest.Scope // another process
+	defer t.End()
 	rescuer := server.Locker(&t, lock.Config{})
 	was, err := rescuer.ForceRelease(ctx, "orders:42")
 	if err != nil {

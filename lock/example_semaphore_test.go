@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 func ExampleLocker_Semaphore() {
@@ -87,8 +88,8 @@ func ExampleSemaphore_Drain() {
 func ExampleLocker_Permits() {
 	locker, server, end := exampleLocker()
 	defer end()
-	var t examples
-	defer t.end()
+	var t locktest.Scope
+	defer t.End()
 	ctx := context.Background()
 	pool := locker.Permits("pool")
 	if _, err := pool.TrySetPermits(ctx, 2); err != nil {
@@ -163,8 +164,8 @@ func ExamplePermits_With() {
 func ExampleLocker_Latch() {
 	here, server, end := exampleLocker()
 	defer end()
-	var t examples
-	defer t.end()
+	var t locktest.Scope
+	defer t.End()
 	there := server.Locker(&t, lock.Config{}) // as if in another process
 	ctx := context.Background()
 	if _, err := here.Latch("warmed up").TrySetCount(ctx, 3); err != nil {

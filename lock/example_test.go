@@ -3,10 +3,12 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -18,26 +20,9 @@ import (
 // and a function that stops both. A program makes its own with redisstore.Open and
 // lock.New.
 func exampleLocker() (*lock.Locker, *locktest.Server, func()) {
-	var t examples
+	var t locktest.Scope
 	server := locktest.Start(&t)
-	return server.Locker(&t, lock.Config{TTL: time.Second}), server, t.end
-}
-
-// examples is the part of testing.TB that locktest needs.
-type examples struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (t *examples) Helper()                   {}
-func (t *examples) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
-func (t *examples) Fatalf(f string, a ...any) { log.Fatalf(f, a...) }
-func (t *examples) Errorf(f string, a ...any) { log.Printf(f, a...) }
-
-func (t *examples) end() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
-	}
+	return server.Locker(&t, lock.Config{TTL: time.Second}), server, t.End
 }
 
 func ExampleNew() {
@@ -117,6 +102,63 @@ func ExampleMutex_Do() {
 	// Output:
 	// held twice
 	// <nil>
+}
+
+// A job that another process is running already is left out.
+func ExampleMutex_TryDo() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+	report := locker.Mutex("report")
+
+	err := report.TryDo(ctx, func(context.Context) error {
+		fmt.Println("running")
+		return report.TryDo(ctx, func(context.Context) error { // as another process would
+			fmt.Println("running twice")
+			return nil
+		})
+	})
+	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
+	// Output:
+	// running
+	// true
+}
+
+func ExampleMutex_DoWithin() {
+	locker, _, end := exampleLocker()
+	defer end()
+
+	// The wait has a limit of 100 ms; the function has none.
+	err := locker.Mutex("orders:42").DoWithin(context.Background(), 100*time.Millisecond, func(context.Context) error {
+		fmt.Println("shipping")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// shipping
+	// <nil>
+}
+
+// A handler stops when its client has gone, and when its lease is lost.
+func ExampleLease_Within() {
+	locker, _, end := exampleLocker()
+	defer end()
+
+	http.HandleFunc("POST /orders/{id}/ship", func(w http.ResponseWriter, r *http.Request) {
+		lease, err := locker.Mutex("orders:"+r.PathValue("id")).LockWithin(r.Context(), time.Second)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		defer lease.Unlock(r.Context())
+		ctx, cancel := lease.Within(r.Context())
+		defer cancel()
+		fmt.Fprintln(w, "shipping", r.PathValue("id"), ctx.Err())
+	})
+	reply := httptest.NewRecorder()
+	http.DefaultServeMux.ServeHTTP(reply, httptest.NewRequest("POST", "/orders/42/ship", nil))
+	fmt.Print(reply.Body)
+	// Output: shipping 42 <nil>
 }
 
 func ExampleMutex_Go() {
@@ -251,8 +293,8 @@ func ExampleOptions_passes() {
 func ExampleLocker_Fair() {
 	here, server, end := exampleLocker()
 	defer end()
-	var t examples
-	defer t.end()
+	var t locktest.Scope
+	defer t.End()
 	there := server.Locker(&t, lock.Config{}) // as if in another process
 	ctx := context.Background()
 	lease, err := here.Fair("printer").Lock(ctx)
@@ -358,4 +400,90 @@ func ExampleRetry() {
 		log.Fatal(err)
 	}
 	// Output: true true
+}
+
+// Stats shows what a process holds, and whether its renewals are in time.
+func ExampleLocker_Stats() {
+	locker, _, end := exampleLocker()
+	defer end()
+	ctx := context.Background()
+
+	lease, err := locker.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	s := locker.Stats()
+	fmt.Println("held:", s.Leases.Held, "lost:", s.Leases.Lost.Total(), "late:", s.Leases.Late())
+	fmt.Println("waiting:", s.Waiting, "deferred:", s.Deferred, "unreleased:", s.Unreleased)
+	// Output:
+	// held: 1 lost: 0 late: 0
+	// waiting: 0 deferred: 0 unreleased: 0
+}
+
+// A job that runs once a period in the whole fleet, like a cron job on every host: each
+// host tries the lock when its clock says so, and MinHold covers the clocks' difference.
+// The server's own TTL ends the hold, so a host may exit after its job.
+func ExampleOptions_MinHold() {
+	_, server, stop := exampleLocker()
+	defer stop()
+	var t locktest.Scope
+	defer t.End()
+	ctx := context.Background()
+
+	report := func(context.Context) error {
+		fmt.Println("the report is sent")
+		return nil
+	}
+	for range 3 { // hosts, whose clocks are a few milliseconds apart
+		locker := server.Locker(&t, lock.Config{})
+		once := locker.Mutex("report").With(lock.Options{MinHold: time.Minute})
+		err := once.TryDo(ctx, report)
+		if errors.Is(err, lock.ErrNotAcquired) {
+			continue // another host has done it
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output: the report is sent
+}
+
+// Counters by kind and result have few labels; a name in a label would make one series for
+// each lock.
+func ExampleObserver() {
+	var acquired, lost expvar.Map
+	observer := &lock.Observer{
+		Acquired: func(_ context.Context, a lock.Acquired) {
+			acquired.Add(a.Kind.String()+" "+a.Outcome(), 1)
+		},
+		Ended: func(_ context.Context, e lock.Ended) {
+			var loss *lock.LostError
+			if errors.As(e.Err, &loss) {
+				lost.Add(loss.Cause.String(), 1)
+			}
+		},
+	}
+
+	var t locktest.Scope
+	defer t.End()
+	server := locktest.Start(&t)
+	locker := server.Locker(&t, lock.Config{Observer: observer})
+	ctx := context.Background()
+	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
+		return server.Locker(&t, lock.Config{}).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
+	})
+	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
+	lease, err := locker.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server.Delete("orders:42")
+	_ = lease.Unlock(ctx)
+	fmt.Println(acquired.String(), lost.String())
+	// Output:
+	// true
+	// {"mutex granted": 2} {"deleted": 1}
 }

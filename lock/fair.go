@@ -8,15 +8,14 @@ import "time"
 // in that time.
 const placeTTL = 5 * time.Second
 
-// Fair returns a handle on the fair lock called name. Waiters of all processes get it in
-// the order in which their requests reached the store. TryLock does not overtake them
-// either. A waiter that gives up leaves the queue at once; one whose process died, or was
-// stopped, is skipped after 5 s.
+// Fair returns a handle on the fair lock called name. Waiters of all processes get it
+// in the order in which their requests reached the store; TryLock does not overtake
+// them. A waiter that gives up leaves the queue at once; one whose process died is
+// skipped after 5 s.
 //
-// A fair lock and a [Mutex] of the same name are the same lock, but Mutex callers do not
-// enter the fair queue. They receive no message when a fair lease is unlocked, and send a
-// request every [Config.Poll]. A waiter of a fair lock costs the store a channel and a
-// request every 1.7 s. Use Mutex if order does not matter.
+// A fair lock and a Mutex of one name are the same lock, but Mutex callers do not enter
+// the fair queue: they send a request every [Config.Poll]. A waiter of a fair lock
+// costs the store a channel and a request every 1.7 s.
 func (l *Locker) Fair(name string) *Mutex {
 	return &Mutex{locker: l, kind: KindFair, name: name}
 }

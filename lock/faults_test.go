@@ -486,8 +486,8 @@ func TestStaleHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		mine := server.Locker(t, lock.Config{TTL: 4 * time.Second})
-		heard := make(chan struct{})
-		slow := &slowNotices{Store: server.Store(t), heard: heard}
+		arrive := make(chan struct{})
+		slow := &slowNotices{Store: server.Store(t), arrive: arrive}
 		waiting := locker(t, slow, lock.Config{TTL: 4 * time.Second, Poll: 3 * time.Second})
 		lease := mustLock(t, mine.Mutex("a"))
 		got := await(t, waiting.Mutex("a"))
@@ -495,7 +495,7 @@ func TestStaleHandOver(t *testing.T) {
 		time.Sleep(2 * time.Second) // the provisional TTL is over
 		held := mustLock(t, mine.Mutex("a"))
 		time.Sleep(1500 * time.Millisecond) // it has sent another request, half a second ago
-		close(heard)
+		close(arrive)
 		synctest.Wait()
 		require.NoError(t, held.Err())
 		select {
@@ -508,21 +508,21 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// slowNotices is a store that delivers grants when heard is closed.
+// slowNotices is a store that delivers grants once arrive is closed.
 type slowNotices struct {
 	driver.Store
-	heard <-chan struct{}
+	arrive <-chan struct{}
 }
 
-func (s *slowNotices) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
+func (s *slowNotices) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	return s.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		if n.Owner == "" {
-			tell(n)
+			notify(n)
 			return
 		}
 		go func() {
-			<-s.heard
-			tell(n)
+			<-s.arrive
+			notify(n)
 		}()
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // faulty is a store with injected faults.
@@ -23,6 +24,7 @@ type faulty struct {
 	acquire   fault // guarded by mu, as the others are
 	release   fault
 	subscribe fault
+	renew     fault
 	acquired  int
 }
 
@@ -120,9 +122,21 @@ func (f *faulty) Release(ctx context.Context, h *driver.Hold) (held bool, err er
 	return held, err
 }
 
-func (f *faulty) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (sub driver.Subscription, err error) {
+func (f *faulty) Renew(ctx context.Context, items []renewal.Item) {
+	err := f.through(ctx, &f.renew, func() error {
+		f.Store.Renew(ctx, items)
+		return nil
+	})
+	for i := range items {
+		if err != nil {
+			items[i].Err = err
+		}
+	}
+}
+
+func (f *faulty) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (sub driver.Subscription, err error) {
 	err = f.through(ctx, &f.subscribe, func() (err error) {
-		sub, err = f.Store.Subscribe(ctx, h, tell)
+		sub, err = f.Store.Subscribe(ctx, h, notify)
 		return err
 	})
 	return sub, err

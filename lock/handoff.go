@@ -7,11 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// MaxPasses is the maximum of [Options.Passes].
-const MaxPasses = 1_000_000
-
-// DefaultPassFor is the default of [Options.PassFor].
-const DefaultPassFor = time.Second
+// defaultPassFor is the default of [Options.PassFor].
+const defaultPassFor = time.Second
 
 // handOff is a grant of the store that holders in this process hand to each other. While
 // it is active, an Unlock serves the first waiter, and the queue has no head that sends
@@ -104,7 +101,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 		return nil
 	}
 	next.lease = lease
-	return &next.first
+	return &Lease{own: next}
 }
 
 // received returns the grant of a local hand-off. Earlier requests of the acquisition may

@@ -17,12 +17,11 @@ func (l *Locker) inspector() (driver.Inspector, error) {
 	if i, ok := l.store.(driver.Inspector); ok {
 		return i, nil
 	}
-	return nil, fmt.Errorf("lock: this store cannot inspect its locks: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("%w: this store cannot inspect its locks", driver.ErrUnsupported)
 }
 
-// Inspect returns the holders and the waiters of the lock called name. It does not affect
-// the lock. Semaphores and latches have their own Inspect methods, since their data does
-// not show their kind.
+// Inspect returns the holders and the waiters of the lock called name. Semaphores and
+// latches have Inspect methods of their own, since their data does not show their kind.
 func (l *Locker) Inspect(ctx context.Context, name string) (Info, error) {
 	return l.inspect(ctx, name, KindMutex)
 }
@@ -36,17 +35,13 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 	return l.withInspector(ctx, name, ask, transient)
 }
 
-// ForceRelease releases the lock called name, of any kind, and wakes its waiters. It
-// returns the state that it ended: Info.Held reports false if the lock was free. A
-// value that is not a lock of this format stays, and Info.Foreign names its type.
-// Semaphores and latches, which have no holders, and expiring permits, which return by
-// themselves, stay too.
+// ForceRelease takes the lock called name, of any kind but semaphores, permits and
+// latches, from its holder, and wakes its waiters. It returns the state that it ended.
+// A value that is not a lock of this format stays; Info.Foreign names its type.
 //
-// Use it for a lock whose holder is known to be stuck. A holder that is alive notices the
-// loss at its next renewal, after a third of its TTL at most. Until then it and the next
-// holder may be active at the same time, and only fencing tokens separate them. After an
-// error that does not match [ErrNotDone], the lock may have been released: inspect it
-// before another try, because it may have a new holder.
+// A holder that is alive notices at its next renewal, after a third of its TTL at most.
+// Until then two holders may be active, separated only by their fencing tokens. After
+// an error that does not match [ErrNotDone], inspect the lock before another try.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
 	return l.withInspector(ctx, name, driver.Inspector.ForceRelease, func(err error) bool {
 		return transient(err) && errors.Is(err, ErrNotDone)
@@ -75,16 +70,13 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 }
 
 // List yields every held lock, and every semaphore with expiring permits in use, whose
-// name matches pattern. It yields each once, in no order. In a pattern "*" matches any
-// text, "?" any one character, "[a-z]" one character of a range, "[^a-z]" one outside it.
-// "\" makes the next character literal. A malformed pattern yields a *[PatternError]. A
-// pattern without any of these is a name, and is looked up.
+// name matches pattern: each once, in no order. "*" matches any text, "?" one
+// character, "[a-z]" one of a range, "[^a-z]" one outside it; "\" makes a character
+// literal. A malformed pattern yields a *[NameError].
 //
-// Locks are read as the loop proceeds, so it may run as long as there are locks. A lock
-// that is taken or freed in the meantime may be missing. An error means that some locks
-// may be missing, for example because one of several servers did not answer; its Info is
-// empty. The loop may continue after it with the rest. List keeps 8 bytes, and a map's
-// overhead, for each lock in memory.
+// Locks are read as the loop proceeds; one that is taken or freed meanwhile may be
+// missing. An error, with an empty Info, means that some are missing; the loop may
+// continue. List keeps 8 bytes, and a map's overhead, for each lock.
 func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		p, err := parsePattern(pattern)

@@ -8,27 +8,22 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Latch is a handle on one countdown latch. It is set to a count, and its waiters
-// continue once the count has reached zero. It is cheap, like a [Mutex], and its methods
-// are safe for concurrent use.
-//
-// A latch that was never set, or has reached zero, is open, and can be set again. A
-// waiter may miss an opening if the latch is set again at once; it then waits for the new
-// count.
+// Latch is a handle on one countdown latch. It is cheap, and its methods are safe for
+// concurrent use. A latch that was never set, or has reached zero, is open, and can be
+// set again. A waiter may miss an opening if the latch is set again at once.
 type Latch struct {
 	locker *Locker
 	name   string
 }
 
-// Latch returns a handle on the latch called name. If [ValidateName] rejects the name,
-// the methods return its error.
+// Latch returns a handle on the latch called name.
 func (l *Locker) Latch(name string) *Latch { return &Latch{locker: l, name: name} }
 
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.name }
 
-// TrySetCount closes an open latch until it was counted down n times, 1 to [MaxCount]. It
-// reports whether it did so.
+// TrySetCount closes an open latch until it was counted down n times, 1 to [MaxCount].
+// It reports whether it did so.
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if err := validateCount(n, 1); err != nil {
 		return false, err
@@ -37,11 +32,9 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	return counted.Done, err
 }
 
-// CountDown lowers the count by one. At zero the latch is open, and its waiters continue.
-// The count of an open latch stays zero.
-//
-// After an error that matches [ErrUnavailable] but not [ErrNotDone], the count may have
-// been lowered: read Count before another CountDown.
+// CountDown lowers the count by one. At zero the latch is open; the count of an open
+// latch stays zero. After an error that matches [ErrUnavailable] but not [ErrNotDone],
+// the count may have been lowered.
 func (l *Latch) CountDown(ctx context.Context) error {
 	_, err := l.locker.count(ctx, KindLatch, l.name, driver.CountAdd, -1)
 	return err
@@ -54,19 +47,19 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 }
 
 // Inspect returns the count in Info.Count, and the number of waiting clients.
-// Info.Counted is false if the latch is open. See [Semaphore.Inspect].
+// Info.Counted is false if the latch is open.
 func (l *Latch) Inspect(ctx context.Context) (Info, error) {
 	return l.locker.inspect(ctx, l.name, KindLatch)
 }
 
-// Delete opens the latch, whatever its count, and reports whether it was closed.
+// Delete opens the latch and reports whether it was closed.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	counted, err := l.locker.count(ctx, KindLatch, l.name, driver.CountDelete, 0)
 	return counted.Done, err
 }
 
-// Wait waits until the latch is open, as long as ctx lives, even while the store does not
-// answer. If ctx ends first, the error matches its cause.
+// Wait waits until the latch is open, even while the store does not answer. If ctx ends
+// first, the error matches its cause.
 func (l *Latch) Wait(ctx context.Context) error {
 	err := l.locker.acquireNoLease(ctx, l.locker.newHold(KindLatch, l.name, l.locker.resendWindow()), forever)
 	var closed *NotAcquiredError

@@ -6,75 +6,80 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// The defaults of [Config], and MaxTTL, the longest time to live that is accepted.
+// Limits, and the defaults of [Config.TTL] and [Config.RequestTimeout].
 const (
 	DefaultTTL            = 30 * time.Second
 	DefaultRequestTimeout = time.Second
-	DefaultRetryFor       = 5 * time.Second
-	DefaultPoll           = 5 * time.Second
-	DefaultMaxDeferred    = 1_000_000
-	DefaultMaxRunning     = 64
 	MaxTTL                = 365 * 24 * time.Hour
+	MaxName               = 512           // bytes of a name
+	MaxCount              = math.MaxInt32 // permits, or a latch's count; others read no more
+	MaxSeveral            = 100           // permits of one lease
+	MaxPasses             = 1_000_000     // local hand-offs of one grant
+)
+
+// The other defaults of [Config].
+const (
+	defaultRetryFor    = 5 * time.Second
+	defaultPoll        = 5 * time.Second
+	defaultMaxDeferred = 1_000_000
+	defaultMaxRunning  = 64
 )
 
 // Config configures a [Locker]. Its zero value is ready to use.
 type Config struct {
 	// TTL is how long the store keeps a lock without a renewal. A dead holder blocks the
-	// others for at most this long. At least four ticks of the wheel and 10 ms, at most
-	// MaxTTL. Default: 30 s.
+	// others for at most this long, and for up to a Poll more if it was granted the lock
+	// while they waited. At least four ticks of the wheel and 10 ms, at most MaxTTL.
+	// Default: 30 s.
 	TTL time.Duration
-
-	// RequestTimeout bounds one request to the store; a third of the lock's TTL bounds it
-	// too. It also bounds Unlock and each method whose name begins with Try. Within that
-	// time they repeat a request that fails early. Default: 1 s.
+	// RequestTimeout bounds one request to the store, as does a third of the lock's TTL. It
+	// also bounds Unlock and each method whose name begins with Try, which repeat a request
+	// that fails early. Default: 1 s.
 	RequestTimeout time.Duration
-
-	// RetryFor is how long a transiently failing request is repeated if it neither
-	// acquires nor releases: one that reads or changes a count, or inspects locks.
-	// Acquisitions are repeated as long as their method waits. Default: 5 s. Negative:
-	// never repeated.
+	// RetryFor is how long a failing request that neither acquires nor releases is repeated:
+	// one that reads or changes a count, or inspects locks. Default: 5 s. Negative: never.
 	RetryFor time.Duration
-
-	// Poll is the longest pause between two requests of a waiting process that receives
-	// no message about a release. Default: 5 s.
+	// Poll is the longest pause between two requests of a waiting process that receives no
+	// message about a release. Default: 5 s.
 	Poll time.Duration
-
 	// MaxWaiters is how many acquisitions may wait in this process for one lock. Further
 	// ones fail with [ErrTooManyWaiters]. Default: no limit.
 	MaxWaiters int
-
-	// MaxDeferred is how many deferred functions may wait or run in this process. Each
-	// takes about two kilobytes. Further ones fail with [ErrTooManyDeferred]. Default:
-	// 1,000,000.
+	// MaxDeferred is how many deferred functions may wait or run in this process, at about
+	// two kilobytes each. Further ones fail with [ErrTooManyDeferred]. Default: 1,000,000.
 	MaxDeferred int
-
-	// MaxRunning is how many deferred functions run at once, each in a goroutine. While
-	// that many run, no requests are sent for the others. Those already in the store's
-	// queue may still be granted their lock, and then keep it until a goroutine is free.
-	// A function does not count while it waits, with the context that it was given, for a
-	// lock or for another deferred function. Default: 64.
+	// MaxRunning is how many deferred functions run at once. While that many run, no
+	// requests are sent for the others; those in the store's queue may still be granted
+	// their lock, and keep it until they run. A function does not count while it waits, with
+	// its context, for a lock or another deferred function. Default: 64.
 	MaxRunning int
 
 	// Wheel schedules renewals, waiting and deadlines of requests. A wheel with a limit
-	// needs room for each of them. Default: a wheel of the locker's own, which Close
-	// stops.
+	// needs room for each of them. Default: a wheel of the locker's own.
 	Wheel *wheel.Wheel
-
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config
-
-	// Logger receives events that no method can return as an error. Default: nothing is
-	// logged.
+	// Label describes this process to those who inspect its locks, beside its host, name and
+	// PID: a role, a job, a version. It is no secret. At most [MaxName] bytes, and no control
+	// characters. Default: none.
+	Label string
+	// Observer receives reports of acquisitions and holds. Default: none.
+	Observer *Observer
+	// Logger receives events that no method can return as an error. Default: none.
 	Logger *slog.Logger
 }
 
@@ -87,16 +92,19 @@ func (c Config) withDefaults() Config {
 		c.RequestTimeout = DefaultRequestTimeout
 	}
 	if c.RetryFor == 0 {
-		c.RetryFor = DefaultRetryFor
+		c.RetryFor = defaultRetryFor
 	}
 	if c.Poll == 0 {
-		c.Poll = DefaultPoll
+		c.Poll = defaultPoll
 	}
 	if c.MaxDeferred == 0 {
-		c.MaxDeferred = DefaultMaxDeferred
+		c.MaxDeferred = defaultMaxDeferred
 	}
 	if c.MaxRunning == 0 {
-		c.MaxRunning = DefaultMaxRunning
+		c.MaxRunning = defaultMaxRunning
+	}
+	if c.Observer == nil {
+		c.Observer = &Observer{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -117,13 +125,16 @@ func (c Config) validate(tick time.Duration) error {
 		return fmt.Errorf("lock: MaxWaiters %d is negative; accepted are positive numbers, 0 for no limit", c.MaxWaiters)
 	}
 	if c.MaxDeferred < 0 {
-		return fmt.Errorf("lock: MaxDeferred %d is negative; accepted are positive numbers, 0 for %d", c.MaxDeferred, DefaultMaxDeferred)
+		return fmt.Errorf("lock: MaxDeferred %d is negative; accepted are positive numbers, 0 for %d", c.MaxDeferred, defaultMaxDeferred)
 	}
 	if c.MaxRunning < 0 {
-		return fmt.Errorf("lock: MaxRunning %d is negative; accepted are positive numbers, 0 for %d", c.MaxRunning, DefaultMaxRunning)
+		return fmt.Errorf("lock: MaxRunning %d is negative; accepted are positive numbers, 0 for %d", c.MaxRunning, defaultMaxRunning)
+	}
+	if len(c.Label) > MaxName || !utf8.ValidString(c.Label) || strings.ContainsFunc(c.Label, unicode.IsControl) {
+		return fmt.Errorf("lock: Label is unfit: accepted are up to %d bytes of UTF-8 without control characters", MaxName)
 	}
 	if c.Poll < 0 {
-		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, DefaultPoll)
+		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, defaultPoll)
 	}
 	return nil
 }
@@ -139,8 +150,9 @@ func validateTTL(ttl, tick time.Duration) error {
 // minTTL is the shortest TTL that the watchdog can renew in time.
 func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Millisecond) }
 
-// Locker creates lock handles that share a store, a wheel and a watchdog. A process needs
-// one locker per store. Its methods are safe for concurrent use.
+// Locker creates lock handles that share a store, a wheel and a watchdog. A process
+// needs one locker per store. Its methods are safe for concurrent use. The methods of a
+// handle return a *[NameError] if [ValidateName] rejects its name.
 type Locker struct {
 	store    driver.Store
 	config   Config
@@ -159,19 +171,23 @@ type Locker struct {
 	confirmed confirmed
 	unlocks   activity // releases of leases in progress
 	announcer announcer
+	outcomes  outcomes
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended
 
+	waiters int              // guarded by mu; in all queues
 	waiting map[queueKey]int // guarded by mu; waiters per lock, kept only with MaxWaiters
+
+	unreleased UnreleasedError // guarded by mu; what a Shutdown could not release
 
 	// active counts acquisitions, deferred functions until done, and subscriptions that are
 	// being closed. It is added to under mu, while not closed or not zero.
 	active sync.WaitGroup
 }
 
-// Store is what keeps a locker's locks: such as a [redisstore.Store] or a
-// [quorum.Store]. Its methods are for authors of stores; see package driver.
+// Store keeps a locker's locks: a [redisstore.Store] or a [quorum.Store]. See package
+// driver.
 //
 // [redisstore.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Store
 // [quorum.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/quorum#Store
@@ -207,12 +223,12 @@ func (l *Locker) start() error {
 	}
 	r := l.config.Renewal
 	r.Wheel, r.Logger, r.Package = l.wheel, l.config.Logger, packageName
-	watchdog, err := renewal.New(&releaser{l.store, l}, r)
+	watchdog, err := renewal.New(l.store, r)
 	if err != nil {
 		return err
 	}
 	l.watchdog = watchdog
-	l.client = newClient()
+	l.client = newClient(l.config.Label)
 	l.closed, l.close = context.WithCancelCause(context.Background())
 	l.deferral.init(l)
 	l.cleanup.init(l)
@@ -220,9 +236,13 @@ func (l *Locker) start() error {
 	return nil
 }
 
-// ClientID returns the part before the colon of every owner of this locker: a random
-// UUID.
+// ClientID returns a random UUID, with which the owners of this locker begin.
 func (l *Locker) ClientID() string { return l.client.ID }
+
+// Wheel returns the wheel that the locker uses: that of [Config.Wheel], or the locker's own,
+// which ends with it. Its [wheel.Stats] and [wheel.Lags] are for metrics. Do not stop it
+// before the locker is closed.
+func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
 // enter counts an acquisition as active, unless the locker is closed.
 func (l *Locker) enter() bool {

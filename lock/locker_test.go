@@ -24,6 +24,9 @@ func TestNewRefuses(t *testing.T) {
 	for field, c := range map[string]lock.Config{
 		"RequestTimeout": {RequestTimeout: -1},
 		"Poll":           {Poll: -time.Second},
+		"Label is unfit": {Label: "\x1b[2J"},
+		"512 bytes":      {Label: strings.Repeat("x", 513)},
+		"of UTF-8":       {Label: "\xff"},
 		"BatchSize":      {Renewal: renewal.Config{BatchSize: -1}},
 	} {
 		_, err := lock.New(store, c)
@@ -50,12 +53,23 @@ func TestOptionsRefuse(t *testing.T) {
 		_, err := l.Mutex("a").With(lock.Options{TTL: ttl}).Lock(t.Context())
 		require.ErrorAs(t, err, new(*lock.TTLError), "%v", ttl)
 	}
-	for _, o := range []lock.Options{{MaxHold: -1}, {Heartbeat: -1}} {
+	for text, o := range map[string]lock.Options{
+		"MaxHold -1ns is negative":             {MaxHold: -1},
+		"Heartbeat -1ns is negative":           {Heartbeat: -1},
+		"MinHold -1ns is outside":              {MinHold: -1},
+		"MinHold 8760h0m0.000000001s":          {MinHold: lock.MaxTTL + 1},
+		"MinHold 2s is longer than MaxHold 1s": {MinHold: 2 * time.Second, MaxHold: time.Second},
+		"Passes hands it on":                   {MinHold: 1, Passes: 1},
+	} {
 		_, err := l.Mutex("a").With(o).Lock(t.Context())
-		require.ErrorContains(t, err, "negative")
+		require.ErrorContains(t, err, text)
 		lease, err := l.Mutex("a").TryLock(t.Context())
 		require.NoError(t, err, "and nothing was taken")
 		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	for _, side := range []*lock.Mutex{l.ReadWrite("a").Read(), l.ReadWrite("a").Write()} {
+		_, err := side.With(lock.Options{MinHold: time.Second}).TryLock(t.Context())
+		require.ErrorContains(t, err, "share one TTL")
 	}
 	for _, name := range []string{"", "a{b", strings.Repeat("x", 10_000), "\xff"} {
 		_, err := l.Mutex(name).Lock(t.Context())

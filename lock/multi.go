@@ -15,17 +15,12 @@ import (
 )
 
 // Multi is a handle on several locks that are taken together, all or none. It is cheap,
-// like a [Mutex], and its methods are safe for concurrent use.
+// and its methods are safe for concurrent use.
 //
-// The locks are acquired one after the other, in the order of their names; those already
-// acquired are held and renewed meanwhile. Every Multi in every process uses this order,
-// whatever order it was given, so no two of them deadlock. Two cases are not covered.
-// Locks of the same name in different stores are taken in the order given, which should
-// be the same everywhere. A holder of one lock that requests others has an order of its
-// own.
-//
-// Multi waits for one lock after the other: while it waits for the last one, it keeps the
-// first ones from others. If that is too much, use TryLock.
+// The locks are acquired one after the other, in the order of their names, so that no
+// two Multis deadlock; those already acquired are held meanwhile. Two cases are not
+// covered: locks of one name in different stores are taken in the order given, and a
+// holder of one lock that requests others has an order of its own.
 type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
@@ -34,14 +29,10 @@ type Multi struct {
 	err   error // why given is invalid, or nil
 }
 
-// All returns a handle on the members together. They may be of any kind that a [Mutex]
-// stands for, and of several Lockers. A lock that is given twice is taken once, so code
-// that moves something between two places need not check whether they are the same. Each
-// lock is held with its own [Options].
-//
-// If two handles exclude each other, such as both sides of a read-write lock, or if there
-// are no members, the methods that acquire return an error. All panics if a member is
-// nil.
+// All returns a handle on the members together: of any kind, and of several Lockers. A
+// lock that is given twice is taken once. Each is held with its own Options. If two
+// handles exclude each other, or there are none, the methods that acquire return an
+// error. All panics if a member is nil.
 func All(members ...*Mutex) *Multi {
 	m := &Multi{given: slices.Clone(members), place: make([]int, len(members))}
 	for _, member := range m.given {
@@ -94,25 +85,22 @@ func same(a, b driver.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// Lock acquires every lock and waits for them as long as ctx lives, even while a store
-// does not answer. If ctx ends first, the error is that of [Mutex.Lock] for the lock
-// being acquired. After any error none of the locks is kept.
+// Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
+// is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.Lock(ctx) })
 }
 
-// TryLock acquires every lock if all of them are free. Otherwise it returns at once a
-// *[NotAcquiredError] for the first one that is not. The request for each lock takes at
-// most [Config.RequestTimeout], and so does the Unlock of those already taken. TryLock
-// ends with the first lock whose store does not answer.
+// TryLock acquires every lock if all are free, and otherwise returns a
+// *[NotAcquiredError] for the first that is not. Each request, and the Unlock of those
+// taken, takes at most [Config.RequestTimeout]. TryLock ends with the first lock whose
+// store does not answer.
 func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.TryLock(ctx) })
 }
 
-// LockWithin acquires every lock and waits for them at most wait in all, and no longer
-// than ctx lives. After wait it returns a *[NotAcquiredError], or an error that matches
-// [ErrUnavailable] if a store does not answer. If wait is zero or negative, LockWithin is
-// TryLock.
+// LockWithin acquires every lock and waits for them at most wait in all, as
+// [Mutex.LockWithin].
 func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
 	begin := time.Now()
 	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) {
@@ -120,19 +108,31 @@ func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease
 	})
 }
 
-// Do waits for the locks like Lock, calls f while it holds all of them, and unlocks
-// afterwards, even if f panics. The context of f carries the ownership of all. It ends
-// with ctx, and with cause [ErrLost] if one of the leases is lost. Do returns f's error,
-// joined with the *[LostError] of a lease that was lost before f returned.
-func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+// Do is [Mutex.Do] for all the locks.
+func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lease.Unlock(ctx)) }()
-	held, cancel := lease.within(ctx)
-	defer cancel()
-	return f(held)
+	return use(ctx, lease, f)
+}
+
+// TryDo is [Mutex.TryDo] for all the locks.
+func (m *Multi) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	lease, err := m.TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return use(ctx, lease, f)
+}
+
+// DoWithin is [Mutex.DoWithin] for all the locks.
+func (m *Multi) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
+	lease, err := m.LockWithin(ctx, wait)
+	if err != nil {
+		return err
+	}
+	return use(ctx, lease, f)
 }
 
 // acquire takes the locks one by one, and releases those taken if one cannot be taken.
@@ -149,21 +149,21 @@ func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) 
 	for _, member := range m.sorted {
 		lease, err := take(waiting, member)
 		if err != nil {
-			l.unlockTaken(ctx)
+			_ = l.unlock(ctx, false) // after a failure, the cleanup repeats it
 			return nil, err
 		}
 		l.add(lease)
 		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
-		l.unlockTaken(ctx)
+		_ = l.unlock(ctx, false)
 		return nil, err
 	}
 	return l, nil
 }
 
-// MultiLease is the hold of several locks that were taken together. Its methods are safe
-// for concurrent use.
+// MultiLease is the hold of several locks that were taken together. Its methods are
+// safe for concurrent use, and are those of [Lease] for all the locks.
 type MultiLease struct {
 	multi  *Multi
 	leases []*Lease // parallel to multi.sorted
@@ -195,15 +195,8 @@ func (l *MultiLease) note(lease *Lease) {
 	}
 }
 
-// unlockTaken unlocks the locks already taken. Errors are ignored; cleanup retries.
-func (l *MultiLease) unlockTaken(ctx context.Context) {
-	_ = l.Unlock(ctx)
-}
-
-// Context returns a context that ends with cause [ErrLost] when one of the leases is
-// lost, and also with Unlock. It carries the ownership of every lock, so that each can be
-// taken again with it. It has the values, but not the cancellation, of the context that
-// the locks were acquired with.
+// Context returns a context that ends when one of the leases is lost, and with Unlock.
+// It carries the ownership of every lock.
 func (l *MultiLease) Context() context.Context { return l.with(l.held) }
 
 // with returns a context derived from ctx that carries the ownership of every lock.
@@ -214,23 +207,16 @@ func (l *MultiLease) with(ctx context.Context) context.Context {
 	return ctx
 }
 
-// within returns a context derived from ctx that carries the ownership of every lock and
-// also ends with the leases.
-func (l *MultiLease) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(l.with(ctx))
-	stop := context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
+// Within is [Lease.Within] for all the locks.
+func (l *MultiLease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return within(l.with(ctx), l.held)
 }
 
-// Lost is closed when one of the leases is lost. The others are still held and renewed
-// until Unlock. Lost stays open if the locks are unlocked first.
+// Lost is closed when one of the leases is lost. The others are held until Unlock.
 func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while every lock is held, and then why that ended: the *[LostError] of
-// a lost lease, or an error that matches [ErrReleased] after Unlock.
+// Err returns nil while every lock is held, then the *[LostError] of a lost lease, or
+// [ErrReleased].
 func (l *MultiLease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,27 +236,25 @@ func (l *MultiLease) loss() error {
 	return nil
 }
 
-// Until returns the instant up to which all leases are valid if no renewal follows.
-// Renewals extend it.
+// Until returns the instant up to which all leases are valid.
 func (l *MultiLease) Until() time.Time {
 	return slices.MinFunc(l.leases, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }).Until()
 }
 
-// Valid reports whether all leases are valid now; see [Lease.Valid].
+// Valid reports whether all leases are valid now.
 func (l *MultiLease) Valid() bool {
 	return l.Err() == nil && !slices.ContainsFunc(l.leases, func(lease *Lease) bool { return !lease.Valid() })
 }
 
-// Beat reports to the watchdog that the holder is alive. See [Options.Heartbeat].
+// Beat is the heartbeat of every lease.
 func (l *MultiLease) Beat() {
 	for _, lease := range l.leases {
 		lease.Beat()
 	}
 }
 
-// Tokens returns the fencing tokens of the locks, in the order in which [All] received
-// them; see [Lease.Token]. Tokens of different locks cannot be compared: pass each
-// resource the token of its own lock.
+// Tokens returns the fencing tokens in the order in which [All] received the locks.
+// Tokens of different locks cannot be compared.
 func (l *MultiLease) Tokens() []int64 {
 	tokens := make([]int64, len(l.multi.given))
 	for i, place := range l.multi.place {
@@ -279,17 +263,18 @@ func (l *MultiLease) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock releases every lock, all at the same time, and returns their errors joined; see
-// [Lease.Unlock]. A failure does not affect the others. A second Unlock returns
-// [ErrNotHeld].
-func (l *MultiLease) Unlock(ctx context.Context) error {
+// Unlock releases every lock, all at the same time, and returns their errors joined.
+func (l *MultiLease) Unlock(ctx context.Context) error { return l.unlock(ctx, true) }
+
+// unlock is Unlock. used is false if the caller has not received l.
+func (l *MultiLease) unlock(ctx context.Context, used bool) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		work.Go(func() { errs[i] = lease.Unlock(ctx) })
+		work.Go(func() { errs[i] = lease.unlock(ctx, used) })
 	}
 	work.Wait()
 	for i, stop := range l.stops {

@@ -19,27 +19,28 @@ type Options struct {
 	// MaxHold ends the lease this long after its grant, even if the holder is alive. The
 	// store keeps it for up to a TTL longer. Default: no limit.
 	MaxHold time.Duration
+	// MinHold keeps the lock taken for at least this long after its grant: an earlier Unlock
+	// leaves it to expire then, without a message to waiters. So a job that is scheduled on
+	// hosts whose clocks differ by less runs once. A lock that is lost, or whose holder dies,
+	// becomes free as always. Not for read-write locks. Default: an Unlock frees the lock.
+	MinHold time.Duration
 	// Alive is called before each renewal, in its own goroutine, and reports whether the
-	// holder is alive. If it returns false, the lease is lost at once. If it does not
-	// return, the lease is lost when its time is over. Default: not called.
+	// holder is alive. If it returns false, the lease is lost at once; if it does not
+	// return, when its time is over. Default: not called.
 	Alive func() bool
-	// Heartbeat is the longest pause between two calls of [Lease.Beat]. After a longer
-	// one the lease is lost. Default: no heartbeat is needed.
+	// Heartbeat is the longest pause between two calls of [Lease.Beat]; after a longer one
+	// the lease is lost. Default: no heartbeat is needed.
 	Heartbeat time.Duration
 	// Retry decides when a waiter sends its request again without a message from the
 	// store. Default: every [Config.Poll].
 	Retry Retry
-	// Passes lets Unlock hand the lock to the next waiter in this process without a
-	// request to the store. A hand-off among goroutines of one process then takes
-	// microseconds. The next waiter must use Passes and the same TTL. After at most this
-	// many hand-offs, or [Options.PassFor], the lock is released to the waiters of other
-	// processes. It is released sooner if the server reserved fewer tokens: at most one
-	// per microsecond since the previous grant, and on Redis at most 10,000.
-	//
-	// Each holder has its own lease, with its own options and a larger fencing token than
-	// the one before; [Lease.Owner] stays the same. Passes works with [Locker.Mutex] and
-	// renewed leases. It has no effect on stores that reserve no tokens, such as quorums
-	// and plain locks. At most [MaxPasses]. Default: 0, no hand-off.
+	// Passes is how often Unlock may hand the lock to the next waiter in this process
+	// without a request to the store, before it is released to the others. Each holder has
+	// its own lease and a larger fencing token; [Lease.Owner] stays. The next waiter must
+	// use Passes and the same TTL. The server may reserve fewer tokens: at most one per
+	// microsecond since the previous grant, and on Redis 10,000. It works with
+	// [Locker.Mutex] and renewed leases, not on quorums and plain locks. At most
+	// [MaxPasses]. Default: 0.
 	Passes int
 	// PassFor is how long after the store's grant the lock is handed off at most.
 	// Default: 1 s.
@@ -50,7 +51,7 @@ type Options struct {
 }
 
 // passFor returns PassFor or its default.
-func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, DefaultPassFor) }
+func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, defaultPassFor) }
 
 // validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.
@@ -59,13 +60,21 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 	case o.Passes < 0 || o.Passes > MaxPasses:
 		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
 	case o.PassFor < 0:
-		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, DefaultPassFor)
+		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
 	case o.Passes > 0 && kind != KindMutex:
 		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
+	case o.MinHold < 0 || o.MinHold > MaxTTL:
+		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, MaxTTL)
+	case o.MinHold > 0 && (kind == KindRead || kind == KindWrite):
+		return errors.New("lock: MinHold is for mutexes, fair locks and permits: the holders of a read-write lock share one TTL")
+	case o.MaxHold > 0 && o.MinHold > o.MaxHold:
+		return fmt.Errorf("lock: MinHold %v is longer than MaxHold %v", o.MinHold, o.MaxHold)
+	case o.MinHold > 0 && o.Passes > 0:
+		return errors.New("lock: MinHold keeps the lock from the next holder, and Passes hands it on: set one of them")
 	case o.Heartbeat < 0:
 		return fmt.Errorf("lock: Heartbeat %v is negative; accepted are positive durations, 0 for none", o.Heartbeat)
 	case o.TTL != 0:
@@ -75,12 +84,9 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 }
 
 // Mutex is a handle on one reentrant lock, or on one side of a [ReadWrite] lock. It is
-// cheap: create one where it is needed. All handles of one name are the same lock. Its
-// methods are safe for concurrent use.
-//
-// Every method that acquires takes a context. If that context carries the ownership of
-// this lock (see [Lease.Context]), the lock is taken once more without waiting, and must
-// be unlocked once more.
+// cheap: create one where it is needed. Its methods are safe for concurrent use. With a
+// context that carries the ownership of this lock (see [Lease.Context]), the lock is
+// taken once more without waiting, and must be unlocked once more.
 type Mutex struct {
 	locker       *Locker
 	kind         Kind
@@ -90,8 +96,7 @@ type Mutex struct {
 	several      int64 // permits per lease if above 0; see [Permits.Several]
 }
 
-// Mutex returns a handle on the lock called name. If [ValidateName] rejects the name, the
-// methods that acquire return its error.
+// Mutex returns a handle on the lock called name.
 func (l *Locker) Mutex(name string) *Mutex {
 	return &Mutex{locker: l, kind: KindMutex, name: name}
 }
@@ -106,42 +111,54 @@ func (m *Mutex) With(o Options) *Mutex {
 // Name returns the lock's name.
 func (m *Mutex) Name() string { return m.name }
 
-// Lock acquires the lock and waits for it as long as ctx lives. While the store does not
-// answer, requests are repeated with backoff. If ctx ends first, the error matches the
-// context's cause. It also matches [ErrNotAcquired], unless no request was sent yet or
-// one was in flight; a grant to that request is released in the background. ctx bounds
-// only the wait: the lease outlives it.
+// Lock acquires the lock and waits for it as long as ctx lives, even while the store
+// does not answer. If ctx ends first, the error matches its cause. It also matches
+// [ErrNotAcquired], unless no request was sent yet or one was in flight; a grant to
+// that request is released in the background. The lease outlives ctx.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, forever)
 }
 
-// TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError] at
-// once. If the store does not answer within [Config.RequestTimeout], the error matches
-// [ErrUnavailable].
+// TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError]
+// at once. If the store does not answer within [Config.RequestTimeout], the error
+// matches [ErrUnavailable].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
 // LockWithin acquires the lock and waits for it at most wait, and no longer than ctx
-// lives. After wait it returns a *[NotAcquiredError]. An outage of the store that is
-// shorter than wait only costs its time; after a longer one the error matches
-// [ErrUnavailable]. A request in flight when wait is over still has its
-// [Config.RequestTimeout]. If wait is zero or negative, LockWithin is TryLock.
+// lives. After wait it returns a *[NotAcquiredError], or an error that matches
+// [ErrUnavailable] if the store does not answer; a request in flight still has its
+// [Config.RequestTimeout]. If wait is not positive, LockWithin is TryLock.
 func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
 	return m.acquire(ctx, max(wait, 0))
 }
 
-// Do waits for the lock like Lock, calls f while it holds the lock, and unlocks
-// afterwards, even if f panics. The context of f carries the ownership. It ends with ctx,
-// and with cause [ErrLost] if the lease is lost. Do returns f's error, joined with the
-// *[LostError] if the lease was lost before f returned. Another holder may then have been
-// active at the same time as f.
-func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	lease, err := m.Lock(ctx)
+// Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics.
+// The context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if
+// the lease is lost; another holder may then be active. Do returns f's error, joined
+// with the *[LostError] of a lease that was lost before f returned.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, forever, f)
+}
+
+// TryDo is Do if the lock is free. Otherwise it returns TryLock's error, and does not
+// call f.
+func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, 0, f)
+}
+
+// DoWithin is Do, but waits for the lock like LockWithin. The time of f does not count.
+func (m *Mutex) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
+	return m.do(ctx, max(wait, 0), f)
+}
+
+func (m *Mutex) do(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
+	lease, err := m.acquire(ctx, wait)
 	if err != nil {
 		return err
 	}
-	return lease.use(ctx, f)
+	return use(ctx, lease, f)
 }
 
 // forever is a wait without a time limit.
@@ -164,7 +181,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 			return lease, err
 		}
 	}
-	if err := m.request(&a); err != nil {
+	if err := m.setHold(&a); err != nil {
 		return nil, err
 	}
 	return l.acquire(&a)
@@ -189,9 +206,12 @@ func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
 	return ownershipIn(ctx, m.locker, m.kind, m.name)
 }
 
-// request creates the hold that the acquisition requests.
-func (m *Mutex) request(a *acquisition) error {
+// setHold creates the hold that the acquisition requests, which begins with it.
+func (m *Mutex) setHold(a *acquisition) error {
 	l := m.locker
+	if l.config.Observer.Acquired != nil {
+		a.begin = time.Now()
+	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	switch m.kind {
 	case KindMutex:
@@ -205,8 +225,11 @@ func (m *Mutex) request(a *acquisition) error {
 	case KindPermit:
 		a.hold.Owner = newPermitOwner(m.several)
 	}
-	if a.wait && (storeQueues(m.kind) || m.writersFirst) {
-		a.hold.Wait = placeTTL
+	if a.wait && storeQueues(m.kind) {
+		a.hold.Place = placeTTL
+	}
+	if a.wait && m.writersFirst {
+		a.hold.BlockReaders = placeTTL
 	}
 	return nil
 }

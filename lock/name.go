@@ -7,24 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxName is the maximum length of a name, in bytes.
-const MaxName = 512
-
-// ValidateName returns nil if name can name a lock, and otherwise a *[NameError].
+// ValidateName returns nil if name can name a lock, and otherwise a *[NameError]. A
+// name has 1 to [MaxName] bytes of UTF-8 without control characters. Braces must form a
+// hash tag for Redis Cluster: the first "{" is followed by a "}" with something
+// between, as in "{user:7}:cart".
 //
-// A name has 1 to [MaxName] bytes of UTF-8 without control characters. Braces are
-// accepted if they form a hash tag for Redis Cluster: the first "{" must be followed by a
-// "}" with something between, as in "{user:7}:cart". Any other brace would put the keys
-// of one lock on several servers.
-//
-// Two accepted names never share a key or a channel. Two kinds of names with braces,
-// which Redisson confuses, are therefore rejected. The first is a name entirely in
-// braces, such as "{orders}": its wait queue, channel and counter are those of the name
-// within. The second is a name that is itself a key of another lock: it begins with
+// Two accepted names never share a key or a channel. So a name entirely in braces is
+// rejected, and a name with braces that is a key of another lock: it begins with
 // "redisson_", "leasewheel_" or "leasewheel:", ends in ":timeout", or contains
-// ":rwlock_timeout". Without braces, all of these are ordinary names.
-//
-// [EscapeName] makes any text acceptable.
+// ":rwlock_timeout".
 func ValidateName(name string) error {
 	var reason string
 	switch {
@@ -81,8 +72,8 @@ func bracesFormTag(name string) bool {
 }
 
 // EscapeName converts any text into a name that [ValidateName] accepts, unless it is
-// empty or too long. Braces, "%", control characters and bytes that are not UTF-8 become
-// "%XX". Different texts become different names; a text without such bytes is unchanged.
+// empty or too long. Braces, "%", control characters and bytes that are not UTF-8
+// become "%XX". Different texts become different names.
 func EscapeName(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {

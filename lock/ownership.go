@@ -20,6 +20,14 @@ type ownership struct {
 	lease   *renewal.Lease
 	token   int64
 	handOff *handOff // nil if the lease is not handed off within the process
+	// used is set once a hold was unlocked that its caller has received: MinHold counts.
+	used atomic.Bool
+	// since is when the lease began, and reported what the [Observer] knows of it, if there
+	// is one.
+	since    time.Time
+	reported atomic.Uint32
+	// keepUntil is the end of [Options.MinHold], zero if there is none.
+	keepUntil time.Time
 
 	// countMutex serializes changes of count, including their request to the store.
 	// Counts are absolute, so they must arrive in order.
@@ -28,26 +36,28 @@ type ownership struct {
 	// outcome. They may still be applied after the release. Guarded by countMutex.
 	unknownUntil time.Time
 	count        atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
-
-	first Lease // lease of the grant, embedded to save an allocation
 }
 
 // newOwnership returns an ownership whose lease is not registered with the watchdog yet.
 func newOwnership(l *Locker, h driver.Hold, token int64, unknownUntil time.Time) *ownership {
 	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
+	if l.config.Observer.Ended != nil {
+		own.since = time.Now()
+	}
 	own.count.Store(1)
-	own.first.own = own
 	return own
 }
 
 // spec returns the watchdog's description of the lease.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
 	onLost := a.options.OnLost
-	if o.handOff != nil {
+	if o.handOff != nil || o.locker.config.Observer.Ended != nil {
+		hook := onLost
 		onLost = func(err error) {
 			o.locker.finish(o.handOff)
-			if a.options.OnLost != nil {
-				a.options.OnLost(err)
+			o.over(err)
+			if hook != nil {
+				hook(err)
 			}
 		}
 	}
@@ -187,54 +197,103 @@ func (m *contextMutex) unlock() {
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
 // unlock releases one hold within [Config.RequestTimeout]. The last one ends the
-// ownership.
-func (o *ownership) unlock(ctx context.Context) error {
+// ownership. used is false if the caller has not received the lease.
+func (o *ownership) unlock(ctx context.Context, used bool) error {
 	l := o.locker
 	ctx, cancel := l.unlocking(ctx)
 	defer cancel()
+	if used {
+		o.used.Store(true)
+	}
 	if !o.countMutex.lock(ctx) {
 		return o.unlockLater()
 	}
-	defer o.countMutex.unlock()
 	h := o.hold
-	h.Count = o.count.Add(-1)
-	if h.Count > 0 {
+	if h.Count = o.count.Add(-1); h.Count > 0 {
+		defer o.countMutex.unlock()
 		if err := o.lease.Err(); err != nil {
 			return err
 		}
 		return o.lower(ctx, &h)
 	}
 	if l.handToNext(o) {
+		o.countMutex.unlock()
+		o.over(nil)
 		return nil
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
-	if lost := o.stop(ctx); lost != nil {
-		if l.cleanup.add(&h, o.unknownUntil) != nil { // the locker is closed
-			_, _ = l.release(ctx, &h, time.Time{})
+	err := o.end(ctx, &h)
+	o.over(err)
+	return err
+}
+
+// end ends the ownership, whose last hold is being unlocked, and unlocks countMutex.
+func (o *ownership) end(ctx context.Context, h *driver.Hold) error {
+	defer o.countMutex.unlock()
+	keep := o.used.Load() && time.Now().Before(o.keepUntil)
+	stopped, lost := o.stop(ctx)
+	if lost != nil {
+		if o.locker.cleanup.add(h, o.unknownUntil) != nil { // the locker is closed
+			_, _ = o.locker.release(ctx, h, time.Time{})
 		}
 		return lost
 	}
-	return o.lower(ctx, &h)
+	if !keep {
+		return o.lower(ctx, h)
+	}
+	return o.keep(ctx, h, stopped)
+}
+
+// keep leaves the lock in the store until MinHold is over. A renewal that arrives
+// afterwards gives the lock its TTL again, so the request is repeated once the renewal has
+// returned.
+func (o *ownership) keep(ctx context.Context, h *driver.Hold, stopped bool) error {
+	for {
+		h.Keep = max(time.Until(o.keepUntil), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
+		if err := o.lower(ctx, h); err != nil {
+			return err
+		}
+		if stopped {
+			break
+		}
+		if stopped = o.lease.Stop(ctx) == nil; !stopped {
+			return o.keepUnknown(fmt.Errorf("%w: a renewal of %q has not returned", ErrUnavailable, h.Name))
+		}
+	}
+	if time.Now().Before(o.unknownUntil) {
+		return o.keepUnknown(fmt.Errorf("%w: an acquisition of %q may still arrive", ErrUnavailable, h.Name))
+	}
+	return nil
+}
+
+// keepUnknown returns the error of an Unlock that may not have kept the lock.
+func (o *ownership) keepUnknown(err error) error {
+	return fmt.Errorf("%w; the store frees %q when its TTL of %v or its MinHold is over", err, o.hold.Name, o.hold.TTL)
 }
 
 // unlockLater releases a hold in the background, because another request of the ownership
 // has not returned in time.
-func (o *ownership) unlockLater() error {
-	err := fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
+func (o *ownership) unlockLater() (err error) {
+	err = fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
 	if o.count.Add(-1) > 0 {
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, o.hold.Name)
 	}
 	h := o.hold
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
+	defer func() { o.over(err) }()
 	if o.handOff != nil {
 		o.locker.finish(o.handOff)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if lost := o.stop(ended); lost != nil {
+	_, lost := o.stop(ended)
+	switch {
+	case lost != nil:
 		err = lost
+	case o.used.Load() && time.Now().Before(o.keepUntil):
+		return o.keepUnknown(err)
 	}
 	if abandoned := o.locker.cleanup.add(&h, time.Now().Add(o.locker.config.RequestTimeout)); abandoned != nil {
 		err = fmt.Errorf("%w (%w)", err, abandoned)
@@ -242,18 +301,18 @@ func (o *ownership) unlockLater() error {
 	return err
 }
 
-// stop ends the renewal. It returns the loss if the lease was lost before. It waits for a
-// renewal in flight, but for at most half of the remaining time: a renewal after the
-// release finds no hold.
-func (o *ownership) stop(ctx context.Context) error {
+// stop ends the renewal. It returns whether no renewal is in flight any more, and the loss
+// if the lease was lost before. It waits for one, but for at most half of the remaining
+// time: a renewal after the release finds no hold.
+func (o *ownership) stop(ctx context.Context) (stopped bool, lost error) {
 	deadline, _ := ctx.Deadline()
 	bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
 	defer cancel()
-	_ = o.lease.Stop(bounded)
+	stopped = o.lease.Stop(bounded) == nil
 	if err := o.lease.Err(); errors.Is(err, ErrLost) {
-		return err
+		return stopped, err
 	}
-	return nil
+	return stopped, nil
 }
 
 // lower lowers the owner's holds in the store to h.Count.
@@ -262,6 +321,8 @@ func (o *ownership) lower(ctx context.Context, h *driver.Hold) error {
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
+	case err != nil && h.Keep > 0:
+		return o.keepUnknown(err)
 	case errors.Is(err, ErrNotRepeated):
 		return fmt.Errorf("%w; the store frees %q within its TTL of %v", err, h.Name, h.TTL)
 	case err != nil:

@@ -6,16 +6,6 @@ import (
 	"strings"
 )
 
-// PatternError describes why a pattern of names is rejected.
-type PatternError struct {
-	Pattern string
-	Reason  string
-}
-
-func (e *PatternError) Error() string {
-	return fmt.Sprintf("lock: pattern %s: %s", abbreviate(e.Pattern), e.Reason)
-}
-
 // pattern is a pattern of names. It is matched here and not by the store: some stores
 // need time that is exponential in the number of stars.
 type pattern struct {
@@ -28,10 +18,10 @@ func parsePattern(text string) (*pattern, error) {
 	p := &pattern{text: unslash(text), prefix: literal(text)}
 	p.exact = p.prefix == text
 	if len(text) > MaxName {
-		return nil, &PatternError{Pattern: text, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", MaxName)}
+		return nil, &NameError{Name: text, pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", MaxName)}
 	}
 	if _, err := path.Match(p.text, ""); err != nil {
-		return nil, &PatternError{Pattern: text, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
+		return nil, &NameError{Name: text, pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
 	}
 	return p, nil
 }

@@ -40,9 +40,9 @@ func TestPattern(t *testing.T) {
 	}
 	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", strings.Repeat("a", MaxName+1)} {
 		_, err := parsePattern(malformed)
-		var refused *PatternError
+		var refused *NameError
 		require.ErrorAs(t, err, &refused, malformed)
-		assert.Equal(t, malformed, refused.Pattern)
+		assert.Equal(t, malformed, refused.Name)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.Less(t, len(err.Error()), 200)
 	}

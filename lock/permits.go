@@ -11,38 +11,28 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Permits is a handle on one semaphore whose permits expire. Each permit is a [Lease]
-// that the watchdog renews, and that returns by itself if its holder dies. Permits is
-// cheap, like a [Mutex], and its methods are safe for concurrent use.
+// Permits is a handle on one semaphore whose permits expire: each is a [Lease] that the
+// watchdog renews, and returns by itself if its holder dies. It is cheap, and its
+// methods are safe for concurrent use. Acquisitions wait until TrySetPermits has set
+// the number of permits once. A permit is not reentrant.
 //
-// TrySetPermits sets the number of permits once; until then, acquisitions wait. A permit
-// is not reentrant: an acquisition with the context of one permit takes another.
-//
-// [Lease.Token] grows with every grant, so it identifies grants and their order. But
-// several holders are valid at once: a resource can refuse smaller tokens only if there
-// is one permit. [Lease.Owner] is the permit's id, 32 hexadecimal digits.
-//
-// A [Semaphore] of the same name counts the same permits, but those that it takes do not
+// [Lease.Owner] is the permit's id, 32 hexadecimal digits. [Lease.Token] grows with every
+// grant, but a resource can refuse smaller tokens only if there is one permit. A
+// [Semaphore] of the same name counts the same permits, but those that it takes do not
 // expire.
 type Permits struct{ one Mutex }
 
-// Permits returns a handle on the semaphore called name. If [ValidateName] rejects the
-// name, the methods return its error.
+// Permits returns a handle on the semaphore called name.
 func (l *Locker) Permits(name string) *Permits {
 	return &Permits{one: Mutex{locker: l, kind: KindPermit, name: name}}
 }
 
-// With returns a handle on the same semaphore that uses these options for its leases
-// instead. With [Options.Fixed], a permit returns after its TTL, even if its holder is
-// alive.
+// With returns a handle on the same semaphore that uses these options for its leases.
+// With [Options.Fixed], a permit returns after its TTL.
 func (p *Permits) With(o Options) *Permits { return &Permits{one: *p.one.With(o)} }
 
-// MaxSeveral is the maximum number of permits of one lease; see [Permits.Several].
-const MaxSeveral = 100
-
-// Several returns a handle on the same semaphore whose leases have n permits each, 1 to
-// [MaxSeveral]. They are taken together, all or none, renewed together, and released
-// together. [Lease.Owner] then ends with "*n"; on the server each permit has its own id.
+// Several returns a handle whose leases have n permits each, 1 to [MaxSeveral], taken,
+// renewed and released together. Their [Lease.Owner] ends with "*n".
 func (p *Permits) Several(n int64) *Permits {
 	several := *p
 	several.one.several = n
@@ -55,14 +45,14 @@ func (p *Permits) Several(n int64) *Permits {
 // Name returns the semaphore's name.
 func (p *Permits) Name() string { return p.one.name }
 
-// TrySetPermits sets the number of permits of a semaphore that is not in use yet, 0 to
-// [MaxCount]. It reports whether it did so.
+// TrySetPermits sets the number of permits as [Semaphore.TrySetPermits] does.
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (bool, error) {
 	return p.one.locker.setPermits(ctx, KindPermit, p.one.name, n, 0)
 }
 
 // TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, including
-// all permits in use then.
+// all permits in use then: their leases are lost. A number that SetPermits, AddPermits or
+// TrySetPermits sets afterwards has no end. While it lasts, they do not change its end.
 func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
 	if err := validateLife(ttl); err != nil {
 		return false, err
@@ -70,8 +60,7 @@ func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Durati
 	return p.one.locker.setPermits(ctx, KindPermit, p.one.name, n, ttl)
 }
 
-// SetPermits sets the number of permits, 0 to [MaxCount], including those in use. If it
-// is smaller than before, permits in use make up for the difference as they are released.
+// SetPermits sets the number of permits, 0 to [MaxCount], including those in use.
 func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err
@@ -85,30 +74,25 @@ func (p *Permits) AddPermits(ctx context.Context, n int64) error {
 	return p.one.locker.addPermits(ctx, KindPermit, p.one.name, n)
 }
 
-// Available returns the number of available permits, including expired ones. It is
-// negative after AddPermits has removed permits that were in use.
+// Available returns the number of available permits, including expired ones.
 func (p *Permits) Available(ctx context.Context) (int64, error) {
 	counted, err := p.one.locker.count(ctx, KindPermit, p.one.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
 // Inspect returns the number of available permits in Info.Count, the permits in use in
-// Info.Holders, each with its remaining TTL, and the number of waiting clients. See
-// [Semaphore.Inspect].
+// Info.Holders, and the number of waiting clients.
 func (p *Permits) Inspect(ctx context.Context) (Info, error) {
 	return p.one.locker.inspect(ctx, p.one.name, KindPermit)
 }
 
-// Acquire takes a permit and waits for it as [Mutex.Lock] waits for the lock. The lease's
-// Unlock releases it.
+// Acquire takes a permit and waits for it as [Mutex.Lock] does. Unlock releases it.
 func (p *Permits) Acquire(ctx context.Context) (*Lease, error) { return p.one.Lock(ctx) }
 
-// TryAcquire takes a permit if one is available, and otherwise returns a
-// *[NotAcquiredError] at once, within [Config.RequestTimeout].
+// TryAcquire takes a permit as [Mutex.TryLock] takes a lock.
 func (p *Permits) TryAcquire(ctx context.Context) (*Lease, error) { return p.one.TryLock(ctx) }
 
-// AcquireWithin takes a permit and waits for it at most wait, as
-// [Mutex.LockWithin] does.
+// AcquireWithin takes a permit as [Mutex.LockWithin] takes a lock.
 func (p *Permits) AcquireWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
 	return p.one.LockWithin(ctx, wait)
 }
@@ -116,6 +100,16 @@ func (p *Permits) AcquireWithin(ctx context.Context, wait time.Duration) (*Lease
 // Do calls f while it holds a permit, as [Mutex.Do] does.
 func (p *Permits) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return p.one.Do(ctx, f)
+}
+
+// TryDo calls f while it holds a permit, as [Mutex.TryDo] does.
+func (p *Permits) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return p.one.TryDo(ctx, f)
+}
+
+// DoWithin calls f while it holds a permit, as [Mutex.DoWithin] does.
+func (p *Permits) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
+	return p.one.DoWithin(ctx, wait, f)
 }
 
 // Go calls f while it holds a permit, once one is granted, as [Mutex.Go] does.

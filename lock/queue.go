@@ -18,8 +18,9 @@ import (
 type queueKey struct {
 	kind Kind
 	name string
-	// owner is set if the store queues the waiters of the lock: each then has its own
-	// place there, its own wake, and its own queue here.
+	// owner is set if the waiter has a queue of its own. It has one if the store queues the
+	// waiters of the lock, since each then has its own place and its own wake there. A read
+	// under the owner's own write lock has one too, since others may wait for that lock.
 	owner string
 }
 
@@ -28,7 +29,7 @@ func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} 
 
 func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if storeQueues(h.Kind) && h.Wait > 0 {
+	if storeQueues(h.Kind) && h.Place > 0 || h.Under != "" {
 		key.owner = h.Owner
 	}
 	return key
@@ -62,8 +63,8 @@ type queue struct {
 	// the head touches it, and the code that ends the queue.
 	subscription driver.Subscription
 
-	// storeEnqueues is set once the store has enqueued a waiter. Only the head touches
-	// it.
+	// storeEnqueues: the store has enqueued a waiter, or may do so. It is assumed for a
+	// mutex until a refusal shows that the store does not. Only the head touches it.
 	storeEnqueues bool
 
 	// outage counts the latest failed requests. Only the head touches it.
@@ -86,12 +87,8 @@ const lingerFor = 5 * time.Second
 
 // hasQueue reports whether this process has waiters for the lock, or had until lately, or
 // hands it off locally. A new acquisition that may wait then joins the queue instead of
-// sending a request first. The exception is a read under the owner's own write lock,
-// which the others may be waiting for.
+// sending a request first.
 func (l *Locker) hasQueue(h *driver.Hold) bool {
-	if h.Under != "" {
-		return false
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queues[queueOf(h)] != nil
@@ -110,11 +107,15 @@ func (l *Locker) join(w *waiter) (joined bool) {
 		l.waiting[key.lock()]++
 	}
 	q := l.queue(key)
+	if l.config.Observer.Acquired != nil {
+		w.queued = time.Now()
+	}
 	w.queue, w.element = q, q.waiters.PushBack(w)
+	l.waiters++
 	if q.waiters.Len() == 1 { // no head uses the subscription
 		s := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
 		if w.failure != nil {
-			s.pause = backoff(0)
+			s.due = time.Now().Add(pauseAfter(0))
 		}
 		q.promote(s)
 	} else if w.failure != nil {
@@ -128,7 +129,7 @@ func (l *Locker) join(w *waiter) (joined bool) {
 func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
-		q = &queue{locker: l, key: key}
+		q = &queue{locker: l, key: key, storeEnqueues: key.kind == KindMutex}
 		q.backstop.Init(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.Init(l.wheel, q.expire)
 		l.queues[key] = q
@@ -166,6 +167,7 @@ func (q *queue) remove(w *waiter, s headState) {
 		}
 	}
 	q.waiters.Remove(w.element)
+	q.locker.waiters--
 	q.promote(s)
 }
 
@@ -337,13 +339,14 @@ func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
 
 // afterGrant returns the state that a granted head leaves. The next head sends a request
 // if the store would grant the lock to it as well, as with readers. It also sends one to
-// be enqueued in the store while the lock is held.
+// be enqueued in the store while the lock is held, and to learn which permit ends first.
 func (q *queue) afterGrant(a *acquisition, g grant) headState {
-	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Wait > 0
+	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Place > 0
 	if storeEnqueues {
 		q.ask.Store(false) // a release before this grant does not concern the next head
 	}
-	return headState{lastRefusal: driver.Answer{TTL: a.hold.TTL}, ask: a.hold.Kind == KindRead || g.More || storeEnqueues}
+	others := a.hold.Kind == KindRead || a.hold.Kind == KindPermit || g.More
+	return headState{lastRefusal: driver.Answer{TTL: a.hold.TTL}, ask: others || storeEnqueues}
 }
 
 // enqueueAtStore makes the next request ask for a place in the store's wait queue. This
@@ -352,9 +355,20 @@ func (q *queue) enqueueAtStore(a *acquisition) {
 	if a.hold.Kind != KindMutex || q.subscription == nil {
 		return
 	}
-	a.hold.Wait = placeTTL
+	a.hold.Place = placeTTL
 	if !a.options.Fixed {
 		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+	}
+}
+
+// recordPlace records whether a refusal has given the head a place in the store's queue. A
+// refusal by a foreign holder gives none.
+func (q *queue) recordPlace(a *acquisition, refusal driver.Answer) {
+	switch {
+	case !refusal.At.IsZero():
+		q.storeEnqueues = true
+	case a.hold.Place > 0 && !refusal.Foreign:
+		q.storeEnqueues = false
 	}
 }
 
@@ -381,8 +395,8 @@ func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Dur
 		}
 		pause = max(pause, time.Millisecond)
 	}
-	if a.hold.Wait > 0 && a.hold.Kind != KindMutex {
-		pause = min(pause, a.hold.Wait/3)
+	if keep := cmp.Or(a.hold.BlockReaders, a.hold.Place); keep > 0 && a.hold.Kind != KindMutex {
+		pause = min(pause, keep/3)
 	}
 	if lastRefusal.TTL > 0 && !lastRefusal.Behind {
 		pause = min(pause, lastRefusal.TTL)
@@ -401,12 +415,9 @@ func (q *queue) retry(a *acquisition) (pause time.Duration, again bool) {
 	return a.options.Retry(a.refusals)
 }
 
-// subscribe subscribes to the store's notices, once, and reports whether it just did.
-// After a failure the poll takes over, and the head tries again with each request.
+// subscribe subscribes to the store's notices and reports whether that succeeded. After a
+// failure the poll takes over, and the head tries again with each request.
 func (q *queue) subscribe(a *acquisition) bool {
-	if q.subscription != nil {
-		return false
-	}
 	l := q.locker
 	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
 	defer cancel()

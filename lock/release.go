@@ -24,7 +24,7 @@ func (l *Locker) unlocking(ctx context.Context) (context.Context, context.Cancel
 // lost just before. held is false if the lock was certainly lost.
 //
 // If the store does not answer before ctx ends, the cleanup continues, but not if the
-// owner keeps holds. The cleanup would end those too, and the next count that the store
+// owner keeps holds, or the lock is to stay taken. The cleanup would end those too, and the next count that the store
 // receives makes up for this one. unknownUntil is the latest deadline among the hold's
 // acquisitions with unknown outcome. If one may still be applied, the cleanup releases
 // the hold again.
@@ -35,7 +35,7 @@ func (l *Locker) release(ctx context.Context, h *driver.Hold, unknownUntil time.
 		held, err = l.store.Release(bounded, h)
 		cancel()
 		if err == nil {
-			if h.Count == 0 {
+			if ends(h) {
 				l.cleanup.confirm(h, unknownUntil)
 			}
 			if !maybe {
@@ -44,8 +44,8 @@ func (l *Locker) release(ctx context.Context, h *driver.Hold, unknownUntil time.
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
-		if !errors.Is(err, ErrUnavailable) || !sleepWithin(ctx, backoff(try)) {
-			if h.Count == 0 {
+		if !errors.Is(err, ErrUnavailable) || !sleepWithin(ctx, pauseAfter(try)) {
+			if ends(h) {
 				if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
 					err = fmt.Errorf("%w (%w)", err, abandoned)
 				}
@@ -54,6 +54,9 @@ func (l *Locker) release(ctx context.Context, h *driver.Hold, unknownUntil time.
 		}
 	}
 }
+
+// ends reports whether a release frees the lock, so that the cleanup may repeat it.
+func ends(h *driver.Hold) bool { return h.Count == 0 && h.Keep == 0 }
 
 // sleepWithin waits for d. It returns false if ctx ends first.
 func sleepWithin(ctx context.Context, d time.Duration) bool {

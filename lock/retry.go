@@ -1,27 +1,21 @@
 package lock
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 )
 
-// Retry decides when a waiter sends its request again without a message about a release.
-// It receives the number of refusals of this waiter, from 1 on. It returns the pause
-// before the next request, or again = false to stop. The acquisition then ends with an
-// error that matches [ErrNotAcquired] and [ErrRetriesExhausted].
+// Retry decides when a waiter sends its request again without a message about a
+// release. It receives the number of refusals, from 1 on, and returns the pause before
+// the next request, or again = false to stop; the acquisition then ends with
+// [ErrNotAcquired] and [ErrRetriesExhausted]. A message, and the end of the holder's
+// lease, shorten the pause. Only the first of a process's waiters for a lock sends
+// requests.
 //
-// The pauses run on the wheel. A message, and the end of the holder's lease, shorten
-// them. Only the first of a process's waiters for a lock sends requests, so the tries of
-// another waiter begin when it becomes the first.
-//
-// A Retry must not block. It is called by one goroutine at a time for each acquisition. A
-// panic is logged and stops the retries.
+// A Retry must not block. It is called by one goroutine at a time for each acquisition.
+// A panic is logged and stops the retries.
 type Retry func(refused int) (pause time.Duration, again bool)
-
-// ErrRetriesExhausted is matched by the error of an acquisition whose [Retry] has stopped.
-var ErrRetriesExhausted = errors.New("lock: retries exhausted")
 
 // Every retries with a constant pause. It panics unless the pause is positive.
 func Every(pause time.Duration) Retry {
@@ -29,8 +23,8 @@ func Every(pause time.Duration) Retry {
 	return func(int) (time.Duration, bool) { return pause, true }
 }
 
-// Exponential retries with pauses that double from first to most. It panics unless
-// 0 < first ≤ most.
+// Exponential retries with pauses that double from first to most. It panics unless 0 <
+// first ≤ most.
 func Exponential(first, most time.Duration) Retry {
 	positive("Exponential", first)
 	if first > most {
@@ -45,9 +39,8 @@ func Exponential(first, most time.Duration) Retry {
 	}
 }
 
-// Jittered returns a policy that multiplies each pause of r by a random number between
-// 1 − part and 1, so that waiters refused together do not retry together. It panics
-// unless 0 < part ≤ 1.
+// Jittered returns a policy that multiplies each pause by a random number from 1 − part
+// to 1. It panics unless 0 < part ≤ 1.
 func (r Retry) Jittered(part float64) Retry {
 	if !(part > 0 && part <= 1) {
 		panic(fmt.Sprintf("lock: Jittered needs a part between 0 and 1, got %v", part))
@@ -58,8 +51,8 @@ func (r Retry) Jittered(part float64) Retry {
 	}
 }
 
-// Limited returns a policy that stops after the given number of tries. It panics unless
-// tries is positive.
+// Limited returns a policy that stops after that many tries. It panics unless tries is
+// positive.
 func (r Retry) Limited(tries int) Retry {
 	if tries < 1 {
 		panic(fmt.Sprintf("lock: Limited needs at least one try, got %d", tries))

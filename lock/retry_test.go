@@ -90,6 +90,7 @@ func TestWaitersAreLimited(t *testing.T) {
 				work.Go(func() { assert.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil })) })
 			}
 			time.Sleep(100 * time.Millisecond)
+			require.Equal(t, 3, l.Stats().Waiting)
 			begin := time.Now()
 			_, err = m.Lock(t.Context())
 			require.ErrorIs(t, err, lock.ErrTooManyWaiters)

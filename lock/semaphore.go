@@ -8,39 +8,34 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Semaphore is a handle on one counting semaphore. It is cheap, like a [Mutex], and its
-// methods are safe for concurrent use.
+// Semaphore is a handle on one counting semaphore. It is cheap, and its methods are
+// safe for concurrent use. Acquisitions wait until TrySetPermits has set the number of
+// permits once. Permits have no owner: any client may release them, and those of a
+// holder that dies are lost until AddPermits adds them again.
 //
-// A semaphore starts with zero permits, and acquisitions wait until TrySetPermits sets a
-// number once. Permits have no owner: one client may release what another has taken. The
-// permits of a holder that dies or forgets them are lost until AddPermits adds them
-// again. The permits of [Permits] return by themselves.
-//
-// The waiters of one process are served in order, so that smaller requests there do not
-// overtake a larger one. Those of other processes, and TryAcquire, do overtake it, and
-// may starve it while permits are scarce. Bound its wait, or request one permit at a
-// time. A request for more permits than exist also waits for ever, because permits may be
-// added later.
+// The waiters of one process are served in order. Those of other processes, and
+// TryAcquire, may overtake a larger request and starve it: bound its wait, or request
+// one permit at a time. A request for more permits than exist waits for ever.
 type Semaphore struct {
 	locker *Locker
 	name   string
 }
 
-// Semaphore returns a handle on the semaphore called name. If [ValidateName] rejects the
-// name, the methods return its error.
+// Semaphore returns a handle on the semaphore called name.
 func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l, name: name} }
 
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.name }
 
-// TrySetPermits sets the number of permits of a semaphore that is not in use yet, 0 to
-// [MaxCount]. It reports whether it did so.
+// TrySetPermits sets the number of permits, 0 to [MaxCount], of a semaphore that is not
+// in use yet. It reports whether it did so.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
 	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, 0)
 }
 
 // TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, as if it
-// had never been set.
+// had never been set. A number that is set afterwards has no end. Permits that are
+// released after the end become such a number, so that TrySetPermits is refused.
 func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
 	if err := validateLife(ttl); err != nil {
 		return false, err
@@ -48,19 +43,15 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Dura
 	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, ttl)
 }
 
-// AddPermits changes the number of permits by n, at most [MaxCount] up or down. If it
-// removes more than are available, the count becomes negative, and permits in use make up
-// for it as they are released.
-//
-// After an error that matches [ErrUnavailable] but not [ErrNotDone], the permits may have
-// been added.
+// AddPermits changes the number of permits by n, at most [MaxCount] up or down. The
+// count becomes negative if permits in use are removed. After an error that matches
+// [ErrUnavailable] but not [ErrNotDone], the permits may have been added.
 func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
 	return s.locker.addPermits(ctx, KindSemaphore, s.name, n)
 }
 
 // Inspect returns the number of available permits in Info.Count, and the number of
-// waiting clients. Info.Counted is false while the semaphore has no number of permits.
-// Info.Foreign is not empty if something else uses the name.
+// waiting clients. Info.Counted is false while no number is set.
 func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	return s.locker.inspect(ctx, s.name, KindSemaphore)
 }
@@ -71,34 +62,26 @@ func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
-// Available returns the number of available permits. It is negative after AddPermits has
-// removed permits that were in use.
+// Available returns the number of available permits; see AddPermits for negative ones.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	counted, err := s.locker.count(ctx, KindSemaphore, s.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
-// Acquire takes n permits, 1 to [MaxCount], all at once. It waits for them as long as ctx
-// lives, even while the store does not answer. If ctx ends first, the error is as with
-// [Mutex.Lock], and permits that were taken nevertheless are released in the background.
+// Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as
+// [Mutex.Lock] waits for a lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, forever)
 }
 
-// TryAcquire takes n permits if they are available, and otherwise returns a
-// *[NotAcquiredError] at once. If the store does not answer within
-// [Config.RequestTimeout], the error matches [ErrUnavailable].
+// TryAcquire takes n permits if they are available, as [Mutex.TryLock] takes a lock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, 0)
 }
 
-// AcquireWithin takes n permits and waits for them at most wait, and no longer than ctx
-// lives. After wait it returns a *[NotAcquiredError], or an error that matches
-// [ErrUnavailable] if the store does not answer. If wait is zero or negative,
-// AcquireWithin is TryAcquire.
-//
-// Permits that an unanswered request may have taken are released in the background,
-// unless the store is unreachable for an hour.
+// AcquireWithin takes n permits and waits for them at most wait, as [Mutex.LockWithin]
+// does. Permits that an unanswered request may have taken are released in the
+// background, unless the store is unreachable for an hour.
 func (s *Semaphore) AcquireWithin(ctx context.Context, n int64, wait time.Duration) error {
 	return s.acquire(ctx, n, max(wait, 0))
 }
@@ -123,15 +106,13 @@ func (s *Semaphore) hold(n int64) *driver.Hold {
 const requestMemory = time.Hour
 
 // Release returns n permits, 1 to [MaxCount], and wakes waiters. It does not check that
-// they were taken: permits released twice are available twice. It returns within
-// [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already.
+// they were taken. It returns within [Config.RequestTimeout], and sooner if ctx ends,
+// unless ctx has ended already.
 //
-// After an error of the store, such as one that matches [ErrUnavailable], the release is
-// repeated in the background until the store answers, for an hour: do not release the
-// permits again. It is not repeated after an error that matches [ErrForeign],
-// [ErrOverflow] or [ErrNotRepeated]. ErrNotRepeated means that 100,000 releases wait
-// already, or that the locker is closed. [Locker.Close] waits for the repeated releases
-// as long as its context allows.
+// After an error of the store, such as [ErrUnavailable], the release is repeated in the
+// background for an hour: do not release the permits again. It is not repeated after
+// [ErrForeign], [ErrOverflow] or [ErrNotRepeated]: 100,000 releases wait already, or
+// the locker is closed.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {
 		return err

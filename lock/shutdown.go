@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -13,42 +15,53 @@ import (
 // packageName is the prefix of error texts.
 const packageName = "lock"
 
-// Shutdown closes the locker gracefully. It stops granting: waiting and new acquisitions
-// return [ErrClosed]. As long as ctx lives, it waits until every lock is unlocked, every
-// running deferred function has returned, and every abandoned hold is released. Leases
-// are renewed meanwhile.
+// Shutdown closes the locker gracefully. Waiting and new acquisitions return
+// [ErrClosed]. As long as ctx lives, it waits until every lock is unlocked, every
+// running deferred function has returned, and every abandoned hold is released; leases
+// are renewed meanwhile. Then it closes the locker.
 //
-// Then it closes the locker. If ctx ended first, the remaining leases are lost, with
-// [renewal.Closed] as the cause. Their locks are released in the store, although their
-// holders may still be active, and Shutdown returns an error that matches ctx's cause.
-// These releases take [Config.RequestTimeout] more at most. A *[renewal.UnreleasedError]
-// names the locks that could not be released. The store stays open.
+// If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause,
+// and their locks are released although their holders may still be active. That takes
+// [Config.RequestTimeout] at most. The error matches ctx's cause; an *[UnreleasedError]
+// names locks that could not be released.
 //
-// Do not call Shutdown from a deferred function, or from a holder before its Unlock: it
-// would wait for itself.
+// Called from a deferred function, or by a holder before its Unlock, Shutdown would
+// wait for itself. Of two calls, each waits for what the other releases, and names what it
+// could not release.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	l.stopGranting()
-	cut := l.drain(ctx)
-	if cut != nil {
-		cut = fmt.Errorf("lock: Shutdown ended before every Unlock: %w", cut)
+	err := l.drain(ctx)
+	if err != nil {
+		err = fmt.Errorf("lock: Shutdown ended before every Unlock: %w", err)
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.RequestTimeout)
 		defer cancel()
 		ctx = bounded
+		l.unlocks.begin() // before they are lost, so that another Shutdown waits for their release
+		l.releaseAll(ctx, l.watchdog.Abandon())
+		l.unlocks.end()
+		l.unlocks.wait(ctx)
 	}
-	return errors.Join(cut, l.end(ctx, l.watchdog.Close))
+	return errors.Join(err, l.leftUnreleased(), l.end(ctx))
+}
+
+// leftUnreleased returns an *[UnreleasedError] if a Shutdown could not release a lock.
+func (l *Locker) leftUnreleased() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.unreleased.Names) == 0 {
+		return nil
+	}
+	return &UnreleasedError{Names: slices.Clone(l.unreleased.Names), Err: l.unreleased.Err}
 }
 
 // Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed]
-// as the cause. It does not release the locks, since their holders may still be active.
-// Each lock stays in the store until its Unlock, which still reaches the store, or until
-// its TTL is over. [Locker.Shutdown] waits for the Unlocks.
-//
-// Close waits, as long as ctx allows, until everything of this locker has stopped. It
-// also waits for unconfirmed releases of semaphore permits, which have no TTL. If some
-// remain, its error names them and matches [ErrNotRepeated]. The store stays open.
+// as the cause. Locks stay in the store until their Unlock, which still works, or until
+// their TTL is over. Close waits, as long as ctx allows, until the locker has stopped
+// and released semaphore permits, which have no TTL, are confirmed. Its error names
+// those that are not and matches [ErrNotRepeated]. The store stays open.
 func (l *Locker) Close(ctx context.Context) error {
 	l.stopGranting()
-	return l.end(ctx, l.watchdog.Orphan)
+	return l.end(ctx)
 }
 
 // stopGranting ends every wait and makes further acquisitions fail.
@@ -70,10 +83,10 @@ func (l *Locker) drain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// end stops everything that runs. endLeases ends the watchdog.
-func (l *Locker) end(ctx context.Context, endLeases func(context.Context) error) error {
+// end stops everything that runs.
+func (l *Locker) end(ctx context.Context) error {
 	l.announcer.stop(ctx)
-	err := endLeases(ctx)
+	err := l.watchdog.Close(ctx)
 	l.awaitAcquisitions(ctx)
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
@@ -150,36 +163,66 @@ func (a *activity) wait(ctx context.Context) bool {
 	}
 }
 
-// releaser is the store as the watchdog uses it. It also releases the remaining leases
-// when the watchdog closes.
-type releaser struct {
-	renewal.Renewer
-	locker *Locker
+// UnreleasedError names the locks that [Locker.Shutdown] could not release. The store
+// drops them when their TTL has passed.
+type UnreleasedError struct {
+	Names []string
+	// Err is the error of one of the releases.
+	Err error
 }
 
-// maxReleases is how many releases of one batch are in flight at once.
-const maxReleases = 16
+func (e *UnreleasedError) Error() string {
+	const most = 3
+	named := fmt.Sprintf("%q", e.Names[:min(most, len(e.Names))])
+	if len(e.Names) > most {
+		named += " …"
+	}
+	return fmt.Sprintf("lock: %d locks were not released, among them %s; the store drops them when their TTL has passed: %v", len(e.Names), named, e.Err)
+}
 
-// Release releases holds for [Locker.Shutdown].
-func (r *releaser) Release(ctx context.Context, items []renewal.Item) {
+// Unwrap returns Err.
+func (e *UnreleasedError) Unwrap() error { return e.Err }
+
+// maxReleases is how many releases of one group of the store are in flight at once.
+const maxReleases = 64
+
+// releaseAll releases the locks of abandoned leases, all groups of the store at once, so
+// that one that does not answer delays no other. It records those that it cannot release.
+func (l *Locker) releaseAll(ctx context.Context, leases []*renewal.Lease) {
+	groups := make(map[string][]*renewal.Lease)
+	for _, lease := range leases {
+		name := l.store.Group(lease.Key(), lease.Ref())
+		groups[name] = append(groups[name], lease)
+	}
 	var work sync.WaitGroup
-	inFlight := make(chan struct{}, maxReleases)
-	for i := range items {
-		inFlight <- struct{}{}
-		work.Go(func() {
-			defer func() { <-inFlight }()
-			r.release(ctx, &items[i])
-		})
+	for _, members := range groups {
+		next := make(chan *renewal.Lease, len(members))
+		for _, lease := range members {
+			next <- lease
+		}
+		close(next)
+		for range min(maxReleases, len(members)) {
+			work.Go(func() {
+				for lease := range next {
+					if err := l.releaseAbandoned(ctx, lease); err != nil {
+						l.mu.Lock()
+						l.unreleased.Names, l.unreleased.Err = append(l.unreleased.Names, lease.Key()), err
+						l.mu.Unlock()
+					}
+				}
+			})
+		}
 	}
 	work.Wait()
 }
 
-func (r *releaser) release(ctx context.Context, item *renewal.Item) {
-	h := *item.Lease.Ref().(*driver.Hold)
-	h.Count = 0
-	bounded, cancel := r.locker.bound(ctx, MaxTTL)
-	defer cancel()
-	if _, item.Err = r.locker.store.Release(bounded, &h); item.Err == nil {
-		item.Outcome = renewal.Gone
+// releaseAbandoned releases the lock of one abandoned lease.
+func (l *Locker) releaseAbandoned(ctx context.Context, lease *renewal.Lease) error {
+	if err := lease.Stop(ctx); err != nil { // a renewal is in flight
+		return err
 	}
+	h := *lease.Ref().(*driver.Hold)
+	h.Count = 0
+	_, err := l.release(ctx, &h, time.Time{})
+	return err
 }

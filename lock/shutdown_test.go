@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,10 +34,15 @@ func (s *slowToRenew) Renew(ctx context.Context, items []renewal.Item) {
 
 // shutDown calls Shutdown with a time limit, and returns its error and its duration.
 func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err error) {
+	return timed(l.Shutdown, within)
+}
+
+// timed calls Shutdown or Close with a time limit, and returns its error and its duration.
+func timed(end func(context.Context) error, within time.Duration) (took time.Duration, err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	err = l.Shutdown(ctx)
+	err = end(ctx)
 	return time.Since(begin), err
 }
 
@@ -150,10 +156,37 @@ func TestShutdownWithoutTheStore(t *testing.T) {
 		took, err := shutDown(l, 5*time.Second)
 		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout+10*time.Millisecond)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		var left *renewal.UnreleasedError
+		var left *lock.UnreleasedError
 		require.ErrorAs(t, err, &left)
-		require.Equal(t, []string{"a"}, left.Keys)
+		require.Equal(t, []string{"a"}, left.Names)
 	})
+}
+
+// A second Shutdown, beside the first or after it, names the locks that the first could not
+// release.
+func TestEveryShutdownNamesWhatRemains(t *testing.T) {
+	for name, later := range map[string]time.Duration{"beside": time.Second, "after": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				mustLock(t, l.Mutex("a"))
+				store.set(func() { store.release = lostRequest })
+				first := make(chan error, 1)
+				go func() {
+					_, err := shutDown(l, 5*time.Second)
+					first <- err
+				}()
+				time.Sleep(later)
+				_, second := shutDown(l, time.Hour)
+				for _, err := range []error{<-first, second} {
+					var left *lock.UnreleasedError
+					require.ErrorAs(t, err, &left)
+					require.Equal(t, []string{"a"}, left.Names)
+				}
+				require.NotErrorIs(t, second, context.DeadlineExceeded)
+			})
+		})
+	}
 }
 
 // Shutdown waits for the release of a running Unlock, and for the release of abandoned
@@ -194,6 +227,61 @@ func TestShutdownWaitsForReleases(t *testing.T) {
 	})
 }
 
+// A Shutdown waits for the releases of another one that was cut short.
+func TestShutdownWaitsForAnotherOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for limit, want := range map[time.Duration]error{time.Minute: nil, 1200 * time.Millisecond: context.DeadlineExceeded} {
+			l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+			mustLock(t, l.Mutex("a"))
+			released := false
+			store.set(func() {
+				store.release = func(_ context.Context, do func() error) error {
+					time.Sleep(900 * time.Millisecond)
+					released = true
+					return do()
+				}
+			})
+			first := make(chan error, 1)
+			go func() {
+				_, err := shutDown(l, time.Second)
+				first <- err
+			}()
+			took, err := shutDown(l, limit)
+			require.ErrorIs(t, err, want)
+			require.True(t, released)
+			about(t, 1900*time.Millisecond, took)
+			require.ErrorIs(t, <-first, context.DeadlineExceeded)
+		}
+	})
+}
+
+// A hold whose release is repeated delays no Shutdown that comes with or after the end of
+// the locker: nothing repeats it any more.
+func TestShutdownBesideAnUnreleasedHold(t *testing.T) {
+	for name, end := range map[string]func(l *lock.Locker){
+		"after Close":           func(l *lock.Locker) { _, _ = timed(l.Close, time.Second) },
+		"after a cut Shutdown":  func(l *lock.Locker) { _, _ = shutDown(l, time.Second) },
+		"beside Close":          func(l *lock.Locker) { time.AfterFunc(time.Second, func() { _, _ = timed(l.Close, time.Second) }) },
+		"beside a cut Shutdown": func(l *lock.Locker) { time.AfterFunc(time.Second, func() { _, _ = shutDown(l, time.Second) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				lease := mustLock(t, l.Mutex("a"))
+				store.set(func() { store.release = down })
+				require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrUnavailable)
+				time.Sleep(time.Minute) // the pauses have grown
+				end(l)
+				took, err := shutDown(l, time.Hour)
+				require.NoError(t, err)
+				require.Less(t, took, time.Minute)
+				require.Zero(t, l.Stats().Unreleased)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // Close during a Shutdown ends it.
 func TestCloseCutsShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,6 +293,24 @@ func TestCloseCutsShutdown(t *testing.T) {
 		require.NoError(t, l.Close(t.Context()))
 		require.NoError(t, <-done)
 	})
+}
+
+// A Close that comes while a Shutdown is cut short shares the leases with it.
+func TestCloseWhileShutdownIsCutShort(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			l := locktest.New(t, lock.Config{})
+			for i := range 60 { // due at different times
+				mustLock(t, l.Mutex(fmt.Sprint(i)).With(lock.Options{TTL: time.Duration(3+i) * time.Second}))
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			var work sync.WaitGroup
+			work.Go(func() { assert.ErrorIs(t, l.Shutdown(ended), context.Canceled) })
+			work.Go(func() { assert.NoError(t, l.Close(t.Context())) })
+			work.Wait()
+		})
+	}
 }
 
 // An Unlock after Close frees the lock at once. Its error has this package's prefix and

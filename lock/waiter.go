@@ -49,11 +49,13 @@ type headState struct {
 	lastRefusal driver.Answer
 	// ask: the lock may be free, so a request is due.
 	ask bool
+	// due is the latest instant of the next request: after a failure the earliest one too.
+	// It passes to the next head, so that heads that give up in turn send as many requests
+	// as one that waits. Zero: the request is due at once, or when the head decides.
+	due time.Time
 	// askFirst: no request was answered yet. The head then tries before it subscribes, in
 	// case there is nothing to wait for.
 	askFirst bool
-	// pause delays the next request after a failure of the store.
-	pause time.Duration
 	// lease is not nil for a waiter that received a lease by a local hand-off. It does
 	// not become the head.
 	lease *Lease
@@ -116,7 +118,7 @@ func (w *waiter) advance() (over bool) {
 			w.g = q.locker.received(w.acquisition, s.lease)
 			return true
 		}
-		if w.state.lastRefusal != (driver.Answer{}) {
+		if s.lastRefusal == (driver.Answer{}) { // otherwise the predecessor's is newer
 			s.lastRefusal = w.state.lastRefusal
 		}
 		w.isHead, w.state = true, *s
@@ -154,10 +156,9 @@ func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 			if next, over = q.askIfDue(w); over || !w.isHead {
 				return next, over
 			}
-			if w.state.ask {
+			if !w.idle {
 				continue
 			}
-			w.idle = true
 		}
 		g, ask := q.takeWake(w.acquisition)
 		w.err = w.over()
@@ -170,30 +171,40 @@ func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 		case !ask:
 			return headState{}, false
 		}
-		w.state.ask, w.idle = true, false
+		w.state.ask, w.state.due, w.idle = true, time.Time{}, false
 	}
 }
 
 // giveUp returns the state that a head leaves when it gives up. ask is set if it has not
 // acted on a wake. The next head must also send a request if this one wanted several
 // permits, since fewer may be available, or if the store has a queue, since the place
-// there was this head's own.
+// there was this head's own. A request that is due after a failure stays due.
 func (q *queue) giveUp(w *waiter, ask bool) headState {
+	next := w.state
 	less := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
-	return headState{lastRefusal: w.state.lastRefusal, ask: ask || less || q.storeEnqueues}
+	if ask || !next.ask && (less || q.storeEnqueues) {
+		next.ask, next.due = true, time.Time{}
+	}
+	return next
 }
 
 // askIfDue sends a request if one is due. Then, unless another request is due at once, it
-// arms the backstop. It is over after a grant or an error.
+// arms the backstop, and the head is idle. It is over after a grant or an error.
 func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 	s, a := &w.state, w.acquisition
-	if s.pause > 0 {
-		pause := s.pause
-		s.pause, s.ask = 0, false
-		return q.armBackstop(w, pause)
+	if s.ask && time.Now().Before(s.due) { // after a failure
+		return q.armBackstop(w)
 	}
-	if !s.askFirst && q.subscribe(a) {
-		s.ask = true // no message could arrive before the subscription
+	if !s.askFirst && q.subscription == nil {
+		if q.subscribe(a) {
+			s.ask = true // no message could arrive before the subscription
+		}
+		if w.err = w.over(); w.err != nil { // it took too long for another request
+			return q.giveUp(w, true), true
+		}
+	}
+	if a.options.Retry != nil && a.refusals == 0 {
+		s.ask = true // a Retry counts from the first refusal
 	}
 	q.enqueueAtStore(a)
 	if s.ask {
@@ -213,22 +224,26 @@ func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 		}
 		*s = headState{lastRefusal: w.g.Answer}
 		a.refusals++
-		q.storeEnqueues = q.storeEnqueues || !w.g.At.IsZero()
+		q.recordPlace(a, w.g.Answer)
 	}
 	pause, again := q.delay(a, s.lastRefusal)
 	if !again {
 		w.err = a.refused(s.lastRefusal, ErrRetriesExhausted)
 		return q.giveUp(w, false), true
 	}
-	return q.armBackstop(w, pause)
+	if due := time.Now().Add(pause); s.due.IsZero() || due.Before(s.due) {
+		s.due = due
+	}
+	return q.armBackstop(w)
 }
 
-// armBackstop has the backstop wake the head after the pause.
-func (q *queue) armBackstop(w *waiter, pause time.Duration) (next headState, over bool) {
-	if _, err := q.backstop.Arm(pause); err != nil {
+// armBackstop has the backstop wake the head when its next request is due.
+func (q *queue) armBackstop(w *waiter) (next headState, over bool) {
+	if _, err := q.backstop.ArmAt(w.state.due); err != nil {
 		w.err = fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err)
 		return headState{lastRefusal: w.state.lastRefusal, ask: true}, true
 	}
+	w.idle = true
 	return headState{}, false
 }
 
@@ -251,7 +266,7 @@ func (q *queue) failed(w *waiter) (next headState, over bool) {
 		failure := w.failure
 		q.failure.Store(&failure)
 	}
-	next.pause = q.outage.next(w)
+	next.due = time.Now().Add(q.outage.next(w))
 	if !own || !q.yield(w, next) {
 		w.state = next
 	}
@@ -288,5 +303,5 @@ func (o *outage) next(w *waiter) time.Duration {
 			"name", w.hold.Name, "kind", w.hold.Kind, "for", time.Since(o.since).Round(time.Second), "err", w.failure)
 	}
 	o.tries++
-	return backoff(o.tries - 1)
+	return pauseAfter(o.tries - 1)
 }

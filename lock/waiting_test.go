@@ -113,6 +113,52 @@ func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
 	}
 }
 
+// A waiter behind a head that was granted the lock before the store had enqueued it has a
+// turn among waiters of other processes that never leave the lock free.
+func TestHeadBehindOneThatWasNeverEnqueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
+		l, store := faultyLocker(t, server, config)
+		held := mustLock(t, server.Locker(t, config).Mutex("a"))
+		bothWait := make(chan struct{})
+		store.set(func() {
+			store.subscribe = func(_ context.Context, do func() error) error {
+				<-bothWait
+				assert.NoError(t, held.Unlock(t.Context())) // no message: there is no subscription yet
+				return do()
+			}
+		})
+		first, got := await(t, l.Mutex("a")), await(t, l.Mutex("a"))
+		close(bothWait)
+		lease := <-first
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		for range 2 {
+			m := server.Locker(t, config).Mutex("a")
+			others.Go(func() {
+				for {
+					lease, err := m.Lock(ctx)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, lease.Unlock(t.Context()))
+		begin := time.Now()
+		lease = <-got
+		require.LessOrEqual(t, time.Since(begin), 3*time.Second)
+		cancel()
+		require.NoError(t, lease.Unlock(t.Context()))
+		others.Wait()
+	})
+}
+
 // If two heads in a row give up as a wake arrives, the next head gets the wake.
 func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 	// The wake and the end of the context come before either head continues. The second
@@ -155,14 +201,14 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 // messenger is a store that lets a test send the messages.
 type messenger struct {
 	driver.Store
-	forward func(tell func(driver.Notice), n driver.Notice)
+	forward func(notify func(driver.Notice), n driver.Notice)
 
-	mu    sync.Mutex
-	tell  func(driver.Notice) // guarded by mu, as the others are
-	owner string              // of the latest acquisition
-	at    time.Time           // the store's clock at the refusal
-	asked time.Time           // local time of that
-	count int
+	mu     sync.Mutex
+	notify func(driver.Notice) // guarded by mu, as the others are
+	owner  string              // of the latest acquisition
+	at     time.Time           // the store's clock at the refusal
+	asked  time.Time           // local time of that
+	count  int
 }
 
 func (m *messenger) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
@@ -195,39 +241,39 @@ func (m *messenger) asks() int {
 // deliver sends the waiter a message.
 func (m *messenger) deliver(n driver.Notice) {
 	m.mu.Lock()
-	tell := m.tell
+	notify := m.notify
 	m.mu.Unlock()
-	tell(n)
+	notify(n)
 }
 
-func (m *messenger) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
+func (m *messenger) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	m.mu.Lock()
-	m.tell = tell
+	m.notify = notify
 	m.mu.Unlock()
 	return m.Store.Subscribe(ctx, h, func(n driver.Notice) {
 		if m.forward != nil && n.Owner != "" {
-			m.forward(tell, n)
+			m.forward(notify, n)
 			return
 		}
-		tell(n)
+		notify(n)
 	})
 }
 
 // A grant by release is not trusted for longer than the store keeps it, even if the
 // store's clock is fast and its messages are late.
 func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
-	for name, fast := range map[string]int64{"as fast as is allowed for": 9, "faster": 30} {
+	for name, fast := range map[string]int64{"as fast as is allowed for": 9, "faster": 30, "that does not go": -1000} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				m := &messenger{Store: server.Store(t)}
 				var granted time.Time
-				m.forward = func(tell func(driver.Notice), n driver.Notice) {
+				m.forward = func(notify func(driver.Notice), n driver.Notice) {
 					granted = time.Now()
 					m.mu.Lock()
 					n.At = n.At.Add(n.At.Sub(m.at) * time.Duration(fast) / 1000)
 					m.mu.Unlock()
-					time.AfterFunc(150*time.Millisecond, func() { tell(n) })
+					time.AfterFunc(150*time.Millisecond, func() { notify(n) })
 				}
 				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))

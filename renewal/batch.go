@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// batch is a request with leases of one lane. It is reused once it is completed.
+// batch is a request with leases of one lane.
 type batch struct {
-	lane  *lane
-	items []Item
+	lane *lane
+	// leases are the leases of the request, items what the renewer gets of each.
+	leases []*Lease
+	items  []Item
 	// sent is read before the request leaves.
 	sent instant
 	// generation is the clock generation in which the batch was made; see clock.
@@ -20,7 +22,7 @@ type batch struct {
 	span time.Duration
 	// returned is made for goroutines that wait for the request; see wait.
 	returned chan struct{}
-	// next links batches that are about to be sent, or unused.
+	// next links batches that are about to be sent.
 	next *batch
 
 	// lag and remaining are reported to the observer.
@@ -39,8 +41,11 @@ func (b *batch) wait() <-chan struct{} {
 // fill makes a batch of the lane's leases that are nearest to their until, or nil if none
 // is left. The caller holds mu.
 func (w *Watchdog) fill(n *lane, now instant) *batch {
-	b := w.blank()
-	b.lane, b.generation, b.span = n, w.clock.generation.Load(), maxTTL
+	most := min(len(n.queue), n.limit)
+	b := &batch{
+		lane: n, generation: w.clock.generation.Load(), span: maxTTL,
+		leases: make([]*Lease, 0, most), items: make([]Item, 0, most),
+	}
 	for len(n.queue) > 0 && len(b.items) < n.limit {
 		t := n.pop()
 		if !t.live() {
@@ -49,7 +54,8 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 		}
 		l := t.lease
 		l.phase, l.batch = inFlight, b
-		b.items = append(b.items, Item{Lease: l})
+		b.leases = append(b.leases, l)
+		b.items = append(b.items, Item{Key: l.key, Owner: l.owner, Ref: l.ref, TTL: l.ttl})
 		b.span = min(b.span, l.span)
 		lag := now.sub(l.due)
 		w.stats.lag(lag)
@@ -58,7 +64,6 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 		}
 	}
 	if len(b.items) == 0 {
-		w.recycle(b)
 		return nil
 	}
 	w.stats.batch(len(b.items))
@@ -66,23 +71,6 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 	n.group.inFlight++
 	w.inFlight++
 	return b
-}
-
-// blank returns an unused batch. The caller holds mu.
-func (w *Watchdog) blank() *batch {
-	b := w.spare
-	if b == nil {
-		return &batch{items: make([]Item, 0, w.config.BatchSize)}
-	}
-	w.spare, b.next = b.next, nil
-	return b
-}
-
-// recycle keeps a batch for reuse. The caller holds mu.
-func (w *Watchdog) recycle(b *batch) {
-	clear(b.items)
-	*b = batch{items: b.items[:0], lag: b.lag[:0], remaining: b.remaining[:0], next: w.spare}
-	w.spare = b
 }
 
 // send sends b and the batches linked to it, each in a goroutine of its own. The caller
@@ -133,22 +121,15 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 		w.send(next.next)
 		next.next = nil
 	}
-	returned := b.returned
-	if w.observer.Batch == nil {
-		w.recycle(b)
-	}
 	w.mu.Unlock()
 
-	if returned != nil {
-		close(returned)
+	if b.returned != nil {
+		close(b.returned)
 	}
 	notifyAll(lost)
 	if w.observer.Batch != nil {
 		report.Lag, report.Remaining = b.lag, b.remaining
 		w.observeBatch(report)
-		w.mu.Lock()
-		w.recycle(b)
-		w.mu.Unlock()
 	}
 	return next
 }
@@ -181,9 +162,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 	// After a jump the timers of these leases may be armed too late.
 	jumped := b.generation != w.clock.generation.Load()
 	var shared *fault
-	for i := range b.items {
+	for i, l := range b.leases {
 		item := &b.items[i]
-		l := item.Lease
 		l.batch = nil
 		if l.ended.Load() != nil {
 			report.Ended++
@@ -192,7 +172,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 		left := instant(l.until.Load()).sub(now)
 		switch item.Outcome {
 		case Renewed:
-			w.extend(l, b, now, item.TTL, early)
+			w.extend(l, b, now, item.Given, early)
 		case Taken:
 			w.lose(l, TakenOver, item.Err)
 		case Gone:
@@ -238,6 +218,7 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	if ttl <= 0 {
 		ttl = l.ttl
 	}
+	ttl = min(ttl, maxTTL)
 	old, until := instant(l.until.Load()), b.sent.add(w.validity(ttl))
 	if now >= min(old, until) {
 		w.lose(l, Unreachable, errTooLate)

@@ -14,7 +14,7 @@ import (
 // obliging renews everything, at no cost.
 type obliging struct{}
 
-func (obliging) Group(string) string { return "" }
+func (obliging) Group(string, any) string { return "" }
 func (obliging) Renew(_ context.Context, items []Item) {
 	for i := range items {
 		items[i].Outcome = Renewed

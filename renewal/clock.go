@@ -12,7 +12,7 @@ type instant int64
 
 // add returns the instant d later, or never if that overflows.
 func (i instant) add(d time.Duration) instant {
-	if d > time.Duration(never-i) {
+	if d > 0 && i > never-instant(d) {
 		return never
 	}
 	return i + instant(d)
@@ -35,6 +35,16 @@ const (
 	defaultCheckEvery = 50 * time.Millisecond
 )
 
+// keptSleeps is how many suspends are kept. An instant before all of them counts as one
+// before every suspend, which is too early and so safe.
+const keptSleeps = 8
+
+// suspend is a suspend of the machine.
+type suspend struct {
+	noticed time.Duration // for how long the machine had been awake
+	slept   time.Duration
+}
+
 // clock measures instants and detects suspends of the machine and steps of its wall
 // clock.
 type clock struct {
@@ -50,10 +60,8 @@ type clock struct {
 	// seem smaller, never larger.
 	wall, boot atomic.Int64
 
-	// lastJump is when slept last grew, by lastSleep, on the monotonic clock. Guarded by
-	// mu.
-	lastJump  time.Duration
-	lastSleep time.Duration
+	// sleeps are the latest suspends, the last one first. Guarded by mu.
+	sleeps [keptSleeps]suspend
 
 	// offsets returns how far the wall clock, and the clock that counts suspend, are
 	// ahead of the monotonic one. ok is false without the latter clock. offsets is nil
@@ -115,12 +123,15 @@ func (c *clock) time(i instant) time.Time {
 
 // instant returns t, which lies in the past, as an instant. The caller holds mu.
 func (c *clock) instant(t time.Time) instant {
-	awake := t.Sub(c.epoch)
+	awake := max(t.Sub(c.epoch), -time.Duration(never)) // it may be any time
 	i := c.fromAwake(awake)
-	if awake < c.lastJump {
-		i = i.add(-c.lastSleep)
+	for _, s := range c.sleeps {
+		if awake >= s.noticed {
+			return i
+		}
+		i = i.add(-s.slept)
 	}
-	return i
+	return instant(awake)
 }
 
 // jump is a divergence of the clocks.
@@ -179,7 +190,8 @@ func (c *clock) check() jump {
 	c.wall.Store(int64(wall))
 	if j.slept > 0 {
 		c.boot.Store(max(c.boot.Load(), int64(boot)))
-		c.lastJump, c.lastSleep = c.awake(), j.slept
+		copy(c.sleeps[1:], c.sleeps[:])
+		c.sleeps[0] = suspend{c.awake(), j.slept}
 		c.slept.Add(int64(j.slept))
 	}
 	return j

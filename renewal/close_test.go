@@ -2,30 +2,20 @@ package renewal
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// inGiving is inBubble with a renewer that can release. f closes the watchdog.
-func inGiving(t *testing.T, f func(*bench)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := &giving{store: newStore()}
-		dog, err := New(s, Config{})
-		require.NoError(t, err)
-		b := &bench{t, s.store, dog}
-		f(b)
-		require.NoError(t, dog.Close(context.Background()), "a second time")
-		b.close()
-	})
-}
+	"github.com/leasewheel/leasewheel/wheel"
+)
 
 func within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -33,14 +23,11 @@ func within(d time.Duration) context.Context {
 	return ctx
 }
 
-func TestCloseReleases(t *testing.T) {
-	inGiving(t, func(b *bench) {
+func TestCloseEndsTheLeases(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
 		leases := b.grantMany(300, "a/", atOnce)
 		leases = append(leases, b.grantMany(300, "b/", atOnce)...)
 		leases = append(leases, b.grant(Spec{Key: "a/fixed", Fixed: true}))
-		b.remove("a/1")
-		b.remove("a/2")
-		require.True(b, b.acquire("a/2", "another", time.Minute))
 		var hooks atomic.Int32
 		slow := b.grant(Spec{Key: "a/slow", OnLost: func(error) {
 			time.Sleep(time.Second)
@@ -53,94 +40,108 @@ func TestCloseReleases(t *testing.T) {
 			b.isLost(l, Closed)
 			b.forbid(l.Owner())
 		}
-		require.Len(b, b.leases, 1, "the other's lease is left alone")
+		require.Len(b, b.leases, 602, "they stay with the store")
 		require.EqualValues(b, 602, b.dog.Stats().Lost[Closed])
 		_, err := b.dog.Watch(Spec{Key: "late", TTL: time.Minute, Granted: time.Now()})
 		require.ErrorIs(b, err, ErrClosed)
-	})
-}
-
-func TestOrphanLeavesTheLeases(t *testing.T) {
-	inGiving(t, func(b *bench) {
-		leases := b.grantMany(300, "k", atOnce)
-		require.NoError(b, b.dog.Orphan(within(time.Minute)))
-		for _, l := range leases {
-			b.isLost(l, Closed)
-			b.forbid(l.Owner())
-		}
-		require.Len(b, b.leases, 300)
 		time.Sleep(time.Minute)
 	})
 }
 
-// Leases that cannot be released are named, and cost the others nothing.
-func TestCloseReportsWhatItCouldNotRelease(t *testing.T) {
-	inGiving(t, func(b *bench) {
-		wrong := errors.New("wrong type")
-		b.grantMany(200, "a/", atOnce)
-		b.grantMany(200, "b/", atOnce)
-		b.node("a", func(n *node) { n.mute = true })
-		b.node("b", func(n *node) { n.bad = map[string]error{"b/7": wrong} })
-		start := time.Now()
-		err := b.dog.Close(within(5 * time.Second))
-		require.Equal(b, 5*time.Second, time.Since(start))
-		var left *UnreleasedError
-		require.ErrorAs(b, err, &left)
-		require.Len(b, left.Keys, 201)
-		require.Contains(b, left.Keys, "b/7")
-		require.ErrorIs(b, err, context.DeadlineExceeded)
-		require.ErrorContains(b, err, "201 leases were not released")
-		require.Len(b, b.leases, 201)
+// Close waits until the losses before it have been reported, by any goroutine.
+func TestCloseWaitsForReports(t *testing.T) {
+	reported := make(map[Cause]bool)
+	o := &Observer{Lost: func(_ *Lease, lost *LostError) {
+		time.Sleep(time.Minute)
+		reported[lost.Cause] = true
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		shared, err := wheel.New(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		defer shared.Stop()
+		for _, cause := range []Cause{ContextEnded, Expired} {
+			dog, err := New(newStore(), Config{Wheel: shared, Observer: o})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err = dog.Watch(Spec{Key: "k", TTL: 10 * time.Second, Granted: time.Now(), Fixed: true, Context: ctx})
+			require.NoError(t, err)
+			if cause == ContextEnded {
+				cancel()
+			} else {
+				time.Sleep(10 * time.Second)
+			}
+			synctest.Wait()
+			assert.NoError(t, dog.Close(t.Context()))
+			assert.True(t, reported[cause], "%v", cause)
+		}
 	})
 }
 
-// Batches of one group are released at the same time.
-func TestCloseReleasesBatchesInParallel(t *testing.T) {
-	inGiving(t, func(b *bench) {
-		b.node("", func(n *node) { n.release = 50 * time.Millisecond })
-		b.grantMany(16*DefaultBatchSize, "k", atOnce)
-		start := time.Now()
-		require.NoError(b, b.dog.Close(within(time.Minute)))
-		require.Empty(b, b.leases)
-		require.Less(b, time.Since(start), 16*50*time.Millisecond/(DefaultGroupParallel-1))
-	})
-}
-
-// Without a deadline, Close ends when the store has dropped everything by itself.
-func TestCloseOnADeadStore(t *testing.T) {
-	inGiving(t, func(b *bench) {
-		b.grantMany(10, "k", atOnce)
-		b.node("", func(n *node) { n.mute = true })
-		start := time.Now()
-		require.NoError(b, b.dog.Close(context.Background()))
-		require.GreaterOrEqual(b, time.Since(start), 30*time.Second)
-		require.Less(b, time.Since(start), 35*time.Second)
-	})
-}
-
-// Renewals in flight are cancelled, and their leases released when they have returned.
-func TestCloseWithRenewalsInFlight(t *testing.T) {
+// Abandon returns each lease that it has ended, and waits for nothing.
+func TestAbandonReturnsTheLeases(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
-			inGiving(t, func(b *bench) {
-				b.node("", func(n *node) { n.before, n.deaf = time.Second, deaf })
-				b.grantMany(100, "k", atOnce)
+			inBubble(t, Config{}, func(b *bench) {
+				b.node("a", func(n *node) { n.before, n.deaf = time.Second, deaf })
+				leases := b.grantMany(600, "a/", atOnce)
+				leases = append(leases, b.grant(Spec{Key: "b/fixed", Fixed: true}))
+				b.stop(leases[7])
 				b.awaitRequest()
 				start := time.Now()
-				require.NoError(b, b.dog.Close(within(time.Minute)))
-				if !deaf {
-					require.Less(b, time.Since(start), tick)
+				abandoned := b.dog.Abandon()
+				require.Equal(b, start, time.Now())
+				require.ElementsMatch(b, append(leases[:7:7], leases[8:]...), abandoned)
+				require.Empty(b, b.dog.Abandon())
+				_, err := b.dog.Watch(Spec{Key: "late", TTL: time.Minute, Granted: time.Now()})
+				require.ErrorIs(b, err, ErrClosed)
+				for _, l := range abandoned {
+					b.isLost(l, Closed)
+					b.stop(l) // waits for renewals in flight: none is sent afterwards
+					b.remove(l.Key())
 				}
-				require.Empty(b, b.leases)
+				if !deaf {
+					require.Less(b, time.Since(start), tick, "they are cancelled")
+				}
 				time.Sleep(time.Minute)
-				require.Empty(b, b.leases)
+				require.Len(b, b.leases, 1, "none was renewed after its release")
 			})
 		})
 	}
 }
 
+// Several that end a watchdog at the same time share its leases: each lease is returned
+// once, and none of them waits for ever.
+func TestEndsAtTheSameTime(t *testing.T) {
+	for range 20 {
+		inBubble(t, Config{}, func(b *bench) {
+			var leases []*Lease
+			for i := range 100 { // due at different times
+				leases = append(leases, b.grant(Spec{Key: fmt.Sprint("a/", i), TTL: time.Duration(3+i) * time.Second}))
+			}
+			var (
+				work sync.WaitGroup
+				each [3][]*Lease
+			)
+			for i := range each {
+				work.Go(func() { each[i] = b.dog.Abandon() })
+			}
+			work.Go(func() { assert.NoError(b, b.dog.Close(within(time.Minute))) })
+			work.Wait()
+			returned := map[*Lease]bool{}
+			for _, l := range slices.Concat(each[:]...) {
+				require.False(b, returned[l], "%s was returned twice", l.Key())
+				returned[l] = true
+			}
+			for _, l := range leases {
+				b.isLost(l, Closed)
+			}
+		})
+	}
+}
+
 func TestCloseIsBounded(t *testing.T) {
-	inGiving(t, func(b *bench) {
+	inBubble(t, Config{}, func(b *bench) {
 		hang := make(chan bool)
 		b.grant(Spec{Key: "hangs", OnLost: func(error) { <-hang }})
 		b.node("", func(n *node) { n.before, n.deaf = time.Minute, true })
@@ -163,7 +164,7 @@ func TestCloseIsBounded(t *testing.T) {
 }
 
 func TestCloseRacingEverything(t *testing.T) {
-	inGiving(t, func(b *bench) {
+	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.before, n.after = 3*time.Millisecond, 3*time.Millisecond })
 		var users sync.WaitGroup
 		for i := range 500 {
@@ -216,27 +217,5 @@ func TestDrain(t *testing.T) {
 		b.stop(l)
 		drained.Wait()
 		require.NoError(b, b.dog.Drain(within(0)), "nothing is held")
-	})
-}
-
-func TestPause(t *testing.T) {
-	inBubble(t, Config{}, func(b *bench) {
-		leases := b.grantMany(300, "k", func() time.Duration { return 10 * time.Millisecond })
-		fixed := b.grant(Spec{Key: "fixed", Fixed: true})
-		b.dog.Pause()
-		b.take()
-		time.Sleep(15 * time.Second)
-		require.Empty(b, b.take())
-		b.allHeld(leases)
-		b.dog.Resume()
-		time.Sleep(tick)
-		require.Equal(b, 300, sizes(b.take()))
-		b.allHeld(leases)
-		b.dog.Pause()
-		b.lost(fixed, Expired)
-		until := leases[7].Until()
-		b.lost(leases[7], Expired)
-		b.inTime(until)
-		b.dog.Resume()
 	})
 }

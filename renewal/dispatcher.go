@@ -63,7 +63,7 @@ func (w *Watchdog) unlocked(f func()) {
 func (w *Watchdog) nextLook(now instant) instant {
 	at := w.calendar.next()
 	for _, n := range w.ready {
-		if n.unanswered > 0 && n.inFlight == 0 && !w.paused {
+		if n.unanswered > 0 && n.inFlight == 0 {
 			at = min(at, n.nextProbe)
 		}
 	}
@@ -138,7 +138,7 @@ func (w *Watchdog) groupOf(l *Lease) (name string) {
 			w.panicked("Renewer.Group", p)
 		}
 	}()
-	return w.renewer.Group(l.key)
+	return w.renewer.Group(l.key, l.ref)
 }
 
 // queue adds a collected lease to its group's queue. The caller holds mu.
@@ -167,9 +167,6 @@ func (w *Watchdog) queue(l *Lease, name string) {
 // dispatch makes the batches that may be sent now, lane by lane in turn, and returns them
 // linked. The caller holds mu.
 func (w *Watchdog) dispatch(now instant) (all *batch) {
-	if w.paused {
-		return nil
-	}
 	w.begin++ // another lane each time, so that none always takes the rest of Parallel
 	for i := range w.ready {
 		n := w.ready[(w.begin+i)%len(w.ready)]

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // grantMany grants n leases of 30 s, one after each pause.
@@ -210,7 +212,7 @@ func TestPoisonedBatch(t *testing.T) {
 // panicky panics for some keys, in Renew or in Group.
 type panicky struct{ *store }
 
-func (p panicky) Group(key string) string {
+func (p panicky) Group(key string, _ any) string {
 	if key == "group" {
 		panic("in Group")
 	}
@@ -219,7 +221,7 @@ func (p panicky) Group(key string) string {
 
 func (p panicky) Renew(ctx context.Context, items []Item) {
 	for _, item := range items {
-		if item.Lease.Key() == "renew" {
+		if item.Key == "renew" {
 			panic("in Renew")
 		}
 	}
@@ -338,12 +340,11 @@ func TestNearestToUntilFirst(t *testing.T) {
 			l := b.grant(Spec{Key: fmt.Sprint(i), TTL: time.Duration(rand.IntN(3000)+6000) * time.Millisecond})
 			until[l.Key()] = l.Until()
 		}
-		b.dog.Pause()
+		open := b.shut()
 		time.Sleep(5 * time.Second) // all are due
-		b.take()
-		require.Equal(b, 1000, b.dog.Stats().Queued)
+		require.Empty(b, b.take())
 		b.node("", func(n *node) { n.before = time.Millisecond })
-		b.dog.Resume()
+		open()
 		time.Sleep(100 * time.Millisecond)
 		var last time.Time
 		requests := b.take()
@@ -365,7 +366,7 @@ type counting struct {
 }
 
 func (c *counting) Renew(ctx context.Context, items []Item) {
-	group := c.Group(items[0].Lease.Key())
+	group := groupOf(items[0].Key)
 	c.count(group, 1)
 	c.count("", 1)
 	c.store.Renew(ctx, items)
@@ -403,9 +404,9 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 		require.LessOrEqual(b, c.mostOf(""), 5+3)
 		require.GreaterOrEqual(b, c.mostOf(""), 5)
 		for range 3 {
-			dog.Pause()
+			open := b.shut()
 			time.Sleep(11 * time.Second)
-			dog.Resume()
+			open()
 			time.Sleep(9 * time.Second)
 		}
 		require.LessOrEqual(b, c.mostOf(""), 5+3)
@@ -509,6 +510,8 @@ func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 func TestObserverAndStatsAgree(t *testing.T) {
 	var mu sync.Mutex
 	var batches, size, renewed, retried, lost, ended, lags, remaining int
+	var late wheel.Lags
+	var left time.Duration
 	told := map[Cause]int{}
 	o := &Observer{
 		Batch: func(x Batch) {
@@ -525,9 +528,13 @@ func TestObserverAndStatsAgree(t *testing.T) {
 			require.Equal(t, x.Size, x.Renewed+x.Retried+x.Lost+x.Ended)
 			require.False(t, x.Sent.IsZero())
 			require.GreaterOrEqual(t, x.Took, time.Millisecond)
-			for _, left := range x.Remaining {
-				require.Greater(t, left, time.Duration(0))
-				require.Less(t, left, 30*time.Second)
+			for _, lag := range x.Lag {
+				late.Add(lag)
+			}
+			for _, d := range x.Remaining {
+				require.Greater(t, d, time.Duration(0))
+				require.Less(t, d, 30*time.Second)
+				left += d
 			}
 			if x.Retried == x.Size {
 				require.Error(t, x.Err)
@@ -575,6 +582,8 @@ func TestObserverAndStatsAgree(t *testing.T) {
 		require.Positive(b, s.Panics)
 		require.Equal(b, s.Batches, sum(s.Sizes[:]))
 		require.Equal(b, s.Renewed, sum(s.Remaining[:]))
+		require.InDelta(b, left.Seconds()/30, s.RemainingSum, 1e-6)
+		require.Equal(b, late, s.Lags)
 	})
 }
 

@@ -18,33 +18,30 @@ type memory struct {
 	down   bool
 }
 
-func (m *memory) Group(string) string { return "" }
+func (m *memory) Group(string, any) string { return "" }
 
 func (m *memory) Renew(_ context.Context, items []renewal.Item) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range items {
-		switch owner, ok := m.owners[items[i].Lease.Key()]; {
+		switch owner, ok := m.owners[items[i].Key]; {
 		case m.down:
 			items[i].Err = errors.New("the store is down")
 		case !ok:
 			items[i].Outcome = renewal.Gone
-		case owner != items[i].Lease.Owner():
+		case owner != items[i].Owner:
 			items[i].Outcome = renewal.Taken
 		default:
-			items[i].Outcome, items[i].TTL = renewal.Renewed, m.gives
+			items[i].Outcome, items[i].Given = renewal.Renewed, m.gives
 		}
 	}
 }
 
-func (m *memory) Release(_ context.Context, items []renewal.Item) {
+func (m *memory) release(key, owner string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range items {
-		if m.owners[items[i].Lease.Key()] == items[i].Lease.Owner() {
-			delete(m.owners, items[i].Lease.Key())
-		}
-		items[i].Outcome = renewal.Gone
+	if m.owners[key] == owner {
+		delete(m.owners, key)
 	}
 }
 
@@ -152,20 +149,22 @@ func ExampleItem_serverChosenTTL() {
 	// Output: asked for 1s - good for 59m0s
 }
 
-// Close releases leases if the renewer can.
-func ExampleWatchdog_Close() {
-	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+// Abandon ends the leases of holders that are late. Here they are released, too.
+func ExampleWatchdog_Abandon() {
+	ctx := context.Background()
+	watchdog, store, _ := watched(renewal.Spec{}, renewal.Config{})
+	defer watchdog.Close(ctx)
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	err := watchdog.Close(ctx)
-
-	var left *renewal.UnreleasedError
-	fmt.Println("left behind:", errors.As(err, &left), len(store.owners))
-	fmt.Println(lease.Err())
+	for _, lease := range watchdog.Abandon() {
+		fmt.Println(lease.Err())
+		if lease.Stop(ctx) == nil { // no renewal is in flight
+			store.release(lease.Key(), lease.Owner())
+		}
+	}
+	fmt.Println("left behind:", len(store.owners))
 	// Output:
-	// left behind: false 0
 	// renewal: lease "job" lost: watchdog closed
+	// left behind: 0
 }
 
 // Drain waits until the holders are done; their leases are renewed meanwhile.
@@ -212,21 +211,4 @@ func ExampleUntil() {
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	fmt.Println(renewal.Until(asked, 30*time.Second).Format("15:04:05.000"))
 	// Output: 12:00:29.698
-}
-
-// Pause stops requests to the store, for a maintenance that is shorter than the leases.
-func ExampleWatchdog_Pause() {
-	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
-	defer watchdog.Close(context.Background())
-
-	watchdog.Pause()
-	sent := watchdog.Stats().Sent
-	time.Sleep(500 * time.Millisecond)
-	fmt.Println("sent:", watchdog.Stats().Sent-sent)
-	watchdog.Resume()
-	time.Sleep(time.Second)
-	fmt.Println("held:", lease.Valid())
-	// Output:
-	// sent: 0
-	// held: true
 }

@@ -38,7 +38,7 @@ func (f Files) Acquire(key, owner string, ttl time.Duration) bool {
 }
 
 // Group returns one group for all leases: the file system fails as a whole.
-func (f Files) Group(string) string { return f.dir }
+func (f Files) Group(string, any) string { return f.dir }
 
 // Renew renews the leases of the items.
 func (f Files) Renew(ctx context.Context, items []renewal.Item) {
@@ -46,40 +46,26 @@ func (f Files) Renew(ctx context.Context, items []renewal.Item) {
 		if ctx.Err() != nil {
 			return // the rest is Unknown, and tried again
 		}
-		items[i].Outcome, items[i].Err = f.renew(items[i].Lease)
+		items[i].Outcome, items[i].Err = f.renew(&items[i])
 	}
 }
 
-func (f Files) renew(l *renewal.Lease) (renewal.Outcome, error) {
-	path := filepath.Join(f.dir, l.Key())
+func (f Files) renew(l *renewal.Item) (renewal.Outcome, error) {
+	path := filepath.Join(f.dir, l.Key)
 	owner, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return renewal.Gone, nil
 	case err != nil:
 		return renewal.Unknown, err
-	case string(owner) != l.Owner():
+	case string(owner) != l.Owner:
 		return renewal.Taken, nil
 	}
-	ends := time.Now().Add(l.TTL())
+	ends := time.Now().Add(l.TTL)
 	if err := os.Chtimes(path, ends, ends); err != nil {
 		return renewal.Unknown, err
 	}
 	return renewal.Renewed, nil
-}
-
-// Release makes Files a renewal.Releaser.
-func (f Files) Release(_ context.Context, items []renewal.Item) {
-	for i := range items {
-		path := filepath.Join(f.dir, items[i].Lease.Key())
-		if owner, err := os.ReadFile(path); err == nil && string(owner) != items[i].Lease.Owner() {
-			items[i].Outcome = renewal.Taken
-		} else if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
-			items[i].Outcome = renewal.Gone
-		} else {
-			items[i].Err = err
-		}
-	}
 }
 
 // Leases kept in files, without a server: the watchdog keeps one alive well past its TTL,

@@ -106,7 +106,8 @@ func sink(q []queueEntry, i int, t queueEntry) {
 		if child >= len(q) {
 			break
 		}
-		for c := child + 1; c < min(child+heapArity, len(q)); c++ {
+		end := min(child+heapArity, len(q))
+		for c := child + 1; c < end; c++ {
 			if q[c].until < q[child].until {
 				child = c
 			}

@@ -370,6 +370,8 @@ func (l *Lease) notify() {
 	lost, err := l.ended.Load(), l.Err()
 	if lost == released {
 		lost = nil
+	} else {
+		defer l.watchdog.returned()
 	}
 	if r := l.rules.Load(); r != nil {
 		if r.unhook != nil {

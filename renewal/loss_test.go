@@ -197,6 +197,32 @@ func TestAliveThatPanics(t *testing.T) {
 }
 
 // A liveness function that does not return costs its own lease, and no other.
+// A lease whose liveness function returns while the store does not answer is in the next
+// probe: the dispatcher, which would otherwise sleep, learns of it.
+func TestAliveBetweenTwoProbes(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		const pause = 5 * time.Second
+		b.node("", func(n *node) { n.refuse = errRefused })
+		var probe time.Time
+		l := b.grant(Spec{Key: "k", Alive: func() bool {
+			b.dog.mu.Lock()
+			defer b.dog.mu.Unlock()
+			if g := b.dog.groups[""]; g != nil && g.first.unanswered > 0 && probe.IsZero() {
+				g.again.unanswered, g.again.nextProbe = 1, b.dog.clock.now().add(pause)
+				probe = time.Now().Add(pause)
+				b.node("", func(n *node) { n.refuse = nil })
+				b.take()
+			}
+			return true
+		}})
+		time.Sleep(28 * time.Second)
+		require.NoError(b, l.Err())
+		requests := b.take()
+		require.NotEmpty(b, requests)
+		require.Equal(b, probe, requests[0].at)
+	})
+}
+
 func TestAliveThatHangs(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		hang := make(chan bool)

@@ -2,9 +2,12 @@ package renewal
 
 import (
 	"fmt"
+	"log/slog"
 	"math/bits"
 	"runtime/debug"
 	"time"
+
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // Observer receives reports of what a [Watchdog] does. Each of its functions may be nil.
@@ -36,7 +39,7 @@ type Batch struct {
 	// leases included early.
 	Lag []time.Duration
 	// Remaining is, for each renewed lease, how much of its time was left when the reply
-	// came: the early warning of losses. Like Lag it must not be kept after the call.
+	// came: the early warning of losses.
 	Remaining []time.Duration
 }
 
@@ -88,9 +91,14 @@ type Stats struct {
 	// came: less than a tenth of the TTL, less than two tenths, and so on. A renewal on
 	// time has six tenths left. Counts in the first tenths are a warning of losses.
 	Remaining [10]int64
+	// RemainingSum is the sum of these parts of the TTL, each from 0 to 1.
+	RemainingSum float64
 
-	LastLag  time.Duration // how late after it was due the last lease was sent
-	WorstLag time.Duration // the longest of these
+	// Lags counts leases by how late after they were due they were sent. Leases that were
+	// included early count as zero.
+	Lags     wheel.Lags
+	LastLag  time.Duration // of the lease sent last
+	WorstLag time.Duration // the longest of all
 
 	Jumps  int64 // suspends, and steps of the wall clock
 	Panics int64 // in the renewer, in hooks, in the observer
@@ -106,6 +114,28 @@ func (s Stats) Late() int64 {
 	return n
 }
 
+// LogValue implements [slog.LogValuer]. It leaves the histograms out.
+func (s Stats) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int("held", s.Held),
+		slog.Int("queued", s.Queued),
+		slog.Int("suspect", s.Suspect),
+		slog.Int("in_flight", s.InFlight),
+		slog.Int("groups", s.Groups),
+		slog.Int("silent", s.Silent),
+		slog.Int64("watched", s.Watched),
+		slog.Int64("released", s.Released),
+		slog.Int64("lost", s.Lost.Total()),
+		slog.Int64("batches", s.Batches),
+		slog.Int64("renewed", s.Renewed),
+		slog.Int64("retried", s.Retried),
+		slog.Int64("late", s.Late()),
+		slog.Duration("worst_lag", s.WorstLag),
+		slog.Int64("jumps", s.Jumps),
+		slog.Int64("panics", s.Panics),
+	)
+}
+
 // batch counts a request that is sent.
 func (s *Stats) batch(size int) {
 	s.Batches++
@@ -116,6 +146,7 @@ func (s *Stats) batch(size int) {
 
 // lag counts how late after its due time a lease is sent.
 func (s *Stats) lag(d time.Duration) {
+	s.Lags.Add(d)
 	s.LastLag = max(0, d)
 	s.WorstLag = max(s.WorstLag, d)
 }
@@ -124,6 +155,7 @@ func (s *Stats) lag(d time.Duration) {
 func (s *Stats) renewed(left, span time.Duration) {
 	s.Renewed++
 	s.Remaining[min(int(10*left/span), 9)]++
+	s.RemainingSum += float64(left) / float64(span)
 }
 
 // Stats returns the watchdog's present state and counters.

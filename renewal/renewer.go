@@ -34,15 +34,17 @@ func (o Outcome) String() string {
 
 // An Item is one lease in a request, with room for the reply.
 type Item struct {
-	// Lease is the lease to extend to [Lease.TTL] from now. A renewer only reads its Key,
-	// Owner, TTL and Ref.
-	Lease *Lease
+	// Key, Owner, Ref and TTL are those of the lease's [Spec]. The lease is to be extended
+	// to TTL from now.
+	Key, Owner string
+	Ref        any
+	TTL        time.Duration
 
 	// Outcome is the reply. Its zero value is Unknown.
 	Outcome Outcome
-	// TTL is, with Renewed, the time that the store has given; zero means the requested
-	// one. The next renewal is due when a third of it has passed.
-	TTL time.Duration
+	// Given is, with Renewed, the time that the store has given; zero means TTL. The next
+	// renewal is due when a third of it has passed.
+	Given time.Duration
 	// Err may explain an Unknown. It becomes [LostError.Err].
 	Err error
 }
@@ -51,22 +53,14 @@ type Item struct {
 // goroutines at once.
 type Renewer interface {
 	// Group names the part of the store that a lease lives on and may fail with: a node,
-	// a shard, "" if there is only one. Leases of one group may share requests. Group is
-	// called before each renewal, since a store's topology may change, and must not
-	// block.
-	Group(key string) string
+	// a shard, "" if there is only one. Leases of one group may share requests. key and
+	// ref are those of the lease's [Spec]. Group is called before each renewal, since a
+	// store's topology may change, and must not block.
+	Group(key string, ref any) string
 
 	// Renew extends leases of one group at the store and sets the outcomes in items. A
 	// fault of one lease must not cost the others their outcome. Renew must return when
 	// ctx ends, which is soon: each request that hangs occupies a part of its group's
 	// share. It must not keep items.
 	Renew(ctx context.Context, items []Item)
-}
-
-// A Releaser is a [Renewer] that can also release leases, for [Watchdog.Close].
-type Releaser interface {
-	// Release releases leases of one group, as Renew extends them. Gone means that the
-	// store has no such lease any more, Taken that it has another owner: either way there
-	// is nothing left to release. Unknown is tried again.
-	Release(ctx context.Context, items []Item)
 }

@@ -100,8 +100,11 @@ func TestSuspendWithinUntil(t *testing.T) {
 		require.True(b, l.Valid())
 		b.pass(20 * time.Second)
 		k.sleep(20 * time.Second)
-		require.False(b, l.Valid())
-		require.False(b, fixed.Valid())
+		b.dog.mu.Lock() // the first Valid wakes the dispatcher, which confirms the fixed lease
+		valid, fixedValid := l.Valid(), fixed.Valid()
+		b.dog.mu.Unlock()
+		require.False(b, valid)
+		require.False(b, fixedValid)
 		synctest.Wait()
 		require.False(b, l.Valid(), "noticed, but not confirmed")
 		require.True(b, fixed.Valid(), "it is never renewed: the corrected time is its only check")
@@ -378,4 +381,55 @@ func TestRealClocksAgree(t *testing.T) {
 	require.NoError(t, l.Stop(context.Background()))
 	require.NoError(t, w.Close(context.Background()))
 	require.Zero(t, w.Stats().Jumps)
+}
+
+// A lease that was granted before several suspends is as old as all of them.
+func TestSuspendsBetweenGrantAndWatch(t *testing.T) {
+	for _, suspends := range []int{1, 2, 3, keptSleeps, keptSleeps + 1, 3 * keptSleeps} {
+		t.Run(fmt.Sprint(suspends), func(t *testing.T) {
+			inClocks(t, Config{}, func(b *bench, k *clocks) {
+				b.grant(Spec{Key: "other", TTL: time.Hour}) // so that the clocks are looked at
+				suspend := func() {
+					b.pass(time.Minute)
+					k.sleep(time.Minute)
+					time.Sleep(time.Second)
+				}
+				suspend()
+				asked := time.Now()
+				time.Sleep(time.Nanosecond)
+				for range suspends {
+					suspend()
+				}
+				lasted := time.Since(asked) + time.Duration(suspends)*time.Minute
+				_, err := b.dog.Watch(Spec{Key: "over", Owner: "o", TTL: lasted, Granted: asked})
+				require.ErrorIs(b, err, ErrLost)
+
+				spec := Spec{Key: "lasts", Owner: "o", TTL: lasted + time.Hour, Granted: asked}
+				require.True(b, b.acquire(spec.Key, spec.Owner, time.Hour))
+				l, err := b.dog.Watch(spec)
+				require.NoError(b, err)
+				left := b.dog.validity(spec.TTL) - lasted
+				if suspends >= keptSleeps { // the one before the grant may be later
+					left -= time.Minute
+				}
+				require.Equal(b, left, time.Until(l.Until()))
+			})
+		})
+	}
+}
+
+// The TTL that a store gives is bounded, as those that users request are: the watchdog's
+// arithmetic has ends.
+func TestStoreGivesTooLongATTL(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		b.node("", func(n *node) { n.gives = 40 * 365 * 24 * time.Hour })
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(10 * time.Second)
+		require.Len(b, b.take(), 1)
+		require.LessOrEqual(b, time.Until(l.Until()), maxTTL)
+		k.step(time.Hour) // renews it at once
+		time.Sleep(time.Second)
+		require.Len(b, b.take(), 1)
+		require.True(b, l.Valid())
+	})
 }

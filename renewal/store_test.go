@@ -23,7 +23,8 @@ type store struct {
 	leases   map[string]grant
 	nodes    map[string]*node
 	requests []request
-	quiet    bool // keep no requests
+	quiet    bool          // keep no requests
+	gate     chan struct{} // not nil: Group waits until it is closed
 	// gone has the owners whose lease was stopped: none of them may be in a request any
 	// more.
 	gone map[string]bool
@@ -47,7 +48,6 @@ type request struct {
 // node describes how a node treats requests.
 type node struct {
 	before, after time.Duration // on the way there, and back
-	release       time.Duration // before a release is carried out
 	mute          bool          // requests never arrive
 	noReply       bool          // they are carried out, but the replies are lost
 	deaf          bool          // the client does not notice when its context ends
@@ -82,7 +82,32 @@ func (s *store) at(name string) *node {
 	return n
 }
 
-func (s *store) Group(key string) string {
+// Group blocks while the gate is shut.
+func (s *store) Group(key string, _ any) string {
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return groupOf(key)
+}
+
+// shut keeps leases that fall due from the groups' queues until open is called.
+func (s *store) shut() (open func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gate := make(chan struct{})
+	s.gate = gate
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gate = nil
+		close(gate)
+	}
+}
+
+func groupOf(key string) string {
 	name, _, ok := strings.Cut(key, "/")
 	if !ok {
 		return ""
@@ -91,7 +116,7 @@ func (s *store) Group(key string) string {
 }
 
 func (s *store) Renew(ctx context.Context, items []Item) {
-	group := s.Group(items[0].Lease.Key())
+	group := groupOf(items[0].Key)
 	s.mu.Lock()
 	n := *s.at(group)
 	s.note(group, items)
@@ -139,17 +164,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *store) note(group string, items []Item) {
 	r := request{at: time.Now(), group: group}
 	for _, item := range items {
-		if s.renewing[item.Lease.Owner()]++; s.renewing[item.Lease.Owner()] > 1 {
-			s.broken = fmt.Errorf("lease %q is in two requests at once", item.Lease.Key())
+		if s.renewing[item.Owner]++; s.renewing[item.Owner] > 1 {
+			s.broken = fmt.Errorf("lease %q is in two requests at once", item.Key)
 		}
-		if s.gone[item.Lease.Owner()] {
-			s.broken = fmt.Errorf("lease %q is renewed after its Stop returned", item.Lease.Key())
+		if s.gone[item.Owner] {
+			s.broken = fmt.Errorf("lease %q is renewed after its Stop returned", item.Key)
 		}
-		if s.Group(item.Lease.Key()) != group {
-			s.broken = fmt.Errorf("lease %q travels with group %q", item.Lease.Key(), group)
+		if groupOf(item.Key) != group {
+			s.broken = fmt.Errorf("lease %q travels with group %q", item.Key, group)
 		}
 		if !s.quiet {
-			r.keys = append(r.keys, item.Lease.Key())
+			r.keys = append(r.keys, item.Key)
 		}
 	}
 	if !s.quiet {
@@ -161,7 +186,7 @@ func (s *store) noteEnd(items []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, item := range items {
-		s.renewing[item.Lease.Owner()]--
+		s.renewing[item.Owner]--
 	}
 }
 
@@ -172,7 +197,7 @@ func (s *store) renew(group string, n node, items []Item) []Item {
 	answers := append([]Item(nil), items...)
 	for i := range answers {
 		a := &answers[i]
-		key := a.Lease.Key()
+		key := a.Key
 		if n.poison[key] {
 			return nil
 		}
@@ -183,12 +208,12 @@ func (s *store) renew(group string, n node, items []Item) []Item {
 		switch g, ok := s.get(key); {
 		case !ok:
 			a.Outcome = Gone
-		case g.owner != a.Lease.Owner():
+		case g.owner != a.Owner:
 			a.Outcome = Taken
 		default:
-			ttl := a.Lease.TTL()
+			ttl := a.TTL
 			if n.gives > 0 {
-				ttl, a.TTL = n.gives, n.gives
+				ttl, a.Given = n.gives, n.gives
 			}
 			s.put(key, g.owner, ttl)
 			a.Outcome = Renewed
@@ -207,7 +232,7 @@ func (s *store) get(key string) (grant, bool) {
 }
 
 func (s *store) put(key, owner string, ttl time.Duration) {
-	early := time.Duration(ttl.Seconds() * float64(s.at(s.Group(key)).fast))
+	early := time.Duration(ttl.Seconds() * float64(s.at(groupOf(key)).fast))
 	s.leases[key] = grant{owner, time.Now().Add(ttl - early)}
 }
 
@@ -243,47 +268,6 @@ func (s *store) take() []request {
 	r := s.requests
 	s.requests = nil
 	return r
-}
-
-// giving is a store that can release, too.
-type giving struct {
-	*store
-	releases int
-}
-
-func (s *giving) Release(ctx context.Context, items []Item) {
-	group := s.Group(items[0].Lease.Key())
-	s.mu.Lock()
-	n := *s.at(group)
-	s.releases++
-	s.mu.Unlock()
-	if n.mute {
-		<-ctx.Done()
-		return
-	}
-	if !sleep(ctx, n.release) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range items {
-		key := items[i].Lease.Key()
-		if s.renewing[items[i].Lease.Owner()] > 0 {
-			s.broken = fmt.Errorf("lease %q is released while a renewal is in flight", key)
-		}
-		if err, bad := n.bad[key]; bad {
-			items[i].Err = err
-			continue
-		}
-		items[i].Outcome = Gone
-		if g, ok := s.get(key); ok {
-			if g.owner != items[i].Lease.Owner() {
-				items[i].Outcome = Taken
-				continue
-			}
-			delete(s.leases, key)
-		}
-	}
 }
 
 const tick = 10 * time.Millisecond

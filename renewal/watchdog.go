@@ -111,8 +111,8 @@ type Watchdog struct {
 	// wake wakes the dispatcher.
 	wake chan struct{}
 	// requests is the parent of all requests' contexts.
-	requests context.Context
-	abandon  context.CancelFunc
+	requests       context.Context
+	cancelRequests context.CancelFunc
 	// dispatcher is closed when the dispatcher has returned.
 	dispatcher chan struct{}
 
@@ -138,7 +138,6 @@ type Watchdog struct {
 	begin    int
 	inFlight int // requests
 	stale    int // entries of ended leases in queues
-	spare    *batch
 
 	// wakeAt is when the dispatcher wakes without a kick.
 	wakeAt instant
@@ -155,14 +154,13 @@ type Watchdog struct {
 	wheelProbe   wheel.Timer
 	wheelStopped bool
 
-	paused   bool
 	draining bool          // no leases are accepted
 	quit     bool          // the dispatcher is to return
 	closed   chan struct{} // made by the first close, closed when it is done
 	// empty is made for goroutines that wait until no lease is held.
 	empty chan struct{}
-	// running counts the goroutines that send requests and run hooks; quiet is made for
-	// goroutines that wait until there are none.
+	// running counts the goroutines that send requests and run hooks, and the losses that
+	// are being notified; quiet is made for goroutines that wait until there are none.
 	running int
 	quiet   chan struct{}
 
@@ -219,7 +217,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 	if _, err := w.wheelProbe.Arm(math.MaxInt64); err != nil {
 		return nil, fmt.Errorf("renewal: New needs a wheel that runs: %w", err)
 	}
-	w.requests, w.abandon = context.WithCancel(context.Background())
+	w.requests, w.cancelRequests = context.WithCancel(context.Background())
 	return w, nil
 }
 
@@ -303,7 +301,9 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 
 // held counts an accepted lease. The caller holds mu.
 func (w *Watchdog) held() {
-	w.stats.Held++
+	if w.stats.Held++; w.stats.Held == 1 {
+		w.calendar.skip(w.clock.now())
+	}
 	if w.stats.Held == 1 && w.clock.offsets != nil && w.clock.now().add(w.clock.checkEvery) < w.wakeAt {
 		w.kick() // there is a lease to check the clocks for now
 	}
@@ -350,11 +350,12 @@ func (w *Watchdog) lost(key string, cause Cause, err error) *LostError {
 }
 
 // lose ends a lease as lost, and returns false if it had ended already. The caller holds
-// mu, and notifies the holder after unlocking it.
+// mu, and notifies the holder after unlocking it, which [Watchdog.Close] waits for.
 func (w *Watchdog) lose(l *Lease, cause Cause, err error) bool {
 	lost := w.end(l, w.lost(l.key, cause, err))
 	if lost {
 		w.stats.Lost[cause]++
+		w.running++
 	}
 	return lost
 }

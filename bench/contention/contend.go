@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
 // contenders are those of one process, who contend for one lock until they are told
@@ -71,7 +73,7 @@ type contender struct {
 
 func (c *contender) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		asked := c.board.clock.now()
+		asked := c.board.clock.Now()
 		release, err := c.locks.Acquire(ctx, c.Name)
 		if err != nil {
 			c.seen.Longest = max(c.seen.Longest, c.board.unended(asked))
@@ -88,17 +90,17 @@ func (c *contender) run(ctx context.Context) error {
 }
 
 // note counts a grant.
-func (c *contender) note(asked instant, g change) {
+func (c *contender) note(asked hostclock.Instant, g change) {
 	if c.board.phase() != measuring {
 		c.seen.Longest = max(c.seen.Longest, c.board.unended(asked))
 		return
 	}
 	c.granted++
-	wait := g.granted.since(asked)
+	wait := g.granted.Since(asked)
 	c.seen.Wait.Add(wait)
 	c.seen.Longest = max(c.seen.Longest, wait)
 	if g.handed {
 		c.seen.HandOvers++
-		c.seen.Latency.Add(g.granted.since(g.released))
+		c.seen.Latency.Add(g.granted.Since(g.released))
 	}
 }

@@ -62,14 +62,14 @@ func (h HandOver) Measure(ctx context.Context, way Way, edge func() error) (hand
 	defer func() { err = errors.Join(err, board.Close()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	crew, err := h.hire(ctx, way, board, cancel)
+	parties, err := h.hire(ctx, way, board, cancel)
 	if err != nil {
 		return nil, err
 	}
 	handed = new(Handed)
 	err = window(ctx, h.WarmUp, h.Window, board.begin, edge, &handed.Elapsed)
 	all := newShare()
-	for _, p := range crew {
+	for _, p := range parties {
 		s, ended := p.end()
 		if ended != nil {
 			err = errors.Join(ended, err)
@@ -91,17 +91,17 @@ func (h HandOver) Measure(ctx context.Context, way Way, edge func() error) (hand
 type party interface{ end() (*share, error) }
 
 // hire sets all contenders to work. One of them that fails cancels the measurement.
-func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel context.CancelCauseFunc) (crew []party, err error) {
+func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel context.CancelCauseFunc) (parties []party, err error) {
 	processes := max(h.Processes, 1)
 	defer func() {
 		if err == nil {
 			return
 		}
-		for _, p := range crew {
+		for _, p := range parties {
 			_, ended := p.end()
 			err = errors.Join(err, ended)
 		}
-		crew = nil
+		parties = nil
 	}()
 	first := int64(1)
 	for i := range processes {
@@ -114,18 +114,18 @@ func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel contex
 			p, err = startProcess(way, board, c, cancel)
 		}
 		if err != nil {
-			return crew, err
+			return parties, err
 		}
-		crew = append(crew, p)
+		parties = append(parties, p)
 	}
-	for _, p := range crew {
+	for _, p := range parties {
 		if p, ok := p.(*process); ok {
 			if err := p.awaitReady(ctx); err != nil {
-				return crew, err
+				return parties, err
 			}
 		}
 	}
-	return crew, nil
+	return parties, nil
 }
 
 // portion is the share of the i-th of n in a total that is shared out evenly.

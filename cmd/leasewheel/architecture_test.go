@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files, planted bugs, functions and fields in docs/architecture.md exist. A name in
-// backquotes is looked up in the last file named before it in the same row or paragraph.
+// Files, functions and fields in docs/architecture.md exist, and it names every planted
+// bug. A name in backquotes is looked up in the last file named before it in the same row
+// or paragraph.
 func TestArchitectureNamesExist(t *testing.T) {
 	root := moduleDir(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
@@ -25,7 +28,7 @@ func TestArchitectureNamesExist(t *testing.T) {
 	quoted := regexp.MustCompile("`([^`\\s]+)`")
 	planted := regexp.MustCompile(`^\d\d-`)
 	member := regexp.MustCompile(`^\w+\.\w+$`)
-	files := 0
+	files, bugs := 0, make(map[string]bool)
 	for _, unit := range units {
 		var file string
 		var declared map[string]bool
@@ -33,7 +36,7 @@ func TestArchitectureNamesExist(t *testing.T) {
 			name, call := strings.CutSuffix(match[1], "()")
 			switch {
 			case planted.MatchString(name):
-				assert.FileExists(t, filepath.Join(root, "lock", "testdata", "planted", name+".patch"))
+				bugs[filepath.Join(root, "lock", "testdata", "planted", name+".patch")] = true
 			case strings.Contains(name, "/"):
 				file, declared, files = name, nil, files+1
 				_, err := os.Stat(filepath.Join(root, filepath.FromSlash(file)))
@@ -46,6 +49,9 @@ func TestArchitectureNamesExist(t *testing.T) {
 			}
 		}
 	}
+	patches, err := filepath.Glob(filepath.Join(root, "lock", "testdata", "planted", "*.patch"))
+	require.NoError(t, err)
+	assert.ElementsMatch(t, patches, slices.Collect(maps.Keys(bugs)), "the planted bugs that the page names")
 	assert.Greater(t, files, 100, "the page is not read as it should be")
 }
 

@@ -150,14 +150,7 @@ func TestBenchLockBroken(t *testing.T) {
 
 func TestBenchLockBadInput(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		code int
-		says string
-		args string
-	}{
-		"no server":           {exitUsage, "no server", ""},
-		"no such server":      {exitUnavailable, "connection refused", "--redis redis://:" + secret + "@127.0.0.1:1"},
-		"no URL":              {exitUsage, "scheme", "--redis nonsense://:" + secret + "@h"},
+	benchRefuses(t, "lock", map[string]badInput{
 		"no goroutines":       {exitUsage, "--goroutines 0: accepted are 1 to 1000", "-g 1,0"},
 		"too many goroutines": {exitUsage, "--goroutines 1001", "-g 1001"},
 		"one waiter":          {exitUsage, "--waiters 1: accepted are 2 to 1000", "-w 1"},
@@ -166,20 +159,8 @@ func TestBenchLockBadInput(t *testing.T) {
 		"nothing":             {exitUsage, "nothing to measure", "-g 0 -w 0"},
 		"no processes":        {exitUsage, "--processes 0", "--processes 0"},
 		"too many processes":  {exitUsage, "--processes 65", "--processes 65"},
-		"short duration":      {exitUsage, "--duration 10ms", "--duration 10ms"},
 		"long duration":       {exitUsage, "--duration 2h", "--duration 2h"},
 		"long hold":           {exitUsage, "--hold 300ms", "--hold 300ms"},
 		"negative hold":       {exitUsage, "negative", "--hold -1ms"},
-		"unknown start":       {exitUsage, "single and cluster", "--start sentinel"},
-		"two servers":         {exitUsage, "exclude each other", "--start single --redis redis://h"},
-		"arguments":           {exitUsage, "takes no arguments", "30"},
-		"no redis-server":     {exitUnavailable, "cannot start a server", "--start single"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			env := []string{redisURLVariable + "=", "REDIS_SERVER=/no/such/redis-server"}
-			p := start(t, env, append([]string{"bench", "lock"}, strings.Fields(test.args)...)...)
-			assert.Equal(t, test.code, p.wait())
-			p.requireOneLine(test.says)
-		})
-	}
+	})
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -157,34 +158,48 @@ func TestBenchRenewalInterrupted(t *testing.T) {
 	assert.Empty(t, p.stdout.String())
 }
 
-func TestBenchRenewalBadInput(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		code int
-		says string
-		args string
-	}{
-		"no server":          {exitUsage, "no server", ""},
-		"no such server":     {exitUnavailable, "connection refused", "--redis redis://:" + secret + "@127.0.0.1:1"},
-		"no URL":             {exitUsage, "scheme", "--redis nonsense://:" + secret + "@h"},
-		"no leases":          {exitUsage, "--leases 0", "-n 0"},
-		"too many leases":    {exitUsage, "--leases 10000001", "-n 10000001"},
-		"too large baseline": {exitUsage, "--baseline 200001", "--baseline 200001"},
-		"short TTL":          {exitUsage, "--ttl 500ms", "--ttl 500ms"},
-		"short duration":     {exitUsage, "--duration 10ms", "--duration 10ms"},
-		"unknown start":      {exitUsage, "single and cluster", "--start sentinel"},
-		"two servers":        {exitUsage, "exclude each other", "--start single --redis redis://h"},
-		"no time for a stop": {exitUsage, "two TTLs", "--start cluster --stop-master --ttl 30s --duration 59s"},
-		"arguments":          {exitUsage, "takes no arguments", "30"},
-		"no redis-server":    {exitUnavailable, "cannot start a server", "--start single"},
-	} {
+// badInput is an execution that fails before it measures: its exit code, what it says, and
+// its arguments.
+type badInput struct {
+	code int
+	says string
+	args string
+}
+
+// benchRefuses runs a measurement with input that every measurement refuses, and with
+// further cases by name.
+func benchRefuses(t *testing.T, measurement string, further map[string]badInput) {
+	t.Helper()
+	cases := map[string]badInput{
+		"no server":       {exitUsage, "no server", ""},
+		"no such server":  {exitUnavailable, "connection refused", "--redis redis://:" + secret + "@127.0.0.1:1"},
+		"no URL":          {exitUsage, "scheme", "--redis nonsense://:" + secret + "@h"},
+		"short duration":  {exitUsage, "--duration 10ms", "--duration 10ms"},
+		"unknown start":   {exitUsage, "single and cluster", "--start sentinel"},
+		"two servers":     {exitUsage, "exclude each other", "--start single --redis redis://h"},
+		"arguments":       {exitUsage, "takes no arguments", "30"},
+		"no redis-server": {exitUnavailable, "cannot start a server", "--start single"},
+	}
+	maps.Copy(cases, further)
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			env := []string{redisURLVariable + "=", "REDIS_SERVER=/no/such/redis-server"}
-			p := start(t, env, append([]string{"bench", "renewal"}, strings.Fields(test.args)...)...)
+			p := start(t, env, append([]string{"bench", measurement}, strings.Fields(test.args)...)...)
 			assert.Equal(t, test.code, p.wait())
 			p.requireOneLine(test.says)
 		})
 	}
+}
+
+func TestBenchRenewalBadInput(t *testing.T) {
+	t.Parallel()
+	benchRefuses(t, "renewal", map[string]badInput{
+		"no leases":          {exitUsage, "--leases 0", "-n 0"},
+		"too many leases":    {exitUsage, "--leases 10000001", "-n 10000001"},
+		"too large baseline": {exitUsage, "--baseline 200001", "--baseline 200001"},
+		"short TTL":          {exitUsage, "--ttl 500ms", "--ttl 500ms"},
+		"no time for a stop": {exitUsage, "two TTLs", "--start cluster --stop-master --ttl 30s --duration 59s"},
+	})
 }
 
 func TestBenchRenewalNeedsACluster(t *testing.T) {

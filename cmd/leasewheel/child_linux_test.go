@@ -109,7 +109,7 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 		code   int
 	}{
 		"command goes on":                     {"echo held; cat; exit 7", "ignore", 7},
-		"command gets the kernel's signal":    {"trap 'echo told; exit 8' TERM; echo held; while :; do sleep 0.02; done", "term", 8},
+		"command gets the kernel's signal":    {"trap 'echo terminated; exit 8' TERM; echo held; while :; do sleep 0.02; done", "term", 8},
 		"command ignores the kernel's signal": {"trap '' TERM; echo held; cat; exit 9", "term", 9},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
 // demo is one run: the processes that contend, the keeper of many leases beside them, and
@@ -25,7 +27,7 @@ type demo struct {
 	embedded bool // the server ends with the demo
 	keeper   *keeper
 
-	clock  instantClock
+	clock  hostclock.Clock
 	begin  time.Time
 	events chan actorEvent
 	actors map[*actor]struct{} // the running ones
@@ -41,7 +43,7 @@ type demo struct {
 }
 
 func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
-	clock, err := newInstantClock()
+	clock, err := hostclock.New()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	}
 
 	victim.order(orderWrite) // it reads this when it continues
-	thawed := d.clock.now()
+	thawed := d.clock.Now()
 	if err := victim.signal(unix.SIGCONT); err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (d *demo) freeze(ctx context.Context) error {
 		case e.over:
 			return nil // recorded as a failure; no loss was reported to it
 		case e.Kind == eventLost && e.Token == holding.Token:
-			f.Cause, f.Told, f.Awake = e.Cause, e.At.after(thawed), e.Awake.after(thawed)
+			f.Cause, f.Told, f.Awake = e.Cause, e.At.Since(thawed), e.Awake.Since(thawed)
 		case e.Kind == eventStale:
 			wrote = true
 			f.StaleWrites++
@@ -166,7 +168,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err := victim.signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	killed := d.clock.now()
+	killed := d.clock.Now()
 	d.holds = append(d.holds, hold{holding.From, killed, holding.Token})
 	k := &d.report.Killed
 	k.FreeLimit = d.job.TTL + time.Second
@@ -176,7 +178,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.Free = next.From.after(killed)
+	k.Free = next.From.Since(killed)
 	d.meter.note("killed holder: its lock was free after %v", round3(k.Free))
 	return d.start()
 }

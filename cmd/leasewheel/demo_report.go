@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
 // demoReport is what a run of the demo observed, and the limits. Durations are
@@ -158,7 +160,7 @@ func (r *demoReport) promises() []promise {
 
 // hold is the time in which a process could believe to have the lock alone.
 type hold struct {
-	from, until instant
+	from, until hostclock.Instant
 	token       int64
 }
 
@@ -172,7 +174,7 @@ func judgeHolds(holds []hold) (overlaps, disorder int) {
 			disorder++
 		}
 	}
-	var end instant
+	var end hostclock.Instant
 	for i, h := range holds {
 		if i > 0 && h.from < end {
 			overlaps++

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/bench/hostclock"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -64,14 +65,14 @@ const (
 
 // workerEvent is a line of a worker's standard output.
 type workerEvent struct {
-	Kind     string  `json:"kind"`
-	Token    int64   `json:"token,omitempty"`
-	From     instant `json:"from,omitempty"`
-	Until    instant `json:"until,omitempty"`
-	At       instant `json:"at,omitempty"`
-	Awake    instant `json:"awake,omitempty"`
-	Accepted bool    `json:"accepted,omitempty"`
-	Cause    string  `json:"cause,omitempty"`
+	Kind     string            `json:"kind"`
+	Token    int64             `json:"token,omitempty"`
+	From     hostclock.Instant `json:"from,omitempty"`
+	Until    hostclock.Instant `json:"until,omitempty"`
+	At       hostclock.Instant `json:"at,omitempty"`
+	Awake    hostclock.Instant `json:"awake,omitempty"`
+	Accepted bool              `json:"accepted,omitempty"`
+	Cause    string            `json:"cause,omitempty"`
 }
 
 func newDemoWorkerCommand() *cobra.Command {
@@ -96,7 +97,7 @@ type worker struct {
 	job    workerJob
 	client redis.UniversalClient
 	mutex  *lock.Mutex
-	clock  instantClock
+	clock  hostclock.Clock
 
 	holds  chan struct{} // an order to hold waits here
 	writes chan struct{} // an order to write waits here
@@ -107,7 +108,7 @@ type worker struct {
 
 // work runs a worker: a job and orders from in, events to out.
 func work(ctx context.Context, in io.Reader, out io.Writer) error {
-	clock, err := newInstantClock()
+	clock, err := hostclock.New()
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (w *worker) serve(ctx context.Context) error {
 
 	for ctx.Err() == nil {
 		lease, err := w.mutex.Lock(ctx)
-		from := w.clock.now()
+		from := w.clock.Now()
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
@@ -184,7 +185,7 @@ func (w *worker) serve(ctx context.Context) error {
 
 // increment reads the counter, waits, and writes it: without the lock, or with two
 // holders of it, increments would be lost.
-func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant) error {
+func (w *worker) increment(ctx context.Context, lease *lock.Lease, from hostclock.Instant) error {
 	value, err := w.read(ctx)
 	if err != nil {
 		return err
@@ -194,10 +195,10 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant)
 	if err != nil {
 		return err
 	}
-	until := min(w.clock.now(), w.clock.of(lease.Until()))
+	until := min(w.clock.Now(), w.clock.Of(lease.Until()))
 	err = lease.Unlock(ctx)
 	if lost, ok := errors.AsType[*lock.LostError](err); ok {
-		w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.now(), Cause: lost.Cause.String()})
+		w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.Now(), Cause: lost.Cause.String()})
 		err = nil
 	}
 	w.report(workerEvent{Kind: eventHeld, Token: lease.Token(), From: from, Until: until, Accepted: accepted})
@@ -206,22 +207,22 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from instant)
 
 // holdOn keeps the lock until it is lost. The process is about to be frozen, and will
 // write without checking the lease when it continues: a stale holder, as after any pause.
-func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) error {
+func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from hostclock.Instant) error {
 	var told sync.WaitGroup
 	defer told.Wait()
-	awake := make(chan instant, 1)
-	last := w.clock.now() // read here: the goroutines may first run after the freeze
+	awake := make(chan hostclock.Instant, 1)
+	last := w.clock.Now() // read here: the goroutines may first run after the freeze
 	told.Go(func() { awake <- w.awaitThaw(ctx, last) })
 	told.Go(func() {
 		select {
 		case <-lease.Lost():
-			at := w.clock.now()
+			at := w.clock.Now()
 			lost, _ := errors.AsType[*lock.LostError](lease.Err())
 			w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: at, Awake: <-awake, Cause: lost.Cause.String()})
 		case <-ctx.Done():
 		}
 	})
-	w.report(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until())})
+	w.report(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.Of(lease.Until())})
 	select {
 	case <-w.writes:
 	case <-ctx.Done():
@@ -235,7 +236,7 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 	if err != nil {
 		return err
 	}
-	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.of(lease.Until()), Accepted: accepted})
+	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.Of(lease.Until()), Accepted: accepted})
 	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
 	}
@@ -245,7 +246,7 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from instant) er
 // awaitThaw returns when the process, which last ran at last, has been frozen and
 // continues: the first instant at which a plain timer of the runtime fires again. On an
 // overloaded machine that is long after SIGCONT, and no loss can be reported before.
-func (w *worker) awaitThaw(ctx context.Context, last instant) instant {
+func (w *worker) awaitThaw(ctx context.Context, last hostclock.Instant) hostclock.Instant {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -254,8 +255,8 @@ func (w *worker) awaitThaw(ctx context.Context, last instant) instant {
 		case <-ctx.Done():
 			return 0
 		}
-		now := w.clock.now()
-		if now.after(last) > w.job.TTL/2 {
+		now := w.clock.Now()
+		if now.Since(last) > w.job.TTL/2 {
 			return now
 		}
 		last = now

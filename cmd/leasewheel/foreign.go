@@ -59,15 +59,15 @@ type foreignKey struct {
 	sure   bool // it is certainly not a lock
 }
 
-// identify returns what kind of key has a name. A string is a lock if it has a TTL, as
+// identify returns what kind of key a lock's name has. A string is a lock if it has a TTL, as
 // every lock of redsync and redislock has.
 func (s *server) identify(ctx context.Context, name string) foreignKey {
-	kind := s.typeOf(ctx, name)
+	kind := s.typeOf(ctx, s.prefix+name)
 	switch kind {
 	case "", "none":
 		return foreignKey{}
 	case "string":
-		ttl, err := s.client.PTTL(ctx, name).Result()
+		ttl, err := s.client.PTTL(ctx, s.prefix+name).Result()
 		if err == nil && ttl > 0 {
 			return foreignKey{isLock: true}
 		}
@@ -83,7 +83,7 @@ func (s *server) identify(ctx context.Context, name string) foreignKey {
 
 // inspectHash inspects a lock in Redisson's format.
 func (s *server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
-	store, err := redisstore.New(s.client, redisstore.Config{Format: redisstore.FormatRedisson})
+	store, err := redisstore.New(s.client, redisstore.Config{Format: redisstore.FormatRedisson, Prefix: s.prefix})
 	if err != nil {
 		return lock.Info{}, err
 	}

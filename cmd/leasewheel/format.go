@@ -1,17 +1,77 @@
 package main
 
 import (
+	"fmt"
+	"log/slog"
+	"os"
+
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
+// The environment variables of a fleet's settings, for which no flag is given.
+const (
+	prefixVariable = "LEASEWHEEL_PREFIX"
+	pubSubVariable = "LEASEWHEEL_PUBSUB"
+)
+
+// storeFlags are how locks are stored: they must be those of the clients that share the
+// locks.
+type storeFlags struct {
+	format formatFlag
+	prefix string
+	pubSub string
+	flags  *pflag.FlagSet
+}
+
+func (s *storeFlags) register(flags *pflag.FlagSet) {
+	s.flags = flags
+	flags.Var(&s.format, "format", "format of locks: redisson, or plain as of redsync and redislock")
+	flags.StringVar(&s.prefix, "prefix", "", "`text` before the name of every lock on the server, as of a NameMapper (default: $"+prefixVariable+")")
+	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+pubSubVariable+", or auto)")
+}
+
+// config returns the configuration of the flags, and of the environment for the others.
+func (s *storeFlags) config(logger *slog.Logger) (redisstore.Config, error) {
+	c := redisstore.Config{Format: redisstore.Format(s.format), PlainTokens: true, Logger: logger, Prefix: s.prefix}
+	if !s.flags.Changed("prefix") {
+		c.Prefix = os.Getenv(prefixVariable)
+	}
+	mode, from := s.pubSub, "--pubsub"
+	if !s.flags.Changed("pubsub") {
+		mode, from = os.Getenv(pubSubVariable), pubSubVariable
+		if mode == "" {
+			return c, nil
+		}
+	}
+	var err error
+	if c.PubSub, err = redisstore.ParsePubSub(mode); err != nil {
+		return c, fmt.Errorf("%s %q: accepted are auto, on, off and both", from, mode)
+	}
+	return c, nil
+}
+
+// validateNames checks that names are valid, and that the prefix makes valid keys of them.
+func (s *storeFlags) validateNames(names ...string) error {
+	c, err := s.config(nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := lock.ValidateName(name); err != nil {
+			return err
+		}
+		if err := lock.ValidateName(c.Prefix + name); err != nil {
+			return fmt.Errorf("with the prefix %s: %w", quoted(c.Prefix), err)
+		}
+	}
+	return nil
+}
+
 // formatFlag is the format of locks on the server, and so which clients share them.
 type formatFlag redisstore.Format
-
-func (f *formatFlag) register(flags *pflag.FlagSet) {
-	flags.Var(f, "format", "format of locks: redisson, or plain as of redsync and redislock")
-}
 
 func (f *formatFlag) Set(text string) error {
 	format, err := redisstore.ParseFormat(text)

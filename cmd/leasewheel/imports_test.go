@@ -41,21 +41,29 @@ var fences = map[string]fence{
 
 	// A lock means the same on every store: no go-redis.
 	"lock/driver": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
-	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
+	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, others: []string{"golang.org/x/"}},
+
+	"lock/internal/backoff": {tests: true},
+
+	// The exporters of metrics are modules of their own.
+	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
 
 	"lock/redisstore": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"},
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock", "lock/redisstore"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore"},
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
+	// An election is held by a lock, on any store.
+	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
+
 	// A quorum is made of any stores.
-	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
 }
 
 // unfenced reports whether a package may use anything: it is a program, or

@@ -47,9 +47,8 @@ func newInspectCommand() *cobra.Command {
 		Short:   "Show who holds a lock",
 		Long:    inspectLong,
 		Example: inspectExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return i.run(cmd, args)
-		},
+		RunE:    i.run,
+
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().StringVar(&i.kind, "kind", "", "the kind of NAME: semaphore, permits (a semaphore whose permits expire) or latch")
@@ -76,7 +75,7 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError(cmd, errors.New("inspect takes the NAME of one lock"))
 	}
-	if err := lock.ValidateName(args[0]); err != nil {
+	if err := i.stored.validateNames(args[0]); err != nil {
 		return usageError(cmd, err)
 	}
 	inspect := i.inspector(args[0])
@@ -209,7 +208,7 @@ func holderText(h *lock.Holder, now time.Time) string {
 // ownerText names an owner: its process, if known, and its id at the server.
 func ownerText(c lock.Client, owner string) string {
 	if c.Host == "" {
-		return "owner " + owner
+		return "owner " + quoted(owner)
 	}
-	return clientName(c, owner) + ", owner " + owner
+	return clientName(c, owner) + ", owner " + quoted(owner)
 }

@@ -51,6 +51,7 @@ type clientReport struct {
 	Host    string     `json:"host,omitempty"`
 	Process string     `json:"process,omitempty"`
 	PID     int        `json:"pid,omitempty"`
+	Label   string     `json:"label,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 }
 
@@ -75,7 +76,7 @@ func reportOf(server string, info *lock.Info) lockReport {
 }
 
 func clientReportOf(c lock.Client) clientReport {
-	return clientReport{c.ID, c.Host, c.Process, c.PID, instantOf(c.Since)}
+	return clientReport{c.ID, c.Host, c.Process, c.PID, c.Label, instantOf(c.Since)}
 }
 
 // instantOf returns nil for an unknown instant.
@@ -110,12 +111,16 @@ func kindName(info *lock.Info) string {
 	return kindNames[info.Kind]
 }
 
-// clientName names an owner: its process, if known, or its id at the server.
+// clientName names an owner: its process and label, if known, or its id at the server.
 func clientName(c lock.Client, owner string) string {
 	if c.Host == "" {
-		return owner
+		return quoted(owner)
 	}
-	return fmt.Sprintf("%s[%d]@%s", quoted(c.Process), c.PID, quoted(c.Host))
+	name := fmt.Sprintf("%s[%d]@%s", quoted(c.Process), c.PID, quoted(c.Host))
+	if c.Label != "" {
+		name += " " + strconv.Quote(c.Label)
+	}
+	return name
 }
 
 // sinceThen returns the age of an instant of the server's clock.

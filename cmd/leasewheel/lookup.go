@@ -12,14 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // lookup is the access of ls, inspect and unlock to the locks. Each of several servers is
 // read separately, so that users see where they disagree.
 type lookup struct {
 	flags   serverFlags
-	format  formatFlag
+	stored  storeFlags
 	json    bool
 	servers nodes
 	views   []view
@@ -38,14 +37,16 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	flags.SortFlags = false
 	flags.BoolVar(&l.json, "json", false, jsonUsage)
 	l.flags.register(flags)
-	l.format.register(flags)
+	l.stored.register(flags)
 }
 
 // open connects to the servers that the flags name. It sends no request yet.
 func (l *lookup) open(cmd *cobra.Command) (err error) {
-	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), redisstore.Config{
-		Format: redisstore.Format(l.format), Logger: slog.New(slog.DiscardHandler),
-	})
+	config, err := l.stored.config(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), config)
 	if err != nil {
 		return usageError(cmd, err)
 	}
@@ -97,11 +98,8 @@ func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
 
 // failed returns the error and the exit code for a server that did not answer.
 func (v *view) failed(cmd *cobra.Command, err error) error {
-	var (
-		name    *lock.NameError
-		pattern *lock.PatternError
-	)
-	if errors.As(err, &name) || errors.As(err, &pattern) || errors.Is(err, lock.ErrUnsupported) {
+	var name *lock.NameError
+	if errors.As(err, &name) || errors.Is(err, lock.ErrUnsupported) {
 		return usageError(cmd, err)
 	}
 	return unavailable(cmd.Context(), v.server, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -186,7 +187,7 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
-	const many = lock.MaxTold + 23
+	const many = driver.MaxTold + 23
 	for n := range many {
 		commands(t, client, fmt.Sprintf(`
 			HSET report mode read %[1]s:%[2]d 1
@@ -201,9 +202,9 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	}
 	readers, queue := inspect("report"), inspect("fair")
 	assert.EqualValues(t, many, readers.HolderCount)
-	assert.Len(t, readers.Holders, lock.MaxTold)
+	assert.Len(t, readers.Holders, driver.MaxTold)
 	assert.EqualValues(t, many, queue.WaiterCount)
-	assert.Len(t, queue.Waiters, lock.MaxTold)
+	assert.Len(t, queue.Waiters, driver.MaxTold)
 	assert.Regexp(t, `(?m)^report +read +\S+ \+122 `, ask(t, env, exitOK, "ls"))
 	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
 }
@@ -273,7 +274,7 @@ $`, ask(t, env, exitOK, args...))
 func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
-	holder := start(t, env, run("job", sh("echo held; read line"))...)
+	holder := start(t, env, run("job", sh("echo held; read line"), "--label", "nightly run")...)
 	assert.Equal(t, "held", holder.line())
 	var report lockReport
 	eventually(t, "announced", func() bool {
@@ -283,11 +284,12 @@ func TestInspectWhatRunHolds(t *testing.T) {
 		return report.Holders[0].Client.PID != 0
 	})
 	assert.Equal(t, holder.cmd.Process.Pid, report.Holders[0].Client.PID)
+	assert.Equal(t, "nightly run", report.Holders[0].Client.Label)
 	require.NotNil(t, report.Holders[0].Since)
 	assert.WithinDuration(t, time.Now(), *report.Holders[0].Since, patience)
 	assert.InDelta(t, lock.DefaultTTL, report.TTL, float64(lock.DefaultTTL/2))
-	assert.Regexp(t, `(?m)^holder  \S+\[\d+\]@\S+, owner \S+:1, for \S+s since 20\S+Z$`, ask(t, env, exitOK, "inspect", "job"))
-	assert.Regexp(t, `(?m)^job +mutex +\S+\[\d+\]@\S+ +\S+s +\S+s +0$`, ask(t, env, exitOK, "ls"))
+	assert.Regexp(t, `(?m)^holder  \S+\[\d+\]@\S+ "nightly run", owner \S+:1, for \S+s since 20\S+Z$`, ask(t, env, exitOK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^job +mutex +\S+\[\d+\]@\S+ "nightly run" +\S+s +\S+s +0$`, ask(t, env, exitOK, "ls"))
 	require.NoError(t, holder.stdin.Close())
 	assert.Equal(t, 1, holder.wait(), "the end of its input")
 	ask(t, env, exitNotHeld, "inspect", "job")
@@ -306,7 +308,7 @@ func TestUnlockForce(t *testing.T) {
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("confirm with --force")
 	begin := time.Now()
-	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+, )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
+	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+ "sh", )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
 	assert.Equal(t, "mine", next.line())
 	assert.Less(t, time.Since(begin), 5*time.Second, "by a message")
 	assert.Equal(t, 0, next.wait())
@@ -496,7 +498,7 @@ func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	select {
 	case <-lease.Lost():
 	case <-time.After(longTTL):
-		require.Fail(t, "the victim was not told")
+		require.Fail(t, "the victim was not notified")
 	}
 	require.ErrorIs(t, lease.Err(), lock.ErrLost)
 	require.NoError(t, next.Unlock(t.Context()))

@@ -51,9 +51,8 @@ func newLsCommand() *cobra.Command {
 		Short:   "List the locks that are held, and by whom",
 		Long:    lsLong,
 		Example: lsExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return l.run(cmd, args)
-		},
+		RunE:    l.run,
+
 		DisableFlagsInUseLine: true,
 	}
 	l.register(cmd, "print each lock as a line of JSON")

@@ -75,12 +75,12 @@ func TestRunLosesItsMajority(t *testing.T) {
 	t.Parallel()
 	servers, env := onQuorum(t)
 	const ttl = 3 * time.Second
-	p := start(t, env, run("job", sh(told), "--ttl", ttl.String())...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String())...)
 	require.Equal(t, "held", p.line())
 	servers[0].Kill()
 	servers[2].Pause()
 	stopped := time.Now()
-	assert.Equal(t, "told", p.line())
+	assert.Equal(t, "terminated", p.line())
 	assert.Equal(t, exitLost, p.wait())
 	assert.Less(t, time.Since(stopped), ttl+5*time.Second)
 	assert.Contains(t, p.stderr.String(), "about to run out; sending SIGTERM")
@@ -123,7 +123,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "urls")
 	require.NoError(t, os.WriteFile(file, []byte(here+"\n"+there+"\n"), 0o600))
 	for _, args := range [][]string{
-		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"demo"}, {"bench", "renewal"}, {"bench", "lock"},
+		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"doctor"}, {"demo"}, {"bench", "renewal"}, {"bench", "lock"},
 	} {
 		p := start(t, nil, append(args, "--redis-file", file)...)
 		assert.Equal(t, exitUsage, p.wait(), args)
@@ -171,7 +171,7 @@ func TestLookupOnAQuorum(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, exitUnavailable, looking.wait())
 		looking.requireOneLine("server ")
-		assert.Contains(t, looking.stdout.String(), java, "what the others told")
+		assert.Contains(t, looking.stdout.String(), java, "what the others reported")
 	}
 	list, one := start(t, env, "ls"), start(t, env, "inspect", "partial")
 	tells(list)

@@ -29,6 +29,7 @@ func TestReadmeCodeIsTested(t *testing.T) {
 		body(t, "lock/redisstore/example_readme_test.go", "readmeLock"),
 		body(t, "lock/redisstore/example_readme_test.go", "readmeDeferred"),
 		body(t, "lock/delayqueue/example_readme_test.go", "readmeQueue"),
+		body(t, "lock/elect/example_test.go", "readmeElection"),
 	}
 	var blocks []string
 	for _, match := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme(t), -1) {

@@ -17,10 +17,13 @@ func newRootCommand() *cobra.Command {
 		Short: "Locks that stay held, timers that can be trusted",
 		Long: `leasewheel runs a command while it holds a distributed lock, and shows how
 the library beneath behaves: its locks, its leases and its timer.`,
+		Version: version(),
 		// One line on stderr is the whole report of a failure; execute prints it.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version of this command")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(cmd, err)
 	})
@@ -29,6 +32,7 @@ the library beneath behaves: its locks, its leases and its timer.`,
 		newLsCommand(),
 		newInspectCommand(),
 		newUnlockCommand(),
+		newDoctorCommand(),
 		newVersionCommand(),
 	)
 	root.AddCommand(processCommands()...)

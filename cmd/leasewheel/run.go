@@ -11,15 +11,16 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 const runLong = `Run waits for the lock NAME, runs COMMAND while it holds and renews the lock,
@@ -29,6 +30,10 @@ COMMAND runs directly, without a shell, in a process group of its own; standard
 input, output and error are passed to it. HUP, INT, QUIT, TERM, USR1 and USR2 are
 passed on to the group. While leasewheel waits for the lock, HUP, INT, QUIT and
 TERM end it.
+
+With --hold-at-least, the lock stays taken for that time although leasewheel has exited,
+so that a short job runs once on machines whose clocks differ by less. -n then exits with
+75 on the others.
 
 If the lock is lost, or cannot be renewed and is about to run out, the group gets
 SIGTERM and, --grace later, SIGKILL (see --on-lost). That begins early enough for
@@ -49,12 +54,23 @@ that has the lock on a majority of them holds it, and a minority may be down or
 lost. Name each by a --redis, by a line in the file, or in REDIS_URL separated by
 spaces. They must not be replicas of each other. All clients must name the same ones.
 
+NAME is a mutex. --read and --write take the sides of a read-write lock instead, --fair
+a lock in the order of arrival, and --permits one of several permits. A mutex, a fair
+lock and a writer of one name exclude each other. A semaphore needs a name of its own.
+Clients in Java take the same locks with Redisson's RLock, RReadWriteLock, RFairLock and
+RPermitExpirableSemaphore. A quorum, and the format plain, support only mutexes.
+
+All clients must also use the same --format and --prefix, and in a cluster a --pubsub
+that reaches each other. LEASEWHEEL_PREFIX and LEASEWHEEL_PUBSUB set the latter two for
+a whole fleet.
+
 Exit codes:
   0-255    COMMAND's own; 128+N if signal N ended it
   64       the arguments are invalid
   69       the server, or a majority of several, cannot be reached, or refused, or the
-           key NAME is not a lock
-  75       another owner holds the lock (-n, -w); -E sets another code
+           key NAME is not a lock, or has another number of permits
+  75       another owner holds the lock, or all permits are in use (-n, -w); -E sets
+           another code
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
   127      COMMAND was not found
@@ -62,7 +78,8 @@ Exit codes:
 
 Environment of COMMAND:
   LEASEWHEEL_LOCK_NAME      the lock's name
-  LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant
+  LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant. Readers that hold a
+                            lock together share one; with --permits, several are in use
   LEASEWHEEL_LOCK_OWNER     the owner's id at the server
   LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
   LEASEWHEEL_LOCK_DEADLINE  with --max-hold: when it is over, in Unix milliseconds
@@ -71,13 +88,17 @@ Environment of COMMAND:
 const runExample = `  leasewheel run nightly -- backup --all
   leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another machine runs it: fine
   leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
+  leasewheel run --read catalog -- ./report            # with other readers, without the importer
+  leasewheel run --permits 3 gpu -- ./train            # three at once in the whole fleet
+  leasewheel run -n -E 0 --hold-at-least 1m report -- ./report  # from cron, on every machine
   leasewheel run --redis-file /run/secrets/redis job -- ./job
   leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
 
 // runCommand is one execution of `leasewheel run`.
 type runCommand struct {
 	server       serverFlags
-	format       formatFlag
+	stored       storeFlags
+	kinds        kindFlags
 	nonblock     bool
 	wait         durationFlag
 	conflictCode int
@@ -85,7 +106,9 @@ type runCommand struct {
 	onLost       string
 	grace        durationFlag
 	maxHold      durationFlag
+	holdAtLeast  durationFlag
 	shell        string
+	label        string
 	keepRedisURL bool
 	verbose      bool
 
@@ -102,9 +125,8 @@ func newRunCommand() *cobra.Command {
 		Short:   "Run a command while holding a lock",
 		Long:    runLong,
 		Example: runExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.run(cmd, args)
-		},
+		RunE:    r.run,
+
 		DisableFlagsInUseLine: true,
 	}
 	flags := cmd.Flags()
@@ -113,16 +135,20 @@ func newRunCommand() *cobra.Command {
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if the lock is held")
 	flags.VarP(&r.wait, "wait", "w", "longest wait for the lock; 0 means -n (default: for ever)")
 	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exitNotAcquired, "exit code if the lock was not acquired")
+	r.kinds.register(flags)
 	flags.Var(&r.ttl, "ttl", "time to live of the lock after its holder has died; it is renewed long before")
 	flags.StringVar(&r.onLost, "on-lost", string(lossTerm), "what to do to COMMAND when the lock is lost: term, kill or ignore")
 	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL (default: a tenth of --ttl, at most 5s)")
 	flags.Var(&r.maxHold, "max-hold", "end COMMAND after it has held the lock for this time (default: no limit)")
+	flags.Var(&r.holdAtLeast, "hold-at-least", "keep the lock taken for this time, even if COMMAND ends sooner")
 	flags.StringVarP(&r.shell, "command", "c", "", "run this line with /bin/sh instead of COMMAND")
+	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
 	r.server.register(flags)
-	r.format.register(flags)
+	r.stored.register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
+	flags.Lookup("hold-at-least").DefValue = ""
 	return cmd
 }
 
@@ -162,8 +188,20 @@ func (r *runCommand) parse(cmd *cobra.Command, args []string) (lossPolicy, error
 	case waitSet && r.wait == 0:
 		r.nonblock = true
 	}
+	if err := r.kinds.validate(flags.Changed("permits")); err != nil {
+		return lossPolicy{}, err
+	}
 	if r.conflictCode < 0 || r.conflictCode > 255 {
 		return lossPolicy{}, fmt.Errorf("--conflict-exit-code %d: accepted are 0 to 255", r.conflictCode)
+	}
+	if least, most := time.Duration(r.holdAtLeast), time.Duration(r.maxHold); most > 0 && least > most {
+		return lossPolicy{}, fmt.Errorf("--hold-at-least %v is longer than --max-hold %v", least, most)
+	}
+	if r.holdAtLeast > 0 && (r.kinds.read || r.kinds.write) {
+		return lossPolicy{}, errors.New("--hold-at-least is not for --read and --write: the holders of a read-write lock share one time to live")
+	}
+	if least := time.Duration(r.holdAtLeast); least > lock.MaxTTL {
+		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, lock.MaxTTL)
 	}
 	return r.parsePolicy(flags.Changed("grace"))
 }
@@ -174,7 +212,7 @@ func (r *runCommand) parseCommand(args []string) error {
 		return errors.New("NAME is missing")
 	}
 	r.name, args = args[0], args[1:]
-	if err := lock.ValidateName(r.name); err != nil {
+	if err := r.stored.validateNames(r.name); err != nil {
 		return err
 	}
 	dashed := len(args) > 0 && args[0] == "--"
@@ -257,7 +295,14 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if r.verbose {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), redisstore.Config{Format: redisstore.Format(r.format), Logger: logger})
+	if r.label == "" {
+		r.label = labelOf(r.argv[0])
+	}
+	config, err := r.stored.config(logger)
+	if err != nil {
+		return nil, nil, usageError(cmd, err)
+	}
+	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), config)
 	if err != nil {
 		return nil, nil, usageError(cmd, err)
 	}
@@ -268,8 +313,11 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if err != nil {
 		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
 	}
+	if err := store.Supports(r.kinds.kind()); err != nil {
+		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
+	}
 	r.servers = servers
-	locker, err := lock.New(store, lock.Config{TTL: time.Duration(r.ttl), Logger: logger})
+	locker, err := lock.New(store, lock.Config{TTL: time.Duration(r.ttl), RetryFor: lock.DefaultRequestTimeout, Label: r.label, Logger: logger})
 	if err != nil {
 		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
@@ -280,6 +328,16 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 			r.say("closing: %v", err)
 		}
 	}, nil
+}
+
+// labelOf returns the name of an executable, without what a label must not contain.
+func labelOf(executable string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(filepath.Base(executable), "?"))
 }
 
 // acquire waits for the lock, until the flags' limit or a signal.
@@ -293,7 +351,7 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 	done := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		lease, err := r.request(ctx, locker.Mutex(r.name))
+		lease, err := r.request(ctx, r.kinds.handle(locker, r.name, lock.Options{MinHold: time.Duration(r.holdAtLeast)}))
 		done <- result{lease, err}
 	}()
 
@@ -307,6 +365,8 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 				cancel()
 			case sig == unix.SIGTSTP:
 				unix.Kill(unix.Getpid(), unix.SIGSTOP) //nolint:errcheck // then it is not suspended
+			case sig != unix.SIGCONT: // which needs no action
+				r.say("ignoring %v: there is no command yet", unix.SignalName(sig.(syscall.Signal)))
 			}
 		case got := <-done:
 			switch {
@@ -334,14 +394,14 @@ const (
 
 // request requests the lock until the flags' limit. During an outage of the server it
 // waits as for a holder, unless the failure is permanent.
-func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Lease, error) {
+func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Lease, error) {
 	begin, reported := time.Now(), false
 	for pause := firstOutagePause; ; pause = min(2*pause, mostOutagePause) {
-		lease, err := r.ask(ctx, mutex, begin)
+		lease, err := r.ask(ctx, handle, begin)
 		if err == nil || ctx.Err() != nil {
 			return lease, err
 		}
-		err = r.servers.foreign(ctx, r.name, r.servers.mismatch(ctx, err))
+		err = r.foreign(ctx, r.servers.mismatch(ctx, err))
 		_, mismatched := errors.AsType[*mismatchError](err)
 		waited := time.Since(begin)
 		if r.nonblock || mismatched || untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
@@ -360,21 +420,30 @@ func (r *runCommand) request(ctx context.Context, mutex *lock.Mutex) (*lock.Leas
 }
 
 // ask tries once, and then waits for the lock up to the flags' limit.
-func (r *runCommand) ask(ctx context.Context, mutex *lock.Mutex, begin time.Time) (*lock.Lease, error) {
-	lease, err := mutex.TryLock(ctx)
+func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time) (*lock.Lease, error) {
+	lease, err := handle.TryLock(ctx)
 	_, taken := errors.AsType[*lock.NotAcquiredError](err)
 	if !taken || r.nonblock || ctx.Err() != nil {
 		return lease, err
 	}
-	err = r.servers.foreign(ctx, r.name, err)
+	err = r.foreign(ctx, err)
 	if _, foreign := errors.AsType[*foreignError](err); foreign {
 		return nil, err
 	}
 	r.say("waiting for lock %q", r.name)
 	if r.wait == 0 {
-		return mutex.Lock(ctx)
+		return handle.Lock(ctx)
 	}
-	return mutex.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
+	return handle.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
+}
+
+// foreign returns a *foreignError if err reports that NAME is in use by a key that is not a
+// lock. A semaphore's key is a plain number, so one is not examined.
+func (r *runCommand) foreign(ctx context.Context, err error) error {
+	if r.kinds.kind() == lock.KindPermit {
+		return err
+	}
+	return r.servers.foreign(ctx, r.name, err)
 }
 
 // refused returns the error and the exit code for a lock that was not acquired.
@@ -384,11 +453,12 @@ func (r *runCommand) refused(err error) error {
 		ttl        *lock.TTLError
 		foreign    *foreignError
 		mismatched *mismatchError
+		permits    *permitsError
 	)
 	switch {
 	case errors.As(err, &name), errors.As(err, &ttl):
 		return exitf(exitUsage, "%w", err)
-	case errors.As(err, &foreign), errors.As(err, &mismatched):
+	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
 		return exitf(exitUnavailable, "%w", err)
 	case errors.Is(err, lock.ErrNotAcquired):
 		return exitf(r.conflictCode, "%w", err)

@@ -18,9 +18,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// told is a script that prints a line when it holds the lock and when it gets SIGTERM. It
+// untilTerm is a script that prints a line when it holds the lock and when it gets SIGTERM. It
 // ends by itself.
-const told = `trap 'echo told; exit 0' TERM; echo held; while :; do sleep 0.02; done`
+const untilTerm = `trap 'echo terminated; exit 0' TERM; echo held; while :; do sleep 0.02; done`
 
 // deaf is a script that ignores SIGTERM. It prints its process id.
 const deaf = `trap '' TERM; echo $$; while :; do sleep 0.02; done`
@@ -47,11 +47,11 @@ func forceOpen(t *testing.T, server *redistest.Server, name string) {
 func TestRunTellsTheCommandOfALoss(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	const ttl = 2 * time.Second
-	p := start(t, env, run("job", sh(told), "--ttl", ttl.String())...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String())...)
 	require.Equal(t, "held", p.line())
 	deleted := time.Now()
 	forceOpen(t, server, "job")
-	assert.Equal(t, "told", p.line())
+	assert.Equal(t, "terminated", p.line())
 	assert.Less(t, time.Since(deleted), ttl/2)
 	assert.Equal(t, exitLost, p.wait())
 	p.requireReport("lost, deleted; sending SIGTERM")
@@ -59,11 +59,11 @@ func TestRunTellsTheCommandOfALoss(t *testing.T) {
 
 func TestRunTellsTheCommandOfATakeover(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(told), "--ttl", "1s")...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "1s")...)
 	require.Equal(t, "held", p.line())
 	forceOpen(t, server, "job")
 	require.NoError(t, server.Client(t).HSet(bounded(t), "job", "somebody:1", 1).Err())
-	assert.Equal(t, "told", p.line())
+	assert.Equal(t, "terminated", p.line())
 	assert.Equal(t, exitLost, p.wait())
 	p.requireReport("lost, taken over; sending SIGTERM")
 }
@@ -96,7 +96,7 @@ func TestRunOnLost(t *testing.T) {
 	})
 
 	t.Run("ignore", func(t *testing.T) {
-		p := start(t, env, run("job", sh("trap 'echo told' TERM; echo held; cat; echo done"), "--ttl", "2s", "--on-lost", "ignore")...)
+		p := start(t, env, run("job", sh("trap 'echo terminated' TERM; echo held; cat; echo done"), "--ttl", "2s", "--on-lost", "ignore")...)
 		require.Equal(t, "held", p.line())
 		forceOpen(t, server, "job")
 		p.awaitError("lost, deleted; the command runs on without it")
@@ -115,7 +115,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 		flags  []string
 		says   string
 	}{
-		"willing": {told, nil, "SIGTERM"},
+		"willing": {untilTerm, nil, "SIGTERM"},
 		"deaf":    {deaf, []string{"--grace", "300ms"}, "SIGTERM"},
 		"killed":  {deaf, []string{"--on-lost", "kill"}, "SIGKILL"},
 	} {
@@ -161,7 +161,7 @@ func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(told), "--ttl", "1s", "--grace", "400ms")...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "1s", "--grace", "400ms")...)
 	require.Equal(t, "held", p.line())
 	p.signal(unix.SIGSTOP)
 	// A waiter gets the lock once the frozen holder's lease has run out.
@@ -170,7 +170,7 @@ func TestRunFrozenHolder(t *testing.T) {
 	assert.Equal(t, 0, next.wait())
 	p.signal(unix.SIGCONT)
 	went := time.Now()
-	assert.Equal(t, "told", p.line())
+	assert.Equal(t, "terminated", p.line())
 	assert.Less(t, time.Since(went), 2*time.Second)
 	assert.Equal(t, exitLost, p.wait())
 	p.requireReport("lost, ")
@@ -247,7 +247,7 @@ func TestRunKilled(t *testing.T) {
 	}
 	_, env := onServer(t, redistest.Config{})
 	for action, script := range map[string]string{
-		"term": `trap 'echo told >"$0"; exit' TERM; echo $$; while :; do sleep 0.02; done`,
+		"term": `trap 'echo terminated >"$0"; exit' TERM; echo $$; while :; do sleep 0.02; done`,
 		"kill": deaf,
 	} {
 		t.Run(action, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestRunKilled(t *testing.T) {
 			if action == "term" {
 				text, err := os.ReadFile(note)
 				require.NoError(t, err)
-				assert.Equal(t, "told\n", string(text))
+				assert.Equal(t, "terminated\n", string(text))
 			}
 		})
 	}

@@ -62,8 +62,10 @@ func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	}
 	patient := start(t, env, run("job", sh("echo ran"), "-v")...)
 	patient.awaitError("waiting for lock")
-	patient.signal(unix.SIGUSR1)
-	patient.signal(unix.SIGUSR2)
+	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2} {
+		patient.signal(sig)
+		patient.awaitError("ignoring " + unix.SignalName(sig)) // or the command might get it
+	}
 
 	owners, err := server.Client(t).HLen(bounded(t), "job").Result()
 	require.NoError(t, err)
@@ -127,10 +129,10 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 	t.Run("1155: SIGINT, as Ctrl-C sends it to all, is not waited out", func(t *testing.T) {
 		// The command ends at its own pace and leasewheel with it, not before:
 		// the lock is held as long as the command runs.
-		p := start(t, env, run("1155", sh("trap 'echo told; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
+		p := start(t, env, run("1155", sh("trap 'echo terminated; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
 		require.Equal(t, "held", p.line())
 		p.signal(unix.SIGINT)
-		require.Equal(t, "told", p.line())
+		require.Equal(t, "terminated", p.line())
 		other := start(t, env, run("1155", sh("true"), "-n")...)
 		assert.Equal(t, exitNotAcquired, other.wait())
 		require.NoError(t, p.stdin.Close())
@@ -145,15 +147,15 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		require.NoError(t, held.stdin.Close())
 		assert.Equal(t, 0, held.wait())
 	})
-	t.Run("9788: the command is told of a loss 90 s late", func(t *testing.T) {
+	t.Run("9788: the command learns of a loss 90 s late", func(t *testing.T) {
 		// Until 9788's server answered; here it never does: the signal comes before the
 		// lease runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
 		server, env := onServer(t, redistest.Config{})
-		p := start(t, env, run("9788", sh(told), "--ttl", "1500ms", "--grace", "500ms")...)
+		p := start(t, env, run("9788", sh(untilTerm), "--ttl", "1500ms", "--grace", "500ms")...)
 		require.Equal(t, "held", p.line())
 		server.Pause()
 		defer server.Resume()
-		assert.Equal(t, "told", p.line())
+		assert.Equal(t, "terminated", p.line())
 		assert.Equal(t, exitLost, p.wait())
 	})
 }

@@ -109,6 +109,12 @@ func TestRunRefusesArguments(t *testing.T) {
 		"TTL that is no number":  {with("--ttl", "NaN"), "accepted are durations like"},
 		"TTL that is a word":     {with("--ttl", "soon"), "accepted are durations like"},
 		"nonblock and wait":      {with("-n", "-w", "1"), "exclude each other"},
+		"reader and writer":      {with("-s", "-x"), "exclude each other"},
+		"fair and permits":       {with("--fair", "--permits", "2"), "exclude each other"},
+		"no permits":             {with("--permits", "0"), "accepted are 1 to 2147483647"},
+		"permits, too many":      {with("--permits", "2147483648"), "accepted are 1 to 2147483647"},
+		"readers of a quorum":    {with("--read", "--redis", "redis://a", "--redis", "redis://b", "--redis", "redis://c"), "a quorum supports no read lock"},
+		"fair and plain":         {with("--fair", "--format", "plain"), "fair lock"},
 		"negative wait":          {with("-w", "-1"), "accepted are durations from 0 up"},
 		"exit code":              {with("-E", "256"), "accepted are 0 to 255"},
 		"on-lost":                {with("--on-lost", "panic"), "accepted are term, kill and ignore"},
@@ -359,4 +365,14 @@ func TestRunReadsTheURLFromAFile(t *testing.T) {
 	p := start(t, nowhere, run("job", sh("echo ran"), "--redis-file", file)...)
 	assert.Equal(t, 0, p.wait())
 	assert.Equal(t, "ran\n", p.stdout.String())
+}
+
+// A label is made of any executable's name.
+func TestRunLabelsItsCommand(t *testing.T) {
+	for name, label := range map[string]string{"/usr/bin/backup": "backup", "./näh": "näh", "a\xff\x1b[2J": "a??[2J", "/": "/"} {
+		assert.Equal(t, label, labelOf(name))
+	}
+	p := start(t, nowhere, run("job", sh("true"), "--label", "two\nlines")...)
+	assert.Equal(t, exitUsage, p.wait())
+	assert.Contains(t, p.stderr.String(), "Label is unfit")
 }

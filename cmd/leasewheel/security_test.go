@@ -140,6 +140,17 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-granted)
 
+	// A counter that Redisson's fenced lock has counted with is kept without an end.
+	const counter = "redisson_lock_token:{orders:42}"
+	require.NoError(t, admin.Set(t.Context(), counter, lease.Token()+1, time.Minute).Err())
+	endless, _ := newLocker(t, newClient(), redisstore.Config{FenceTTL: -1}, lock.Config{})
+	for _, locker := range []*lock.Locker{first, endless, endless} {
+		lease, err = locker.Mutex(name).Lock(t.Context()) // it may be left to others for a while
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	require.Equal(t, time.Duration(-1), admin.PTTL(t.Context(), counter).Val())
+
 	lease, err = first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
@@ -166,7 +177,7 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	)
 	_, store := newTestLocker(t, newClient())
 	hold := func(owner string, wait time.Duration) *driver.Hold {
-		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Place: wait}
 	}
 	asks := func(owner string, wait time.Duration) driver.Answer {
 		answer, err := store.Acquire(t.Context(), hold(owner, wait))
@@ -278,6 +289,7 @@ func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
 	permits := first.Permits("orders:46")
 	_, err = permits.TrySetPermits(work, 2)
 	require.NoError(t, err)
+	require.NoError(t, permits.SetPermits(work, 2))
 	lease, err := permits.Acquire(work)
 	require.NoError(t, err)
 	_, err = permits.With(lock.Options{Fixed: true}).Acquire(work)
@@ -381,19 +393,19 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		require.NoError(t, err)
 		names = append(names, m.Name())
 	}
-	for i := range 2 * lock.MaxTold { // of which only a part is listed
+	for i := range 2 * driver.MaxTold { // of which only a part is listed
 		_, err := locker.ReadWrite("orders:3").Read().Lock(t.Context())
 		require.NoError(t, err)
 		hold := &driver.Hold{
 			Kind: lock.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
-			Count: 1, TTL: time.Minute, Wait: time.Millisecond,
+			Count: 1, TTL: time.Minute, Place: time.Millisecond,
 		}
 		_, err = store.Acquire(t.Context(), hold)
 		require.NoError(t, err)
 	}
 	time.Sleep(2 * time.Millisecond) // the waiters are dead, and dropped
 	hold := &driver.Hold{
-		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Wait: time.Minute,
+		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Place: time.Minute,
 	}
 	answer, err := store.Acquire(t.Context(), hold) // and is in the queue
 	require.NoError(t, err)

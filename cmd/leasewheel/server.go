@@ -82,6 +82,7 @@ func (s *serverFlags) resolveOne(fallback string) (string, error) {
 type server struct {
 	client redis.UniversalClient
 	store  *redisstore.Store
+	prefix string // of the locks' keys
 	url    string // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
 	address string
@@ -118,7 +119,7 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &server{client: client, store: store, url: rawURL, address: addressOf(rawURL)}, nil
+	return &server{client: client, store: store, prefix: c.Prefix, url: rawURL, address: addressOf(rawURL)}, nil
 }
 
 // byTLS reports whether a URL asks for TLS.

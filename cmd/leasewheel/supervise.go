@@ -48,11 +48,11 @@ type supervisor struct {
 	maxHold  time.Duration // zero: no limit
 	say      func(format string, args ...any)
 
-	ending    error            // why the command is being ended; nil: it is not
-	action    lossAction       // how, once ending is set
-	reapEnd   <-chan time.Time // until when a killed group is waited for
-	lent      bool             // the command has the terminal's foreground, or had it when we were suspended
-	suspended bool             // we stopped the command and ourselves
+	ending     error            // why the command is being ended; nil: it is not
+	action     lossAction       // how, once ending is set
+	reapEnd    <-chan time.Time // until when a killed group is waited for
+	foreground bool             // the command has the terminal's foreground, or had it when we were suspended
+	suspended  bool             // we stopped the command and ourselves
 }
 
 // lossPolicy is what happens to the command when its lease ends first.
@@ -218,14 +218,14 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	case unix.SIGTTIN, unix.SIGTTOU:
 		// It wants the terminal. In the background, wait like any other job
 		// until the shell brings us to the foreground.
-		if s.lent = s.terminal.lend(s.child.pid); s.lent {
+		if s.foreground = s.terminal.giveForeground(s.child.pid); s.foreground {
 			s.send(unix.SIGCONT)
 		} else if s.terminal != nil {
-			s.lent = true
+			s.foreground = true
 			s.suspend()
 		}
 	case unix.SIGTSTP:
-		if s.lent = s.terminal.reclaim(s.child.pid); s.lent {
+		if s.foreground = s.terminal.reclaim(s.child.pid); s.foreground {
 			s.suspend()
 		}
 	}
@@ -246,8 +246,8 @@ func (s *supervisor) resume() {
 		return
 	}
 	s.suspended = false
-	if s.lent {
-		s.terminal.lend(s.child.pid)
+	if s.foreground {
+		s.terminal.giveForeground(s.child.pid)
 	}
 	s.send(unix.SIGCONT)
 }

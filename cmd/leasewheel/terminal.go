@@ -32,8 +32,8 @@ func (t *terminal) heldBy(group int) bool {
 	return err == nil && foreground == group
 }
 
-// lend gives the foreground to group if our group has it, and reports whether it did.
-func (t *terminal) lend(group int) bool {
+// giveForeground gives the foreground to group if our group has it, and reports whether it did.
+func (t *terminal) giveForeground(group int) bool {
 	return t != nil && t.heldBy(t.group) && t.give(group)
 }
 

@@ -178,7 +178,7 @@ func TestRunCtrlZ(t *testing.T) {
 // A job that was stopped for longer than its lease gets its signal when it continues.
 func TestRunStoppedForTooLong(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
-	c := openConsole(t, env, run("job", sh(told), "--ttl", "700ms")...)
+	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "700ms")...)
 	c.await("held")
 	c.press(ctrlZ)
 	c.await("stopped")
@@ -186,6 +186,6 @@ func TestRunStoppedForTooLong(t *testing.T) {
 	assert.Equal(t, "mine", next.line())
 	assert.Equal(t, 0, next.wait())
 	c.press("go on\n")
-	c.await("told")
+	c.await("terminated")
 	c.await("exit " + itoa(exitLost))
 }

@@ -45,9 +45,8 @@ func newUnlockCommand() *cobra.Command {
 		Short:   "Take locks away from their holders",
 		Long:    unlockLong,
 		Example: unlockExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return u.run(cmd, args)
-		},
+		RunE:    u.run,
+
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().BoolVar(&u.force, "force", false, "confirm that the locks are to be taken from their holders")
@@ -59,10 +58,8 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	if len(names) == 0 {
 		return usageError(cmd, errors.New("NAME is missing"))
 	}
-	for _, name := range names {
-		if err := lock.ValidateName(name); err != nil {
-			return usageError(cmd, err)
-		}
+	if err := u.stored.validateNames(names...); err != nil {
+		return usageError(cmd, err)
 	}
 	if !u.force {
 		return usageError(cmd, errors.New("unlock takes locks away from holders that may be at work; confirm with --force"))

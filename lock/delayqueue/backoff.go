@@ -1,6 +1,10 @@
 package delayqueue
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
+)
 
 // Backoff returns how long a message waits after a failed attempt. The first attempt is
 // 1.
@@ -15,6 +19,6 @@ func Exponential(first, most time.Duration) Backoff {
 		panic("delayqueue: Exponential needs 0 < first ≤ most ≤ MaxDelay")
 	}
 	return func(attempt int, _ error) time.Duration {
-		return backoff(max(0, attempt-1), first, most)
+		return backoff.Pause(max(0, attempt-1), first, most)
 	}
 }

@@ -88,7 +88,7 @@ func (o Outcome) String() string {
 type Report struct {
 	*Delivery
 	Outcome Outcome
-	// Err is the handler's error; a panic's is a *[PanicError].
+	// Err is the handler's error; a panic's is a *[github.com/leasewheel/leasewheel/lock.PanicError].
 	Err error
 	// Took is how long the handler ran.
 	Took time.Duration

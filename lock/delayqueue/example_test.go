@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
@@ -16,31 +15,14 @@ import (
 // anywhere, and a function that closes both. A program opens its store with
 // redisstore.Open.
 func exampleQueue() (*delayqueue.Queue, func()) {
-	var t examples
+	var t locktest.Scope
 	store := locktest.Start(&t).Store(&t)
 	queue, err := delayqueue.New(store, "mails", delayqueue.Config{})
 	if err != nil {
 		panic(err)
 	}
 	t.Cleanup(func() { queue.Close(context.Background()) })
-	return queue, t.end
-}
-
-// examples is the part of testing.TB that locktest needs.
-type examples struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (t *examples) Helper()                   {}
-func (t *examples) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
-func (t *examples) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-func (t *examples) Errorf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-
-func (t *examples) end() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
-	}
+	return queue, t.End
 }
 
 func Example() {

@@ -48,16 +48,21 @@ func awaitClaim(t *testing.T, proxy *redistest.Proxy, claimed func() bool) {
 	})
 }
 
+// overProxy starts a server, and opens its queue twice: directly, and through a proxy with
+// a configuration.
+func overProxy(t *testing.T, c config) (proxy *redistest.Proxy, admin *redis.Client, q, through *delayqueue.Queue) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Config{})
+	proxy, admin = redistest.StartProxy(t, server), server.Client(t)
+	return proxy, admin, open(t, admin, config{}), open(t, proxy.Client(t), c)
+}
+
 // The reply to a claim is lost. Its messages come with the next claim, and need not wait
 // until their leases have ended.
 func TestAnswerToClaimIsLost(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	proxy := redistest.StartProxy(t, server)
-	admin := server.Client(t)
-	q := open(t, admin, config{})
 	// It gets no notifications either while replies are lost.
-	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 50 * time.Millisecond})
+	proxy, admin, q, through := overProxy(t, config{RequestTimeout: 100 * time.Millisecond, Poll: 50 * time.Millisecond})
 	l := newLog()
 	work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
 	eventually(t, "the worker listens", func() bool {
@@ -82,11 +87,7 @@ func TestAnswerToClaimIsLost(t *testing.T) {
 // back.
 func TestAnswerToLastClaimIsLost(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	proxy := redistest.StartProxy(t, server)
-	admin := server.Client(t)
-	q := open(t, admin, config{})
-	through := open(t, proxy.Client(t), config{RequestTimeout: time.Second, Poll: 50 * time.Millisecond})
+	proxy, admin, q, through := overProxy(t, config{RequestTimeout: time.Second, Poll: 50 * time.Millisecond})
 	put(t, q, message{ID: "warm"})
 	l := newLog()
 	stop := work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
@@ -116,11 +117,7 @@ func TestAnswerToLastClaimIsLost(t *testing.T) {
 // handled twice.
 func TestAnswerToWordIsLost(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	proxy := redistest.StartProxy(t, server)
-	admin := server.Client(t)
-	q := open(t, admin, config{})
-	through := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
+	proxy, admin, q, through := overProxy(t, config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
 	l := newLog()
 	// Its lease is renewed while the settlement is repeated, and found gone.
 	const ttl = 4 * time.Second

@@ -10,26 +10,12 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // maxError is how many bytes of an error are kept with a message.
 const maxError = 1 << 10
-
-// PanicError is the error of a handler that panicked.
-type PanicError struct {
-	// Value is the argument of the panic; nil after runtime.Goexit.
-	Value any
-	// Stack is the stack trace of the panic.
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	if e.Value == nil {
-		return "the handler called runtime.Goexit"
-	}
-	return fmt.Sprintf("the handler panicked: %v", e.Value)
-}
 
 // begin handles the messages of a claim, or gives them back if the worker is ending. It
 // also gives back messages whose lease is over, and returns the reason.
@@ -88,10 +74,10 @@ func (w *worker) giveBack(d *Delivery) {
 // the server has the outcome.
 func (w *worker) handle(ctx context.Context, d *Delivery) {
 	begun := time.Now()
-	var err error = &PanicError{} // remains after runtime.Goexit
+	var err error = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = &lock.PanicError{Value: p, Stack: debug.Stack()}
 			w.queue.config.Logger.Error("delayqueue: panic in a handler", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
@@ -121,7 +107,8 @@ func (w *worker) settlementOf(d *Delivery, err error) (st settlement) {
 	}()
 	st.err = clip(err.Error())
 	var v *verdict
-	explicit := errors.As(err, &v)
+	_, panicked := err.(*lock.PanicError) //nolint:errorlint // a verdict may wrap one
+	explicit := !panicked && errors.As(err, &v)
 	switch {
 	case explicit && v.reject:
 		st.action = actionDead
@@ -173,7 +160,7 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 			return Forfeited
 		}
 		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
-		pause(context.Background(), backoff(try, 10*time.Millisecond, w.config.TTL/6))
+		pause(context.Background(), backoff.Pause(try, 10*time.Millisecond, w.config.TTL/6))
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 type leases struct{ queue *Queue }
 
 // Group returns the address of the node that keeps the queue, as [redisstore.Store.Group].
-func (l leases) Group(string) string { return l.queue.store.Group(l.queue.keys[0]) }
+func (l leases) Group(string, any) string { return l.queue.store.Group(l.queue.keys[0], nil) }
 
 // Renew prolongs leases.
 func (l leases) Renew(ctx context.Context, items []renewal.Item) {
 	args := make([]any, 0, 3*len(items))
 	for i := range items {
-		lease := items[i].Lease
-		args = append(args, lease.Key(), lease.Owner(), lease.TTL().Milliseconds())
+		lease := &items[i]
+		args = append(args, lease.Key, lease.Owner, lease.TTL.Milliseconds())
 	}
 	reply, err := l.queue.once(ctx, renewScript, args...)
 	var outcomes []int64

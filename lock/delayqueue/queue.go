@@ -167,7 +167,7 @@ func (q *Queue) Close(ctx context.Context) error {
 
 // stop ends the remaining leases, and the wheel if the queue owns it.
 func (e *engine) stop(ctx context.Context) error {
-	err := e.watchdog.Orphan(ctx)
+	err := e.watchdog.Close(ctx)
 	if e.own {
 		e.wheel.Stop()
 	}

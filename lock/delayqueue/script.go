@@ -5,11 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -110,19 +110,8 @@ func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisst
 		case !again(err) || time.Since(begun) > q.config.RetryFor:
 			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
 		}
-		pause(ctx, backoff(try, 10*time.Millisecond, 500*time.Millisecond))
+		pause(ctx, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond))
 	}
-}
-
-// backoff returns how long to wait after so many failures. It doubles from first up to
-// most, less a random part of up to a half, so that requests that failed together are not
-// repeated together.
-func backoff(failures int, first, most time.Duration) time.Duration {
-	d := most
-	if failures < 32 && first < most>>failures {
-		d = first << failures
-	}
-	return d - rand.N(d/2+1)
 }
 
 // pause waits for d or the end of ctx.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,33 +19,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // slack is how late a message may be in virtual time, in which requests take no time: its
 // due time is rounded up to a ms, and the wheel's tick is another.
 const slack = 2 * time.Millisecond
-
-// counter counts a client's requests, except those of subscriptions.
-type counter struct{ sent atomic.Int64 }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmds)
-	}
-}
 
 // Messages up to days away are claimed when they are due: not a ms before, and
 // hardly one after.
@@ -130,14 +114,13 @@ func TestIdleWorkersAskNothing(t *testing.T) {
 		put(t, q, messages...)
 		synctest.Wait()
 		assert.Less(t, runtime.NumGoroutine(), before+100, "a goroutine for each that waits") // other tests' come and go
-		var sent counter
-		client.AddHook(&sent)
+		sent := redistest.CountRoundTrips(client)
 		time.Sleep(10 * time.Hour)
-		assert.EqualValues(t, 60, sent.sent.Load())
+		assert.EqualValues(t, 60, sent.Load())
 	})
 }
 
-// delayed delays the replies to commands.
+// delayed delays the replies to scripts. Connections are made without delay.
 type delayed struct{ by time.Duration }
 
 func (h delayed) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -145,7 +128,7 @@ func (h delayed) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h delayed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		time.Sleep(h.by)
+		h.delay(cmd)
 		return err
 	}
 }
@@ -153,8 +136,14 @@ func (h delayed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h delayed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		time.Sleep(h.by)
+		h.delay(cmds...)
 		return err
+	}
+}
+
+func (h delayed) delay(cmds ...redis.Cmder) {
+	if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" }) {
+		time.Sleep(h.by)
 	}
 }
 
@@ -167,16 +156,17 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 		put(t, q, message{ID: "a"})
 		client.AddHook(delayed{3 * time.Second})
 		l := newLog()
-		work(t, q, func(_ context.Context, d *delivery) error {
+		stop := work(t, q, func(_ context.Context, d *delivery) error {
 			assert.Less(t, time.Until(d.Until()), 7*time.Second)
 			assert.Greater(t, time.Until(d.Until()), 3*time.Second) // the server had to load the script
 			return nil
 		}, worker{TTL: 10 * time.Second, Concurrency: 1, Report: l.add})
 		l.await(t, 1)
+		stop()
 
 		// A lease that is over when the reply arrives is not used.
-		client.AddHook(delayed{time.Hour})
 		put(t, q, message{ID: "b"})
+		client.AddHook(delayed{time.Hour})
 		began := make(chan struct{})
 		work(t, q, func(context.Context, *delivery) error { close(began); return nil }, worker{MaxAttempts: -1, TTL: time.Minute})
 		time.Sleep(5 * time.Hour)
@@ -498,7 +488,7 @@ func TestPanicsAreFailures(t *testing.T) {
 		assert.ElementsMatch(t, []string{"panics buried", "exits buried", "works done"}, outcomes(l.all()))
 		for _, r := range l.all() {
 			if r.ID == "panics" {
-				var p *delayqueue.PanicError
+				var p *lock.PanicError
 				require.ErrorAs(t, r.Err, &p)
 				assert.Equal(t, "oh dear", p.Value)
 				assert.Contains(t, string(p.Stack), "timing_test.go")
@@ -506,10 +496,10 @@ func TestPanicsAreFailures(t *testing.T) {
 		}
 		info, err := q.Get(t.Context(), "panics")
 		require.NoError(t, err)
-		assert.Equal(t, "the handler panicked: oh dear", info.LastError)
+		assert.Equal(t, "the function panicked: oh dear", info.LastError)
 		info, err = q.Get(t.Context(), "exits")
 		require.NoError(t, err)
-		assert.Equal(t, "the handler called runtime.Goexit", info.LastError)
+		assert.Equal(t, "the function called runtime.Goexit", info.LastError)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -256,7 +257,7 @@ func (w *worker) failed(err error) error {
 
 // pause stops claims for a while, for longer with each failure.
 func (w *worker) pause(why string, err error) {
-	d := backoff(w.failures, firstPause, mostPause)
+	d := backoff.Pause(w.failures, firstPause, mostPause)
 	w.failures++
 	w.rest = time.Now().Add(d)
 	w.next = w.rest

@@ -19,14 +19,14 @@ type Answer struct {
 	Verdict Verdict
 	// Token is the fencing token of a grant. It is larger than that of every earlier
 	// grant of the same name; further holds of the owner keep it. Only owners that hold a
-	// lock together, such as readers, share a token.
+	// lock together, such as readers, share a token. It is 0 from a store that counts none.
 	Token int64
 	// Reserved is the number of tokens after Token that are reserved for this owner. It may
 	// give them to successive holders of its own.
 	Reserved int64
 	// TTL is, with Granted, the time to live that the store chose; zero: as requested.
-	// With Refused, it is how long the current holder's lease lasts unless it is renewed;
-	// zero or less: unknown.
+	// With Refused, it is how long the current holder's lease lasts unless it is renewed, and
+	// of several holders the one that ends first; zero or less: unknown.
 	TTL time.Duration
 	// Foreign is set, with Refused, if something other than a lock of this format uses
 	// the name. Its release sends no [Notice].
@@ -40,7 +40,11 @@ type Answer struct {
 	// Behind is set, with Refused, if other waiters come first. The holder's TTL then
 	// does not predict this waiter's turn.
 	Behind bool
-	// At is, with Refused, the store's clock if the store has enqueued the owner for the
-	// lock; see [Notice]. Zero: not enqueued.
+	// Clock is, with Granted, the store's clock at the grant, if the store heeds
+	// [Hold.ProposedToken]. Zero: it does not.
+	Clock time.Time
+	// At is, with Refused, when the store enqueued the owner or found it in its queue; see
+	// [Notice]. Zero: it has no place. Any clock will do, the server's or this client's:
+	// only its order and its difference to [Notice.At] count.
 	At time.Time
 }

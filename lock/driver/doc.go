@@ -4,9 +4,9 @@
 // keep stores in variables, as a []Store for package quorum.
 //
 // A [Store] keeps a [Hold] for each ownership of a lock. It answers an acquisition with
-// an [Answer], and sends a [Notice] to a waiter. [Counter], for semaphores and latches, and
-// [Inspector] are optional. A new kind of lock is a value of [Kind] with fields of Hold, not
-// a method.
+// an [Answer], and sends a [Notice] to a waiter. [Counter], for semaphores and latches,
+// [Inspector] and [Checker] are optional. A new kind of lock is a value of [Kind] with
+// fields of Hold, not a method.
 //
 // The conformance suite of package locktest checks whether a store keeps the contract.
 package driver

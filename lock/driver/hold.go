@@ -3,7 +3,7 @@ package driver
 import "time"
 
 // Hold is one ownership of one lock. An acquisition requests it, a renewal extends it (as
-// [renewal.Lease.Ref]) and a release ends it. A store reads it and never changes it.
+// [renewal.Item.Ref]) and a release ends it. A store reads it and never changes it.
 type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; lock.ValidateName has accepted it.
@@ -31,16 +31,14 @@ type Hold struct {
 	// Owner took them, but once for each Owner, and not if the count would exceed
 	// lock.MaxCount.
 	Owed bool
-	// Wait is how long the store keeps the owner's place in its queue after each request,
-	// for kinds with a queue such as [KindFair]. Zero: the owner does not wait.
-	//
-	// With [KindWrite], Wait is how long new readers are kept out after each request that
-	// was refused because of readers. Zero: they are not kept out.
-	//
-	// With [KindMutex], a Wait above zero means that the owner waits and has subscribed.
-	// When another owner releases the lock, the store may grant it to this one and send a
-	// [Notice]. A store made of other stores sends them zero.
-	Wait time.Duration
+	// Place is how long the store keeps the owner's place in its wait queue, at least, after
+	// each request, with [KindMutex] and [KindFair]. The owner of a mutex has subscribed
+	// then. When the lock is released to it, the store may grant it at once and send a
+	// [Notice]. A store made of other stores sends them zero. Zero: no place.
+	Place time.Duration
+	// BlockReaders is how long the store refuses new readers, at least, after each request
+	// of a writer that was refused because of readers, with [KindWrite]. Zero: it does not.
+	BlockReaders time.Duration
 	// ProvisionalTTL is the TTL of a grant by release, until the first renewal: the waiter
 	// may have died. Zero: TTL.
 	ProvisionalTTL time.Duration
@@ -51,6 +49,16 @@ type Hold struct {
 	// Reserve is the number of further tokens that the owner asks to reserve, with
 	// [KindMutex]. See [Answer.Reserved].
 	Reserve int64
+	// ProposedToken is, with [KindMutex], the token that the grant gets, if it is larger than
+	// the last one and up to a second ahead of the store's clock in µs. It is a multiple of
+	// 16. A store may ignore it. A store made of other stores proposes one to all of them,
+	// so that their tokens agree. Zero: none.
+	ProposedToken int64
+	// Keep is set in a release with Count zero of a lock that is to stay taken for so long
+	// after its holder has gone. The store then gives the hold this TTL instead, sends no
+	// message, and does not repeat the request in the background. It is not set for
+	// [KindRead] and [KindWrite]. Zero: the lock is freed.
+	Keep time.Duration
 	// Under is, with [KindRead], the owner of a write lock of the same name that belongs
 	// to the same holder, so that this owner may read beside it. Empty: none.
 	Under string

@@ -57,7 +57,9 @@ func (i *Info) Held() bool { return i.HolderCount > 0 }
 
 // Holder is one owner that holds a lock.
 type Holder struct {
-	// Owner is the owner, as in [Hold.Owner]; for a permit, its id.
+	// Owner is the owner, as in [Hold.Owner]; for a permit, its id. The owners of other
+	// clients may have any form: control characters are escaped, and texts of more than
+	// 512 bytes are shortened.
 	Owner string
 	// Write is set if the holder has the exclusive side of a read-write lock. The same
 	// holder may be listed again for the shared side.
@@ -105,6 +107,6 @@ type Inspector interface {
 
 	// ForceRelease frees a lock, regardless of its holder and hold count, and wakes its
 	// waiters. It returns the lock's previous state, read in the same instant. A value
-	// that is not a lock of this format is left alone.
+	// that is not a lock of this format is left alone. Owners may have any form.
 	ForceRelease(ctx context.Context, name string) (Info, error)
 }

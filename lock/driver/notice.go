@@ -12,8 +12,9 @@ type Notice struct {
 	Token    int64
 	Reserved int64
 	TTL      time.Duration
-	// At is the time of the grant, by the same clock as [Answer.At]. The difference is
-	// the time from the owner's request to its grant.
+	// At is when the grant was made, by the clock of [Answer.At]. It is before the At of
+	// every later refusal. The time since an earlier refusal must not be overstated by more
+	// than 1 %, since the lease counts from then; it may be understated, down to none.
 	At time.Time
 }
 

@@ -37,8 +37,8 @@ type Store interface {
 	Acquire(ctx context.Context, h *Hold) (Answer, error)
 
 	// Release lowers the owner's holds to h.Count. With zero it frees the lock, wakes a
-	// waiter, and removes the owner from any queue of the store. held is false if the
-	// store had no hold of this owner.
+	// waiter, and removes the owner from any queue of the store; see also [Hold.Keep]. held
+	// is false if the store had no hold of this owner.
 	Release(ctx context.Context, h *Hold) (held bool, err error)
 
 	// Subscribe calls notify with every [Notice] for a waiter for the hold. It returns
@@ -64,6 +64,8 @@ type Client struct {
 	Host    string
 	Process string
 	PID     int
+	// Label is what the process says of itself, lock.Config.Label; empty if nothing.
+	Label string
 	// Since is when the locker was created.
 	Since time.Time
 }

@@ -22,6 +22,10 @@
 //		})
 //	}
 //
+// [Server.Freeze] and [Server.Disconnect] are outages; [Server.Delete] is a loss of data. A
+// [Scope] takes the place of the test in examples, and in programs that are developed
+// without a Redis.
+//
 // # Stores
 //
 // [Run] is the conformance suite of [driver.Store], for authors of stores.

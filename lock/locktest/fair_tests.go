@@ -48,7 +48,7 @@ func (b *bench) waiting(name, owner string) *driver.Hold { return b.waitingFor(n
 // given time.
 func (b *bench) waitingFor(name, owner string, kept time.Duration) *driver.Hold {
 	h := b.hold(name, owner)
-	h.Wait = kept
+	h.Place = kept
 	return h
 }
 
@@ -298,7 +298,7 @@ func outlastsADeadWaiter(b *bench) {
 	l := b.locker(lock.Config{Poll: hour})
 	lease := b.lock(l, "a")
 	dead := b.waiting("a", "dead:1")
-	dead.Wait = 2 * time.Second
+	dead.Place = 2 * time.Second
 	b.refused(s, dead)
 	served := make(chan *lock.Lease)
 	for range 2 {

@@ -104,7 +104,7 @@ func takesALockOnce(b *bench) {
 	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{})
 	all := b.lockAll(mine, "b", "a", "b")
 	tokens := all.Tokens()
-	if len(tokens) != 3 || tokens[0] != tokens[2] || slices.Min(tokens) <= 0 {
+	if len(tokens) != 3 || tokens[0] != tokens[2] || !b.follows(slices.Min(tokens), 0) {
 		b.Errorf("b, a and b have tokens %v", tokens)
 	}
 	b.areTaken(theirs, "a", "b")
@@ -117,7 +117,7 @@ func takesALockOnce(b *bench) {
 	}
 	b.unlockAll(all)
 	next := b.lock(theirs, "b")
-	if next.Token() <= tokens[0] {
+	if !b.follows(next.Token(), tokens[0]) {
 		b.Errorf("token %d of the lock b came after %d", next.Token(), tokens[0])
 	}
 	b.unlock(next)
@@ -314,7 +314,8 @@ func leavesNoneWhenCancelled(b *bench) {
 		b.Errorf("waited %v instead of %v", waited, wait)
 	}
 	b.unlock(lease)
-	b.areFree(theirs, "a", "b", "c")
+	b.areFree(theirs, "a", "b")
+	b.becomesFree(theirs, "c") // a waiter that just gave up may have been granted it
 }
 
 func carriesTheOwnershipOfAll(b *bench) {

@@ -33,6 +33,7 @@ var mutexTests = []test{
 	{"KeepsALeaseAlive", keepsALeaseAlive},
 	{"LetsAFixedLeaseEnd", letsAFixedLeaseEnd},
 	{"EndsAHoldAtItsLimit", endsAHoldAtItsLimit},
+	{"KeepsALockForItsMinHold", keepsALockForItsMinHold},
 	{"TellsOfDeletion", tellsOfDeletion},
 	{"TellsOfTakeover", tellsOfTakeover},
 	{"EndsDoOnLoss", endsDoOnLoss},
@@ -161,7 +162,7 @@ func excludesOthers(b *bench) {
 		}
 	}
 	b.isFree(theirs, "b")
-	if !lease.Valid() || lease.Err() != nil || lease.Token() <= 0 || lease.Name() != b.name("a") {
+	if !lease.Valid() || lease.Err() != nil || !b.follows(lease.Token(), 0) || lease.Name() != b.name("a") {
 		b.Errorf("the lease is valid: %v, with error %v, token %d, name %q", lease.Valid(), lease.Err(), lease.Token(), lease.Name())
 	}
 	if left := time.Until(lease.Until()); left <= 0 || left >= ttl {
@@ -243,7 +244,7 @@ func losesNoUpdate(b *bench) {
 			work.Go(func() {
 				for range rounds {
 					lease := b.lock(l, "a")
-					if lease.Token() <= last {
+					if !b.follows(lease.Token(), last) {
 						b.Errorf("token %d came after %d", lease.Token(), last)
 					}
 					last = lease.Token()
@@ -447,7 +448,7 @@ func passesOnWithinAProcess(b *bench) {
 					if holders.Add(1) != 1 {
 						b.Error("two hold the lock")
 					}
-					if last := latest.Swap(lease.Token()); lease.Token() <= last {
+					if last := latest.Swap(lease.Token()); !b.follows(lease.Token(), last) {
 						b.Errorf("token %d comes after %d", lease.Token(), last)
 					}
 					holders.Add(-1)
@@ -606,8 +607,8 @@ func letsAFixedLeaseEnd(b *bench) {
 func endsAHoldAtItsLimit(b *bench) {
 	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
-	heard := make(chan error, 1)
-	lease, err := b.mutex(mine, "a").With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { heard <- err }}).Lock(b.Context())
+	losses := make(chan error, 1)
+	lease, err := b.mutex(mine, "a").With(lock.Options{MaxHold: 3 * ttl, OnLost: func(err error) { losses <- err }}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -616,10 +617,36 @@ func endsAHoldAtItsLimit(b *bench) {
 	if loss := b.lost(lease, soon); loss.Cause != renewal.MaxHold {
 		b.Errorf("lost by %v", loss.Cause)
 	}
-	if err := <-heard; !errors.Is(err, lock.ErrLost) {
+	if err := <-losses; !errors.Is(err, lock.ErrLost) {
 		b.Errorf("OnLost received %v", err)
 	}
 	b.unlock(b.lock(theirs, "a"))
+}
+
+// An early Unlock leaves the lock taken until MinHold is over. Waiters are not woken, but
+// poll.
+func keepsALockForItsMinHold(b *bench) {
+	const minHold, poll = 2 * ttl, ttl / 4
+	leaseTTL := lock.DefaultTTL // a busy machine must not lose the lease
+	if b.suite.Bubble {
+		leaseTTL = ttl / 2 // MinHold outlasts it
+	}
+	mine, theirs := b.locker(lock.Config{TTL: leaseTTL}), b.locker(lock.Config{Poll: poll})
+	begin := time.Now()
+	lease, err := b.mutex(mine, "a").With(lock.Options{MinHold: minHold}).Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.unlock(lease)
+	if err := lease.Err(); !errors.Is(err, lock.ErrReleased) {
+		b.Errorf("unlocked, the lease's Err is %v", err)
+	}
+	next := b.lock(theirs, "a")
+	if held := time.Since(begin); held < minHold || held > minHold+poll+b.late() {
+		b.Errorf("free after %v, with a MinHold of %v and a TTL of %v", held, minHold, leaseTTL)
+	}
+	b.unlock(next)
+	b.isFree(mine, "a")
 }
 
 // interval is the longest time between two renewals of a lease, with room for a busy

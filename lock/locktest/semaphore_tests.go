@@ -47,6 +47,14 @@ var permitTests = []test{
 	{"ReleasesItsOwnPermitOnly", releasesItsOwnPermitOnly},
 	{"NumbersItsGrants", numbersItsGrants},
 	{"SetsPermitsOnce", setsExpiringPermitsOnce},
+	{"SetsPermitsForAWhile", setsPermitsForAWhile},
+	{"SetsPermitsThatAreInUse", setsPermitsThatAreInUse},
+	{"WakesWhenMoreAreSet", wakesWhenMoreAreSet},
+	{"TakesSeveralOrNone", takesSeveralOrNone},
+	{"WaitsForSeveral", waitsForSeveral},
+	{"KeepsSeveralAlive", keepsSeveralAlive},
+	{"RefusesWrongNumbers", refusesWrongNumbersOfPermits},
+	{"GivesOutNoMoreThanThereAreBySeveral", givesOutNoMoreThanThereAreBySeveral},
 	{"KeepsPermitsAlive", keepsPermitsAlive},
 	{"LetsFixedPermitsEnd", letsFixedPermitsEnd},
 	{"TakesOverFromADeadHolder", takesAPermitOverFromADeadHolder},
@@ -563,26 +571,33 @@ func (c *crowd) enter(n int64) {
 
 func (c *crowd) leave(n int64) { c.present.Add(-n) }
 
-func semaphoreGivesOutNoMoreThanThereAre(b *bench) {
-	const lockers, clients, rounds, permits = 3, 12, 15, 5
+// stay holds n permits for a moment.
+func (c *crowd) stay(n int64) {
+	c.enter(n)
+	time.Sleep(rand.N(time.Millisecond))
+	c.leave(n)
+}
+
+// lockers returns n lockers.
+func (b *bench) lockers(n int, c lock.Config) (all []*lock.Locker) {
+	for range n {
+		all = append(all, b.locker(c))
+	}
+	return all
+}
+
+// crowds makes clients of each locker use permits again and again, and checks that no
+// more than there are were in use at once.
+func (b *bench) crowds(permits int64, lockers []*lock.Locker, use func(l *lock.Locker, c *crowd)) {
+	b.Helper()
+	const clients, rounds = 4, 15
 	var crowd crowd
 	var work sync.WaitGroup
-	var s *lock.Semaphore
-	for i := range lockers {
-		l := b.locker(lock.Config{Poll: hour})
-		if i == 0 {
-			s = b.semaphore(l, "a", permits)
-		}
-		for range clients / lockers {
-			mine := l.Semaphore(b.name("a"))
+	for _, l := range lockers {
+		for range clients {
 			work.Go(func() {
 				for range rounds {
-					n := 1 + rand.Int64N(permits)
-					b.acquires(mine, n)
-					crowd.enter(n)
-					time.Sleep(rand.N(time.Millisecond))
-					crowd.leave(n)
-					b.gives(mine, n)
+					use(l, &crowd)
 				}
 			})
 		}
@@ -591,6 +606,18 @@ func semaphoreGivesOutNoMoreThanThereAre(b *bench) {
 	if most := crowd.most.Load(); most > permits {
 		b.Errorf("%d permits of %d were in use at once", most, permits)
 	}
+}
+
+func semaphoreGivesOutNoMoreThanThereAre(b *bench) {
+	const permits = 5
+	lockers := b.lockers(3, lock.Config{Poll: hour})
+	s := b.semaphore(lockers[0], "a", permits)
+	b.crowds(permits, lockers, func(l *lock.Locker, c *crowd) {
+		mine, n := l.Semaphore(b.name("a")), 1+rand.Int64N(permits)
+		b.acquires(mine, n)
+		c.stay(n)
+		b.gives(mine, n)
+	})
 	available(b, s, permits)
 }
 
@@ -710,13 +737,13 @@ func renewsEachPermitByItself(b *bench) {
 	b.granted(s, b.permit("a", 1))
 	b.granted(s, b.permit("a", 2))
 	b.granted(s, b.permit("b", 3))
-	renewed := b.leases(lasting(b.permit("a", 1), hour), lasting(b.permit("b", 3), hour))
-	b.renew(s, append(renewed, b.leases(b.permit("b", 4), b.permit("a", 9))...),
+	renewed := renewals(lasting(b.permit("a", 1), hour), lasting(b.permit("b", 3), hour))
+	b.renew(s, append(renewed, renewals(b.permit("b", 4), b.permit("a", 9))...),
 		renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)
 	time.Sleep(ttl + 50*time.Millisecond) // only the renewed ones are left
 	b.stands(s, "a", 1)
 	b.stands(s, "b", 1)
-	b.renew(s, b.leases(b.permit("a", 2)), renewal.Gone)
+	b.renew(s, renewals(b.permit("a", 2)), renewal.Gone)
 	b.release(s, back(b.permit("a", 1)), true)
 	b.release(s, back(b.permit("b", 3)), true)
 	b.renew(s, renewed, renewal.Gone, renewal.Gone)
@@ -800,6 +827,237 @@ func setsExpiringPermitsOnce(b *bench) {
 	if _, err := mine.TrySetPermits(b.Context(), -1); !errors.As(err, &wrong) {
 		b.Errorf("setting -1 permits: %v", err)
 	}
+}
+
+// notYet fails the test if a waiter has a result, though it must wait.
+func notYet[T any](b *bench, got <-chan T, why string) {
+	b.Helper()
+	select {
+	case <-got:
+		b.Fatalf("a waiter was served: %s", why)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// waits acquires in the background.
+func (b *bench) waits(p *lock.Permits) <-chan *lock.Lease {
+	got := make(chan *lock.Lease, 1)
+	go send(got, func() *lock.Lease { return b.one(p) })
+	return got
+}
+
+// refusesPermits checks that no permit is available at once.
+func (b *bench) refusesPermits(p *lock.Permits, why string) {
+	b.Helper()
+	if _, err := p.TryAcquire(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Fatalf("permits of %q although %s: %v", p.Name(), why, err)
+	}
+}
+
+func (b *bench) sets(p *lock.Permits, n int64) {
+	b.Helper()
+	if err := p.SetPermits(b.Context(), n); err != nil {
+		b.Fatalf("setting %d permits of %q: %v", n, p.Name(), err)
+	}
+}
+
+// A number of permits that has ended was never set, and its permits are lost.
+func setsPermitsForAWhile(b *bench) {
+	const ttl = 3 * ttl // busy machines ask late
+	l := b.locker(lock.Config{TTL: hour, Poll: hour})
+	p := l.Permits(b.name("a"))
+	set, err := p.TrySetPermitsFor(b.Context(), 2, ttl)
+	if err != nil || !set {
+		b.Fatalf("setting permits for %v: %v, %v", ttl, set, err)
+	}
+	lease := b.one(p)
+	if set, err := p.TrySetPermits(b.Context(), 5); err != nil || set {
+		b.Errorf("setting permits that are set for a while: %v, %v", set, err)
+	}
+	_ = b.lost(lease, ttl+soon)
+	available(b, p, 0)
+	b.refusesPermits(p, "their number has ended")
+	got := b.waits(p)
+	notYet(b, got, "the number of permits has ended")
+	if set, err := p.TrySetPermits(b.Context(), 1); err != nil || !set {
+		b.Errorf("setting permits after the end of their number: %v, %v", set, err)
+	}
+	b.unlock(<-got)
+	if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
+		b.Errorf("unlocking a permit that has ended with its number: %v", err)
+	}
+	available(b, p, 1)
+	time.Sleep(ttl)
+	available(b, p, 1)
+
+	s := l.Semaphore(b.name("b"))
+	if set, err := s.TrySetPermitsFor(b.Context(), 2, ttl); err != nil || !set {
+		b.Fatalf("setting permits for %v: %v, %v", ttl, set, err)
+	}
+	time.Sleep(ttl)
+	available(b, s, 0)
+	if set, err := s.TrySetPermits(b.Context(), 1); err != nil || !set {
+		b.Errorf("setting permits after the end of their number: %v, %v", set, err)
+	}
+	available(b, s, 1)
+}
+
+// If fewer permits are set than are in use, none is granted until enough have returned.
+func setsPermitsThatAreInUse(b *bench) {
+	store := b.store()
+	p := b.expiring(b.locker(lock.Config{TTL: hour}), "a", 3)
+	theirs := b.locker(lock.Config{TTL: hour, Poll: hour}).Permits(b.name("a"))
+	leases := []*lock.Lease{b.one(p), b.one(p), b.one(p)}
+	b.sets(p, 1)
+	got := b.waits(theirs)
+	for i, lease := range leases {
+		available(b, p, int64(i-2))
+		b.refusesPermits(p, "more are in use than were set")
+		notYet(b, got, "more are in use than were set")
+		b.unlock(lease)
+	}
+	b.unlock(<-got)
+	available(b, p, 1)
+	if first, err := p.TrySetPermits(b.Context(), 9); err != nil || first {
+		b.Errorf("setting permits for a second time: %v, %v", first, err)
+	}
+	b.sets(p, 0)
+	b.refusesPermits(p, "there are none")
+	if first, err := p.TrySetPermits(b.Context(), 9); err != nil || first {
+		b.Errorf("setting permits while there are none: %v, %v", first, err)
+	}
+	for range 3 { // a request that is sent again
+		b.count(store, "b", "r:1", driver.CountSet, 5, done(5))
+		b.granted(store, b.permit("b", 1))
+	}
+	b.stands(store, "b", 4)
+}
+
+func wakesWhenMoreAreSet(b *bench) {
+	mine := b.locker(lock.Config{TTL: hour}).Permits(b.name("a"))
+	theirs := b.locker(lock.Config{TTL: hour, Poll: hour}).Permits(b.name("a"))
+	got := b.waits(theirs.Several(2))
+	notYet(b, got, "no number was set")
+	b.sets(mine, 1)
+	notYet(b, got, "there is one permit")
+	b.sets(mine, 3)
+	lease := <-got
+	available(b, mine, 1)
+	b.unlock(lease)
+	available(b, mine, 3)
+}
+
+func takesSeveralOrNone(b *bench) {
+	mine := b.expiring(b.locker(lock.Config{TTL: hour}), "a", 3)
+	theirs := b.locker(lock.Config{TTL: hour}).Permits(b.name("a"))
+	b.refusesPermits(mine.Several(4), "there are three")
+	available(b, mine, 3)
+	two := b.one(mine.Several(2))
+	available(b, theirs, 1)
+	b.refusesPermits(theirs.Several(2), "there is one")
+	available(b, theirs, 1)
+	one := b.one(theirs)
+	if one.Token() <= two.Token() {
+		b.Errorf("token %d came after %d", one.Token(), two.Token())
+	}
+	b.refusesPermits(mine, "all are in use")
+	b.unlock(two)
+	available(b, theirs, 2)
+	b.unlock(one)
+	b.unlock(b.one(theirs.Several(3)))
+	available(b, mine, 3)
+}
+
+func waitsForSeveral(b *bench) {
+	mine := b.expiring(b.locker(lock.Config{TTL: hour}), "a", 3)
+	theirs := b.locker(lock.Config{TTL: hour, Poll: hour}).Permits(b.name("a"))
+	leases := []*lock.Lease{b.one(mine), b.one(mine), b.one(mine)}
+	got := b.waits(theirs.Several(3))
+	for i, lease := range leases {
+		notYet(b, got, fmt.Sprintf("%d of three permits are available", i))
+		b.unlock(lease)
+	}
+	lease := <-got
+	available(b, mine, 0)
+	b.unlock(lease)
+	available(b, mine, 3)
+}
+
+// Several permits are renewed together.
+func keepsSeveralAlive(b *bench) {
+	const ttl = 3 * ttl // busy machines renew late
+	p := b.expiring(b.locker(lock.Config{TTL: ttl}), "a", 4)
+	lease := b.one(p.Several(3))
+	time.Sleep(2 * ttl)
+	if !lease.Valid() || lease.Err() != nil {
+		b.Errorf("three permits are valid: %v, with error %v", lease.Valid(), lease.Err())
+	}
+	available(b, p, 1)
+	b.unlock(lease)
+	available(b, p, 4)
+}
+
+func refusesWrongNumbersOfPermits(b *bench) {
+	p := b.expiring(b.locker(lock.Config{}), "a", 3)
+	for _, n := range []int64{0, -1, lock.MaxSeveral + 1, -1 << 63} {
+		several := p.Several(n)
+		_, acquire := several.Acquire(b.Context())
+		_, try := several.TryAcquire(b.Context())
+		_, within := several.AcquireWithin(b.Context(), hour)
+		do := several.Do(b.Context(), func(context.Context) error { return nil })
+		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "AcquireWithin": within, "Do": do} {
+			var wrong *lock.CountError
+			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != lock.MaxSeveral {
+				b.Errorf("%s of %d permits: %v", name, n, err)
+			}
+		}
+	}
+	for _, n := range []int64{-1, lock.MaxCount + 1} {
+		_, try := p.TrySetPermits(b.Context(), n)
+		_, trying := p.TrySetPermitsFor(b.Context(), n, hour)
+		for name, err := range map[string]error{"SetPermits": p.SetPermits(b.Context(), n), "TrySetPermits": try, "TrySetPermitsFor": trying} {
+			var wrong *lock.CountError
+			if !errors.As(err, &wrong) {
+				b.Errorf("%s to %d: %v", name, n, err)
+			}
+		}
+	}
+	for _, life := range []time.Duration{0, -1, lock.MaxTTL + 1} {
+		if _, err := p.TrySetPermitsFor(b.Context(), 1, life); err == nil {
+			b.Errorf("permits were set for %v", life)
+		}
+	}
+	available(b, p, 3)
+}
+
+func givesOutNoMoreThanThereAreBySeveral(b *bench) {
+	const clients, rounds, permits = 6, 10, 4
+	var crowd crowd
+	var work sync.WaitGroup
+	p := b.expiring(b.locker(lock.Config{}), "a", permits)
+	l := b.locker(lock.Config{TTL: hour, Poll: hour})
+	for i := range clients {
+		n := int64(i%3 + 1)
+		mine := l.Permits(b.name("a")).Several(n)
+		work.Go(func() {
+			for range rounds {
+				err := mine.Do(b.Context(), func(context.Context) error {
+					crowd.enter(n)
+					time.Sleep(rand.N(time.Millisecond))
+					crowd.leave(n)
+					return nil
+				})
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if most := crowd.most.Load(); most > permits {
+		b.Errorf("%d permits of %d were in use at once", most, permits)
+	}
+	available(b, p, permits)
 }
 
 func keepsPermitsAlive(b *bench) {
@@ -940,36 +1198,18 @@ func servesAsManyAsThereAreExpiringPermits(b *bench) {
 }
 
 func givesOutNoMoreThanThereAre(b *bench) {
-	const lockers, clients, rounds, permits = 3, 12, 15, 4
-	var crowd crowd
-	var work sync.WaitGroup
-	var p *lock.Permits
-	for i := range lockers {
-		l := b.locker(lock.Config{TTL: hour, Poll: hour})
-		if i == 0 {
-			p = b.expiring(l, "a", permits)
+	const permits = 4
+	lockers := b.lockers(3, lock.Config{TTL: hour, Poll: hour})
+	p := b.expiring(lockers[0], "a", permits)
+	b.crowds(permits, lockers, func(l *lock.Locker, c *crowd) {
+		err := l.Permits(b.name("a")).Do(b.Context(), func(context.Context) error {
+			c.stay(1)
+			return nil
+		})
+		if err != nil {
+			b.Error(err)
 		}
-		for range clients / lockers {
-			mine := l.Permits(b.name("a"))
-			work.Go(func() {
-				for range rounds {
-					err := mine.Do(b.Context(), func(context.Context) error {
-						crowd.enter(1)
-						time.Sleep(rand.N(time.Millisecond))
-						crowd.leave(1)
-						return nil
-					})
-					if err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		}
-	}
-	work.Wait()
-	if most := crowd.most.Load(); most > permits {
-		b.Errorf("%d permits of %d were in use at once", most, permits)
-	}
+	})
 	available(b, p, permits)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
-	"testing"
+	"syscall"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -16,7 +16,7 @@ import (
 
 // New returns a locker on a server of its own. Both end with t. A config that [lock.New]
 // refuses fails t.
-func New(t testing.TB, c lock.Config) *lock.Locker {
+func New(t TB, c lock.Config) *lock.Locker {
 	t.Helper()
 	return Start(t).Locker(t, c)
 }
@@ -29,12 +29,17 @@ type Server struct {
 
 	mu     sync.Mutex
 	closed bool // guarded by mu; a client may still be dialling at the end of its test
+	// frozen is closed by Thaw; nil unless the server is frozen. Guarded by mu.
+	frozen chan struct{}
+	// disconnected: connections are refused. Guarded by mu.
+	disconnected bool
+	wires        map[*wire]struct{} // guarded by mu; the open connections
 }
 
 // Start returns a server that ends with t.
-func Start(t testing.TB) *Server {
+func Start(t TB) *Server {
 	t.Helper()
-	s := &Server{redis: miniredis.NewMiniRedis()}
+	s := &Server{redis: miniredis.NewMiniRedis(), wires: make(map[*wire]struct{})}
 	s.redis.ClockTTL(true)
 	t.Cleanup(s.close)
 	return s
@@ -42,7 +47,7 @@ func Start(t testing.TB) *Server {
 
 // Locker returns a locker on the server. It ends with t. Each is a client of its own, as
 // if in another process.
-func (s *Server) Locker(t testing.TB, c lock.Config) *lock.Locker {
+func (s *Server) Locker(t TB, c lock.Config) *lock.Locker {
 	t.Helper()
 	locker, err := lock.New(s.Store(t), c)
 	if err != nil {
@@ -57,7 +62,7 @@ func (s *Server) Locker(t testing.TB, c lock.Config) *lock.Locker {
 }
 
 // Store returns a store on the server. It ends with t.
-func (s *Server) Store(t testing.TB) *redisstore.Store {
+func (s *Server) Store(t TB) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(s.Client(t), redisstore.Config{})
 	if err != nil {
@@ -72,7 +77,7 @@ func (s *Server) Store(t testing.TB) *redisstore.Store {
 }
 
 // Client returns a client of the server. It ends with t.
-func (s *Server) Client(t testing.TB) *redis.Client {
+func (s *Server) Client(t TB) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Dialer:                   s.dial,
@@ -98,11 +103,80 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	if s.closed {
 		return nil, net.ErrClosed
 	}
+	if s.disconnected {
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
+	}
 	pipe, err := s.redis.Dial()
 	if err != nil {
 		return nil, err
 	}
-	return newWire(pipe), nil
+	w := newWire(s, pipe)
+	s.wires[w] = struct{}{}
+	return w, nil
+}
+
+// Freeze stops the server, as SIGSTOP would: it receives no request until Thaw, while TTLs
+// run on. Requests wait for it up to their deadlines.
+func (s *Server) Freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen == nil {
+		s.frozen = make(chan struct{})
+	}
+}
+
+// Thaw ends a Freeze. Requests that were sent meanwhile arrive now; those of callers that
+// have given up change nothing.
+func (s *Server) Thaw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen != nil {
+		close(s.frozen)
+		s.frozen = nil
+	}
+}
+
+// awaitThaw waits until the server is not frozen, or until done is closed.
+func (s *Server) awaitThaw(done <-chan struct{}) {
+	for {
+		s.mu.Lock()
+		frozen := s.frozen
+		s.mu.Unlock()
+		if frozen == nil {
+			return
+		}
+		select {
+		case <-frozen:
+		case <-done:
+			return
+		}
+	}
+}
+
+// Disconnect breaks all connections to the server, and refuses further ones until
+// Reconnect. The server keeps its data, and TTLs run on.
+func (s *Server) Disconnect() {
+	s.mu.Lock()
+	s.disconnected = true
+	wires := s.wires
+	s.wires = make(map[*wire]struct{})
+	s.mu.Unlock()
+	for w := range wires {
+		_ = w.Close()
+	}
+}
+
+// Reconnect accepts connections again.
+func (s *Server) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disconnected = false
+}
+
+func (s *Server) forget(w *wire) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.wires, w)
 }
 
 // Delete deletes the lock called name, as an administrator or a loss of data would. No

@@ -43,6 +43,9 @@ type Suite struct {
 	// the owner's process knows.
 	Uncounted bool
 
+	// Untokened: the store grants without fencing tokens, which are 0.
+	Untokened bool
+
 	// Bubble runs each test in a testing/synctest bubble, for a backend that lives in the
 	// test's process and uses the bubble's time.
 	Bubble bool

@@ -10,16 +10,18 @@ import (
 // while the server sends would block for ever.
 type wire struct {
 	net.Conn
+	server *Server
 
 	mu     sync.Mutex
 	unsent []byte // guarded by mu
 	closed bool   // guarded by mu
 
 	more chan struct{} // signals unsent data, or that the wire is closed
+	done chan struct{} // closed with the wire
 }
 
-func newWire(pipe net.Conn) *wire {
-	w := &wire{Conn: pipe, more: make(chan struct{}, 1)}
+func newWire(server *Server, pipe net.Conn) *wire {
+	w := &wire{server: server, Conn: pipe, more: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.send()
 	return w
 }
@@ -39,9 +41,13 @@ func (w *wire) Write(p []byte) (int, error) {
 // Close drops unsent data.
 func (w *wire) Close() error {
 	w.mu.Lock()
+	if !w.closed {
+		close(w.done)
+	}
 	w.closed = true
 	w.signal()
 	w.mu.Unlock()
+	w.server.forget(w)
 	return w.Conn.Close()
 }
 
@@ -55,6 +61,7 @@ func (w *wire) signal() {
 // send sends until the wire is closed.
 func (w *wire) send() {
 	for range w.more {
+		w.server.awaitThaw(w.done)
 		w.mu.Lock()
 		p, closed := w.unsent, w.closed
 		w.unsent = nil

@@ -86,15 +86,22 @@ type attempt struct {
 	outcomes *outcomes
 }
 
-// attempt requests the hold from all nodes. The token is the largest of the granting
-// nodes', and at least least; fence writes it back to as many of them as make a majority
-// of all nodes. A node that grants the hold only after its release is asked to release it
+// attempt requests the hold from all nodes, and proposes a token to them. The token is the
+// largest of the granting nodes', and at least least; fence raises the counters of a
+// majority to it. A node that grants the hold only after its release is asked to release it
 // again.
 func (s *Store) attempt(ctx context.Context, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
 	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), outcomes: f}
 	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))
+	proposed := s.propose(a.asked)
 	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		answer, err := n.Acquire(ctx, a.hold.at(n))
+		hold := a.hold.at(n)
+		hold.ProposedToken = proposed
+		answer, err := n.Acquire(ctx, hold)
+		n.granted(a.asked, answer.Clock)
+		if err == nil && answer.Verdict == driver.Granted {
+			err = checkToken(answer.Token)
+		}
 		b := ballot{said: saidOf(answer.Verdict), answer: answer}
 		if f.answered(n, err, a.by) {
 			n.cleanup.end(a.hold.none(n), finalFor(err, a.by))
@@ -130,7 +137,7 @@ func (s *Store) attempt(ctx context.Context, h *driver.Hold, names ownerNames, f
 // heads would differ.
 func asked(h *driver.Hold) driver.Hold {
 	asked := *h
-	asked.Wait, asked.ProvisionalTTL, asked.GrantedByRelease, asked.Reserve = 0, 0, false, 0
+	asked.Place, asked.BlockReaders, asked.ProvisionalTTL, asked.GrantedByRelease, asked.Reserve = 0, 0, 0, false, 0
 	return asked
 }
 

@@ -3,11 +3,11 @@ package quorum
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // mostLeftovers is how many leftovers one node may have; beyond it the oldest is left to
@@ -92,8 +92,7 @@ func (w *cleanup) release(o *leftover) (confirmed bool, err error) {
 
 // cleanupPause is the pause after a failed request.
 func cleanupPause(try int) time.Duration {
-	d := min(20*time.Millisecond<<min(try, 10), 640*time.Millisecond)
-	return d/2 + rand.N(d/2)
+	return backoff.Pause(try, 20*time.Millisecond, 640*time.Millisecond)
 }
 
 // put adds a leftover, and starts run if it is not running.
@@ -173,10 +172,14 @@ func (w *cleanup) take() (o leftover, ok bool) {
 	if len(w.leftovers) == 0 {
 		return leftover{}, false
 	}
-	i := w.first()
-	o = w.leftovers[i]
+	return w.remove(w.first()), true
+}
+
+// remove removes a leftover. The caller holds mu.
+func (w *cleanup) remove(i int) leftover {
+	o := w.leftovers[i]
 	w.leftovers = append(w.leftovers[:i], w.leftovers[i+1:]...)
-	return o, true
+	return o
 }
 
 // first returns the index of the leftover that is due first. There are leftovers, and the
@@ -209,14 +212,24 @@ func (w *cleanup) await(due time.Time) bool {
 func (w *cleanup) releaseLast() {
 	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
 	defer cancel()
-	for ctx.Err() == nil {
-		o, ok := w.take()
+	for {
+		o, ok := w.takeLast(ctx)
 		if !ok {
-			break
+			return
 		}
 		_, _ = w.node.Release(ctx, &o.hold)
 	}
+}
+
+// takeLast removes a leftover for its last release. Without one run ends, and the next
+// leftover starts it again; after the end of ctx the rest are left to their TTL, and so
+// are later ones.
+func (w *cleanup) takeLast(ctx context.Context) (o leftover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running = len(w.leftovers) > 0 // the rest are left to their TTL, and so are later ones
+	w.running = len(w.leftovers) > 0
+	if !w.running || ctx.Err() != nil {
+		return leftover{}, false
+	}
+	return w.remove(w.first()), true
 }

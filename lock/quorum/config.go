@@ -20,9 +20,10 @@ type Config struct {
 	// connection. Default: 250 ms.
 	NodeTimeout time.Duration
 
-	// LooseTokens omits the round trip that makes fencing tokens grow independently of
-	// clocks. Tokens then grow by the nodes' clocks; see the package's documentation. Use
-	// it for locks whose tokens are never compared.
+	// LooseTokens omits what makes fencing tokens grow independently of clocks: the
+	// proposal, and the second round trip that some acquisitions need. Tokens then grow by
+	// the nodes' clocks; see the package's documentation. Use it for locks whose tokens
+	// are never compared.
 	LooseTokens bool
 }
 

@@ -34,17 +34,25 @@
 //
 // Each node counts tokens of its own, and the largest of a majority's tokens does not
 // grow by itself: the majority of the next grant may lack the node with the highest
-// count. So the largest token is written back before the grant is returned, to a
-// majority, out of the nodes that granted (see [Fencer]). Any later majority then
-// includes a node that continues from there, so the token of every grant is larger than
-// that of every earlier one, independently of clocks. It costs a second round trip.
+// count. So a majority of the nodes, out of those that granted, has the grant's token as
+// its count before the grant is returned. Any later majority then includes a node that
+// continues from there, so the token of every grant is larger than that of every earlier
+// one, independently of clocks.
+//
+// An acquisition proposes a token to the nodes (see [driver.Hold]), a little ahead of
+// their clocks. A majority that gives it needs one round trip. Otherwise the largest
+// token is written back in a second one (see [Fencer]): for the first grant of a store,
+// after a request that arrived 10 ms later than usual, after a step of a clock, with nodes
+// that ignore proposals (as plain locks do), and around grants of a node whose clock is
+// half a second from the others'. The masters of a cluster count as one clock.
 //
 // The guarantee depends on the counters. Once a single node that a token was written to
 // has lost it (its data, or the counter by its own TTL), a later majority may include no
 // other of these nodes. Tokens then grow by the nodes' clocks alone: a later grant has a
-// larger token if it comes later by more than the difference between the nodes' clocks. A
-// node that restarted empty receives the token again with the lease. The same applies to
-// all grants if a node is no Fencer, or with [Config.LooseTokens].
+// larger token if it comes later by more than the difference between the nodes' clocks,
+// and the second at most by which a proposal may be ahead of them. A node that restarted
+// empty receives the token again with the lease. The same applies to all grants if a node
+// is no Fencer, or with [Config.LooseTokens].
 //
 // # Kinds of lock
 //

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type booth struct {
 	counters     map[string]int64
 	listen       map[*listener]struct{}
 	acquisitions int
+	damaged      bool // its counters were damaged, and count up all the same
 }
 
 type possession struct {
@@ -118,10 +120,17 @@ func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answ
 		case p == nil:
 			p = &possession{owner: hold.Owner}
 			b.locks[hold.Name] = p
-			b.counters[hold.Name] = max(b.counters[hold.Name]+1, time.Now().Add(b.skew).UnixMicro())
+			clock := time.Now().Add(b.skew).UnixMicro()
+			served.Clock = time.UnixMicro(clock)
+			if ahead := hold.ProposedToken - clock; ahead > 0 && ahead <= time.Second.Microseconds() {
+				clock = hold.ProposedToken
+			}
+			if b.counters[hold.Name]++; !b.damaged {
+				b.counters[hold.Name] = max(b.counters[hold.Name], clock)
+			}
 		}
 		p.count, p.ends = hold.Count, b.ends(hold.TTL)
-		served = driver.Answer{Verdict: driver.Granted, Token: b.counters[hold.Name]}
+		served.Verdict, served.Token = driver.Granted, b.counters[hold.Name]
 	})
 	if err != nil {
 		return driver.Answer{}, err
@@ -138,6 +147,10 @@ func (b *booth) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 			return
 		}
 		served = true
+		if hold.Keep > 0 {
+			p.ends = b.ends(hold.Keep)
+			return
+		}
 		if p.count = hold.Count; p.count > 0 {
 			p.ends = b.ends(hold.TTL)
 			return
@@ -148,23 +161,20 @@ func (b *booth) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	return err == nil && served, err
 }
 
-func (b *booth) Group(string) string { return "" }
+func (b *booth) Group(string, any) string { return "" }
 
 func (b *booth) Renew(ctx context.Context, items []renewal.Item) {
 	outcomes := make([]renewal.Outcome, len(items))
-	leases := make([]*renewal.Lease, len(items))
-	for i := range items {
-		leases[i] = items[i].Lease
-	}
-	err := b.carry(ctx, "renew", leases[0].Ref().(*driver.Hold), func() {
+	leases := slices.Clone(items)
+	err := b.carry(ctx, "renew", leases[0].Ref.(*driver.Hold), func() {
 		for i, lease := range leases {
-			switch p := b.held(lease.Key()); {
+			switch p := b.held(lease.Key); {
 			case p == nil:
 				outcomes[i] = renewal.Gone
-			case p.owner != lease.Owner():
+			case p.owner != lease.Owner:
 				outcomes[i] = renewal.Taken
 			default:
-				p.ends = b.ends(lease.TTL())
+				p.ends = b.ends(lease.TTL)
 				outcomes[i] = renewal.Renewed
 			}
 		}
@@ -197,13 +207,13 @@ func (b *booth) Supports(k driver.Kind) error {
 
 // listener is a subscription.
 type listener struct {
-	at   *booth
-	name string
-	tell func(driver.Notice)
+	at     *booth
+	name   string
+	notify func(driver.Notice)
 }
 
-func (b *booth) Subscribe(ctx context.Context, h *driver.Hold, tell func(driver.Notice)) (driver.Subscription, error) {
-	l := &listener{b, h.Name, tell}
+func (b *booth) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	l := &listener{b, h.Name, notify}
 	if err := b.carry(ctx, "subscribe", h, func() { b.listen[l] = struct{}{} }); err != nil {
 		l.Close()
 		return nil, err
@@ -221,7 +231,7 @@ func (l *listener) Close() {
 func (b *booth) ring(name string) {
 	for l := range b.listen {
 		if l.name == name {
-			l.tell(driver.Notice{})
+			l.notify(driver.Notice{})
 		}
 	}
 }

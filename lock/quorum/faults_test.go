@@ -68,7 +68,7 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("%s: half of 20 acquisitions took less than %v, the longest %v", illness, took[10], took[19])
-			assert.Less(t, took[10], soon, "of the longest, a busy machine has a part")
+			assert.Less(t, took[10], nodeTimeout, "an ill node was waited for each time; of the longest, a busy machine has a part")
 
 			begin := time.Now()
 			f.strike(illness, 4)
@@ -80,6 +80,9 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 			assert.Less(t, time.Since(begin), soon+slack)
 			failed := 0
+			for _, node := range []int{0, 2, 4} {
+				assert.Contains(t, []quorum.Said{quorum.Failed, quorum.Silent}, said.Votes[node].Said)
+			}
 			for _, vote := range said.Votes { // on a busy machine another node may fail in the place of one of the three
 				if vote.Said == quorum.Failed {
 					failed++
@@ -121,17 +124,24 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	f.awaitKeys(t, "a", 0, time.Minute) // a TTL is an hour
 }
 
+// heldByAll starts five servers, all of which have the mutex "a" of the lease.
+func heldByAll(t *testing.T, ttl time.Duration) (*fleet, *lock.Lease) {
+	t.Helper()
+	f := start(t)
+	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
+	lease, err := l.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	f.awaitKeys(t, "a", 5, 5*time.Second)
+	return f, lease
+}
+
 // A node that restarts empty has the lease again after the next renewal, with a counter
 // that is no smaller than the lease's token; so has one that was away when the lease was
 // granted.
 func TestEmptyNodeIsHealed(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	f := start(t)
-	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
-	lease, err := l.Mutex("a").Lock(t.Context())
-	require.NoError(t, err)
-	f.awaitKeys(t, "a", 5, 5*time.Second)
+	f, lease := heldByAll(t, ttl)
 	for _, i := range []int{1, 4} {
 		f.servers[i].Restart(t)
 		require.Zero(t, f.admins[i].Exists(t.Context(), "a").Val())
@@ -159,11 +169,7 @@ func TestEmptyNodeIsHealed(t *testing.T) {
 func TestLossOfAMajorityIsTold(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	f := start(t)
-	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
-	lease, err := l.Mutex("a").Lock(t.Context())
-	require.NoError(t, err)
-	f.awaitKeys(t, "a", 5, 5*time.Second)
+	f, lease := heldByAll(t, ttl)
 	by := time.After(ttl/3 + 2*time.Second)
 	for lost := false; !lost; { // a renewal between two of them restores the first
 		var work sync.WaitGroup
@@ -175,7 +181,7 @@ func TestLossOfAMajorityIsTold(t *testing.T) {
 		case <-lease.Lost():
 			lost = true
 		case <-by:
-			t.Fatal("not told of the loss")
+			t.Fatal("the loss was not reported")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

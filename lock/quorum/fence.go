@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -16,9 +17,22 @@ type Fencer interface {
 	Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error)
 }
 
+// maxToken is less than the largest token of any store, by a million grants. A larger one
+// comes from a damaged counter; written back, it would damage the others.
+const maxToken = 1<<53 - 1<<24
+
+// checkToken returns an error for a token that is not used.
+func checkToken(token int64) error {
+	if token < 0 || token > maxToken {
+		return fmt.Errorf("quorum: the node's fencing token %d is outside 0 … 2^53: its counter is damaged", token)
+	}
+	return nil
+}
+
 // fence raises the counters of a majority, out of the nodes that granted the hold, to the
 // grant's token, the largest of theirs. Only these nodes count: another may have granted
-// the lock to another owner by then, with a smaller token.
+// the lock to another owner by then, with a smaller token. If a majority has given the
+// proposed token, no counter is raised.
 func (s *Store) fence(ctx context.Context, a *attempt) error {
 	v := s.newVotes("fence", a.hold.Name)
 	var behind []*node
@@ -34,6 +48,9 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 		default:
 			behind = append(behind, s.nodes[i])
 		}
+	}
+	if v.won() {
+		return nil
 	}
 	by := bounded(ctx, time.Now().Add(s.limit(a.hold.TTL)))
 	replies := poll(ctx, s, by, behind, func(ctx context.Context, n *node) (ballot, error) {

@@ -83,7 +83,9 @@ func (g *grants) releasing(h *driver.Hold) releasing {
 	}
 	if h.Count == 0 {
 		known.released = true
-		known.outcomes.end()
+		if h.Keep == 0 {
+			known.outcomes.end()
+		}
 	}
 	return releasing{nodeHold{asked(h), known.hold.names}, known.outcomes}
 }
@@ -102,15 +104,15 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	defer g.mu.Unlock()
 	granted := make([]*grant, len(items))
 	for i := range items {
-		granted[i] = g.held[keyOfLease(items[i].Lease)]
+		granted[i] = g.held[keyOfItem(&items[i])]
 	}
 	return granted
 }
 
-// keyOfLease returns the key of a lease's hold: a mutex, unless its Ref has another kind.
-func keyOfLease(lease *renewal.Lease) holdKey {
-	key := holdKey{driver.KindMutex, lease.Key(), lease.Owner()}
-	if h, ok := lease.Ref().(*driver.Hold); ok {
+// keyOfItem returns the key of a lease's hold: a mutex, unless its Ref has another kind.
+func keyOfItem(lease *renewal.Item) holdKey {
+	key := holdKey{driver.KindMutex, lease.Key, lease.Owner}
+	if h, ok := lease.Ref.(*driver.Hold); ok {
 		key.kind = h.Kind
 	}
 	return key
@@ -123,7 +125,7 @@ func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time
 	defer g.mu.Unlock()
 	for i, known := range granted {
 		if known != nil && items[i].Outcome == renewal.Renewed {
-			known.by = asked.Add(shorter(items[i].TTL, known.hold.TTL))
+			known.by = asked.Add(shorter(items[i].Given, known.hold.TTL))
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 // answer. Nodes that do not answer are asked again in the background until they confirm,
 // or the store is closed.
 //
+// A hold that is kept for a while must be kept by a majority. Other nodes are not asked
+// again in the background: they keep it for its TTL.
+//
 // held is false if no majority can have known the owner: then the lock was lost. It is
 // true if that depends on nodes that do not answer.
 func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
@@ -33,15 +36,16 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		}
 		return ballot{said: NotHeld}, err
 	})
+	keep := h.Count == 0 && h.Keep > 0
 	late := v.gather(ctx, replies, func() bool {
-		return v.won() || v.blocked(NotHeld) || v.blocked(Failed) || v.answered() >= s.majority && !v.expected()
+		return v.won() || v.blocked(NotHeld) || v.blocked(Failed) || !keep && v.answered() >= s.majority && !v.expected()
 	})
 	late = v.linger(ctx, late, replies)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
-	if h.Count == 0 && known.outcomes != nil {
+	if h.Count == 0 && !keep && known.outcomes != nil {
 		s.cleanUp(known, sent, held, v, late, replies)
 	}
-	if v.answered() < s.majority {
+	if v.answered() < s.majority || keep && !v.won() && !v.blocked(NotHeld) {
 		return false, v.failure(context.Cause(ctx))
 	}
 	if h.Count == 0 {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -39,8 +40,8 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 type round struct {
 	store  *Store
 	asked  time.Time
-	grants []*grant         // of each lease; nil if it was not granted here
-	leases []*renewal.Lease // the leases of the watchdog
+	grants []*grant       // of each lease; nil if it was not granted here
+	leases []renewal.Item // what the watchdog has asked
 	// answers has each node's answer to each lease; nil until the node has answered.
 	answers [][]renewal.Item
 	errs    []error
@@ -49,20 +50,17 @@ type round struct {
 func (s *Store) newRound(items []renewal.Item) *round {
 	r := &round{store: s, asked: time.Now(), answers: make([][]renewal.Item, len(s.nodes)), errs: make([]error, len(s.nodes))}
 	r.grants = s.grants.ofLeases(items)
-	for i := range items {
-		r.leases = append(r.leases, items[i].Lease)
-	}
+	r.leases = slices.Clone(items) // nodes that answer late read them after the call
 	return r
 }
 
 // describe returns the leases as a node knows them.
 func (r *round) describe(n *node) []renewal.Item {
-	items := make([]renewal.Item, len(r.leases))
-	for i, lease := range r.leases {
-		items[i].Lease = lease
-		if g := r.grants[i]; g != nil {
+	items := slices.Clone(r.leases)
+	for i, g := range r.grants {
+		if g != nil {
 			hold := g.hold.at(n)
-			items[i].Lease = renewal.Describe(renewal.Spec{Key: hold.Name, Owner: hold.Owner, Ref: hold, TTL: lease.TTL()})
+			items[i].Key, items[i].Owner, items[i].Ref = hold.Name, hold.Owner, hold
 		}
 	}
 	return items
@@ -141,7 +139,7 @@ func (r *round) setOutcomes(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		switch t := r.tally(i); {
 		case t.renewed >= r.store.majority:
-			items[i].Outcome, items[i].TTL = renewal.Renewed, r.chosen(i)
+			items[i].Outcome, items[i].Given = renewal.Renewed, r.chosen(i)
 		case !r.lost(t):
 			items[i].Err = r.failure(ctx, i)
 		case t.taken >= r.store.majority:
@@ -158,7 +156,7 @@ func (r *round) setOutcomes(ctx context.Context, items []renewal.Item) {
 func (r *round) chosen(i int) (ttl time.Duration) {
 	for _, answer := range r.answers {
 		if answer != nil && answer[i].Outcome == renewal.Renewed {
-			ttl = shorter(ttl, answer[i].TTL)
+			ttl = shorter(ttl, answer[i].Given)
 		}
 	}
 	return ttl
@@ -166,7 +164,7 @@ func (r *round) chosen(i int) (ttl time.Duration) {
 
 // failure returns the nodes' answers about a lease as an error.
 func (r *round) failure(ctx context.Context, i int) error {
-	v := r.store.newVotes("renew", r.leases[i].Key())
+	v := r.store.newVotes("renew", r.leases[i].Key)
 	for n, answer := range r.answers {
 		if answer == nil {
 			continue

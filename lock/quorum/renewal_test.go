@@ -28,14 +28,7 @@ const (
 // Every way in which three and five nodes can answer a renewal: the outcome of the lease,
 // the time it takes, and which nodes have the lease afterwards.
 func TestEveryPatternOfRenewals(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		for pattern := range patterns(n) {
-			synctest.Test(t, func(t *testing.T) { renew(t, pattern) })
-			if t.Failed() {
-				t.Fatalf("the nodes' behaviour was %v", pattern)
-			}
-		}
-	}
+	everyPattern(t, renew)
 }
 
 func renew(t *testing.T, pattern []behaviour) {
@@ -64,7 +57,7 @@ func renew(t *testing.T, pattern []behaviour) {
 			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
 	}
-	items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: "me:1", Ref: h, TTL: ttl})}}
+	items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: h, TTL: ttl}}
 	begin := time.Now()
 	store.Renew(t.Context(), items)
 	took := time.Since(begin)
@@ -113,7 +106,7 @@ func TestRenewsInBatches(t *testing.T) {
 			h.Name = fmt.Sprintf("lock %d", i)
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
+			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})
 		}
 		synctest.Wait()
 		for _, b := range all[:3] {

@@ -20,7 +20,7 @@ type Store struct {
 	nodes    []*node
 	majority int
 	config   Config
-	fencing  bool // tokens are written back
+	fencing  bool // a majority has a grant's token before it is returned
 	grants   grants
 	pairs    serverPairs
 
@@ -43,6 +43,9 @@ type node struct {
 	index   int
 	cleanup cleanup
 	mute    atomic.Bool // the last request to return had no answer in its time
+	// ahead is by how much its clock at its last grant was ahead of this process's clock at
+	// the sending of the request, in µs. Any acquisition may write it.
+	ahead atomic.Int64
 }
 
 // New returns a store made of stores. The caller closes them, after this one. Their order
@@ -58,6 +61,7 @@ func New(stores []driver.Store, c Config) (*Store, error) {
 	for i, store := range stores {
 		n := &node{Store: store, index: i}
 		n.cleanup.init(s, n)
+		n.ahead.Store(unknownAhead)
 		s.nodes = append(s.nodes, n)
 		if _, ok := store.(Fencer); !ok {
 			s.fencing = false
@@ -88,12 +92,12 @@ func (s *Store) Supports(k driver.Kind) error {
 	return fmt.Errorf("%w: a quorum supports no %v: %s", driver.ErrUnsupported, k, reason)
 }
 
-// Group names the parts that a lock may fail with: the groups of its key at all nodes.
-func (s *Store) Group(key string) string {
+// Group names the parts that a lock may fail with: its groups at all nodes.
+func (s *Store) Group(key string, ref any) string {
 	groups := make([]string, len(s.nodes))
 	parted := false
 	for i, n := range s.nodes {
-		groups[i] = n.Group(key)
+		groups[i] = n.Group(key, ref)
 		parted = parted || groups[i] != ""
 	}
 	if !parted {

@@ -38,7 +38,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	odd := wrapped{stores[0], []int{1}} // only its type is comparable
 	same, err := quorum.New([]driver.Store{odd, odd, stores[1]}, quorum.Config{})
-	require.NoError(t, err, "nobody can tell")
+	require.NoError(t, err, "it cannot be known")
 	require.NoError(t, same.Close())
 	_, err = quorum.New([]driver.Store{none, stores[1], stores[2]}, quorum.Config{})
 	require.ErrorIs(t, err, driver.ErrUnsupported)
@@ -175,6 +175,7 @@ func TestCloseDoesNotWaitForTheMute(t *testing.T) {
 		h := hold("me:1")
 		_, err = store.Acquire(t.Context(), h)
 		require.NoError(t, err)
+		synctest.Wait() // the other nodes have granted it, too
 		for _, b := range all[:2] {
 			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
@@ -213,6 +214,52 @@ func TestReleaseIsRepeated(t *testing.T) {
 		pass(2 * time.Second)
 		require.Zero(t, holders(all, "a"), "long before its TTL")
 	})
+}
+
+// A hold is kept for a while only if a majority keeps it. Nothing that comes late ends it.
+func TestKeepsAHold(t *testing.T) {
+	const keep = 100 * ttl
+	out := func(string, *driver.Hold) mishap { return mishap{err: errOut} }
+	for name, test := range map[string]struct {
+		acquire, release []func(string, *driver.Hold) mishap // of each node
+		held             bool
+		left             int // nodes that keep it
+	}{
+		"ByAll":          {nil, nil, true, 3},
+		"ByAMajority":    {nil, []func(string, *driver.Hold) mishap{out, nil, nil}, true, 2},
+		"ByTooFew":       {[]func(string, *driver.Hold) mishap{nil, nil, out}, []func(string, *driver.Hold) mishap{nil, out, nil}, false, 1},
+		"ByNone":         {nil, []func(string, *driver.Hold) mishap{out, out, out}, false, 0},
+		"AfterALateNode": {[]func(string, *driver.Hold) mishap{nil, nil, func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout / 2} }}, nil, true, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				ill := func(ways []func(string, *driver.Hold) mishap) {
+					for i := range all {
+						all[i].set(nil)
+						if ways != nil {
+							all[i].set(ways[i])
+						}
+					}
+				}
+				ill(test.acquire)
+				h := hold("me:1")
+				_, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				ill(test.release)
+				h.Count, h.Keep = 0, keep
+				held, err := store.Release(t.Context(), h)
+				require.Equal(t, test.held, held)
+				require.Equal(t, test.held, err == nil, "%v", err)
+				ill(nil)
+				pass(2 * ttl)
+				require.Equal(t, test.left, holders(all, "a"))
+				pass(keep)
+				require.Zero(t, holders(all, "a"))
+			})
+		})
+	}
 }
 
 // An acquisition that comes late to a node, after the release, leaves nothing there.
@@ -309,7 +356,7 @@ func TestWakes(t *testing.T) {
 		ring(2)
 		require.Len(t, wakes, 1, "three do")
 		ring(3, 4)
-		require.Len(t, wakes, 1, "and the others tell of the same")
+		require.Len(t, wakes, 1, "the others report the same")
 		ring(2, 0, 4)
 		require.Len(t, wakes, 2, "another release at the same instant")
 		pass(time.Second)
@@ -367,6 +414,24 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 	})
 }
 
+// tokenWithout acquires and releases the lock while some nodes are out, and returns its
+// token.
+func tokenWithout(t *testing.T, store *quorum.Store, owner string, out ...*booth) int64 {
+	t.Helper()
+	for _, b := range out {
+		b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		defer b.set(nil)
+	}
+	h := hold(owner)
+	answer, err := store.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	synctest.Wait()
+	h.Count = 0
+	_, err = store.Release(t.Context(), h)
+	require.NoError(t, err)
+	return answer.Token
+}
+
 // Tokens grow although the node that counts highest is in one majority only, unless
 // LooseTokens is set.
 func TestTokensGrowAcrossNodes(t *testing.T) {
@@ -375,20 +440,8 @@ func TestTokensGrowAcrossNodes(t *testing.T) {
 			all, stores := booths(3)
 			all[0].skew = time.Hour
 			store := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: loose}, stores...)
-			grant := func(owner string, without int) int64 {
-				all[without].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-				defer all[without].set(nil)
-				h := hold(owner)
-				answer, err := store.Acquire(t.Context(), h)
-				require.NoError(t, err)
-				synctest.Wait()
-				h.Count = 0
-				_, err = store.Release(t.Context(), h)
-				require.NoError(t, err)
-				return answer.Token
-			}
-			first := grant("me:1", 2)  // by nodes 0 and 1
-			second := grant("me:2", 0) // by nodes 1 and 2
+			first := tokenWithout(t, store, "me:1", all[2])  // by nodes 0 and 1
+			second := tokenWithout(t, store, "me:2", all[0]) // by nodes 1 and 2
 			if loose {
 				assert.Less(t, second, first)
 			} else {
@@ -417,25 +470,11 @@ func TestTokensAfterANodeForgot(t *testing.T) {
 		all, stores := booths(5)
 		all[0].skew = time.Hour
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		grant := func(owner string, without ...int) int64 {
-			for _, i := range without {
-				all[i].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-				defer all[i].set(nil)
-			}
-			h := hold(owner)
-			answer, err := store.Acquire(t.Context(), h)
-			require.NoError(t, err)
-			synctest.Wait()
-			h.Count = 0
-			_, err = store.Release(t.Context(), h)
-			require.NoError(t, err)
-			return answer.Token
-		}
-		first := grant("me:1", 3, 4)
+		first := tokenWithout(t, store, "me:1", all[3], all[4])
 		all[2].lose()
-		assert.Less(t, grant("me:2", 0, 1), first, "by nodes 2, 3 and 4, of which the first has forgotten")
+		assert.Less(t, tokenWithout(t, store, "me:2", all[0], all[1]), first, "by nodes 2, 3 and 4, of which the first has forgotten")
 		pass(time.Hour + time.Millisecond)
-		assert.Greater(t, grant("me:3", 0, 1), first, "later by more than the clocks are apart")
+		assert.Greater(t, tokenWithout(t, store, "me:3", all[0], all[1]), first, "later by more than the clocks are apart")
 	})
 }
 
@@ -468,7 +507,7 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 			h.Name = name
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: name, Owner: h.Owner, Ref: h, TTL: ttl})})
+			items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h, TTL: ttl})
 		}
 		synctest.Wait()
 		all[2].lose()

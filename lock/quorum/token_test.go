@@ -2,6 +2,11 @@ package quorum_test
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +16,9 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // freezing is a store of a process that freezes once, after the nodes have granted a lock
@@ -54,4 +61,167 @@ func TestTokensGrowAcrossAFreeze(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 		})
 	}
+}
+
+// Nodes agree on the proposed token if their clocks are less than a second apart: a grant
+// then needs one round trip. With clocks further apart the token is written back. Tokens
+// grow in both cases, for two processes in turn, whose requests take up to a millisecond.
+func TestNodesAgreeOnTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		apart       time.Duration // the first and the last of five clocks
+		least, most int           // grants of three hundred that need a second round
+	}{
+		"by the same clock":   {0, 2, 10}, // each store's first
+		"by a second at most": {900 * time.Millisecond, 2, 10},
+		"by more":             {10 * time.Second, 250, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(5)
+				var raised atomic.Int64
+				for i, b := range all {
+					b.skew = c.apart * time.Duration(i) / 4
+					random := rand.New(rand.NewPCG(1, uint64(i)))
+					b.set(func(request string, _ *driver.Hold) mishap {
+						if request == "fence" {
+							raised.Add(1)
+						}
+						return mishap{there: time.Duration(random.Int64N(int64(time.Millisecond)))}
+					})
+				}
+				processes := []*quorum.Store{
+					over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...),
+					over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...),
+				}
+				random := rand.New(rand.NewPCG(2, 2))
+				last, grants := map[string]int64{}, 0
+				for i := range 300 {
+					before := raised.Load()
+					h := hold("me:" + strconv.Itoa(i))
+					h.Name = strconv.Itoa(i % 7)
+					answer, err := processes[i%2].Acquire(t.Context(), h)
+					require.NoError(t, err)
+					require.Greater(t, answer.Token, last[h.Name])
+					last[h.Name] = answer.Token
+					pass(time.Millisecond) // the nodes that answer late are done, too
+					if raised.Load() > before {
+						grants++
+					}
+					h.Count = 0
+					_, err = processes[i%2].Release(t.Context(), h)
+					require.NoError(t, err)
+					pass(time.Duration(random.Int64N(int64(time.Second))))
+				}
+				assert.GreaterOrEqual(t, grants, c.least)
+				assert.LessOrEqual(t, grants, c.most)
+			})
+		})
+	}
+}
+
+// A node whose counter is damaged does not damage the others': it has no vote.
+func TestDamagedCounterDoesNotSpread(t *testing.T) {
+	for _, damaged := range []int64{1<<53 - 17, math.MaxInt64 - 1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			all, stores := booths(5)
+			store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+			all[0].counters["a"], all[0].damaged = damaged, true
+			var last int64
+			for i := range 20 {
+				h := hold("me:" + strconv.Itoa(i))
+				answer, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				require.Greater(t, answer.Token, last)
+				last = answer.Token
+				require.Less(t, last, time.Now().Add(time.Second).UnixMicro())
+				h.Count = 0
+				_, err = store.Release(t.Context(), h)
+				require.NoError(t, err)
+				pass(time.Second)
+				require.Zero(t, holders(all, "a"))
+			}
+			for _, b := range all[1:] {
+				require.LessOrEqual(t, b.counters["a"], last)
+			}
+		})
+	}
+}
+
+// Contenders for one name do not drive each other's proposals ahead of the clocks.
+func TestProposalsStayNearTheClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		for i, b := range all {
+			random := rand.New(rand.NewPCG(3, uint64(i)))
+			b.set(func(string, *driver.Hold) mishap {
+				return mishap{there: time.Duration(random.Int64N(int64(time.Millisecond))), back: time.Duration(random.Int64N(int64(time.Millisecond)))}
+			})
+		}
+		var work sync.WaitGroup
+		var grants atomic.Int64
+		for range 4 {
+			l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{})
+			work.Go(func() {
+				for range 200 {
+					lease, err := l.Mutex("a").Lock(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					ahead := lease.Token() - time.Now().UnixMicro()
+					assert.Less(t, ahead, (20 * time.Millisecond).Microseconds())
+					assert.NoError(t, lease.Unlock(t.Context()))
+					grants.Add(1)
+				}
+			})
+		}
+		work.Wait()
+		require.EqualValues(t, 800, grants.Load())
+	})
+}
+
+// raising is a node that counts how often its counter is raised.
+type raising struct {
+	*redisstore.Store
+	raised *atomic.Int64
+}
+
+func (r raising) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
+	r.raised.Add(1)
+	return r.Store.Fence(ctx, h, token)
+}
+
+// On real servers few grants need a second round trip: the first one, and those whose
+// requests are delayed.
+func TestServersAgreeOnTokens(t *testing.T) {
+	t.Parallel()
+	var raised atomic.Int64
+	var nodes []driver.Store
+	for range 5 {
+		node, err := redisstore.New(redistest.Start(t, redistest.Config{}).Client(t), redisstore.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+		nodes = append(nodes, raising{node, &raised})
+	}
+	store := over(t, quorum.Config{NodeTimeout: 20 * time.Second}, nodes...)
+	const pairs = 200
+	again := 0
+	var last int64
+	for i := range pairs {
+		before := raised.Load()
+		h := hold("me:" + strconv.Itoa(i))
+		h.TTL = time.Minute
+		answer, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Greater(t, answer.Token, last)
+		last = answer.Token
+		if raised.Load() > before {
+			again++
+		}
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+	}
+	t.Logf("%d of %d grants needed a second round trip", again, pairs)
+	assert.GreaterOrEqual(t, again, 1)
+	assert.Less(t, again, pairs/2)
 }

@@ -71,6 +71,20 @@ func patterns(n int) func(yield func([]behaviour) bool) {
 	}
 }
 
+// everyPattern runs a test with every pattern of behaviours of three and five nodes, each
+// in a bubble, until one fails.
+func everyPattern(t *testing.T, test func(t *testing.T, pattern []behaviour)) {
+	t.Helper()
+	for _, n := range []int{3, 5} {
+		for pattern := range patterns(n) {
+			synctest.Test(t, func(t *testing.T) { test(t, pattern) })
+			if t.Failed() {
+				t.Fatalf("the nodes' behaviour was %v", pattern)
+			}
+		}
+	}
+}
+
 func hold(owner string) *driver.Hold {
 	return &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
 }
@@ -78,14 +92,7 @@ func hold(owner string) *driver.Hold {
 // Every way in which three and five nodes can answer an acquisition: the owner, the
 // error, the time it takes, and that nothing stays behind.
 func TestEveryPatternOfVotes(t *testing.T) {
-	for _, n := range []int{3, 5} {
-		for pattern := range patterns(n) {
-			synctest.Test(t, func(t *testing.T) { vote(t, pattern) })
-			if t.Failed() {
-				t.Fatalf("the nodes' behaviour was %v", pattern)
-			}
-		}
-	}
+	everyPattern(t, vote)
 }
 
 func vote(t *testing.T, pattern []behaviour) {

@@ -1,4 +1,15 @@
--- The part of acquire.lua for a mutex that is held or has waiters.
+-- The part of acquire.lua for a mutex that is held or has waiters, and for requests with
+-- all arguments.
+count, waiter, reserve = count or '1', waiter or '', reserve or '0'
+
+-- The token comes first: a server out of memory refuses it before anything has changed.
+local function grant()
+  local token, reserved = nextToken(counter, false, life, reserve, from)
+  redis.call('hset', lock, owner, 1)
+  redis.call('pexpire', lock, ttl)
+  return {1, token, reserved, instant}
+end
+
 local function refused(left)
   return {0, left, waiter ~= '' and enqueue(queue, waiter) or 0}
 end
@@ -14,20 +25,22 @@ if left ~= -2 then
     redis.call('pexpire', lock, ttl)
     redis.call('hset', lock, owner, count)
     if waiter ~= '' then redis.call('zrem', queue, waiter) end
-    return {1, token, 0}
+    return {1, token, 0, instant}
   elseif count ~= '1' then
     return {3, 0, 0}
-  elseif foreign(lock) then
-    return {2, left, 0}
   end
-  redis.call('zrem', queue, yieldMember) -- another client has used the yield window
-  if not isOurs(redis.call('hrandfield', lock)) then
+  local holder = anyOwner(lock)
+  if not holder then return {2, left, 0} end
+  if not isOurs(holder) then
+    redis.call('zrem', queue, yieldMember) -- the holder has used the yield window
     local sound, seen = pcall(age, yieldState, 'peer')
     if sound and (not seen or seen >= yieldInterval) then pcall(recordPeer, yieldState) end
   end
   return refused(left)
 elseif count ~= '1' then
   return {3, 0, 0}
+elseif redis.call('exists', queue) == 0 then
+  return grant()
 end
 
 -- The lock is free, and has waiters. A yield window longer than yieldMillis dates from

@@ -25,8 +25,10 @@ import (
 func heldFor(kind driver.Kind, n int) *driver.Hold {
 	h := &driver.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
 	switch kind {
-	case driver.KindFair, driver.KindWrite:
-		h.Wait = 5 * time.Second
+	case driver.KindFair:
+		h.Place = 5 * time.Second
+	case driver.KindWrite:
+		h.BlockReaders = 5 * time.Second
 	case driver.KindSemaphore:
 		h.Permits = 1
 	case driver.KindPermit:
@@ -37,17 +39,9 @@ func heldFor(kind driver.Kind, n int) *driver.Hold {
 
 // renewItems renews holds once.
 func renewItems(ctx context.Context, s *redisstore.Store, holds ...*driver.Hold) []renewal.Item {
-	dog, err := renewal.New(idle{}, renewal.Config{})
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = dog.Close(context.Background()) }()
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		items[i].Lease, err = dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true})
-		if err != nil {
-			panic(err)
-		}
+		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL}
 	}
 	s.Renew(ctx, items)
 	return items
@@ -141,6 +135,13 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 			redis.call('zadd', 'leasewheel_lock_line:{a}', 1, long, 2, long .. ' 1 1')`
 		longField = `
 			redis.call('hset', 'a', 'mode', 'read', string.rep('f-', 1000000) .. ':1', string.rep('1', 2000000))`
+		longOwner = `
+			redis.call('hset', 'a', string.rep('f-', 1000000), 1)
+			redis.call('pexpire', 'a', 3600000)`
+		manyOwners = `
+			redis.call('hset', 'a', 'mode', 'read')
+			for i = 1, 100000 do redis.call('hset', 'a', 'field' .. i, 9007199254740991) end
+			redis.call('pexpire', 'a', 3600000)`
 		endless = `
 			redis.call('hset', 'a', 'mode', 'read', 'x', 'inf', owner(1), 'inf', owner(2), '1e300', owner(3), '9007199254740991')
 			redis.call('hset', 'a', ARGV[1] .. ':1', '9007199254740991')`
@@ -209,6 +210,8 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 		{"LongField", longField, []func(context.Context, *redisstore.Store) error{
 			ask(heldFor(driver.KindRead, 1)), ask(heldFor(driver.KindWrite, 1)), inspect(driver.KindRead), force,
 		}},
+		{"LongOwner", longOwner, []func(context.Context, *redisstore.Store) error{inspect(driver.KindMutex), force}},
+		{"ManyOwners", manyOwners, []func(context.Context, *redisstore.Store) error{inspect(driver.KindMutex), force}},
 		{"EndlessHolds", endless, []func(context.Context, *redisstore.Store) error{
 			inspect(driver.KindRead), ask(heldFor(driver.KindWrite, 2)), renew(driver.KindRead), release(driver.KindRead), force,
 		}},
@@ -269,7 +272,7 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 		require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindFair, 1)).Verdict)
 		fill(t, admin, dead)
 		waiter := heldFor(driver.KindFair, 2)
-		waiter.Wait = time.Hour
+		waiter.Place = time.Hour
 		asks(t, store, waiter)
 		require.Less(t, admin.LLen(t.Context(), aList).Val(), int64(10_001), "it has dropped some already")
 		next := listening(t, admin, "redisson_lock__channel:{a}:"+waiter.Owner)
@@ -412,7 +415,7 @@ func TestForeignHashIsForeign(t *testing.T) {
 			hasMode = hasMode && c.fields[0] == "mode"
 			for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite} {
 				h := heldFor(kind, 1)
-				h.Wait = 0
+				h.Place, h.BlockReaders = 0, 0
 				if kind == driver.KindRead && c.name == "Read" {
 					continue // it joins
 				}

@@ -9,16 +9,15 @@ local function integer(text)
   if math.abs(n) <= 9007199254740992 then return n end
 end
 
--- micros returns the server's time in µs since 1970, as a number and in decimal. The time
--- is constant while a script runs. It fits a Lua number exactly until the year 2255.
-local instant, written
+-- micros returns the server's time in µs since 1970, which the local variable instant
+-- keeps: it is the same all through a script's run. It fits a Lua number exactly until
+-- the year 2255.
 local function micros()
   if not instant then
     local now = redis.call('time')
-    written = now[1] .. string.sub('00000' .. now[2], -6)
-    instant = tonumber(written)
+    instant = now[1] * 1000000 + now[2]
   end
-  return instant, written
+  return instant
 end
 
 -- milliseconds returns the server's time in ms since 1970.

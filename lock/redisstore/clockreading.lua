@@ -2,5 +2,4 @@
 --
 -- KEYS  1 any key of the node
 -- returns  the µs since 1970, in decimal
-local _, now = micros()
-return now
+return decimal(micros())

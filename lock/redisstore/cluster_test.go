@@ -103,13 +103,7 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	mine, theirs := locker(t, clusterClient(t, cluster), lock.Config{}), locker(t, clusterClient(t, cluster), lock.Config{})
 	const locks = 90
-	leases := make([]*lock.Lease, locks)
-	got := make(chan *lock.Lease, locks)
-	for i := range leases {
-		name := fmt.Sprintf("lock %d", i)
-		leases[i] = mustLock(t, mine, name)
-		go send(got, func() *lock.Lease { return mustLock(t, theirs, name) })
-	}
+	locked := contendFor(t, mine, theirs, locks, "lock ")
 	shardChannels := func() (all int) {
 		for _, node := range cluster.Nodes {
 			all += len(node.Client(t).PubSubShardChannels(t.Context(), "*").Val())
@@ -122,12 +116,7 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)
 	}
-	for _, lease := range leases {
-		require.NoError(t, lease.Unlock(t.Context()))
-	}
-	for range leases {
-		require.NoError(t, (<-got).Unlock(t.Context()))
-	}
+	locked.handOver(t)
 	require.Eventually(t, func() bool { return shardChannels() == 0 }, 10*time.Second, 10*time.Millisecond)
 }
 
@@ -188,30 +177,14 @@ func changesNothing(t *testing.T, client func() redis.UniversalClient, change fu
 	mine := locker(t, client(), lock.Config{TTL: 10 * time.Second, RetryFor: 20 * time.Second})
 	theirs := locker(t, client(), lock.Config{TTL: 10 * time.Second, RetryFor: 20 * time.Second, Poll: time.Hour})
 	const locks = 20
-	leases := make([]*lock.Lease, locks)
-	var work sync.WaitGroup
-	for i := range leases {
-		name := fmt.Sprintf("{a}%d", i)
-		leases[i] = mustLock(t, mine, name)
-		work.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			lease, err := theirs.Mutex(name).Lock(ctx)
-			if assert.NoError(t, err) {
-				assert.NoError(t, lease.Unlock(ctx))
-			}
-		})
-	}
+	locked := contendFor(t, mine, theirs, locks, "{a}")
 	time.Sleep(100 * time.Millisecond)
 	change()
-	for _, lease := range leases {
+	for _, lease := range locked.leases {
 		require.NoError(t, lease.Err(), "lost by a change of the topology")
 	}
 	begin := time.Now()
-	for _, lease := range leases {
-		require.NoError(t, lease.Unlock(t.Context()))
-	}
-	work.Wait()
+	locked.handOver(t)
 	took := time.Since(begin)
 	t.Logf("took %v", took)
 	assert.Less(t, took, 5*time.Second)

@@ -4,7 +4,9 @@
 -- been set back since, or by another server's. The arguments are removed, so that the
 -- script below finds only its own.
 do
+  local now = redis.call('time')
+  instant = now[1] * 1000000 + now[2]
   local most = tonumber(table.remove(ARGV))
-  local left = tonumber(table.remove(ARGV)) - micros()
+  local left = tonumber(table.remove(ARGV)) - instant
   if left < 0 or left > most then return {'late'} end
 end

@@ -28,7 +28,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	t.Parallel()
 	const owner = "00000000-0000-4000-8000-000000000001:1"
 	hold := func(kind driver.Kind, wait time.Duration) *driver.Hold {
-		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Wait: wait}
+		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Place: wait, BlockReaders: wait}
 		switch kind {
 		case driver.KindPermit:
 			h.Owner = strings.Repeat("ab", 16)
@@ -138,9 +138,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 			server := redistest.Start(t, redistest.Config{})
 			wire := redistest.StartProxy(t, server)
 			admin := server.Client(t)
-			store, err := redisstore.New(wire.Client(t), redisstore.Config{Format: c.format})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
 			c.before(t.Context(), admin)
 			// The store has read the server's clock, and the server has the script.
 			require.NoError(t, c.late(t.Context(), store))
@@ -206,15 +204,13 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 			server := redistest.Start(t, redistest.Config{})
 			wire := redistest.StartProxy(t, server)
 			admin := server.Client(t)
-			store, err := redisstore.New(wire.Client(t), redisstore.Config{Format: c.format})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
 			h := mutexOf("a", 1)
 			h.Kind, h.TTL = c.kind, time.Hour
-			_, err = store.Acquire(t.Context(), h)
+			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
 			renew := func(ctx context.Context) renewal.Item {
-				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: h.TTL})}}
+				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h, TTL: h.TTL}}
 				store.Renew(ctx, items)
 				return items[0]
 			}

@@ -50,7 +50,7 @@
 //
 //	orders:42                                string: the owner, with the lease as its TTL
 //	redisson_lock__channel:{orders:42}       channel; leasewheel's releases publish "0"
-//	redisson_lock_token:{orders:42}          fencing counter, as above
+//	redisson_lock_token:{orders:42}          fencing counter, as above, with Config.PlainTokens
 //	leasewheel_lock_turns:{orders:42}        hash: when a contended lock is left to peers
 //
 // A plain lock has one owner, so it is a mutex. Only the owner's process knows how often
@@ -62,8 +62,9 @@
 //   - Peers poll. A lock that goes from one of our waiters to the next is left to peers
 //     for 250 ms every second, or every ten seconds if no peer was seen for ten minutes.
 //     Within that time an acquisition is refused although the lock is free.
-//   - Peers take no fencing token. Our tokens grow from one of our grants to the next,
-//     but a resource that checks them cannot recognise a peer's write.
+//   - There are no fencing tokens, unless [Config.PlainTokens] asks for them. Peers take
+//     none: our tokens grow from one of our grants to the next, but a resource that checks
+//     them cannot recognise a peer's write.
 //
 // A key of the other format blocks the lock: calls that do not wait return
 // [driver.ErrForeign]. A redislock lock that was obtained again with its own token, and a
@@ -84,6 +85,6 @@
 // from a first attempt. Package lock repeats the requests that are safe to repeat.
 //
 // The server must be Redis 6.2 or later, or a compatible one, with scripts and pub/sub.
-// Its eviction policy must be noeviction, or one that spares keys with a TTL: an evicted
-// lock is a lost lock.
+// Its eviction policy must be noeviction: an evicted lock is a lost lock. [Store.Check]
+// finds what is not as it should be.
 package redisstore

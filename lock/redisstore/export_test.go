@@ -3,6 +3,11 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Relay returns the logger that go-redis is given.
@@ -12,14 +17,33 @@ func Relay(to *slog.Logger) interface {
 	return slogLogger{to}
 }
 
+// MaxInFlight is how many batches are in flight to one node at most.
+const MaxInFlight = maxInFlight
+
+// InFlight returns how many batches are in flight.
+func (s *Store) InFlight() int { return s.sum(func(b *batcher) int { return b.inFlight }) }
+
 // Waiting returns how many requests wait to leave.
-func (s *Store) Waiting() (n int) {
+func (s *Store) Waiting() int { return s.sum(func(b *batcher) int { return len(b.queued) }) }
+
+// sum adds a number of each batcher.
+func (s *Store) sum(of func(*batcher) int) (n int) {
 	s.batchers.mu.Lock()
-	defer s.batchers.mu.Unlock()
-	for _, b := range s.batchers.to {
+	all := slices.Collect(maps.Values(s.batchers.to))
+	s.batchers.mu.Unlock()
+	for _, b := range all {
 		b.mu.Lock()
-		n += len(b.queued)
+		n += of(b)
 		b.mu.Unlock()
 	}
 	return n
+}
+
+// CompareReplicaClock returns the findings about the clocks of a master and a replica, each
+// known within give.
+func CompareReplicaClock(master, replica, give, ttl time.Duration) []driver.Finding {
+	return compareClocks([]*examination{
+		{server: driver.Server{Ahead: master, AheadError: give}},
+		{server: driver.Server{Ahead: replica, AheadError: give}},
+	}, ttl)
 }

@@ -37,13 +37,7 @@ func (f *fenced) write(token int64) bool {
 // replicated returns a locker that waits for replicas. It ends with t.
 func replicated(t testing.TB, client redis.UniversalClient, replicas int, c lock.Config) *lock.Locker {
 	t.Helper()
-	store, err := redisstore.New(client, redisstore.Config{Replicas: replicas, ReplicaTimeout: 300 * time.Millisecond})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	l, err := lock.New(store, c)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	return l
+	return lockerOn(t, openWith(t, client, redisstore.Config{Replicas: replicas, ReplicaTimeout: 300 * time.Millisecond}), c)
 }
 
 // A failover before replication loses the lock, as documented: two owners hold it by
@@ -91,8 +85,8 @@ func TestFailoverBeforeReplication(t *testing.T) {
 func TestFailoverWithReplicas(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
 	master := set.Master(t)
-	brief := replicated(t, set.Client(t), 1, lock.Config{RetryFor: -1})
-	long := replicated(t, set.Client(t), 2, lock.Config{RetryFor: time.Minute})
+	brief := replicated(t, set.Client(t), 1, lock.Config{})
+	long := replicated(t, set.Client(t), 2, lock.Config{RequestTimeout: 10 * time.Second})
 
 	held := mustLock(t, long, "held") // by all replicas, so by the promoted one
 	master.CutReplicas(t)
@@ -118,7 +112,7 @@ func TestFailoverWithReplicas(t *testing.T) {
 	set.AwaitReplicas(t)
 	master.Kill()
 	set.AwaitFailover(t, master)
-	_, err = locker(t, set.Client(t), lock.Config{RetryFor: 20 * time.Second}).Mutex("held").TryLock(t.Context())
+	_, err = locker(t, set.Client(t), lock.Config{RequestTimeout: 10 * time.Second}).Mutex("held").TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired, "what was replicated survives a failover")
 	require.NoError(t, held.Err())
 	require.NoError(t, held.Unlock(t.Context()))
@@ -141,8 +135,8 @@ func TestReplicasAreValidated(t *testing.T) {
 func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
-	l := replicated(t, cluster.Client(t), 1, lock.Config{RetryFor: 20 * time.Second})
-	tooMany := replicated(t, cluster.Client(t), 9, lock.Config{RetryFor: -1})
+	l := replicated(t, cluster.Client(t), 1, lock.Config{RequestTimeout: 10 * time.Second})
+	tooMany := replicated(t, cluster.Client(t), 9, lock.Config{})
 	for name, handle := range map[string]func(*lock.Locker) *lock.Mutex{
 		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("m") },
 		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("f") },
@@ -199,10 +193,8 @@ func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 			c.Format = redisstore.FormatPlain
 		}
 		for _, connection := range []string{"one", "another"} {
-			store, err := redisstore.New(master.Client(t), c)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, store.Close()) }()
-			_, err = store.Acquire(t.Context(), &hold)
+			store := openWith(t, master.Client(t), c)
+			_, err := store.Acquire(t.Context(), &hold)
 			require.ErrorIs(t, err, redisstore.ErrUnreplicated, "%s, on %s connection", hold.Name, connection)
 		}
 	}

@@ -40,7 +40,7 @@ func (fair) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answe
 	}
 	reply, err := s.run(ctx, fairAcquire,
 		[]string{h.Name, tokenKey(h.Name), queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Wait.Milliseconds(), publish)
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Place.Milliseconds(), publish)
 	if err != nil {
 		return driver.Answer{}, err
 	}

@@ -71,6 +71,7 @@ if left == -2 and not more and (not head or head == owner) then
   if head then redis.call('lpop', list) end
   redis.call('zrem', timeouts, owner)
   redis.call('zrem', places, owner)
+  leaveToTheirs(list, timeouts, places, now)
   return granted
 end
 if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
@@ -93,8 +94,9 @@ redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + be
 
 -- A queue that its waiters never leave expires. Redisson relies on its waiters to leave,
 -- so its keys have no TTL while it has waiters.
+local theirs = others > 0 and haveTheirs(list, places, now)
 for _, key in ipairs({list, timeouts, places}) do
-  if others > 0 and key ~= places then
+  if theirs and key ~= places then
     redis.call('persist', key)
   else
     redis.call('pexpire', key, 600000)

@@ -87,6 +87,26 @@ local function theirsBefore(list, places, waiter, now, most)
   return most
 end
 
+-- haveTheirs reports whether the queue may have waiters of Redisson's, dead or not. In a
+-- long queue a dead waiter of ours counts as one of them.
+local function haveTheirs(list, places, now)
+  local waiting = redis.call('llen', list)
+  if waiting <= redis.call('zcount', places, decimal(now), '+inf') then return false end
+  if waiting > 100 then return true end
+  for at = 0, waiting - 1 do
+    if not isOurs(redis.call('lindex', list, at)) then return true end
+  end
+  return false
+end
+
+-- leaveToTheirs removes the TTL that waiters of ours have given the queue, once one of
+-- ours leaves it to waiters of Redisson's: Redisson never prolongs it.
+local function leaveToTheirs(list, timeouts, places, now)
+  if redis.call('pttl', list) < 0 or not haveTheirs(list, places, now) then return end
+  redis.call('persist', list)
+  redis.call('persist', timeouts)
+end
+
 -- wake makes the head of the queue ask: the first living waiter, as first returns it. If
 -- the head is not known yet, wake notifies our waiter with the latest place, whose
 -- request drops more dead waiters.

@@ -25,6 +25,7 @@ if ARGV[2] ~= '0' then
   return 0
 end
 
+local now = milliseconds()
 redis.call('zrem', places, owner)
 leave(list, timeouts, owner)
 if holds then redis.call('hdel', lock, owner) end
@@ -35,7 +36,8 @@ if redis.call('exists', lock) == 0 then
     local ok, connections = pcall(oursListening, ARGV[4], KEYS[5] .. ':' .. waiter)
     return ok and connections == 0
   end
-  local head, _, more = first(list, timeouts, places, milliseconds(), nil, unsubscribed)
+  local head, _, more = first(list, timeouts, places, now, nil, unsubscribed)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
+pcall(leaveToTheirs, list, timeouts, places, now) -- a broken queue does not prevent the release
 return holds and 1 or -1

@@ -1,17 +1,11 @@
 package redisstore_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // The keys of the fair lock called orders.
@@ -177,7 +170,7 @@ func awaitQueue(t testing.TB, client redis.UniversalClient, n int) (waiters []st
 
 // fairHold is the hold that a waiter for the lock called orders requests.
 func fairHold(owner string, place time.Duration) *driver.Hold {
-	return &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Wait: place}
+	return &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: 30 * time.Second, Place: place}
 }
 
 // asks sends a waiter's request.
@@ -452,34 +445,9 @@ func TestClusterFairChannels(t *testing.T) {
 	require.Eventually(t, func() bool { return channels(owner) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
-// fairWaiters is the environment variable with the server's URL, in a process started by
-// this test binary: the process then waits for the lock called orders.
-const fairWaiters = "LEASEWHEEL_FAIR_WAITERS"
-
-// waitFairly makes n goroutines of this process each take the lock once, and record it in
-// the list called served. It ends early when standard input does.
-func waitFairly(url, n string) error {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	store, err := redisstore.Open(url, redisstore.Config{})
-	if err != nil {
-		return err
-	}
-	client, err := redisstore.Dial(url, nil)
-	if err != nil {
-		return err
-	}
-	locker, err := lock.New(store, lock.Config{TTL: 3 * time.Second, Poll: time.Hour, RetryFor: time.Minute})
-	if err != nil {
-		return err
-	}
-	waiters, err := strconv.Atoi(n)
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
+// waitFairly makes n goroutines of this process each take the lock called orders once, and
+// record it in the list called served.
+func waitFairly(ctx context.Context, locker *lock.Locker, client redis.UniversalClient, waiters int) (err error) {
 	failures := make(chan error, waiters)
 	for range waiters {
 		go func() {
@@ -496,37 +464,6 @@ func waitFairly(url, n string) error {
 		err = errors.Join(err, <-failures)
 	}
 	return err
-}
-
-// fairProcess is a process whose goroutines wait for the lock called orders.
-type fairProcess struct {
-	*exec.Cmd
-	stdin io.Closer
-}
-
-func startFairProcess(t *testing.T, url string, waiters int) *fairProcess {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	p := &fairProcess{Cmd: exec.Command(self, strconv.Itoa(waiters))}
-	p.Env = append(os.Environ(), fairWaiters+"="+url)
-	p.stdin, err = p.StdinPipe()
-	require.NoError(t, err)
-	says, err := p.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	var heard sync.WaitGroup
-	heard.Go(func() {
-		for lines := bufio.NewScanner(says); lines.Scan(); {
-			t.Logf("process %d: %s", p.Process.Pid, lines.Text())
-		}
-	})
-	t.Cleanup(func() {
-		_ = p.stdin.Close()
-		heard.Wait()
-		_ = p.Wait()
-	})
-	return p
 }
 
 // A thousand waiters of eight processes are served in the order of the server's queue. If
@@ -547,10 +484,10 @@ func TestFairAmongProcesses(t *testing.T) {
 			admin := server.Client(t)
 			l := locker(t, server.Client(t), lock.Config{})
 			lease := mustLockFair(t, l)
-			victim := startFairProcess(t, server.URL(), dying)
+			victim := startProcess(t, "wait fairly", server.URL(), dying)
 			left := all - dying
 			for processes := 7; processes > 0; processes-- {
-				startFairProcess(t, server.URL(), left/processes)
+				startProcess(t, "wait fairly", server.URL(), left/processes)
 				left -= left / processes
 			}
 			arrived := awaitQueue(t, admin, all)
@@ -561,7 +498,7 @@ func TestFairAmongProcesses(t *testing.T) {
 			}
 			require.Len(t, counts, 8)
 			kill := func() {
-				require.NoError(t, victim.Process.Kill())
+				require.NoError(t, victim.Kill())
 			}
 			if test.killed == 0 {
 				kill()

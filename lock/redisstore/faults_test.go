@@ -26,7 +26,13 @@ import (
 // locker returns a locker on client. It ends with t.
 func locker(t testing.TB, client redis.UniversalClient, c lock.Config) *lock.Locker {
 	t.Helper()
-	l, err := lock.New(open(t, client), c)
+	return lockerOn(t, open(t, client), c)
+}
+
+// lockerOn returns a locker on a store. It ends with t.
+func lockerOn(t testing.TB, store *redisstore.Store, c lock.Config) *lock.Locker {
+	t.Helper()
+	l, err := lock.New(store, c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l
@@ -83,6 +89,40 @@ func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 		runtime.Goexit() // of the calling goroutine, which need not be the test's
 	}
 	return lease
+}
+
+// contended is n locks of one locker, for each of which another one waits.
+type contended struct {
+	leases []*lock.Lease
+	waits  sync.WaitGroup
+}
+
+// contendFor makes one locker take n locks, and another one wait for each of them.
+func contendFor(t *testing.T, mine, theirs *lock.Locker, n int, name string) *contended {
+	t.Helper()
+	c := new(contended)
+	for i := range n {
+		name := fmt.Sprintf("%s%d", name, i)
+		c.leases = append(c.leases, mustLock(t, mine, name))
+		c.waits.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			lease, err := theirs.Mutex(name).Lock(ctx)
+			if assert.NoError(t, err) {
+				assert.NoError(t, lease.Unlock(ctx))
+			}
+		})
+	}
+	return c
+}
+
+// handOver releases the locks, and returns when each waiter has had its own.
+func (c *contended) handOver(t *testing.T) {
+	t.Helper()
+	for _, lease := range c.leases {
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	c.waits.Wait()
 }
 
 // send sends the result of take, or a zero value if take has failed the test, which would
@@ -316,25 +356,13 @@ func TestSubscriptionIsCut(t *testing.T) {
 	for _, kind := range []string{"pubsub", "normal"} {
 		t.Run(kind, func(t *testing.T) {
 			const locks = 20
-			leases := make([]*lock.Lease, locks)
-			var work sync.WaitGroup
-			for i := range leases {
-				name := fmt.Sprintf("lock %d", i)
-				leases[i] = mustLock(t, mine, name)
-				work.Go(func() {
-					lease := mustLock(t, theirs, name)
-					assert.NoError(t, lease.Unlock(t.Context()))
-				})
-			}
+			locked := contendFor(t, mine, theirs, locks, "lock ")
 			awaitChannels(t, admin, 3*locks)
 			for range 3 {
 				_ = admin.Do(t.Context(), "client", "kill", "type", kind, "skipme", "yes").Err()
 				time.Sleep(rand.N(10 * time.Millisecond))
 			}
-			for _, lease := range leases {
-				require.NoError(t, lease.Unlock(t.Context()))
-			}
-			work.Wait()
+			locked.handOver(t)
 			awaitChannels(t, admin, 0)
 		})
 	}

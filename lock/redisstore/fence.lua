@@ -22,7 +22,8 @@ if last and (not token or token < 0) then
 end
 if token and token >= tonumber(ARGV[2]) then return 1 end
 local raised = decimal(math.ceil(tonumber(ARGV[2]) / 16) * 16) -- see token.lua
-if ARGV[3] == '0' or token and redis.call('pttl', KEYS[2]) == -1 then
+-- A counter that is no multiple of 16 was counted up by Redisson, and never expires.
+if ARGV[3] == '0' or token and (token % 16 ~= 0 or redis.call('pttl', KEYS[2]) == -1) then
   redis.call('set', KEYS[2], raised)
 else
   redis.call('set', KEYS[2], raised, 'px', ARGV[3])

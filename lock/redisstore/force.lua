@@ -9,7 +9,7 @@
 --       2 the command to publish with
 --       3 the prefix of the channels of a mutex's waiters
 -- returns  as describe, before the release
-local reply = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3])
+local reply = describe(KEYS, tonumber(ARGV[1]), ARGV[2], ARGV[3], true)
 if reply[1] ~= 'lock' then return reply end
 redis.call('unlink', KEYS[1]) -- it may be huge
 if reply[3] == 'read' or reply[3] == 'write' then

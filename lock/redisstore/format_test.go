@@ -78,10 +78,7 @@ func TestWireFormat(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
-	messages := admin.Subscribe(t.Context(), "redisson_lock__channel:{orders:42}")
-	defer messages.Close()
-	_, err := messages.Receive(t.Context())
-	require.NoError(t, err)
+	message := listening(t, admin, "redisson_lock__channel:{orders:42}")
 
 	lease := mustLock(t, l, "orders:42")
 	fields, err := admin.HGetAll(t.Context(), "orders:42").Result()
@@ -107,9 +104,7 @@ func TestWireFormat(t *testing.T) {
 
 	require.NoError(t, lease.Unlock(t.Context()))
 	assert.Zero(t, admin.Exists(t.Context(), "orders:42").Val())
-	message, err := messages.ReceiveMessage(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "0", message.Payload, "one message, and only for the last hold")
+	assert.Equal(t, "0", message(), "one message, and only for the last hold")
 
 	record := admin.HGetAll(t.Context(), awaitAnnounced(t, admin, l)).Val()
 	for _, field := range []string{"host", "process", "pid", "since"} {
@@ -125,50 +120,47 @@ func TestWireFormat(t *testing.T) {
 
 func TestSharesLocksWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range []string{"orders:42", "{user:7}:cart"} {
-		t.Run(name, func(t *testing.T) {
-			channel := "redisson_lock__channel:{" + name + "}"
-			if strings.Contains(name, "{") {
-				channel = "redisson_lock__channel:" + name
-			}
-			r := newRedisson(t, server)
-			l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		channel := "redisson_lock__channel:{" + name + "}"
+		if strings.Contains(name, "{") {
+			channel = "redisson_lock__channel:" + name
+		}
+		r := newRedisson(t, server)
+		l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 
-			lease := mustLock(t, l, name)
-			left := r.tryLock(name, time.Minute)
-			require.NotNil(t, left, "Redisson has our lock")
-			assert.Greater(t, *left, 50*time.Minute)
-			assert.False(t, r.unlock(name, channel), "Redisson has released our lock")
-			require.NoError(t, lease.Unlock(t.Context()))
+		lease := mustLock(t, l, name)
+		left := r.tryLock(name, time.Minute)
+		require.NotNil(t, left, "Redisson has our lock")
+		assert.Greater(t, *left, 50*time.Minute)
+		assert.False(t, r.unlock(name, channel), "Redisson has released our lock")
+		require.NoError(t, lease.Unlock(t.Context()))
 
-			require.Nil(t, r.tryLock(name, time.Hour))
-			require.Nil(t, r.tryLock(name, time.Hour))
-			_, err := l.Mutex(name).TryLock(t.Context())
-			var refused *lock.NotAcquiredError
-			require.ErrorAs(t, err, &refused)
-			assert.False(t, refused.Foreign)
-			got := make(chan *lock.Lease)
-			go send(got, func() *lock.Lease { return mustLock(t, l, name) })
-			awaitSubscribers(t, server.Client(t), channel, 1)
-			assert.False(t, r.unlock(name, channel), "it was held twice")
-			assert.True(t, r.unlock(name, channel))
-			lease = <-got // woken by Redisson's message
+		require.Nil(t, r.tryLock(name, time.Hour))
+		require.Nil(t, r.tryLock(name, time.Hour))
+		_, err := l.Mutex(name).TryLock(t.Context())
+		var refused *lock.NotAcquiredError
+		require.ErrorAs(t, err, &refused)
+		assert.False(t, refused.Foreign)
+		got := make(chan *lock.Lease)
+		go send(got, func() *lock.Lease { return mustLock(t, l, name) })
+		awaitSubscribers(t, server.Client(t), channel, 1)
+		assert.False(t, r.unlock(name, channel), "it was held twice")
+		assert.True(t, r.unlock(name, channel))
+		lease = <-got // woken by Redisson's message
 
-			// A forced release by Redisson notifies the victim and wakes a waiter.
-			victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
-			require.NoError(t, lease.Unlock(t.Context()))
-			lease = mustLock(t, victim, name)
-			go send(got, func() *lock.Lease { return mustLock(t, l, name) })
-			awaitSubscribers(t, server.Client(t), channel, 1)
-			require.NoError(t, r.client.Del(t.Context(), name).Err())
-			require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
-			next := <-got
-			_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
-			assert.Contains(t, []renewal.Cause{renewal.TakenOver, renewal.Deleted}, loss.Cause, "deleted, if asked before the waiter had it")
-			require.NoError(t, next.Unlock(t.Context()))
-		})
-	}
+		// A forced release by Redisson notifies the victim and wakes a waiter.
+		victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
+		require.NoError(t, lease.Unlock(t.Context()))
+		lease = mustLock(t, victim, name)
+		go send(got, func() *lock.Lease { return mustLock(t, l, name) })
+		awaitSubscribers(t, server.Client(t), channel, 1)
+		require.NoError(t, r.client.Del(t.Context(), name).Err())
+		require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
+		next := <-got
+		_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
+		assert.Contains(t, []renewal.Cause{renewal.TakenOver, renewal.Deleted}, loss.Cause, "deleted, if asked before the waiter had it")
+		require.NoError(t, next.Unlock(t.Context()))
+	})
 }
 
 func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int64) {
@@ -220,12 +212,7 @@ func TestFencingCounterExpires(t *testing.T) {
 		30 * time.Second: 30 * time.Second,
 		-1:               -1,
 	} {
-		store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: fence})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = store.Close() })
-		l, err := lock.New(store, lock.Config{})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{FenceTTL: fence}), lock.Config{})
 		name := fmt.Sprintf("fence %d", fence)
 		require.NoError(t, mustLock(t, l, name).Unlock(t.Context()))
 		assert.InDelta(t, want, admin.TTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), float64(5*time.Second))
@@ -337,23 +324,12 @@ func TestOneSubscriptionConnection(t *testing.T) {
 	admin := server.Client(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
 	const locks = 100
-	got := make(chan *lock.Lease, locks)
-	leases := make([]*lock.Lease, locks)
-	for i := range leases {
-		name := fmt.Sprintf("lock %d", i)
-		leases[i] = mustLock(t, mine, name)
-		go send(got, func() *lock.Lease { return mustLock(t, theirs, name) })
-	}
+	locked := contendFor(t, mine, theirs, locks, "lock ")
 	awaitChannels(t, admin, 3*locks) // Redisson's, that of all clients of ours, and this client's
 	list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)
-	for _, lease := range leases {
-		require.NoError(t, lease.Unlock(t.Context()))
-	}
-	for range leases {
-		require.NoError(t, (<-got).Unlock(t.Context()))
-	}
+	locked.handOver(t)
 	awaitChannels(t, admin, 0)
 	require.Eventually(t, func() bool { // and no connection without subscriptions
 		list, err := admin.Do(t.Context(), "client", "list").Text()
@@ -402,12 +378,7 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
 		server := redistest.Start(t, redistest.Config{})
 		admin := server.Client(t)
-		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = store.Close() })
-		l, err := lock.New(store, lock.Config{})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{Format: format}), lock.Config{})
 		for i := range 200 {
 			require.NoError(t, mustLock(t, l, fmt.Sprint("order ", i)).Unlock(t.Context()))
 			if format != redisstore.FormatRedisson {

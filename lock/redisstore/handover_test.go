@@ -247,7 +247,7 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 	l := locker(t, server.Client(t), lock.Config{})
 	begin := time.Now()
 	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
-	assert.Less(t, time.Since(begin), 500*time.Millisecond, "nothing was left behind")
+	assert.Less(t, time.Since(begin), 5*time.Second, "no grant was left to its TTL, which is 7.5 s for a waiter")
 	assert.Greater(t, taken.Load(), int64(10))
 }
 

@@ -104,12 +104,12 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 		for name, score := range map[string]float64{"oldest": 1, "newest": 1e17} {
 			require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: score, Member: member}).Err())
 			h := mutexOf("a", 1)
-			h.Wait = time.Minute
+			h.Place = time.Minute
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err, "%s %.30q", name, member)
 			require.Equal(t, driver.Granted, a.Verdict, "%s %.30q", name, member)
 			other := mutexOf("a", 2)
-			other.Wait = time.Minute
+			other.Place = time.Minute
 			a, err = store.Acquire(t.Context(), other)
 			require.NoError(t, err)
 			require.Equal(t, driver.Refused, a.Verdict)
@@ -152,9 +152,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	} {
 		server := redistest.Start(t, redistest.Config{})
 		admin := server.Client(t)
-		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
 		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(driver.Notice) {})
 		require.NoError(t, err)
 		t.Cleanup(sub.Close)
@@ -171,7 +169,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 					what := fmt.Sprintf("%v: %s in %s, held %v", format, kind, key, heldBefore)
 					require.NoError(t, admin.FlushAll(t.Context()).Err())
 					h := mutexOf("a", 1)
-					h.Wait = time.Minute
+					h.Place = time.Minute
 					if heldBefore {
 						_, err := store.Acquire(t.Context(), h)
 						require.NoError(t, err)
@@ -184,12 +182,12 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 					require.NoError(t, err)
 					for n := 1; n <= 2; n++ {
 						other, again := mutexOf("a", n), mutexOf("a", n)
-						other.Wait, again.Count = time.Minute, 2
+						other.Place, again.Count = time.Minute, 2
 						_, err = store.Acquire(t.Context(), other)
 						sound(what+": acquire", err)
 						_, err = store.Acquire(t.Context(), again)
 						sound(what+": again", err)
-						items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: other.Owner, Ref: other, TTL: time.Minute})}}
+						items := []renewal.Item{{Key: "a", Owner: other.Owner, Ref: other, TTL: time.Minute}}
 						store.Renew(t.Context(), items)
 						sound(what+": renew", items[0].Err)
 						again.Count = 1
@@ -228,9 +226,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 			require.NoError(t, admin.HSet(t.Context(), turns, "until", at, "since", at, "peer", at).Err())
 		},
 	} {
-		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
 		for i, ahead := range []time.Duration{time.Second, 15 * time.Second, 24 * time.Hour} {
 			require.NoError(t, admin.FlushAll(t.Context()).Err())
 			leave(ahead)
@@ -265,11 +261,9 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t, redistest.Config{})
 				admin := server.Client(t)
-				store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format, FenceTTL: life})
-				require.NoError(t, err)
-				defer func() { assert.NoError(t, store.Close()) }()
+				store := openWith(t, server.Client(t), redisstore.Config{Format: format, FenceTTL: life})
 				h, twice, waiter := mutexOf("a", 1), mutexOf("a", 1), mutexOf("a", 2)
-				twice.Count, waiter.Wait = 2, time.Minute
+				twice.Count, waiter.Place = 2, time.Minute
 				for _, h := range []*driver.Hold{h, twice, waiter} {
 					_, err := store.Acquire(t.Context(), h)
 					require.NoError(t, err)
@@ -278,12 +272,12 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
 				before := contents(t, admin)
-				_, err = store.Acquire(t.Context(), mutexOf("b", 3))
+				_, err := store.Acquire(t.Context(), mutexOf("b", 3))
 				require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 				require.ErrorIs(t, err, driver.ErrNotDone)
 				assert.Equal(t, before, contents(t, admin), "a refused grant changes nothing")
 
-				items := []renewal.Item{{Lease: renewal.Describe(renewal.Spec{Key: "a", Owner: h.Owner, Ref: h, TTL: time.Minute})}}
+				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h, TTL: time.Minute}}
 				store.Renew(t.Context(), items)
 				assert.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
 				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
@@ -436,9 +430,7 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 		redisstore.FormatRedisson: {driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite},
 		redisstore.FormatPlain:    {driver.KindMutex},
 	} {
-		store, err := redisstore.New(client, redisstore.Config{Format: format})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		store := openWith(t, client, redisstore.Config{Format: format})
 		require.NoError(t, admin.FlushAll(t.Context()).Err())
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "~*").Err())
 		var items []renewal.Item
@@ -449,14 +441,14 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 				a, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
 				require.Equal(t, driver.Granted, a.Verdict)
-				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})})
+				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})
 			}
 		}
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())
 		store.Renew(t.Context(), items)
 		for _, item := range items {
-			if strings.HasPrefix(item.Lease.Key(), "orders") {
-				assert.Equal(t, renewal.Renewed, item.Outcome, "%v %s: %v", format, item.Lease.Key(), item.Err)
+			if strings.HasPrefix(item.Key, "orders") {
+				assert.Equal(t, renewal.Renewed, item.Outcome, "%v %s: %v", format, item.Key, item.Err)
 			} else {
 				assert.Equal(t, renewal.Unknown, item.Outcome)
 				assert.ErrorIs(t, item.Err, redisstore.ErrNoPermission)

@@ -48,7 +48,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (drive
 	if err != nil {
 		return driver.Info{}, err
 	}
-	c := s.inspectCall(key, as, publish)
+	c := s.inspectCall(key, as, publish, true)
 	if s.config.Format == FormatPlain {
 		c = plainCall(key, "", false)
 	}
@@ -83,16 +83,20 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 	return s.info(ctx, name, reply)
 }
 
-// inspectCall returns the call that describes a lock in Redisson's format.
-func (s *Store) inspectCall(name string, as driver.Kind, publish string) call {
-	mode, channel := "", semaphoreChannel(name)
+// inspectCall returns the call that describes a lock in Redisson's format. named is set if
+// the caller asked for the lock by name: then its holder's owner may have any form.
+func (s *Store) inspectCall(name string, as driver.Kind, publish string, named bool) call {
+	mode, channel, asked := "", semaphoreChannel(name), 0
+	if named {
+		asked = 1
+	}
 	if counter, ok := kinds[as].(counted); ok {
 		_, keys := counter.counting(s, name, "")
 		mode, channel = modes[as], keys[1]
 	}
 	return newCall(inspectLock,
 		append(lockKeys(name), permitsKey(name)),
-		driver.MaxTold, publish, waitChannel(name), mode, channel)
+		driver.MaxTold, publish, waitChannel(name), mode, channel, asked)
 }
 
 // lockKeys are the keys of any kind of lock that is a hash.
@@ -219,7 +223,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info) {
 	pipe := s.client.Pipeline()
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		if records[c.ID] == nil {
-			records[c.ID] = pipe.HMGet(ctx, clientKey(c.ID), "host", "process", "pid", "since")
+			records[c.ID] = pipe.HMGet(ctx, clientKey(c.ID), "host", "process", "pid", "since", "label")
 		}
 	})
 	if len(records) == 0 {
@@ -263,9 +267,11 @@ func announced(c *driver.Client, record []any) bool {
 	host, process, pid, since := r.text(), r.text(), r.text(), r.text()
 	number, err := strconv.Atoi(pid)
 	at, err2 := time.Parse(time.RFC3339, since)
-	if r.failed || err != nil || err2 != nil || !printable(host) || !printable(process) {
+	label := r.optional()
+	if r.failed || err != nil || err2 != nil || !printable(host) || !printable(process) || !printable(label) {
 		return false
 	}
+	c.Label = label
 	c.Host, c.Process, c.PID, c.Since = host, process, number, at
 	return true
 }
@@ -296,6 +302,14 @@ func field[T any](r *replyReader) (value T) {
 
 func (r *replyReader) text() string  { return field[string](r) }
 func (r *replyReader) number() int64 { return field[int64](r) }
+
+// optional reads a text that may be absent, at the end of a reply.
+func (r *replyReader) optional() string {
+	if len(r.fields) == 0 || r.fields[0] == nil {
+		return ""
+	}
+	return r.text()
+}
 
 // list reads a field that is a list of strings.
 func (r *replyReader) list() []string {

@@ -9,10 +9,11 @@
 --       3 the prefix of the channels of a mutex's waiters
 --       4 the known kind: 'semaphore', 'permits' or 'latch', or ''
 --       5 the channel of a semaphore's, or latch's, waiters
+--       6 '1' if the caller asked for the lock by name, '0' in a list
 -- returns  as describe; the modes of what has a count are 'semaphore', 'permits' and
 --          'latch', and the type of a number of unknown kind is 'string'
 local most, publish, as = tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local reply = describe(KEYS, most, publish, ARGV[3])
+local reply = describe(KEYS, most, publish, ARGV[3], ARGV[6] == '1')
 local kind = reply[1]
 if as ~= '' and kind == 'lock' then -- the key is not of the known kind
   return {'hash', reply[2], '', 0, {}, 0, {}, reply[8], ''}

@@ -14,28 +14,60 @@ local function readerLeft(lock, reader, holds, most)
   return longest == -2 and holds > most and redis.call('pttl', lock) or longest
 end
 
+-- ownerText is the most bytes of an owner's text that are returned, and one more.
+local ownerText = 513
+
+-- holdsIn returns the number of holds in a field of a lock; nil if the field is no holder.
+-- An owner with an unreadable number counts with 0 holds: it keeps others out. Any other
+-- text, as of a client whose owners look different, needs a whole number above zero.
+local function holdsIn(lock, field, owner)
+  local short = redis.call('hstrlen', lock, field) <= 16
+  local holds = short and integer(redis.call('hget', lock, field)) or nil
+  if isOwner(owner) then return holds or 0 end
+  return field ~= 'mode' and holds and holds > 0 and holds or nil
+end
+
+-- resembles reports whether a hash without an owner of the known form is a lock of a
+-- client whose owners look different. Such a lock has an end, and numbers of holds only:
+-- one without a mode. Of many fields it samples a hundred.
+local function resembles(lock, left, mode)
+  if left < 0 or mode == '' and redis.call('hlen', lock) ~= 1 then return false end
+  local found = false
+  for _, field in ipairs(redis.call('hrandfield', lock, 100)) do
+    if field ~= 'mode' then
+      if not holdsIn(lock, field, field) then return false end
+      found = true
+    end
+  end
+  return found
+end
+
 -- holders returns the mode of a lock, the number of its holders, and some of them, at
 -- most most; or nothing if the hash is not a lock. Dead readers among those do not count.
--- A holder with an unreadable number of holds counts with 0 holds: it keeps others out.
-local function holders(lock, left, most)
+-- known reports whether something else than the hash shows that the name is a lock's.
+local function holders(lock, left, most, known)
+  if redis.call('hstrlen', lock, 'mode') > 5 then return end
   local mode = redis.call('hget', lock, 'mode') or ''
-  if mode ~= '' and mode ~= 'read' and mode ~= 'write' or foreign(lock) then return end
+  if mode ~= '' and mode ~= 'read' and mode ~= 'write' then return end
+  if foreign(lock) and not (resembles(lock, left, mode) and (mode ~= '' or known())) then return end
   local size = redis.call('hlen', lock) - (mode ~= '' and 1 or 0)
   local count, found, room = 0, {}, most
   for _, field in ipairs(redis.call('hrandfield', lock, most + 1)) do
-    local writer = string.match(field, '^(.*):write$')
-    if isOwner(writer or field) then
-      local holds = integer(redis.call('hget', lock, field)) or 0
+    local writes = string.sub(field, -6) == ':write'
+    local owner = writes and string.sub(field, 1, -7) or field
+    local holds = holdsIn(lock, field, owner)
+    if holds then
       local lasts = left
-      if mode ~= '' and not writer and room > 0 then
-        lasts = readerLeft(lock, field, holds > 0 and holds or most, most)
+      if mode ~= '' and not writes and room > 0 and #owner < ownerText then
+        lasts = readerLeft(lock, owner, holds > 0 and holds or most, most)
+        if lasts == -2 and not isOwner(owner) then lasts = left end -- its keys are unknown
         room = room - math.min(math.max(holds, 1), most)
       end
       if lasts == -2 then
         size = size - 1
       elseif count < most then
         count = count + 1
-        table.insert(found, field)
+        table.insert(found, string.sub(owner, 1, ownerText) .. (writes and ':write' or ''))
         table.insert(found, decimal(holds))
         table.insert(found, decimal(lasts))
       end
@@ -88,18 +120,23 @@ end
 -- most  the most holders, and the most waiters, to return
 -- publish, channel  the command to publish with, whose subscribers are counted, and the
 --       prefix of the channels of a mutex's waiters
+-- named  the caller asked for the lock by name. Otherwise a hash without an owner of the
+--       known form, and without a mode, is a lock only if it has a counter or a queue:
+--       other programs store such hashes, too
 -- returns  {'lock', 'none' or the type of a key that is no lock of this format,
 --           ms left (-1: without an end, -2: no such key),
 --           'fair', 'read', 'write' or '', holders, {owner field, holds, ms left, …},
 --           waiters, {owner, ms that its place is kept, µs of its arrival or '', …},
 --           fencing token or '',
 --           '', in place of the count of a name that has a number}
-local function describe(keys, most, publish, channel)
+local function describe(keys, most, publish, channel, named)
   local lock = keys[1]
   local kind, left = redis.call('type', lock).ok, redis.call('pttl', lock)
   local mode, count, found = '', 0, {}
   if kind == 'hash' then
-    local m, n, t = holders(lock, left, most)
+    local m, n, t = holders(lock, left, most, function()
+      return named or redis.call('exists', keys[2], keys[3], keys[6]) > 0
+    end)
     if m then kind, mode, count, found = 'lock', m, n, t end
   end
   local waiting, waiters = fairWaiters(keys[3], keys[4], keys[5], most)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	_ "embed"
 	"regexp"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -29,8 +30,8 @@ func plainCall(name, publish string, listed bool) call {
 // ownOwner matches the owners of leasewheel's clients.
 var ownOwner = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]+){4}:-?[0-9]+$`)
 
-// sanitize removes the client from each holder that is no leasewheel owner, and escapes
-// owners that a terminal should not show.
+// sanitize removes the client from each holder that is no leasewheel owner. It shortens
+// owners of more than MaxName bytes, and escapes those that a terminal should not show.
 func sanitize(info *driver.Info) {
 	for i := range info.Holders {
 		h := &info.Holders[i]
@@ -38,8 +39,22 @@ func sanitize(info *driver.Info) {
 			continue
 		}
 		h.Client = driver.Client{}
+		h.Owner = shortened(h.Owner)
 		if !printable(h.Owner) {
 			h.Owner = lock.EscapeName(h.Owner)
 		}
 	}
+}
+
+// shortened returns at most lock.MaxName bytes of text. Longer ones end with an ellipsis.
+func shortened(text string) string {
+	const ellipsis = "…"
+	if len(text) <= lock.MaxName {
+		return text
+	}
+	end := lock.MaxName - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) && end > lock.MaxName-len(ellipsis)-utf8.UTFMax {
+		end--
+	}
+	return text[:end] + ellipsis
 }

@@ -105,10 +105,10 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		RPUSH redisson_lock_queue:{user:7}:fair %[1]s:52 %[2]s:2 %[2]s:3
 		ZADD redisson_lock_timeout:{user:7}:fair %[3]d %[1]s:52 %[3]d %[2]s:2 %[3]d %[2]s:3
 		ZADD leasewheel_lock_places:{user:7}:fair %[4]d %[2]s:2 %[5]d %[2]s:3
-		HSET leasewheel:client:{%[2]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z
+		HSET leasewheel:client:{%[2]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z label checkout
 		SET redisson_lock_token:{user:7}:fair 1795161600000000
 	`, java, golf, now+300_000, now+5_000, now-1_000))
-	ours := driver.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
+	ours := driver.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Label: "checkout", Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
 	theirs := driver.Client{ID: java}
 
 	within := func(left time.Duration, most time.Duration) {
@@ -437,7 +437,7 @@ func TestListByManyStars(t *testing.T) {
 	_, err := server.Client(t).Ping(t.Context()).Result()
 	require.NoError(t, err)
 	for _, err := range l.List(t.Context(), strings.Repeat("*", lock.MaxName+1)) {
-		require.ErrorAs(t, err, new(*lock.PatternError))
+		require.ErrorAs(t, err, new(*lock.NameError))
 	}
 }
 

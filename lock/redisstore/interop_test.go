@@ -22,15 +22,7 @@ import (
 // lockerWith returns a locker on a store with a given configuration.
 func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config) *lock.Locker {
 	t.Helper()
-	store, err := redisstore.New(client, c)
-	require.NoError(t, err)
-	l, err := lock.New(store, lock.Config{TTL: time.Minute, Poll: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, l.Close(context.Background()))
-		assert.NoError(t, store.Close())
-	})
-	return l
+	return lockerOn(t, openWith(t, client, c), lock.Config{TTL: time.Minute, Poll: time.Hour})
 }
 
 // A release reaches a client of the cluster that subscribes without shards.
@@ -113,12 +105,7 @@ func TestCounterThatRedissonCountsWithLasts(t *testing.T) {
 func TestReaderOutlivesAShorterWatchdog(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	store, err := redisstore.New(client, redisstore.Config{})
-	require.NoError(t, err)
-	l, err := lock.New(store, lock.Config{TTL: 12 * time.Second})
-	require.NoError(t, err)
-	defer store.Close()
-	defer l.Close(context.Background())
+	l := locker(t, client, lock.Config{TTL: 12 * time.Second})
 	lease, err := l.ReadWrite("shared").Read().Lock(t.Context())
 	require.NoError(t, err)
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(700 * time.Millisecond) {
@@ -139,15 +126,10 @@ func TestDeletedLatchWakesRedisson(t *testing.T) {
 	set, err := l.Latch("gate").TrySetCount(t.Context(), 2)
 	require.NoError(t, err)
 	require.True(t, set)
-	listens := client.Subscribe(t.Context(), "redisson_countdownlatch__channel__{gate}")
-	defer listens.Close()
-	_, err = listens.Receive(t.Context())
-	require.NoError(t, err)
+	message := listening(t, client, "redisson_countdownlatch__channel__{gate}")
 	_, err = l.Latch("gate").Delete(t.Context())
 	require.NoError(t, err)
-	m, err := listens.ReceiveMessage(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "0", m.Payload)
+	assert.Equal(t, "0", message())
 }
 
 // Names are mapped to keys and back.
@@ -329,7 +311,7 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	store := open(t, client)
 	ask := func(n int) {
 		h := mutexOf("orders", n)
-		h.Kind, h.Wait = driver.KindFair, 5*time.Second
+		h.Kind, h.Place = driver.KindFair, 5*time.Second
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 	}

@@ -72,6 +72,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if err != nil {
 		return false, err
 	}
+	if h.Count == 0 && h.Keep > 0 {
+		return s.keep(ctx, h)
+	}
 	if h, err = s.names.hold(h); err != nil {
 		return false, err
 	}

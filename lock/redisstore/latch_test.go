@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,32 +14,15 @@ import (
 )
 
 // redissonLatch behaves on the wire like a client of Redisson's latch.
-type redissonLatch struct {
-	*testing.T
-	client *redis.Client
-	keys   []string // the count, the channel
-}
+type redissonLatch struct{ redissonCount }
 
 func newRedissonLatch(t *testing.T, s *redistest.Server, name string) *redissonLatch {
-	return &redissonLatch{t, s.Client(t), []string{name, "redisson_countdownlatch__channel__{" + name + "}"}}
-}
-
-func (r *redissonLatch) run(script string, args ...any) int64 {
-	r.Helper()
-	reply, err := r.client.Eval(r.Context(), script, r.keys, args...).Int64()
-	require.NoError(r, err)
-	return reply
+	return &redissonLatch{redissonCount{t, s.Client(t), []string{name, "redisson_countdownlatch__channel__{" + name + "}"}}}
 }
 
 func (r *redissonLatch) trySetCount(n int64) bool {
 	r.Helper()
-	return r.run(`
-		if redis.call('exists', KEYS[1]) == 1 then
-			return 0
-		end
-		redis.call('set', KEYS[1], ARGV[1])
-		redis.call('publish', KEYS[2], 1)
-		return 1`, n) == 1
+	return r.create(n, 1)
 }
 
 func (r *redissonLatch) countDown() {
@@ -68,77 +50,70 @@ func (r *redissonLatch) delete() bool {
 
 func TestLatchWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			require.NoError(t, admin.FlushAll(t.Context()).Err())
-			r := newRedissonLatch(t, server, name)
-			message := listening(t, admin, r.keys[1])
-			l := locker(t, server.Client(t), lock.Config{}).Latch(name)
-			count := func() string { return admin.Get(t.Context(), name).Val() }
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonLatch(t, server, name)
+		message := listening(t, admin, r.keys[1])
+		l := locker(t, server.Client(t), lock.Config{}).Latch(name)
+		count := func() string { return admin.Get(t.Context(), name).Val() }
 
-			_, err := l.TrySetCount(t.Context(), 2)
-			require.NoError(t, err)
-			assert.Equal(t, "2", count())
-			assert.Equal(t, "1", message(), "there is a count")
-			require.NoError(t, l.CountDown(t.Context()))
-			assert.Equal(t, "1", count())
-			require.NoError(t, l.CountDown(t.Context()))
-			assert.Equal(t, "0", message(), "it is zero, of which alone is told")
-			assert.Zero(t, admin.Exists(t.Context(), name).Val())
-			_, err = l.TrySetCount(t.Context(), 3)
-			require.NoError(t, err)
-			assert.Equal(t, "1", message())
-			_, err = l.Delete(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, "0", message(), "it was deleted, which opens it")
+		_, err := l.TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		assert.Equal(t, "2", count())
+		assert.Equal(t, "1", message(), "there is a count")
+		require.NoError(t, l.CountDown(t.Context()))
+		assert.Equal(t, "1", count())
+		require.NoError(t, l.CountDown(t.Context()))
+		assert.Equal(t, "0", message(), "it is zero, of which alone is told")
+		assert.Zero(t, admin.Exists(t.Context(), name).Val())
+		_, err = l.TrySetCount(t.Context(), 3)
+		require.NoError(t, err)
+		assert.Equal(t, "1", message())
+		_, err = l.Delete(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "0", message(), "it was deleted, which opens it")
 
-			tag := "{" + name + "}"
-			if strings.Contains(name, "{") {
-				tag = name
-			}
-			assert.Empty(t, keysBut(t, admin, "leasewheel_request:"+tag+":"))
-		})
-	}
+		tag := "{" + name + "}"
+		if strings.Contains(name, "{") {
+			tag = name
+		}
+		assert.Empty(t, keysBut(t, admin, "leasewheel_request:"+tag+":"))
+	})
 }
 
 func TestSharesLatchesWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			r := newRedissonLatch(t, server, name)
-			l := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Latch(name)
-			opened := make(chan error)
-			waits := func() {
-				go func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-					defer cancel()
-					opened <- l.Wait(ctx)
-				}()
-				awaitSubscribers(t, admin, r.keys[1], 1)
-			}
-			require.True(t, r.trySetCount(2))
-			first, err := l.TrySetCount(t.Context(), 9)
-			require.NoError(t, err)
-			assert.False(t, first)
-			waits()
-			require.NoError(t, l.CountDown(t.Context()))
-			r.countDown()
-			require.NoError(t, <-opened)
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonLatch(t, server, name)
+		l := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Latch(name)
+		opened := make(chan error)
+		waits := func() {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				opened <- l.Wait(ctx)
+			}()
+			awaitSubscribers(t, admin, r.keys[1], 1)
+		}
+		require.True(t, r.trySetCount(2))
+		first, err := l.TrySetCount(t.Context(), 9)
+		require.NoError(t, err)
+		assert.False(t, first)
+		waits()
+		require.NoError(t, l.CountDown(t.Context()))
+		r.countDown()
+		require.NoError(t, <-opened)
 
-			r.countDown() // of an open latch
-			first, err = l.TrySetCount(t.Context(), 5)
-			require.NoError(t, err)
-			assert.True(t, first)
-			assert.False(t, r.trySetCount(9))
-			waits()
-			assert.True(t, r.delete())
-			require.NoError(t, <-opened)
-		})
-	}
+		r.countDown() // of an open latch
+		first, err = l.TrySetCount(t.Context(), 5)
+		require.NoError(t, err)
+		assert.True(t, first)
+		assert.False(t, r.trySetCount(9))
+		waits()
+		assert.True(t, r.delete())
+		require.NoError(t, <-opened)
+	})
 }
 
 // In a cluster, the channel of a latch whose name has a hash tag has that tag.

@@ -183,7 +183,7 @@ func (s *Store) inspectAll(ctx context.Context, names []string, publish string) 
 		if s.config.Format == FormatPlain {
 			calls[i] = plainCall(name, "", true)
 		} else {
-			calls[i] = s.inspectCall(name, driver.KindMutex, publish)
+			calls[i] = s.inspectCall(name, driver.KindMutex, publish, false)
 		}
 	}
 	var refused []string // for the reason refusal

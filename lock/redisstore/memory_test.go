@@ -40,9 +40,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 		if endless { // the fencing counter needs no renewal, which would be a first write
 			config.FenceTTL = -1
 		}
-		store, err := redisstore.New(server.Client(t), config)
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, store.Close()) }()
+		store := openWith(t, server.Client(t), config)
 		for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			full(t, admin, false)
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
@@ -70,7 +68,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 				require.True(t, held, kind)
 			}
 			other := heldFor(kind, 2)
-			other.Wait = 0
+			other.Place, other.BlockReaders = 0, 0
 			if kind != driver.KindRead { // readers may join
 				answer, err := store.Acquire(t.Context(), other)
 				if err == nil {
@@ -91,7 +89,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 		h := heldFor(driver.KindSemaphore, 1)
 		require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 		full(t, admin, true)
-		_, err = store.Acquire(t.Context(), heldFor(driver.KindSemaphore, 2))
+		_, err := store.Acquire(t.Context(), heldFor(driver.KindSemaphore, 2))
 		require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 		h.Count = 0
 		for _, owed := range []bool{false, true} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,26 +80,33 @@ func (s *Store) secret(owner string) string {
 // wait. With Config.Replicas no owner enters the queue, since a release grants without
 // waiting for replicas.
 func (s *Store) member(h *driver.Hold) string {
-	if h.Wait <= 0 || s.config.Replicas > 0 {
+	if h.Place <= 0 || s.config.Replicas > 0 {
 		return ""
 	}
 	provisional := max(cmp.Or(h.ProvisionalTTL, h.TTL).Milliseconds(), 1)
 	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
-// mutexCall returns the call of a mutex script. It puts the arguments that all such calls
-// share first: the publish command and the life of fencing counters.
-func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args ...any) (call, error) {
+// mutexCall returns the call of a mutex script. Its first argument is the publish command.
+func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args []any) (call, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return call{}, err
 	}
-	args = append([]any{publish, s.fenceMillis()}, args...)
+	args = slices.Insert(args, 0, any(publish))
 	return newCall(sc, []string{name, waitQueueKey(name), tokenKey(name), yieldKey(name)}, args...), nil
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
-	c, err := s.mutexCall(ctx, acquire, h.Name, h.TTL.Milliseconds(), h.Owner, h.Count, s.member(h), h.Reserve)
+	args := make([]any, 0, 8)
+	args = append(args, s.fenceMillis(), h.TTL.Milliseconds(), h.Owner)
+	switch member := s.member(h); {
+	case h.Count > 1 || member != "" || h.Reserve > 0:
+		args = append(args, h.ProposedToken, h.Count, member, h.Reserve)
+	case h.ProposedToken > 0:
+		args = append(args, h.ProposedToken)
+	}
+	c, err := s.mutexCall(ctx, acquire, h.Name, args)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -107,17 +115,33 @@ func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answ
 		return driver.Answer{}, err
 	}
 	list, ok := reply.([]any)
-	if !ok || len(list) != 3 {
+	if !ok || len(list) < 3 {
 		return driver.Answer{}, unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
+		if more < 0 || more > h.Reserve {
+			return driver.Answer{}, unexpected(reply)
+		}
 		a.Reserved = more
+		a.Clock = clockOf(list[3:])
 	case more > 0:
 		a.At = time.UnixMicro(more)
 	}
 	return a, err
+}
+
+// clockOf returns the server's clock from the end of a reply, zero if it has none.
+func clockOf(rest []any) time.Time {
+	if len(rest) != 1 {
+		return time.Time{}
+	}
+	micros, ok := rest[0].(int64)
+	if !ok || micros < 0 || micros > maxNumber {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros)
 }
 
 // fenceMillis returns the life of a fencing counter as scripts take it.
@@ -131,6 +155,9 @@ func answer(reply any) (driver.Answer, error) {
 	}
 	switch code {
 	case 1:
+		if value < 0 || value > maxNumber {
+			return driver.Answer{}, unexpected(reply)
+		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
 		return driver.Answer{TTL: remaining(value)}, nil
@@ -155,11 +182,12 @@ func remaining(pttl int64) time.Duration {
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
-	grantedByRelease := 0
-	if h.GrantedByRelease {
-		grantedByRelease = 1
+	args := make([]any, 0, 8)
+	args = append(args, channelKey(h.Name), h.Owner, s.fenceMillis())
+	if member := s.member(h); h.Count > 0 || member != "" || h.GrantedByRelease {
+		args = append(args, h.Count, h.TTL.Milliseconds(), member, h.GrantedByRelease)
 	}
-	c, err := s.mutexCall(ctx, release, h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), s.member(h), grantedByRelease, channelKey(h.Name))
+	c, err := s.mutexCall(ctx, release, h.Name, args)
 	if err != nil {
 		return false, err
 	}

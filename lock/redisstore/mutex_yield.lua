@@ -10,12 +10,10 @@ local probeTime = 30000
 -- instead, and records that. The window opens at the first release after the interval,
 -- however long each owner has held the lock.
 local function yieldToPollers(yieldState)
-  local seen = age(yieldState, 'peer')
-  local every = seen and yieldInterval or rareYieldInterval
-  local since = age(yieldState, 'since')
-  if not since then
+  local streak, seen = age(yieldState, 'since'), age(yieldState, 'peer')
+  if not streak then
     record(yieldState, 'until', 'since', micros())
-  elseif since >= every then
+  elseif streak >= (seen and yieldInterval or rareYieldInterval) then
     record(yieldState, 'since', 'until', micros() + (seen and yieldTime or probeTime))
     return true
   end

@@ -6,19 +6,21 @@ local function isOwner(field)
   return rest ~= nil and (rest == '' or string.find(rest, '^:[%x%-]+$') ~= nil)
 end
 
--- foreign reports whether a hash is not a lock: no field is an owner, or an owner
--- followed by ':write'. Of many fields it samples a hundred.
-local function foreign(lock)
+-- anyOwner returns an owner that a hash has as a field, perhaps followed by ':write'; nil
+-- if the hash is not a lock. Of many fields it samples a hundred.
+local function anyOwner(lock)
   for _, most in ipairs({4, 100}) do
     local fields = redis.call('hrandfield', lock, most)
     for _, field in ipairs(fields) do
       if string.sub(field, -6) == ':write' then field = string.sub(field, 1, -7) end
-      if isOwner(field) then return false end
+      if isOwner(field) then return field end
     end
-    if #fields < most then return true end
+    if #fields < most then return end
   end
-  return true
 end
+
+-- foreign reports whether a hash is not a lock.
+local function foreign(lock) return not anyOwner(lock) end
 
 -- isOurs reports whether an owner belongs to a leasewheel client: the id of such a client
 -- is a UUID of version 8, of a Redisson client of version 4.

@@ -33,13 +33,15 @@ end
 
 if op == 'create' then
   if count then return {0, count} end
+  -- Permits outlive a count that was deleted or evicted.
+  local available = n - (KEYS[4] and redis.call('zcount', KEYS[4], '-inf', '+inf') or 0)
   done(n)
-  redis.call('set', KEYS[1], ARGV[2])
+  redis.call('set', KEYS[1], decimal(available))
   if ARGV[6] ~= '0' then redis.call('pexpire', KEYS[1], ARGV[6]) end
-  announcePermits(ARGV[4], KEYS[2], n)
+  if available > 0 then announcePermits(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'set' then
-  local more = n - (count and count - expired or 0) - redis.call('zcard', KEYS[4])
+  local more = n - (count and count - expired or 0) - redis.call('zcount', KEYS[4], '-inf', '+inf')
   done(n)
   local available = redis.call('incrby', KEYS[1], decimal(more))
   if more > 0 then announcePermits(ARGV[4], KEYS[2], available) end

@@ -12,13 +12,17 @@ var (
 	plainYieldSource string
 	//go:embed plain_acquire.lua
 	plainAcquireSource string
+	//go:embed plain_acquire_contended.lua
+	plainAcquireContendedSource string
 	//go:embed plain_release.lua
 	plainReleaseSource string
+	//go:embed plain_release_contended.lua
+	plainReleaseContendedSource string
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newGrantingScript(tokenSource, ownerSource, plainYieldSource, plainAcquireSource)
-	plainRelease = newScript(publishSource, plainYieldSource, plainReleaseSource)
+	plainAcquire = newShortcutScript(plainAcquireSource, tokenSource, ownerSource, plainYieldSource, plainAcquireContendedSource)
+	plainRelease = assemble(plainReleaseSource, publishSource, plainYieldSource, plainReleaseContendedSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
@@ -38,8 +42,16 @@ func (plainMutex) handlers(h *driver.Hold) []handler {
 }
 
 func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
-	reply, err := s.run(ctx, plainAcquire, []string{h.Name, tokenKey(h.Name), yieldKey(h.Name)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis())
+	keys := []string{h.Name, yieldKey(h.Name)}
+	args := make([]any, 0, 4)
+	args = append(args, h.TTL.Milliseconds(), h.Owner)
+	if s.config.PlainTokens {
+		keys = append(keys, tokenKey(h.Name))
+	}
+	if s.config.PlainTokens || h.Count > 1 {
+		args = append(args, h.Count, s.fenceMillis())
+	}
+	reply, err := s.run(ctx, plainAcquire, keys, args...)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -55,8 +67,12 @@ func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held b
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.run(ctx, plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
+	args := make([]any, 0, 4)
+	args = append(args, h.Owner, publish)
+	if h.Count > 0 {
+		args = append(args, h.Count, h.TTL.Milliseconds())
+	}
+	reply, err := s.run(ctx, plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)}, args...)
 	if err != nil {
 		return false, err
 	}

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,79 +19,76 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// openPlain returns a store of plain locks on a client, which ends with t.
+// openPlain returns a store of plain locks with tokens on a client, which ends with t.
 func openPlain(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	t.Helper()
-	store, err := redisstore.New(client, redisstore.Config{Format: redisstore.FormatPlain})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return store
+	return openPlainWith(t, client, true)
 }
 
-// plainSuite is the suite for plain locks on servers that the tests share.
-func plainSuite(client func(t testing.TB) redis.UniversalClient) locktest.Suite {
+func openPlainWith(t testing.TB, client redis.UniversalClient, tokens bool) *redisstore.Store {
+	t.Helper()
+	return openWith(t, client, redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: tokens})
+}
+
+// plainSuite is the suite for plain locks on servers that the tests share, with tokens or
+// without.
+func plainSuite(client func(t testing.TB) redis.UniversalClient, tokens bool) locktest.Suite {
 	return locktest.Suite{
 		Kinds:     []driver.Kind{driver.KindMutex},
 		Uncounted: true,
+		Untokened: !tokens,
 		Backend: func(t testing.TB) locktest.Backend {
-			return locktest.Backend{
-				Open:   func(t testing.TB) driver.Store { return openPlain(t, client(t)) },
-				Prefix: t.Name() + ":",
-				Delete: func(name string) { client(t).Del(t.Context(), name) },
-			}
+			return shared(t, client, redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: tokens})
 		},
 	}
 }
 
 func TestPlainSingleServer(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }))
+	for name, tokens := range map[string]bool{"tokens": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }, tokens))
+		})
+	}
 }
 
 func TestPlainSentinel(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return set.Client(t) }))
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return set.Client(t) }, true))
 }
 
 func TestPlainCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return cluster.Client(t) }))
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return cluster.Client(t) }, false))
 }
 
 func TestPlainInBubble(t *testing.T) {
-	suite := plainSuite(nil)
-	suite.Bubble = true
-	suite.Backend = func(t testing.TB) locktest.Backend {
-		server := locktest.Start(t)
-		return locktest.Backend{
-			Open:   func(t testing.TB) driver.Store { return openPlain(t, server.Client(t)) },
-			Delete: server.Delete,
-		}
+	for name, tokens := range map[string]bool{"tokens": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			suite := plainSuite(nil, tokens)
+			suite.Bubble = true
+			suite.Backend = func(t testing.TB) locktest.Backend {
+				server := locktest.Start(t)
+				return locktest.Backend{
+					Open:   func(t testing.TB) driver.Store { return openPlainWith(t, server.Client(t), tokens) },
+					Delete: server.Delete,
+				}
+			}
+			locktest.Run(t, suite)
+		})
 	}
-	locktest.Run(t, suite)
-}
-
-// plainLocker returns a locker of plain locks.
-func plainLocker(t *testing.T, client redis.UniversalClient, c lock.Config) *lock.Locker {
-	t.Helper()
-	l, err := lock.New(openPlain(t, client), c)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	return l
 }
 
 func TestPlainWireFormat(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
-	l := plainLocker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
-	messages := admin.Subscribe(t.Context(), "redisson_lock__channel:{orders:42}")
-	defer messages.Close()
-	_, err := messages.Receive(t.Context())
-	require.NoError(t, err)
+	l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{TTL: 20 * time.Second})
+	message := listening(t, admin, "redisson_lock__channel:{orders:42}")
 
 	lease := mustLock(t, l, "orders:42")
 	assert.Equal(t, lease.Owner(), admin.Get(t.Context(), "orders:42").Val())
@@ -104,9 +100,7 @@ func TestPlainWireFormat(t *testing.T) {
 	require.NoError(t, further.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	assert.Zero(t, admin.Exists(t.Context(), "orders:42").Val())
-	message, err := messages.ReceiveMessage(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "0", message.Payload)
+	assert.Equal(t, "0", message())
 
 	awaitAnnounced(t, admin, l)
 	keys := admin.Keys(t.Context(), "*").Val()
@@ -120,7 +114,7 @@ func TestPlainWireFormat(t *testing.T) {
 
 func TestPlainRefusesOtherKinds(t *testing.T) {
 	t.Parallel()
-	l := plainLocker(t, locktest.Start(t).Client(t), lock.Config{})
+	l := lockerOn(t, openPlain(t, locktest.Start(t).Client(t)), lock.Config{})
 	store := openPlain(t, locktest.Start(t).Client(t))
 	for kind, err := range map[driver.Kind]error{
 		driver.KindFair:      failure(l.Fair("a").Lock(t.Context())),
@@ -185,26 +179,11 @@ func TestFormatsFindForeignValues(t *testing.T) {
 // renewed renews holds once and returns the outcomes.
 func renewed(t *testing.T, s *redisstore.Store, holds ...*driver.Hold) (outcomes []renewal.Outcome) {
 	t.Helper()
-	dog, err := renewal.New(idle{}, renewal.Config{})
-	require.NoError(t, err)
-	defer dog.Close(t.Context())
-	items := make([]renewal.Item, len(holds))
-	for i, h := range holds {
-		items[i].Lease, err = dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL, Granted: time.Now(), Fixed: true})
-		require.NoError(t, err)
-	}
-	s.Renew(t.Context(), items)
-	for _, item := range items {
+	for _, item := range renewItems(t.Context(), s, holds...) {
 		outcomes = append(outcomes, item.Outcome)
 	}
 	return outcomes
 }
-
-// idle is a renewer without leases.
-type idle struct{}
-
-func (idle) Group(string) string                   { return "" }
-func (idle) Renew(context.Context, []renewal.Item) {}
 
 // A lock that goes from one waiter of ours to the next is left to peers every second if
 // one was seen, otherwise every ten seconds; and never without waiters of ours.
@@ -212,11 +191,14 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		peer, waiter bool
+		held         time.Duration // by each owner
 		free         time.Duration // how long the lock goes from one to the next; 0: for ever
 	}{
-		{"a peer was seen", true, true, time.Second},
-		{"no peer was seen", false, true, 10 * time.Second},
-		{"nobody waits", true, false, 0},
+		{"a peer was seen", true, true, 50 * time.Millisecond, time.Second},
+		{"a peer was seen, and holds are long", true, true, 1100 * time.Millisecond, 2200 * time.Millisecond},
+		{"no peer was seen", false, true, 50 * time.Millisecond, 10 * time.Second},
+		{"no peer was seen, and holds are long", false, true, 1100 * time.Millisecond, 12100 * time.Millisecond},
+		{"no waiter", true, false, 50 * time.Millisecond, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -246,7 +228,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 						left = answer
 						continue
 					}
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(test.held)
 					held, err := store.Release(t.Context(), &ended)
 					require.NoError(t, err)
 					require.True(t, held)
@@ -275,7 +257,7 @@ func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		admin := server.Client(t)
-		l := plainLocker(t, server.Client(t), lock.Config{Poll: time.Hour})
+		l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{Poll: time.Hour})
 		for range 20 {
 			require.NoError(t, admin.Set(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Err())
 			var freed time.Time
@@ -296,7 +278,7 @@ func TestPlainInspectsStrangers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
-	l := plainLocker(t, server.Client(t), lock.Config{})
+	l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{})
 	lease := mustLock(t, l, "ours")
 	for name, value := range map[string]string{
 		"redsync":   "1Q7nKmHGVgeCFGqEb1GRDg==",

@@ -38,10 +38,10 @@ local function recordPeer(yieldState) record(yieldState, 'since', 'peer', micros
 -- recordHandOff records that the lock goes to a leasewheel waiter, or leaves it to peers
 -- if the interval is over.
 local function recordHandOff(yieldState)
-  local since = age(yieldState, 'since')
-  if not since then
+  local streak = age(yieldState, 'since')
+  if not streak then
     record(yieldState, 'since', 'since', micros())
-  elseif since >= (age(yieldState, 'peer') and yieldInterval or rareYieldInterval) then
+  elseif streak >= (age(yieldState, 'peer') and yieldInterval or rareYieldInterval) then
     record(yieldState, 'since', 'until', micros() + yieldTime)
   else
     redis.call('pexpire', yieldState, 600000)

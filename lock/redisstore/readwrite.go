@@ -106,7 +106,7 @@ func (write) handlers(h *driver.Hold) []handler {
 func (write) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
 		[]string{h.Name, tokenKey(h.Name), holdsTag(h.Name), claimKey(h.Name)},
-		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.Wait.Milliseconds())
+		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.BlockReaders.Milliseconds())
 	if err != nil {
 		return driver.Answer{}, err
 	}

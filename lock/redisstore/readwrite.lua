@@ -74,9 +74,10 @@ end
 -- long as the living ones. Of many readers it examines a random sample.
 --
 -- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
---          readers are dead, but there are others; false if the lock is free
+--          readers are dead, but there are others; false if the lock is free. And after
+--          how many ms the first of those examined ends: it may be the last one then
 local function settle(lock, tag)
-  local longest, room = false, most
+  local longest, soonest, room = false, nil, most
   local fields = redis.call('hrandfield', lock, most)
   local all = redis.call('hlen', lock) <= most
   for _, field in ipairs(fields) do
@@ -88,17 +89,20 @@ local function settle(lock, tag)
       room = room - looked
       if left == -2 then
         redis.call('hdel', lock, field)
-      elseif left == -1 or longest == -1 then
-        longest = -1
       else
-        longest = math.max(longest or 1, left)
+        if left == -1 or longest == -1 then
+          longest = -1
+        else
+          longest = math.max(longest or 1, left)
+        end
+        if left ~= -1 then soonest = math.min(soonest or left, left) end
       end
     end
   end
   if not all then
-    if longest then return redis.call('pttl', lock) end
-    return redis.call('hlen', lock) > 1 and 1 -- the mode is no reader
+    if longest then return redis.call('pttl', lock), soonest or -1 end
+    return redis.call('hlen', lock) > 1 and 1, 1 -- the mode is no reader
   end
   if longest and longest > 0 then redis.call('pexpire', lock, longest) end
-  return longest
+  return longest, soonest or -1
 end

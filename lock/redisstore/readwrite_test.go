@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,141 +193,126 @@ func mustTake(t *testing.T, ctx context.Context, m *lock.Mutex) *lock.Lease { //
 
 func TestReadWriteWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range []string{"orders:42", "{user:7}:cart"} {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			require.NoError(t, admin.FlushAll(t.Context()).Err())
-			r := newRedissonReadWrite(t, server, name, 1)
-			l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
-			rw := l.ReadWrite(name)
-			messages := admin.Subscribe(t.Context(), r.channel())
-			defer messages.Close()
-			_, err := messages.Receive(t.Context())
-			require.NoError(t, err)
-			message := func() string {
-				m, err := messages.ReceiveMessage(t.Context())
-				require.NoError(t, err)
-				return m.Payload
-			}
-			fields := func() map[string]string { return admin.HGetAll(t.Context(), name).Val() }
-			holds := func(owner string) (keys []string) {
-				for i := range 4 {
-					if key := r.timeout(owner, i); admin.Exists(t.Context(), key).Val() == 1 {
-						assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), key).Val(), float64(5*time.Second))
-						keys = append(keys, key)
-					}
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonReadWrite(t, server, name, 1)
+		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+		rw := l.ReadWrite(name)
+		message := listening(t, admin, r.channel())
+		fields := func() map[string]string { return admin.HGetAll(t.Context(), name).Val() }
+		holds := func(owner string) (keys []string) {
+			for i := range 4 {
+				if key := r.timeout(owner, i); admin.Exists(t.Context(), key).Val() == 1 {
+					assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), key).Val(), float64(5*time.Second))
+					keys = append(keys, key)
 				}
-				return keys
 			}
+			return keys
+		}
 
-			reader := mustTake(t, t.Context(), rw.Read())
-			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
-			assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, reader.Owner())
-			assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
-			assert.Equal(t, "1", admin.Get(t.Context(), r.timeout(reader.Owner(), 1)).Val())
-			assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), name).Val(), float64(5*time.Second))
-			further := mustTake(t, reader.Context(), rw.Read())
-			beside := mustTake(t, t.Context(), rw.Read())
-			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "2", beside.Owner(): "1"}, fields())
-			assert.Len(t, holds(reader.Owner()), 2)
-			assert.Len(t, holds(beside.Owner()), 1)
-			require.NoError(t, further.Unlock(t.Context()))
-			assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
-			require.NoError(t, reader.Unlock(t.Context()))
-			assert.Equal(t, map[string]string{"mode": "read", beside.Owner(): "1"}, fields())
-			require.NoError(t, beside.Unlock(t.Context()))
-			assert.Empty(t, fields())
-			assert.Equal(t, "0", message(), "one message, and only for the last reader")
+		reader := mustTake(t, t.Context(), rw.Read())
+		assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
+		assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, reader.Owner())
+		assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
+		assert.Equal(t, "1", admin.Get(t.Context(), r.timeout(reader.Owner(), 1)).Val())
+		assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), name).Val(), float64(5*time.Second))
+		further := mustTake(t, reader.Context(), rw.Read())
+		beside := mustTake(t, t.Context(), rw.Read())
+		assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "2", beside.Owner(): "1"}, fields())
+		assert.Len(t, holds(reader.Owner()), 2)
+		assert.Len(t, holds(beside.Owner()), 1)
+		require.NoError(t, further.Unlock(t.Context()))
+		assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
+		require.NoError(t, reader.Unlock(t.Context()))
+		assert.Equal(t, map[string]string{"mode": "read", beside.Owner(): "1"}, fields())
+		require.NoError(t, beside.Unlock(t.Context()))
+		assert.Empty(t, fields())
+		assert.Equal(t, "0", message(), "one message, and only for the last reader")
 
-			writer := mustTake(t, t.Context(), rw.Write())
-			assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1"}, fields())
-			reader = mustTake(t, writer.Context(), rw.Read())
-			assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1", reader.Owner(): "1"}, fields())
-			require.NoError(t, writer.Unlock(t.Context()))
-			assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
-			assert.Equal(t, "1", message(), "a message for the readers that wait")
-			assert.Equal(t, "00", message(), "and one for a thread of Redisson that is about to wait")
-			require.NoError(t, reader.Unlock(t.Context()))
-			assert.Equal(t, "0", message())
-			writer = mustTake(t, t.Context(), rw.Write())
-			require.NoError(t, writer.Unlock(t.Context()))
-			assert.Equal(t, "1", message())
-			assert.Equal(t, "00", message())
+		writer := mustTake(t, t.Context(), rw.Write())
+		assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1"}, fields())
+		reader = mustTake(t, writer.Context(), rw.Read())
+		assert.Equal(t, map[string]string{"mode": "write", writer.Owner() + ":write": "1", reader.Owner(): "1"}, fields())
+		require.NoError(t, writer.Unlock(t.Context()))
+		assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "1"}, fields())
+		assert.Equal(t, "1", message(), "a message for the readers that wait")
+		assert.Equal(t, "00", message(), "and one for a thread of Redisson that is about to wait")
+		require.NoError(t, reader.Unlock(t.Context()))
+		assert.Equal(t, "0", message())
+		writer = mustTake(t, t.Context(), rw.Write())
+		require.NoError(t, writer.Unlock(t.Context()))
+		assert.Equal(t, "1", message())
+		assert.Equal(t, "00", message())
 
-			record := awaitAnnounced(t, admin, l)
-			assert.ElementsMatch(t, []string{record, "redisson_lock_token:" + r.tag}, admin.Keys(t.Context(), "*").Val())
-		})
-	}
+		record := awaitAnnounced(t, admin, l)
+		assert.ElementsMatch(t, []string{record, "redisson_lock_token:" + r.tag}, admin.Keys(t.Context(), "*").Val())
+	})
 }
 
 func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range []string{"orders:42", "{user:7}:cart"} {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			first, second := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
-			l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
-			rw := l.ReadWrite(name)
-			got := make(chan *lock.Lease)
-			waits := func(side *lock.Mutex) {
-				t.Helper()
-				_, err := side.TryLock(t.Context())
-				var refused *lock.NotAcquiredError
-				require.ErrorAs(t, err, &refused)
-				assert.False(t, refused.Foreign)
-				go send(got, func() *lock.Lease { return mustTake(t, t.Context(), side) })
-				awaitSubscribers(t, admin, first.channel(), 1)
-			}
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		first, second := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
+		l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+		rw := l.ReadWrite(name)
+		got := make(chan *lock.Lease)
+		waits := func(side *lock.Mutex) {
+			t.Helper()
+			_, err := side.TryLock(t.Context())
+			var refused *lock.NotAcquiredError
+			require.ErrorAs(t, err, &refused)
+			assert.False(t, refused.Foreign)
+			go send(got, func() *lock.Lease { return mustTake(t, t.Context(), side) })
+			awaitSubscribers(t, admin, first.channel(), 1)
+		}
 
-			// Readers of both clients together; the last one's release wakes our writer.
-			reader := mustTake(t, t.Context(), rw.Read())
-			require.True(t, first.tryRead(time.Hour))
-			require.True(t, first.tryRead(time.Hour))
-			require.True(t, second.tryRead(time.Minute))
-			require.False(t, second.tryWrite(time.Hour))
-			require.EqualValues(t, kept, second.unlockRead())
-			require.EqualValues(t, notHeld, second.unlockRead())
-			waits(rw.Write())
-			require.NoError(t, reader.Unlock(t.Context()))
-			require.EqualValues(t, kept, first.unlockRead())
-			require.EqualValues(t, freed, first.unlockRead())
-			writer := <-got
+		// Readers of both clients together; the last one's release wakes our writer.
+		reader := mustTake(t, t.Context(), rw.Read())
+		require.True(t, first.tryRead(time.Hour))
+		require.True(t, first.tryRead(time.Hour))
+		require.True(t, second.tryRead(time.Minute))
+		require.False(t, second.tryWrite(time.Hour))
+		require.EqualValues(t, kept, second.unlockRead())
+		require.EqualValues(t, notHeld, second.unlockRead())
+		waits(rw.Write())
+		require.NoError(t, reader.Unlock(t.Context()))
+		require.EqualValues(t, kept, first.unlockRead())
+		require.EqualValues(t, freed, first.unlockRead())
+		writer := <-got
 
-			// Our writer continues as a reader, which admits Redisson's.
-			require.False(t, first.tryRead(time.Hour))
-			require.False(t, first.tryWrite(time.Hour))
-			require.EqualValues(t, notHeld, first.unlockWrite())
-			reader = mustTake(t, writer.Context(), rw.Read())
-			require.False(t, first.tryRead(time.Hour))
-			require.NoError(t, writer.Unlock(t.Context()))
-			require.True(t, first.tryRead(time.Minute))
-			require.False(t, first.tryWrite(time.Hour))
-			require.EqualValues(t, kept, first.unlockRead())
-			assert.Greater(t, admin.PTTL(t.Context(), name).Val(), 50*time.Minute, "Redisson has found our hold")
-			require.NoError(t, reader.Unlock(t.Context()))
+		// Our writer continues as a reader, which admits Redisson's.
+		require.False(t, first.tryRead(time.Hour))
+		require.False(t, first.tryWrite(time.Hour))
+		require.EqualValues(t, notHeld, first.unlockWrite())
+		reader = mustTake(t, writer.Context(), rw.Read())
+		require.False(t, first.tryRead(time.Hour))
+		require.NoError(t, writer.Unlock(t.Context()))
+		require.True(t, first.tryRead(time.Minute))
+		require.False(t, first.tryWrite(time.Hour))
+		require.EqualValues(t, kept, first.unlockRead())
+		assert.Greater(t, admin.PTTL(t.Context(), name).Val(), 50*time.Minute, "Redisson has found our hold")
+		require.NoError(t, reader.Unlock(t.Context()))
 
-			// Redisson's writer, twice.
-			require.True(t, first.tryWrite(time.Hour))
-			require.True(t, first.tryWrite(time.Hour))
-			waits(rw.Read())
-			require.EqualValues(t, kept, first.unlockWrite())
-			require.EqualValues(t, freed, first.unlockWrite())
-			require.NoError(t, (<-got).Unlock(t.Context()))
+		// Redisson's writer, twice.
+		require.True(t, first.tryWrite(time.Hour))
+		require.True(t, first.tryWrite(time.Hour))
+		waits(rw.Read())
+		require.EqualValues(t, kept, first.unlockWrite())
+		require.EqualValues(t, freed, first.unlockWrite())
+		require.NoError(t, (<-got).Unlock(t.Context()))
 
-			// Redisson's writer continues as a reader, without a message.
-			require.True(t, first.tryWrite(time.Hour))
-			require.True(t, first.tryRead(time.Hour))
-			waits(rw.Write())
-			require.EqualValues(t, freed, first.unlockWrite())
-			reader = mustTake(t, t.Context(), rw.Read())
-			require.EqualValues(t, kept, first.unlockRead())
-			require.NoError(t, reader.Unlock(t.Context()))
-			require.NoError(t, (<-got).Unlock(t.Context()))
-			require.Zero(t, admin.Exists(t.Context(), name, first.timeout(first.owner, 1), first.timeout(first.owner, 2)).Val())
-		})
-	}
+		// Redisson's writer continues as a reader, without a message.
+		require.True(t, first.tryWrite(time.Hour))
+		require.True(t, first.tryRead(time.Hour))
+		waits(rw.Write())
+		require.EqualValues(t, freed, first.unlockWrite())
+		reader = mustTake(t, t.Context(), rw.Read())
+		require.EqualValues(t, kept, first.unlockRead())
+		require.NoError(t, reader.Unlock(t.Context()))
+		require.NoError(t, (<-got).Unlock(t.Context()))
+		require.Zero(t, admin.Exists(t.Context(), name, first.timeout(first.owner, 1), first.timeout(first.owner, 2)).Val())
+	})
 }
 
 // A dead reader of either client among readers of the other costs its own TTL.
@@ -460,35 +444,13 @@ func TestReadWriteAmongOtherFamilies(t *testing.T) {
 	}
 }
 
-// tripsHook counts round trips.
-type tripsHook struct{ trips atomic.Int64 }
-
-func (h *tripsHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *tripsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.trips.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (h *tripsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.trips.Add(1)
-		return next(ctx, cmds)
-	}
-}
-
 // Leases of every kind, with each hold of a reader, are renewed in one round trip.
 func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	client, hook := server.Client(t), &tripsHook{}
-	client.AddHook(hook)
+	client := server.Client(t)
+	roundTrips := redistest.CountRoundTrips(client)
 	store := open(t, client)
-	dog, err := renewal.New(store, renewal.Config{})
-	require.NoError(t, err)
-	defer dog.Close(context.Background())
 	var items []renewal.Item
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 		for i := range 50 {
@@ -498,19 +460,17 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, driver.Granted, answer.Verdict)
 			}
-			lease, err := dog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Hour, Granted: time.Now(), Fixed: true})
-			require.NoError(t, err)
-			items = append(items, renewal.Item{Lease: lease})
+			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Hour})
 		}
 	}
-	hook.trips.Store(0)
+	roundTrips.Store(0)
 	store.Renew(t.Context(), items) // loads the scripts
-	hook.trips.Store(0)
+	roundTrips.Store(0)
 	store.Renew(t.Context(), items)
-	assert.EqualValues(t, 1, hook.trips.Load())
+	assert.EqualValues(t, 1, roundTrips.Load())
 	for _, item := range items {
 		assert.Equal(t, renewal.Renewed, item.Outcome)
-		assert.Greater(t, client.PTTL(t.Context(), item.Lease.Key()).Val(), 59*time.Minute)
+		assert.Greater(t, client.PTTL(t.Context(), item.Key).Val(), 59*time.Minute)
 	}
 	for i := range 50 {
 		for hold := 1; hold <= 3; hold++ {

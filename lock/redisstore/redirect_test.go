@@ -1,12 +1,9 @@
 package redisstore_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +20,9 @@ import (
 
 // former is a master that no longer serves any slot: it replies MOVED to each script.
 type former struct {
-	listener net.Listener
-	mu       sync.Mutex
-	gate     chan struct{} // closed: passes
-	waiting  int
+	mu      sync.Mutex
+	gate    chan struct{} // closed: passes
+	waiting int
 }
 
 func (f *former) hold() {
@@ -47,43 +43,28 @@ func (f *former) held() int {
 	return f.waiting
 }
 
-func (f *former) serve(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return
+// reply answers a script when the gate is open.
+func (f *former) reply(ctx context.Context, command []string) string {
+	switch strings.ToLower(command[0]) {
+	case "evalsha", "eval":
+		f.mu.Lock()
+		gate := f.gate
+		f.waiting++
+		f.mu.Unlock()
+		select {
+		case <-gate:
+		case <-ctx.Done():
 		}
-		n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-		args := make([]string, n)
-		for i := range args {
-			size, _ := r.ReadString('\n')
-			m, _ := strconv.Atoi(strings.TrimSpace(size[1:]))
-			b := make([]byte, m+2)
-			if _, err := io.ReadFull(r, b); err != nil {
-				return
-			}
-			args[i] = string(b[:m])
-		}
-		switch strings.ToLower(args[0]) {
-		case "evalsha", "eval":
-			f.mu.Lock()
-			gate := f.gate
-			f.waiting++
-			f.mu.Unlock()
-			<-gate
-			f.mu.Lock()
-			f.waiting--
-			f.mu.Unlock()
-			fmt.Fprint(conn, "-MOVED 0 b:1\r\n")
-		case "hello":
-			fmt.Fprint(conn, "-ERR unknown command 'hello'\r\n")
-		case "command":
-			fmt.Fprint(conn, "*0\r\n")
-		default:
-			fmt.Fprint(conn, "+OK\r\n")
-		}
+		f.mu.Lock()
+		f.waiting--
+		f.mu.Unlock()
+		return "-MOVED 0 b:1\r\n"
+	case "hello":
+		return "-ERR unknown command 'hello'\r\n"
+	case "command":
+		return "*0\r\n"
+	default:
+		return "+OK\r\n"
 	}
 }
 
@@ -94,20 +75,9 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	wire := redistest.StartProxy(t, server)
 	admin := server.Client(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	a := &former{listener: l, gate: make(chan struct{})}
+	a := &former{gate: make(chan struct{})}
 	close(a.gate)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go a.serve(conn)
-		}
-	}()
+	address := fakeServer(t, func(command []string) string { return a.reply(t.Context(), command) })
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{"a:1"}, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRedirects: 3,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
@@ -116,7 +86,7 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			var d net.Dialer
 			if addr == "a:1" {
-				return d.DialContext(ctx, "tcp", l.Addr().String())
+				return d.DialContext(ctx, "tcp", address)
 			}
 			network, at := wire.Addr()
 			return d.DialContext(ctx, network, at)
@@ -136,12 +106,12 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	batch := func(drop bool) (errs [4]error) {
 		a.hold()
 		var work sync.WaitGroup
-		for i := range 3 {
+		for i := range redisstore.MaxInFlight {
 			work.Go(func() {
 				_, _ = store.Release(t.Context(), &driver.Hold{Name: fmt.Sprintf("{t}x%d", i), Owner: owner(i), TTL: time.Minute})
 			})
+			require.Eventually(t, func() bool { return a.held() == i+1 }, 10*time.Second, time.Millisecond)
 		}
-		require.Eventually(t, func() bool { return a.held() == 3 }, 10*time.Second, time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		for i := range errs {

@@ -4,18 +4,14 @@
 -- they are not starved. Those that subscribe here are counted on the lock's channel: our
 -- clients subscribe to ours as well. They get every other grant. For clients that
 -- subscribe elsewhere, or poll, the lock is left free now and then.
-local awaited = popped or redis.pcall('exists', queue) == 1
 local sound, left
-if awaited then sound, left = pcall(yieldToPollers, yieldState) end
-if grantedByRelease == '1' and othersListening(publish, channel, ourChannel(lock)) then
-  local kept = redis.pcall('zadd', queue, decimal(micros() + 1000 * yieldMillis), yieldMember)
-  if type(kept) == 'number' then redis.call('pexpire', queue, 600000) end
-elseif awaited and sound and left then
-  if popped then -- it keeps its place
-    redis.call('zadd', queue, since, popped)
-    redis.call('pexpire', queue, 600000)
-  end
-elseif awaited then
+if popped then sound, left = pcall(yieldToPollers, yieldState) end
+local others = grantedByRelease == '1' and othersListening(publish, channel, ourChannel(lock))
+if others or popped and sound and left then
+  if popped then redis.pcall('zadd', queue, arrived, popped) end -- it keeps its place
+  if others then redis.pcall('zadd', queue, decimal(micros() + 1000 * yieldMillis), yieldMember) end
+  redis.pcall('pexpire', queue, 600000)
+elseif popped then
   local intact, _, granted = pcall(grantNext, lock, queue, counter, publish, life, nil, popped)
   if intact and granted then return 1 end
 end

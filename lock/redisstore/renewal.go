@@ -32,6 +32,13 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	}
 }
 
+// keep lets a hold end h.Keep from now, instead of releasing it.
+func (s *Store) keep(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.Keep}}
+	s.Renew(ctx, item)
+	return item[0].Outcome == renewal.Renewed, item[0].Err
+}
+
 // replies runs batches and returns each one's reply, which may be an error.
 func (s *Store) replies(ctx context.Context, batches []*batch) []any {
 	if len(batches) == 1 {
@@ -64,9 +71,9 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	var batches []*batch
 	open := make(map[together]*batch)
 	for _, i := range some {
-		lease := items[i].Lease
-		k, err := s.leasedKind(kindKept(lease))
-		name, unfit := s.names.key(lease.Key())
+		lease := &items[i]
+		k, err := s.leasedKind(kindKept(lease.Ref))
+		name, unfit := s.names.key(lease.Key)
 		if err = cmp.Or(err, unfit); err != nil {
 			items[i].Err = err
 			continue
@@ -81,7 +88,7 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 			open[key] = b
 			batches = append(batches, b)
 		}
-		k.prolong(&b.call, name, lease.Owner(), lease.TTL().Milliseconds())
+		k.prolong(&b.call, name, lease.Owner, lease.TTL.Milliseconds())
 		b.items = append(b.items, i)
 	}
 	return batches
@@ -94,9 +101,9 @@ func newBatch(script *script, room int) *batch {
 	}
 }
 
-// kindKept returns the kind of lock of a lease, by default a mutex.
-func kindKept(lease *renewal.Lease) driver.Kind {
-	if h, ok := lease.Ref().(*driver.Hold); ok {
+// kindKept returns the kind of lock of a lease, by its Ref; by default a mutex.
+func kindKept(ref any) driver.Kind {
+	if h, ok := ref.(*driver.Hold); ok {
 		return h.Kind
 	}
 	return driver.KindMutex
@@ -119,7 +126,7 @@ func settle(items []renewal.Item, batch []int, reply any) {
 	}
 	for n, i := range batch {
 		if ms, ok := codes[n].(int64); ok && ms > 1 {
-			items[i].Outcome, items[i].TTL = renewal.Renewed, remaining(ms)
+			items[i].Outcome, items[i].Given = renewal.Renewed, remaining(ms)
 			continue
 		}
 		items[i].Outcome, items[i].Err = outcome(codes[n])

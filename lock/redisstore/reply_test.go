@@ -240,7 +240,8 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 	case 3:
 		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 			h := of(kind, "taken "+kind.String())
-			h.Wait = time.Duration(n%2) * time.Minute
+			h.Place = time.Duration(n%2) * time.Minute
+			h.BlockReaders = h.Place
 			a, err := c.store.Acquire(ctx, h)
 			if c.check("taken", err) {
 				assert.Equal(c.t, driver.Refused, a.Verdict, "granted a %v that is held", kind)
@@ -266,13 +267,13 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			for i := range 3 {
 				h := of(kind, fmt.Sprintf("nobody's %v %d", kind, i))
-				items = append(items, renewal.Item{Lease: renewal.Describe(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Minute})})
+				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Minute})
 			}
 		}
 		c.store.Renew(ctx, items)
 		for _, item := range items {
 			if c.check("renew", item.Err) {
-				assert.Equal(c.t, renewal.Gone, item.Outcome, item.Lease.Key())
+				assert.Equal(c.t, renewal.Gone, item.Outcome, item.Key)
 			}
 		}
 	case 6:
@@ -305,10 +306,10 @@ func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 	c := &callers{t: t, client: client, class: class}
 	c.store = open(t, client)
 	var err error
-	c.plain, err = redisstore.New(client, redisstore.Config{Format: redisstore.FormatPlain})
+	c.plain, err = redisstore.New(client, redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.plain.Close()) })
-	c.queue, err = delayqueue.New(c.store, "mails", delayqueue.Config{RetryFor: -1})
+	c.queue, err = delayqueue.New(c.store, "mails", delayqueue.Config{RequestTimeout: answersWithin, RetryFor: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.queue.Close(context.Background())) })
 	return c
@@ -479,7 +480,7 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 			}
 			c.failed.Store(0)
 			c.run(0)
-			assert.Zero(t, c.failed.Load(), "after the fault")
+			assert.Zero(t, c.failed.Load(), "after the fault; the latest: %v", c.latest())
 			assert.Zero(t, found.Load(), "errors inside of values")
 		})
 	}
@@ -489,68 +490,26 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 // and otherwise grants a mutex with the token in its name.
 func refusesBad(t *testing.T, refusal string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				defer func() { _ = conn.Close() }()
-				in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
-				for {
-					words, err := request(in)
-					if err != nil {
-						return
-					}
-					switch verb := strings.ToLower(words[0]); {
-					case verb != "evalsha" && verb != "eval":
-						_, _ = fmt.Fprintf(out, "-ERR unknown command '%s'\r\n", verb)
-					case words[2] != "0" && strings.HasPrefix(words[3], "bad"):
-						_, _ = fmt.Fprintf(out, "-%s\r\n", refusal)
-					case words[3] == "echo":
-						_, _ = fmt.Fprintf(out, "$%d\r\n%s\r\n", len(words[4]), words[4])
-					case words[2] == "1": // the clock
-						now := strconv.FormatInt(time.Now().UnixMicro(), 10)
-						_, _ = fmt.Fprintf(out, "$%d\r\n%s\r\n", len(now), now)
-					default:
-						_, _ = fmt.Fprintf(out, "*3\r\n:1\r\n:%s\r\n:0\r\n", strings.TrimPrefix(words[3], "good "))
-					}
-					if in.Buffered() == 0 && out.Flush() != nil {
-						return
-					}
-				}
-			})
+	return fakeServer(t, func(command []string) string {
+		switch verb := strings.ToLower(command[0]); {
+		case verb != "evalsha" && verb != "eval":
+			return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
+		case command[2] != "0" && strings.HasPrefix(command[3], "bad"):
+			return fmt.Sprintf("-%s\r\n", refusal)
+		case command[3] == "echo":
+			return fmt.Sprintf("$%d\r\n%s\r\n", len(command[4]), command[4])
+		case command[2] == "1":
+			return clockReply()
+		default:
+			return fmt.Sprintf("*3\r\n:1\r\n:%s\r\n:0\r\n", strings.TrimPrefix(command[3], "good "))
 		}
 	})
-	t.Cleanup(work.Wait)
-	t.Cleanup(func() { _ = listener.Close() })
-	return listener.Addr().String()
 }
 
-// request reads one request.
-func request(in *bufio.Reader) ([]string, error) {
-	number := func() (int, error) {
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return 0, err
-		}
-		return strconv.Atoi(strings.TrimSpace(line[1:]))
-	}
-	size, err := number()
-	words := make([]string, size)
-	for i := 0; i < size && err == nil; i++ {
-		var length int
-		if length, err = number(); err == nil {
-			word := make([]byte, length+2)
-			_, err = io.ReadFull(in, word)
-			words[i] = string(word[:max(length, 0)])
-		}
-	}
-	return words, err
+// clockReply is a server's reply to the script that reads its clock.
+func clockReply() string {
+	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+	return fmt.Sprintf("$%d\r\n%s\r\n", len(now), now)
 }
 
 // The same for refusals of only some keys of a server, as while slots of a cluster move:
@@ -611,6 +570,62 @@ func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 			work.Wait()
 			require.NoError(t, store.Close())
 			require.NoError(t, client.Close())
+		})
+	}
+}
+
+// Numbers of a reply that no script returns are refused, or ignored where they are a
+// reading of the clock.
+func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
+	t.Parallel()
+	const most = "9223372036854775807"
+	for name, test := range map[string]struct {
+		reply    string // to an acquisition
+		accepted bool   // with the token 1, and without a clock
+	}{
+		"sound":               {"*3 :1 :1 :0", true},
+		"sound, with a clock": {"*4 :1 :1 :0 :0", true},
+		"clock too large":     {"*4 :1 :1 :0 :" + most, true},
+		"clock negative":      {"*4 :1 :1 :0 :-1", true},
+		"clock of no number":  {"*4 :1 :1 :0 +1", true},
+		"two clocks":          {"*5 :1 :1 :0 :1 :1", true},
+		"token too large":     {"*3 :1 :" + most + " :0", false},
+		"token negative":      {"*3 :1 :-1 :0", false},
+		"token of no number":  {"*3 :1 +1 :0", false},
+		"more than reserved":  {"*3 :1 :1 :1", false},
+		"reserved negative":   {"*3 :1 :1 :-1", false},
+		"unknown code":        {"*3 :9 :1 :0", false},
+		"too short":           {"*2 :1 :1", false},
+		"empty":               {"*0", false},
+		"no array":            {":1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := fakeServer(t, func(command []string) string {
+				switch verb := strings.ToLower(command[0]); {
+				case verb != "evalsha" && verb != "eval":
+					return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
+				case command[2] == "1":
+					return clockReply()
+				default:
+					return strings.ReplaceAll(test.reply, " ", "\r\n") + "\r\n"
+				}
+			})
+			client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { assert.NoError(t, client.Close()) })
+			store, err := redisstore.New(client, redisstore.Config{})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
+			if !test.accepted {
+				require.ErrorContains(t, err, "unexpected reply")
+				assert.Zero(t, a)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, driver.Granted, a.Verdict)
+			assert.EqualValues(t, 1, a.Token)
+			assert.True(t, a.Clock.IsZero() || a.Clock.Equal(time.UnixMicro(0)), "a clock of %v", a.Clock)
 		})
 	}
 }

@@ -22,17 +22,29 @@ type script struct {
 
 // newScript makes a script from sources, with the functions of each visible in the later
 // ones. The script must be harmless when its request arrives late.
-func newScript(sources ...string) *script {
-	source := clockSource + "\n" + strings.Join(sources, "\n")
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
-	return &script{source: source, sha: hex.EncodeToString(sum[:])}
-}
+func newScript(sources ...string) *script { return assemble("", sources...) }
 
 // newTimelyScript makes a script that changes nothing when its request arrives after
 // the deadline of its context.
 func newTimelyScript(sources ...string) *script {
-	s := newScript(append([]string{deadlineSource}, sources...)...)
+	s := assemble(deadlineSource, sources...)
 	s.timely = true
+	return s
+}
+
+// assemble makes a script from sources. The clock's functions are visible in all of them,
+// but not in first, which runs before any function is made.
+func assemble(first string, sources ...string) *script {
+	source := "local instant -- see clock.lua\n" + first + "\n" + clockSource + "\n" + strings.Join(sources, "\n")
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// newShortcutScript makes a granting script that begins with a short path: it comes before
+// any function is made, and returns in the common case.
+func newShortcutScript(shortcut string, sources ...string) *script {
+	s := assemble(deadlineSource+"\n"+shortcut, sources...)
+	s.timely, s.granting = true, true
 	return s
 }
 
@@ -76,8 +88,8 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newGrantingScript(tokenSource, acquireSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release   = newScript(publishSource, releaseSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
+	acquire   = newShortcutScript(acquireSource, tokenSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release   = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )
@@ -88,7 +100,7 @@ var (
 // command was not run.
 type once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis not to retry.
+// NoRetry is called by go-redis: it disables the retries of the client.
 func (once) NoRetry() bool { return true }
 
 // call is one run of a script.

@@ -31,7 +31,7 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 		return admin.Exists(t.Context(), "{a}:"+short.Owner+":rwlock_timeout:1").Val() == 0
 	}, 10*time.Second, 10*time.Millisecond)
 	writer := heldFor(driver.KindWrite, 3)
-	writer.Wait = 0
+	writer.BlockReaders = 0
 	answer := asks(t, store, writer)
 	assert.Equal(t, driver.Refused, answer.Verdict)
 	assert.Greater(t, answer.TTL, 30*time.Second)

@@ -1,15 +1,12 @@
 package redisstore_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,41 +24,52 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// redissonSemaphore behaves on the wire like a client of Redisson with a semaphore of
-// some name, with or without permits that expire. It has the effects of Redisson's
-// scripts, by their documentation and sources.
-type redissonSemaphore struct {
+// redissonCount behaves on the wire like a client of Redisson with a count of some name:
+// of a semaphore or a latch.
+type redissonCount struct {
 	*testing.T
 	client *redis.Client
 	keys   []string // the count, the channel, the permits in use
 }
 
-func newRedissonSemaphore(t *testing.T, s *redistest.Server, name string) *redissonSemaphore {
-	tag := "{" + name + "}"
-	if strings.Contains(name, "{") {
-		tag = name
-	}
-	return &redissonSemaphore{t, s.Client(t), []string{name, "redisson_sc:" + tag, tag + ":timeout"}}
-}
-
-func (r *redissonSemaphore) channel() string { return r.keys[1] }
-
-func (r *redissonSemaphore) run(script string, args ...any) int64 {
+// run runs a script on the keys of the count.
+func (r *redissonCount) run(script string, args ...any) int64 {
 	r.Helper()
 	reply, err := r.client.Eval(r.Context(), script, r.keys, args...).Int64()
 	require.NoError(r, err)
 	return reply
 }
 
-func (r *redissonSemaphore) trySet(n int64) bool {
+// create sets the count unless there is one, and publishes a message.
+func (r *redissonCount) create(n, message int64) bool {
 	r.Helper()
 	return r.run(`
 		if redis.call('exists', KEYS[1]) == 1 then
 			return 0
 		end
 		redis.call('set', KEYS[1], ARGV[1])
-		redis.call('publish', KEYS[2], ARGV[1])
-		return 1`, n) == 1
+		redis.call('publish', KEYS[2], ARGV[2])
+		return 1`, n, message) == 1
+}
+
+// redissonSemaphore behaves on the wire like a client of Redisson with a semaphore of
+// some name, with or without permits that expire. It has the effects of Redisson's
+// scripts, by their documentation and sources.
+type redissonSemaphore struct{ redissonCount }
+
+func newRedissonSemaphore(t *testing.T, s *redistest.Server, name string) *redissonSemaphore {
+	tag := "{" + name + "}"
+	if strings.Contains(name, "{") {
+		tag = name
+	}
+	return &redissonSemaphore{redissonCount{t, s.Client(t), []string{name, "redisson_sc:" + tag, tag + ":timeout"}}}
+}
+
+func (r *redissonSemaphore) channel() string { return r.keys[1] }
+
+func (r *redissonSemaphore) trySet(n int64) bool {
+	r.Helper()
+	return r.create(n, n)
 }
 
 func (r *redissonSemaphore) tryAcquire(n int64) bool {
@@ -191,183 +199,180 @@ func mustHave(t *testing.T, p *lock.Permits) *lock.Lease {
 	return lease
 }
 
-var taggedAndNot = []string{"orders:42", "{user:7}:cart"}
+// eachName runs a test on one server with a name without a hash tag and one with it. It
+// empties the server before each.
+func eachName(t *testing.T, test func(t *testing.T, server *redistest.Server, name string)) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Config{})
+	for _, name := range []string{"orders:42", "{user:7}:cart"} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, server.Client(t).FlushAll(t.Context()).Err())
+			test(t, server, name)
+		})
+	}
+}
 
 func TestSemaphoreWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			require.NoError(t, admin.FlushAll(t.Context()).Err())
-			r := newRedissonSemaphore(t, server, name)
-			message := listening(t, admin, r.channel())
-			s := locker(t, server.Client(t), lock.Config{}).Semaphore(name)
-			count := func() string { return admin.Get(t.Context(), name).Val() }
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonSemaphore(t, server, name)
+		message := listening(t, admin, r.channel())
+		s := locker(t, server.Client(t), lock.Config{}).Semaphore(name)
+		count := func() string { return admin.Get(t.Context(), name).Val() }
 
-			_, err := s.TrySetPermits(t.Context(), 5)
-			require.NoError(t, err)
-			assert.Equal(t, "5", count())
-			assert.Equal(t, "5", message())
-			require.NoError(t, s.Acquire(t.Context(), 4))
-			assert.Equal(t, "1", count())
-			require.NoError(t, s.Release(t.Context(), 2))
-			assert.Equal(t, "3", count())
-			assert.Equal(t, "3", message(), "how many there are")
-			require.NoError(t, s.AddPermits(t.Context(), 4))
-			assert.Equal(t, "7", count())
-			assert.Equal(t, "4", message(), "how many there are more")
-			require.NoError(t, s.AddPermits(t.Context(), -2))
-			_, err = s.Drain(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, "0", count())
-			require.NoError(t, s.Release(t.Context(), 1))
-			assert.Equal(t, "1", message(), "nothing was said of what took permits away")
-			assert.Negative(t, admin.PTTL(t.Context(), name).Val())
+		_, err := s.TrySetPermits(t.Context(), 5)
+		require.NoError(t, err)
+		assert.Equal(t, "5", count())
+		assert.Equal(t, "5", message())
+		require.NoError(t, s.Acquire(t.Context(), 4))
+		assert.Equal(t, "1", count())
+		require.NoError(t, s.Release(t.Context(), 2))
+		assert.Equal(t, "3", count())
+		assert.Equal(t, "3", message(), "how many there are")
+		require.NoError(t, s.AddPermits(t.Context(), 4))
+		assert.Equal(t, "7", count())
+		assert.Equal(t, "4", message(), "how many there are more")
+		require.NoError(t, s.AddPermits(t.Context(), -2))
+		_, err = s.Drain(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "0", count())
+		require.NoError(t, s.Release(t.Context(), 1))
+		assert.Equal(t, "1", message(), "nothing was said of what took permits away")
+		assert.Negative(t, admin.PTTL(t.Context(), name).Val())
 
-			requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
-			assert.Equal(t, []string{name}, keysBut(t, admin, requests))
-		})
-	}
+		requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
+		assert.Equal(t, []string{name}, keysBut(t, admin, requests))
+	})
 }
 
 func TestPermitsWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			require.NoError(t, admin.FlushAll(t.Context()).Err())
-			r := newRedissonSemaphore(t, server, name)
-			message := listening(t, admin, r.channel())
-			l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
-			p := l.Permits(name)
-			count := func() string { return admin.Get(t.Context(), name).Val() }
-			expiry := func(lease *lock.Lease) time.Duration {
-				id, err := hex.DecodeString(lease.Owner())
-				require.NoError(t, err)
-				assert.Len(t, id, 16)
-				at, err := admin.ZScore(t.Context(), r.keys[2], string(id)).Result()
-				require.NoError(t, err)
-				return time.Until(time.UnixMilli(int64(at)))
-			}
-
-			_, err := p.TrySetPermits(t.Context(), 2)
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonSemaphore(t, server, name)
+		message := listening(t, admin, r.channel())
+		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+		p := l.Permits(name)
+		count := func() string { return admin.Get(t.Context(), name).Val() }
+		expiry := func(lease *lock.Lease) time.Duration {
+			id, err := hex.DecodeString(lease.Owner())
 			require.NoError(t, err)
-			assert.Equal(t, "2", message())
-			first, second := mustHave(t, p), mustHave(t, p)
-			assert.Equal(t, "0", count())
-			assert.EqualValues(t, 2, admin.ZCard(t.Context(), r.keys[2]).Val())
-			assert.InDelta(t, 20*time.Second, expiry(first), float64(5*time.Second))
-			assert.InDelta(t, 20*time.Second, expiry(second), float64(5*time.Second))
-			assert.NotEqual(t, first.Owner(), second.Owner())
-			require.NoError(t, first.Unlock(t.Context()))
-			assert.Equal(t, "1", message())
-			assert.Equal(t, "1", count())
-			assert.EqualValues(t, 1, admin.ZCard(t.Context(), r.keys[2]).Val())
-			require.NoError(t, second.Unlock(t.Context()))
-			assert.Equal(t, "2", message())
+			assert.Len(t, id, 16)
+			at, err := admin.ZScore(t.Context(), r.keys[2], string(id)).Result()
+			require.NoError(t, err)
+			return time.Until(time.UnixMilli(int64(at)))
+		}
 
-			// If Redisson sets a TTL on a semaphore, its permits expire with it.
-			require.NoError(t, admin.PExpire(t.Context(), name, time.Minute).Err())
-			first = mustHave(t, p)
-			assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(5*time.Second))
-			require.NoError(t, first.Unlock(t.Context()))
+		_, err := p.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		assert.Equal(t, "2", message())
+		first, second := mustHave(t, p), mustHave(t, p)
+		assert.Equal(t, "0", count())
+		assert.EqualValues(t, 2, admin.ZCard(t.Context(), r.keys[2]).Val())
+		assert.InDelta(t, 20*time.Second, expiry(first), float64(5*time.Second))
+		assert.InDelta(t, 20*time.Second, expiry(second), float64(5*time.Second))
+		assert.NotEqual(t, first.Owner(), second.Owner())
+		require.NoError(t, first.Unlock(t.Context()))
+		assert.Equal(t, "1", message())
+		assert.Equal(t, "1", count())
+		assert.EqualValues(t, 1, admin.ZCard(t.Context(), r.keys[2]).Val())
+		require.NoError(t, second.Unlock(t.Context()))
+		assert.Equal(t, "2", message())
 
-			record := awaitAnnounced(t, admin, l)
-			requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
-			token := strings.Replace(r.channel(), "redisson_sc", "redisson_lock_token", 1)
-			assert.ElementsMatch(t, []string{name, record, token}, keysBut(t, admin, requests))
-		})
-	}
+		// If Redisson sets a TTL on a semaphore, its permits expire with it.
+		require.NoError(t, admin.PExpire(t.Context(), name, time.Minute).Err())
+		first = mustHave(t, p)
+		assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(5*time.Second))
+		require.NoError(t, first.Unlock(t.Context()))
+
+		record := awaitAnnounced(t, admin, l)
+		requests := strings.Replace(r.channel(), "redisson_sc", "leasewheel_request", 1) + ":"
+		token := strings.Replace(r.channel(), "redisson_sc", "redisson_lock_token", 1)
+		assert.ElementsMatch(t, []string{name, record, token}, keysBut(t, admin, requests))
+	})
 }
 
 func TestSharesSemaphoresWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			r := newRedissonSemaphore(t, server, name)
-			s := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Semaphore(name)
-			got := make(chan struct{})
-			waits := func(n int64) {
-				go func() {
-					mustAcquire(t, s, n)
-					got <- struct{}{}
-				}()
-				awaitSubscribers(t, admin, r.channel(), 1)
-			}
-			waits(2)
-			require.True(t, r.trySet(3))
-			<-got
-			first, err := s.TrySetPermits(t.Context(), 9)
-			require.NoError(t, err)
-			assert.False(t, first)
-			require.True(t, r.tryAcquire(1))
-			require.False(t, r.tryAcquire(1))
-			waits(3)
-			require.ErrorIs(t, s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
-			r.release(2)
-			r.release(1)
-			<-got
-			require.False(t, r.tryAcquire(1))
-			require.NoError(t, s.Release(t.Context(), 3))
-			require.True(t, r.tryAcquire(3))
-			r.release(3)
-		})
-	}
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonSemaphore(t, server, name)
+		s := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Semaphore(name)
+		got := make(chan struct{})
+		waits := func(n int64) {
+			go func() {
+				mustAcquire(t, s, n)
+				got <- struct{}{}
+			}()
+			awaitSubscribers(t, admin, r.channel(), 1)
+		}
+		waits(2)
+		require.True(t, r.trySet(3))
+		<-got
+		first, err := s.TrySetPermits(t.Context(), 9)
+		require.NoError(t, err)
+		assert.False(t, first)
+		require.True(t, r.tryAcquire(1))
+		require.False(t, r.tryAcquire(1))
+		waits(3)
+		require.ErrorIs(t, s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+		r.release(2)
+		r.release(1)
+		<-got
+		require.False(t, r.tryAcquire(1))
+		require.NoError(t, s.Release(t.Context(), 3))
+		require.True(t, r.tryAcquire(3))
+		r.release(3)
+	})
 }
 
 func TestSharesPermitsWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	for _, name := range taggedAndNot {
-		t.Run(name, func(t *testing.T) {
-			admin := server.Client(t)
-			r := newRedissonSemaphore(t, server, name)
-			p := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour}).Permits(name)
-			got := make(chan *lock.Lease)
-			waits := func(besides int64) {
-				go send(got, func() *lock.Lease { return mustHave(t, p) })
-				awaitSubscribers(t, admin, r.channel(), 1+besides)
-			}
-			require.True(t, r.trySet(2))
-			theirs, _ := r.tryTake(never)
-			require.NotEmpty(t, theirs)
-			ours := mustHave(t, p)
+	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
+		admin := server.Client(t)
+		r := newRedissonSemaphore(t, server, name)
+		p := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour}).Permits(name)
+		got := make(chan *lock.Lease)
+		waits := func(besides int64) {
+			go send(got, func() *lock.Lease { return mustHave(t, p) })
+			awaitSubscribers(t, admin, r.channel(), 1+besides)
+		}
+		require.True(t, r.trySet(2))
+		theirs, _ := r.tryTake(never)
+		require.NotEmpty(t, theirs)
+		ours := mustHave(t, p)
 
-			// Neither has a third one. Redisson gets the time at which ours expires.
-			id, next := r.tryTake(never)
-			require.Empty(t, id)
-			assert.InDelta(t, time.Hour, time.Until(time.UnixMilli(next)), float64(time.Minute))
-			_, err := p.TryAcquire(t.Context())
-			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		// Neither has a third one. Redisson gets the time at which ours expires.
+		id, next := r.tryTake(never)
+		require.Empty(t, id)
+		assert.InDelta(t, time.Hour, time.Until(time.UnixMilli(next)), float64(time.Minute))
+		_, err := p.TryAcquire(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
 
-			// Permits that Redisson gives back wake us, and the other way round.
-			waits(0)
-			require.True(t, r.giveBack(theirs))
-			again := <-got
-			message := listening(t, admin, r.channel())
-			require.NoError(t, ours.Unlock(t.Context()))
-			assert.Equal(t, "1", message())
-			theirs, _ = r.tryTake(time.Now().Add(300 * time.Millisecond).UnixMilli())
-			require.NotEmpty(t, theirs)
+		// Permits that Redisson gives back wake us, and the other way round.
+		waits(0)
+		require.True(t, r.giveBack(theirs))
+		again := <-got
+		message := listening(t, admin, r.channel())
+		require.NoError(t, ours.Unlock(t.Context()))
+		assert.Equal(t, "1", message())
+		theirs, _ = r.tryTake(time.Now().Add(300 * time.Millisecond).UnixMilli())
+		require.NotEmpty(t, theirs)
 
-			// Redisson's permit expires, which is not published; its owner has lost it.
-			waits(1) // the test subscribes as well
-			last := <-got
-			require.False(t, r.giveBack(theirs))
-			require.NoError(t, again.Unlock(t.Context()))
+		// Redisson's permit expires, which is not published; its owner has lost it.
+		waits(1) // the test subscribes as well
+		last := <-got
+		require.False(t, r.giveBack(theirs))
+		require.NoError(t, again.Unlock(t.Context()))
 
-			// Our permit is released by force, and its holder is notified.
-			require.True(t, r.giveBack(last.Owner()))
-			assert.ErrorIs(t, last.Unlock(t.Context()), lock.ErrLost)
-			n, err := p.Available(t.Context())
-			require.NoError(t, err)
-			assert.EqualValues(t, 2, n)
-		})
-	}
+		// Our permit is released by force, and its holder is notified.
+		require.True(t, r.giveBack(last.Owner()))
+		assert.ErrorIs(t, last.Unlock(t.Context()), lock.ErrLost)
+		n, err := p.Available(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, n)
+	})
 }
 
 // Values that are no count, or no permits, are left as they are.
@@ -453,35 +458,11 @@ func TestPermitsNeedAnID(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 }
 
-// permitUsers is the environment variable with the server's URL, in a process started by
-// this test binary: the process then uses the permits called pool.
-const permitUsers = "LEASEWHEEL_PERMIT_USERS"
-
-// usePermits makes 8 goroutines of this process take permits, n times altogether, and
-// lets the server count the users. With n zero it takes one permit and keeps it until the
-// process is killed. It ends early when standard input does.
-func usePermits(url, n string) error {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	store, err := redisstore.Open(url, redisstore.Config{})
-	if err != nil {
-		return err
-	}
-	client, err := redisstore.Dial(url, nil)
-	if err != nil {
-		return err
-	}
-	locker, err := lock.New(store, lock.Config{TTL: 3 * time.Second, Poll: time.Hour, RetryFor: time.Minute})
-	if err != nil {
-		return err
-	}
-	rounds, err := strconv.Atoi(n)
-	if err != nil {
-		return err
-	}
-	ctx, pool := context.Background(), locker.Permits("pool")
+// usePermits makes 8 goroutines of this process take permits called pool, n times
+// altogether, and lets the server count the users. With n zero it takes one permit and
+// keeps it until the process is killed.
+func usePermits(ctx context.Context, locker *lock.Locker, client redis.UniversalClient, rounds int) (err error) {
+	pool := locker.Permits("pool")
 	if rounds == 0 {
 		if _, err := pool.Acquire(ctx); err != nil {
 			return err
@@ -523,32 +504,6 @@ func usePermits(url, n string) error {
 	return err
 }
 
-// startPermitProcess starts a process that uses permits. It ends with t.
-func startPermitProcess(t *testing.T, url string, rounds int) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	p := exec.Command(self, strconv.Itoa(rounds))
-	p.Env = append(os.Environ(), permitUsers+"="+url)
-	stdin, err := p.StdinPipe()
-	require.NoError(t, err)
-	says, err := p.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	var heard sync.WaitGroup
-	heard.Go(func() {
-		for lines := bufio.NewScanner(says); lines.Scan(); {
-			t.Logf("process %d: %s", p.Process.Pid, lines.Text())
-		}
-	})
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		heard.Wait()
-		_ = p.Wait()
-	})
-	return p
-}
-
 // Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and fewer
 // while other processes have some. When those die, their permits come back.
 func TestPermitsAmongProcesses(t *testing.T) {
@@ -559,9 +514,9 @@ func TestPermitsAmongProcesses(t *testing.T) {
 	p := locker(t, server.Client(t), lock.Config{}).Permits("pool")
 	_, err := p.TrySetPermits(t.Context(), permits)
 	require.NoError(t, err)
-	var doomed []*exec.Cmd
+	var doomed []*os.Process
 	for range dying {
-		doomed = append(doomed, startPermitProcess(t, server.URL(), 0))
+		doomed = append(doomed, startProcess(t, "use permits", server.URL(), 0))
 	}
 	number := func(key string) int64 {
 		n, _ := admin.Get(t.Context(), key).Int64()
@@ -579,7 +534,7 @@ func TestPermitsAmongProcesses(t *testing.T) {
 		t.Helper()
 		served := number("served")
 		for range processes {
-			startPermitProcess(t, server.URL(), rounds)
+			startProcess(t, "use permits", server.URL(), rounds)
 		}
 		require.Eventually(t, func() bool { return number("served") == served+processes*rounds }, 120*time.Second, 5*time.Millisecond)
 		assert.LessOrEqual(t, number("most"), most)
@@ -587,7 +542,7 @@ func TestPermitsAmongProcesses(t *testing.T) {
 	}
 	use(permits - dying)
 	for _, p := range doomed {
-		require.NoError(t, p.Process.Kill())
+		require.NoError(t, p.Kill())
 	}
 	back(permits)
 	use(permits)
@@ -662,4 +617,94 @@ func TestReleaseThatArrivesTwice(t *testing.T) {
 	n, err := s.Available(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, n, "one permit in all, which is taken")
+}
+
+// Permits in use whose count was deleted or evicted count as used when it is created again.
+func TestPermitsOutliveTheirCount(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+	for _, number := range []int64{3, 1} {
+		set, err := p.TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		require.True(t, set)
+		first, err := p.Acquire(t.Context())
+		require.NoError(t, err)
+		second, err := p.Acquire(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, client.Del(t.Context(), "seats").Err())
+
+		set, err = p.TrySetPermits(t.Context(), number)
+		require.NoError(t, err)
+		require.True(t, set)
+		available, err := p.Available(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, number-2, available, "two are in use")
+		require.NoError(t, first.Unlock(t.Context()))
+		require.NoError(t, second.Unlock(t.Context()))
+		require.Equal(t, strconv.FormatInt(number, 10), client.Get(t.Context(), "seats").Val())
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+	}
+}
+
+// After the end of a number of permits, permits in use are gone, and a number that is set
+// then has no end. The permits of Redisson that outlive the number count as used.
+func TestSetPermitsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	const life = 700 * time.Millisecond
+	for name, set := range map[string]func(ctx context.Context, p *lock.Permits) error{
+		"SetPermits": func(ctx context.Context, p *lock.Permits) error { return p.SetPermits(ctx, 3) },
+		"AddPermits": func(ctx context.Context, p *lock.Permits) error { return p.AddPermits(ctx, 3) },
+		"TrySetPermits": func(ctx context.Context, p *lock.Permits) error {
+			set, err := p.TrySetPermits(ctx, 3)
+			if err == nil && !set {
+				err = lock.ErrNotAcquired
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+			set1, err := p.TrySetPermitsFor(t.Context(), 2, life)
+			require.NoError(t, err)
+			require.True(t, set1)
+			lease, err := p.Acquire(t.Context())
+			require.NoError(t, err)
+			waiter := make(chan error, 1)
+			go func() {
+				lease, err := p.Several(3).Acquire(t.Context()) // more than there are
+				if err == nil {
+					err = lease.Unlock(t.Context())
+				}
+				waiter <- err
+			}()
+			<-lease.Lost()
+			require.Eventually(t, func() bool { return client.Exists(t.Context(), "seats", "{seats}:timeout").Val() == 0 },
+				10*time.Second, time.Millisecond)
+
+			require.NoError(t, set(t.Context(), p))
+			select {
+			case err := <-waiter:
+				require.NoError(t, err)
+			case <-time.After(20 * time.Second):
+				t.Fatal("the waiter was not woken")
+			}
+			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+			assert.EqualValues(t, -1, client.PTTL(t.Context(), "seats").Val())
+			assert.Equal(t, "3", client.Get(t.Context(), "seats").Val(), "the lost permit is not given back")
+		})
+	}
+	t.Run("Redisson", func(t *testing.T) {
+		t.Parallel()
+		client := redistest.Start(t, redistest.Config{}).Client(t)
+		p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+		later := float64(time.Now().Add(time.Hour).UnixMilli())
+		require.NoError(t, client.ZAdd(t.Context(), "{seats}:timeout", redis.Z{Score: later, Member: strings.Repeat("\xaa", 16)}).Err())
+		require.NoError(t, p.SetPermits(t.Context(), 3))
+		available, err := p.Available(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, available)
+	})
 }

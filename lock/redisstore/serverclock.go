@@ -60,8 +60,10 @@ const (
 )
 
 // clock returns the serverClock of the node that has the key.
-func (s *Store) clock(key string) *serverClock {
-	node := s.Group(key)
+func (s *Store) clock(key string) *serverClock { return s.clockOf(s.nodeOf(key)) }
+
+// clockOf returns the serverClock of a node.
+func (s *Store) clockOf(node string) *serverClock {
 	if c, ok := s.clocks.Load(node); ok {
 		return c.(*serverClock)
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -19,15 +18,13 @@ func TestClockReadingOutlivesItsRequest(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	wire := redistest.StartProxy(t, server)
-	store, err := redisstore.New(wire.Client(t), redisstore.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	store := openWith(t, wire.Client(t), redisstore.Config{})
 	admin := server.Client(t)
 	wire.Set(redistest.Fault{Replies: redistest.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "00000000-0000-4000-8000-000000000001:1", Count: 1, TTL: time.Minute}
-	_, err = store.Acquire(ctx, h)
+	_, err := store.Acquire(ctx, h)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	ran := scripts(t, admin)

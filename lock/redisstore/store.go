@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// DefaultFenceTTL is how long a fencing counter outlives its last grant.
+// DefaultFenceTTL is the default of [Config.FenceTTL].
 const DefaultFenceTTL = time.Minute
 
 // Config configures a [Store]. Its zero value is ready to use.
@@ -37,10 +37,11 @@ type Config struct {
 	// PubSub is how releases are published in a cluster. Default: PubSubAuto.
 	PubSub PubSub
 
-	// FenceTTL is how long a fencing counter outlives its last grant. After that, tokens
-	// still grow by the server's clock, unless that clock was set back by more. A longer
-	// time protects against larger steps of the clock, but leaves a key for each name for
-	// as long.
+	// FenceTTL is how long a fencing counter outlives its last grant at most, and half of
+	// it at least. After that, tokens still grow by the server's clock, unless that clock
+	// was set back by more. A longer time protects against larger steps of the clock, but
+	// leaves a key for each name for as long. All clients of a lock must have the same
+	// FenceTTL: the latest that prolonged the counter has set its end.
 	//
 	// A counter that has no TTL, as Redisson makes them, gets none. If no reader joins
 	// the readers of a lock for FenceTTL, the next one to join them has a larger token
@@ -48,6 +49,14 @@ type Config struct {
 	// their tokens would start again at 1 when a counter expires. Default: 1 min.
 	// Negative: counters never expire.
 	FenceTTL time.Duration
+
+	// PlainTokens gives locks in [FormatPlain] fencing tokens. That costs the server a
+	// third more time for each lock, and a key for each name. Without it
+	// [lock.Lease.Token] is 0, and Inspect does not know since when a lock is held.
+	// Clients with and without it exclude each other; then tokens order the grants of
+	// those with it alone, and Inspect may give the time of an earlier grant. In
+	// FormatRedisson it has no effect: there every mutex has tokens. Default: false.
+	PlainTokens bool
 
 	// Replicas is how many replicas must have a grant before it counts. This costs one
 	// more round trip, between the servers. A grant that fewer replicas have within
@@ -145,6 +154,6 @@ func (s *Store) Close() error {
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
 	key := clientKey(c.ID)
 	_, err := s.run(ctx, announce, []string{key},
-		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339))
+		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label)
 	return err
 }

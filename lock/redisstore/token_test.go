@@ -1,8 +1,11 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,9 +30,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Config{})
 			admin := server.Client(t)
-			store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: life})
-			require.NoError(t, err)
-			defer func() { assert.NoError(t, store.Close()) }()
+			store := openWith(t, server.Client(t), redisstore.Config{FenceTTL: life})
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -65,6 +66,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 				h := mutexOf("a", i)
 				h.Reserve = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
 				var a driver.Answer
+				var err error
 				require.Eventually(t, func() bool {
 					a, err = store.Acquire(t.Context(), h)
 					return err == nil
@@ -75,7 +77,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 				reserved += a.Reserved
 				last = a.Token + a.Reserved // the owner may use all of them
 				require.LessOrEqual(t, last, admin.Time(t.Context()).Val().UnixMicro(), "ahead of the clock")
-				_, err := store.Release(t.Context(), released(h))
+				_, err = store.Release(t.Context(), released(h))
 				require.NoError(t, err)
 			}
 			assert.Positive(t, reserved, "and some are reserved")
@@ -93,9 +95,7 @@ func TestDamagedCounterRefusesGrants(t *testing.T) {
 		redisstore.FormatRedisson: {driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite},
 		redisstore.FormatPlain:    {driver.KindMutex},
 	} {
-		store, err := redisstore.New(server.Client(t), redisstore.Config{Format: format})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		store := openWith(t, server.Client(t), redisstore.Config{Format: format, PlainTokens: true})
 		for _, kind := range kinds {
 			for _, damaged := range []string{
 				"9223372036854775807", "9223372036854775806", "9007199254740976", "9007199254740992", "9007199254740993", "inf", "-inf", "nan", "1e300",
@@ -169,7 +169,7 @@ func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	holder, waiter := mutexOf("a", 1), mutexOf("a", 2)
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
-	waiter.Wait = time.Minute
+	waiter.Place = time.Minute
 	notices := make(chan driver.Notice, 10)
 	sub, err := store.Subscribe(t.Context(), waiter, func(n driver.Notice) { notices <- n })
 	require.NoError(t, err)
@@ -218,4 +218,158 @@ func TestReservedTokensAreLimited(t *testing.T) {
 		assert.EqualValues(t, 10_000, acquire(3).Reserved)
 		require.NoError(t, store.Close())
 	}
+}
+
+// A counter outlives each grant by at least half of FenceTTL, however often the lock is
+// acquired: the grants of one half do not prolong it. A counter without a TTL gets none.
+func TestCounterOutlivesEachGrant(t *testing.T) {
+	t.Parallel()
+	for name, endless := range map[string]bool{"its own": false, "without a TTL": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			const life = 600 * time.Millisecond
+			store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: life})
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, store.Close()) }()
+			if endless {
+				require.NoError(t, admin.Set(t.Context(), counterOfA, 16, 0).Err())
+			}
+			var kept []time.Duration
+			begin := time.Now()
+			for i := 0; time.Since(begin) < 4*life; i++ {
+				asked := time.Now()
+				h := mutexOf("a", i)
+				require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+				left := admin.PTTL(t.Context(), counterOfA).Val()
+				if endless {
+					require.Equal(t, time.Duration(-1), left)
+				} else {
+					const rounding = 2 * time.Millisecond
+					require.GreaterOrEqual(t, left, life/2-time.Since(asked)-rounding)
+					require.LessOrEqual(t, left, life)
+				}
+				kept = append(kept, left)
+				_, err := store.Release(t.Context(), released(h))
+				require.NoError(t, err)
+				time.Sleep(time.Millisecond)
+			}
+			if !endless {
+				assert.Less(t, slices.Min(kept), life*9/10, "not each grant costs a call to prolong it")
+			}
+		})
+	}
+}
+
+// Once Redisson has counted with a counter, no grant of any kind sets an expiry again, and
+// tokens grow.
+func TestCountersOfRedissonNeverExpireAgain(t *testing.T) {
+	t.Parallel()
+	grant := func(l *lock.Locker, f func(ctx context.Context) (*lock.Lease, error)) func(t *testing.T) int64 {
+		return func(t *testing.T) int64 {
+			t.Helper()
+			lease, err := f(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			return lease.Token()
+		}
+	}
+	for name, lockOf := range map[string]func(l *lock.Locker) func(ctx context.Context) (*lock.Lease, error){
+		"mutex":   func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Mutex("a").Lock },
+		"fair":    func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Fair("a").Lock },
+		"reader":  func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.ReadWrite("a").Read().Lock },
+		"writer":  func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.ReadWrite("a").Write().Lock },
+		"permits": func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Permits("a").Acquire },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			l := lockerWith(t, client, redisstore.Config{FenceTTL: time.Minute})
+			if name == "permits" {
+				_, err := l.Permits("a").TrySetPermits(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			acquire := grant(l, lockOf(l))
+			first := acquire(t)
+			require.Positive(t, client.PTTL(t.Context(), counterOfA).Val(), "a counter of ours alone expires")
+			last := client.Incr(t.Context(), counterOfA).Val()
+			assert.Greater(t, last, first)
+			for range 3 {
+				token := acquire(t)
+				assert.Greater(t, token, last)
+				assert.EqualValues(t, -1, client.PTTL(t.Context(), counterOfA).Val())
+				last = client.Incr(t.Context(), counterOfA).Val()
+				assert.Greater(t, last, token)
+			}
+		})
+	}
+}
+
+// A quorum that raises a counter leaves the mark of Redisson's use: the counter lasts.
+func TestRaisedCounterOfRedissonLasts(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store, err := redisstore.New(client, redisstore.Config{FenceTTL: time.Minute})
+	require.NoError(t, err)
+	defer store.Close()
+	h := mutexOf("a", 1)
+	answer := asks(t, store, h)
+	raise := func(by int64) {
+		held, err := store.Fence(t.Context(), h, answer.Token+by)
+		require.NoError(t, err)
+		require.True(t, held)
+	}
+	raise(1000)
+	require.Positive(t, client.PTTL(t.Context(), counterOfA).Val())
+	require.NoError(t, client.Incr(t.Context(), counterOfA).Err())
+	raise(100_000)
+	assert.EqualValues(t, -1, client.PTTL(t.Context(), counterOfA).Val())
+}
+
+// A proposed token is the grant's if it is ahead of the clock by a second at most and
+// larger than the last one. Any other proposal changes nothing.
+func TestProposedToken(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	heeded, ignored := 0, 0
+	for request, place := range map[string]time.Duration{"short": 0, "with all arguments": time.Second} {
+		for _, life := range []time.Duration{time.Hour, -1} {
+			store := openWith(t, server.Client(t), redisstore.Config{FenceTTL: life})
+			for counter, last := range map[string]time.Duration{"none": 0, "old": -time.Hour, "ahead": time.Hour} {
+				for _, ahead := range []time.Duration{
+					-time.Hour, 0, 10 * time.Millisecond, 800 * time.Millisecond, 999 * time.Millisecond,
+					1001 * time.Millisecond, time.Minute, 1000 * time.Hour,
+				} {
+					what := fmt.Sprintf("%s request, life %v, counter %s, %v ahead", request, life, counter, ahead)
+					key := "redisson_lock_token:{" + what + "}"
+					now := admin.Time(t.Context()).Val()
+					if last != 0 {
+						require.NoError(t, admin.Set(t.Context(), key, now.Add(last).UnixMicro()/16*16, time.Hour).Err())
+					}
+					h := mutexOf(what, 1)
+					h.Place = place
+					h.ProposedToken = now.Add(ahead).UnixMicro() / 16 * 16
+					answer, err := store.Acquire(t.Context(), h)
+					require.NoError(t, err)
+					require.Equal(t, driver.Granted, answer.Verdict)
+					require.Equal(t, strconv.FormatInt(answer.Token, 10), admin.Get(t.Context(), key).Val())
+					by := time.UnixMicro(h.ProposedToken).Sub(answer.Clock)
+					switch {
+					case last > 0:
+						require.Equal(t, now.Add(last).UnixMicro()/16*16+16, answer.Token, what)
+					case by > 0 && by <= time.Second:
+						require.Equal(t, h.ProposedToken, answer.Token, what)
+						heeded++
+					default:
+						require.Equal(t, answer.Clock.UnixMicro()/16*16, answer.Token, what)
+						ignored++
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, heeded, 8)
+	require.Greater(t, ignored, 16)
 }

@@ -11,7 +11,10 @@ import (
 
 // Group returns the address of the cluster's node that keeps a lock. It returns "" outside
 // a cluster, and for a node that is not known.
-func (s *Store) Group(key string) string {
+func (s *Store) Group(key string, _ any) string { return s.nodeOf(key) }
+
+// nodeOf is [Store.Group] by the lock's name.
+func (s *Store) nodeOf(key string) string {
 	if s.cluster == nil {
 		return ""
 	}
@@ -19,7 +22,7 @@ func (s *Store) Group(key string) string {
 	if err != nil {
 		return ""
 	}
-	// The known topology suffices: Group must not wait for a new one.
+	// The known topology suffices: nodeOf must not wait for a new one.
 	master, err := s.cluster.MasterForKey(offline, name)
 	if err != nil {
 		return ""

@@ -1,12 +1,7 @@
 package redisstore_test
 
 import (
-	"bufio"
-	"io"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,72 +42,16 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 // address.
 func oldServer(t *testing.T, refusal string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer conn.Close()
-				serveOld(conn, refusal)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		listener.Close()
-		serving.Wait()
-	})
-	return listener.Addr().String()
-}
-
-// serveOld answers the commands of one connection.
-func serveOld(conn io.ReadWriter, refusal string) {
-	for requests := bufio.NewReader(conn); ; {
-		command, err := readCommand(requests)
-		if err != nil {
-			return
-		}
-		reply := "+OK"
+	return fakeServer(t, func(command []string) string {
 		switch strings.ToLower(command[0]) {
 		case "hello":
-			reply = "-ERR unknown command `HELLO`, with args beginning with: "
+			return "-ERR unknown command `HELLO`, with args beginning with: \r\n"
 		case "eval", "evalsha":
-			reply = "-" + refusal
+			return "-" + refusal + "\r\n"
 		case "time":
-			reply = "*2\r\n$10\r\n1795161600\r\n$1\r\n0"
+			return "*2\r\n$10\r\n1795161600\r\n$1\r\n0\r\n"
+		default:
+			return "+OK\r\n"
 		}
-		if _, err := io.WriteString(conn, reply+"\r\n"); err != nil {
-			return
-		}
-	}
-}
-
-// readCommand reads one command in the clients' format.
-func readCommand(from *bufio.Reader) ([]string, error) {
-	count, err := readLength(from)
-	words := make([]string, count)
-	for i := range words {
-		var length int
-		if length, err = readLength(from); err != nil {
-			return nil, err
-		}
-		word := make([]byte, length+2)
-		if _, err = io.ReadFull(from, word); err != nil {
-			return nil, err
-		}
-		words[i] = string(word[:length])
-	}
-	return words, err
-}
-
-func readLength(from *bufio.Reader) (int, error) {
-	line, err := from.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
+	})
 }

@@ -51,8 +51,7 @@ local function grantNext(lock, queue, counter, publish, life, own, popped)
       if not made then return end -- a client that asks gets the reason
       redis.call('hset', lock, owner, 1)
       redis.call('pexpire', lock, provisional)
-      local now, digits = micros()
-      sendOurs(publish, channel, table.concat({owner, decimal(token), digits, provisional, decimal(reserved), secret}, ' '))
+      sendOurs(publish, channel, table.concat({owner, decimal(token), decimal(micros()), provisional, decimal(reserved), secret}, ' '))
       return tonumber(provisional), true
     end
     popped = nil

@@ -11,7 +11,8 @@
 --       4 the life of the fencing counter in ms, 0 for no end
 --       5 for how many ms to keep new readers out if there are readers, 0 for none
 -- returns  {1, token}  granted
---          {0, ms}     another owner holds it (ms left, -1: without an end)
+--          {0, ms}     another owner holds it (ms left, -1: without an end; of several
+--                      readers, those of the one that ends first)
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
 local mode = modeOf(KEYS[1])
@@ -23,10 +24,12 @@ if holds == 0 then
   if count > 1 then return {3, 0} end
   if mode == 'write' then return refusal(KEYS[1], redis.call('pttl', KEYS[1])) end
   if mode == 'read' and foreign(KEYS[1]) then return {2, redis.call('pttl', KEYS[1])} end
-  local left = mode == 'read' and settle(KEYS[1], KEYS[3])
-  if left then
-    if ARGV[5] ~= '0' then redis.call('set', KEYS[4], ARGV[2], 'px', ARGV[5]) end
-    return {0, left}
+  if mode == 'read' then
+    local left, soonest = settle(KEYS[1], KEYS[3])
+    if left then
+      if ARGV[5] ~= '0' then redis.call('set', KEYS[4], ARGV[2], 'px', ARGV[5]) end
+      return {0, soonest}
+    end
   end
 end
 

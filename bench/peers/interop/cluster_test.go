@@ -102,7 +102,7 @@ func TestClusterSoak(t *testing.T) {
 		record(t, "5 cluster, "+mode.name+", contended", java.name, "mutex", both, func() string {
 			return fmt.Sprintf("Go %d, Java %d grants", turns["Go"], turns["Java"])
 		})
-		w := newCrew(t, s, 1)
+		w := newContest(t, s, 1)
 		w.work(wheel, 2, "mutex", "listen", 1, 0, "Go")
 		w.work(java, 2, "mutex", "listen", 1, 0, "Java")
 		turns = w.run(min(*soakFor, 5*time.Second), eachHad(20, "Go", "Java"))

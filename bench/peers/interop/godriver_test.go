@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -27,7 +28,7 @@ const driverVariable = "INTEROP_DRIVER"
 
 // serve answers requests as redisson/Driver.java does.
 func serve(in io.Reader, out io.Writer) {
-	g := &goDriver{clients: make(map[string]*goClient), threads: make(map[string]chan func()), stopped: make(chan struct{})}
+	g := &goDriver{clients: make(map[string]*goClient), threads: make(map[string]chan func())}
 	var mu sync.Mutex // of out
 	answer := func(id string, result any, err error) {
 		how, text := "ok", fmt.Sprint(result)
@@ -47,7 +48,7 @@ func serve(in io.Reader, out io.Writer) {
 		}
 		id, verb, args := words[0], words[2], words[3:]
 		if verb == "stop" {
-			g.stop()
+			g.stop(args)
 			answer(id, "", nil)
 			continue
 		}
@@ -64,11 +65,25 @@ type goDriver struct {
 	clients map[string]*goClient
 	threads map[string]chan func()
 
-	stopped chan struct{}
-	stop1   sync.Once
+	stopped      atomic.Bool
+	stoppedKinds sync.Map // by kind of lock
 }
 
-func (g *goDriver) stop() { g.stop1.Do(func() { close(g.stopped) }) }
+// stop ends all work, or that of some kinds of lock.
+func (g *goDriver) stop(kinds []string) {
+	if len(kinds) == 0 {
+		g.stopped.Store(true)
+	}
+	for _, kind := range kinds {
+		g.stoppedKinds.Store(kind, true)
+	}
+}
+
+// works reports whether work of a kind goes on.
+func (g *goDriver) works(kind string) bool {
+	_, stopped := g.stoppedKinds.Load(kind)
+	return !stopped && !g.stopped.Load()
+}
 
 // thread returns where the named thread takes its work from.
 func (g *goDriver) thread(name string) chan<- func() {
@@ -139,7 +154,7 @@ func (g *goDriver) run(thread, verb string, args []string) (any, error) {
 	case "inspect":
 		return c.inspect(ctx, args[1])
 	case "work":
-		return c.work(ctx, g.stopped, args[1:])
+		return c.work(ctx, g.works, args[1:])
 	default:
 		return c.count(ctx, verb, args[1:])
 	}
@@ -411,7 +426,7 @@ func (c *goClient) inspect(ctx context.Context, name string) (any, error) {
 }
 
 // work takes turns under a lock until it is stopped; see the driver of Redisson.
-func (c *goClient) work(ctx context.Context, stopped <-chan struct{}, a []string) (any, error) {
+func (c *goClient) work(ctx context.Context, works func(kind string) bool, a []string) (any, error) {
 	kind, name, how, hold, pause := a[0], a[1], a[2], milliseconds(a[3]), milliseconds(a[4])
 	resource, worker, capacity, enter, leave := []string{a[5]}, a[6], a[7], a[8], a[9]
 	use, lease := "x", time.Duration(-1)
@@ -421,12 +436,8 @@ func (c *goClient) work(ctx context.Context, stopped <-chan struct{}, a []string
 	case "redsync", "redislock":
 		lease = 10 * time.Second
 	}
-	for turns := 0; ; {
-		select {
-		case <-stopped:
-			return turns, nil
-		default:
-		}
+	turns := 0
+	for works(kind) {
 		wait := time.Second
 		if how == "poll" {
 			wait = 0
@@ -457,6 +468,7 @@ func (c *goClient) work(ctx context.Context, stopped <-chan struct{}, a []string
 		}
 		time.Sleep(pause)
 	}
+	return turns, nil
 }
 
 func (c *goClient) permit(ctx context.Context, p *lock.Permits, wait, lease time.Duration) (*goLease, error) {

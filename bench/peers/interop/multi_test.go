@@ -21,7 +21,7 @@ func TestMultiLocks(t *testing.T) {
 				})
 				a, b := fresh("a"), fresh("b")
 				names := map[bool]string{true: a + "," + b, false: b + "," + a}
-				w := newCrew(t, s, 1)
+				w := newContest(t, s, 1)
 				w.name = a + "," + b
 				w.work(wheel, 2, "multi", "listen", 1, 1, "Go")
 				w.name = names[order == "same"]

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,8 +27,8 @@ const (
 		return 1`
 )
 
-// crew is workers that take turns at one lock.
-type crew struct {
+// contest is a set of workers that take turns at one lock.
+type contest struct {
 	t        *testing.T
 	site     *site
 	name     string // of the lock
@@ -35,41 +36,62 @@ type crew struct {
 	capacity int
 
 	workers []string
-	working []<-chan reply
+	working []job
 	had     map[string]int // the turns of each worker, once they have stopped
 	drivers map[*driver]bool
 }
 
-func newCrew(t *testing.T, s *site, capacity int) *crew {
+// A job is the work of one thread on a kind of lock.
+type job struct {
+	kind string
+	done <-chan reply
+}
+
+func newContest(t *testing.T, s *site, capacity int) *contest {
 	name := fresh("work")
-	return &crew{t: t, site: s, name: name, resource: "resource of " + name, capacity: capacity, drivers: make(map[*driver]bool)}
+	return &contest{t: t, site: s, name: name, resource: "resource of " + name, capacity: capacity, drivers: make(map[*driver]bool)}
 }
 
 // work has threads of a client take turns for themselves. Hold and pause are in ms.
-func (w *crew) work(c *client, threads int, kind, how string, hold, pause int, worker string) {
+func (w *contest) work(c *client, threads int, kind, how string, hold, pause int, worker string) {
 	for i := range threads {
-		w.working = append(w.working, c.begin(fmt.Sprintf("%s %s %d", worker, kind, i), "work", kind, w.name, how, hold, pause,
-			w.resource, worker, w.capacity, enterScript, leaveScript))
+		w.working = append(w.working, job{kind, c.begin(fmt.Sprintf("%s %s %d", worker, kind, i), "work", kind, w.name, how, hold, pause,
+			w.resource, worker, w.capacity, enterScript, leaveScript)})
 	}
 	w.drivers[c.driver] = true
 	w.workers = append(w.workers, worker)
 }
 
 // stop ends the work and returns how many turns each worker had. An overlap fails the
-// test. The drivers of the crew are of no use any more.
-func (w *crew) stop() map[string]int {
+// test. The drivers of the contest are of no use any more.
+func (w *contest) stop() map[string]int {
 	w.t.Helper()
 	for d := range w.drivers {
 		require.NoError(w.t, await(w.t, d.request("stop", "stop")).err)
 	}
-	for _, c := range w.working {
-		require.NoError(w.t, await(w.t, c).err)
+	for _, j := range w.working {
+		require.NoError(w.t, await(w.t, j.done).err)
 	}
 	w.had = w.turns()
 	return w.had
 }
 
-func (w *crew) turns() map[string]int {
+// stopKind ends the work on one kind of lock, of all contests of these drivers.
+func (w *contest) stopKind(kind string) {
+	w.t.Helper()
+	for d := range w.drivers {
+		require.NoError(w.t, await(w.t, d.request("stop", "stop", kind)).err)
+	}
+	w.working = slices.DeleteFunc(w.working, func(j job) bool {
+		if j.kind != kind {
+			return false
+		}
+		require.NoError(w.t, await(w.t, j.done).err)
+		return true
+	})
+}
+
+func (w *contest) turns() map[string]int {
 	w.t.Helper()
 	fields, err := w.site.keys.HGetAll(w.t.Context(), w.resource).Result()
 	require.NoError(w.t, err)
@@ -83,22 +105,22 @@ func (w *crew) turns() map[string]int {
 	return turns
 }
 
-// run lets the crew work for a while, and until it has done enough.
-func (w *crew) run(d time.Duration, enough func(turns map[string]int) bool) map[string]int {
+// run lets the workers work for a while, and until they have done enough.
+func (w *contest) run(d time.Duration, enough func(turns map[string]int) bool) map[string]int {
 	w.t.Helper()
 	time.Sleep(d)
 	w.until("enough turns", enough)
 	return w.stop()
 }
 
-// until waits until the crew has done enough. A worker that ends before fails the test.
-func (w *crew) until(what string, enough func(turns map[string]int) bool) {
+// until waits until the workers have done enough. A worker that ends before fails the test.
+func (w *contest) until(what string, enough func(turns map[string]int) bool) {
 	w.t.Helper()
 	eventually(w.t, what, func(context.Context) bool {
 		time.Sleep(50 * time.Millisecond)
-		for i, c := range w.working {
+		for i, j := range w.working {
 			select {
-			case r := <-c:
+			case r := <-j.done:
 				w.t.Fatalf("worker %d has ended: %v", i, r.err)
 			default:
 			}

@@ -35,7 +35,7 @@ type resultTable struct {
 	rows map[result]string // by the row without its outcome
 }
 
-// record adds a row once t has ended. Figures are what there is to tell beside "ok".
+// record adds a row once t has ended. Figures come after "ok".
 func record(t *testing.T, scenario, client, kind, direction string, figures func() string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -36,7 +36,7 @@ func TestThoseWhoPollAreNotStarved(t *testing.T) {
 				record(t, "4 starvation: "+row.who, java.name, "mutex", both, func() string {
 					return fmt.Sprintf("Go %d, Java %d grants", turns["Go"], turns["Java"])
 				})
-				w := newCrew(t, s, 1)
+				w := newContest(t, s, 1)
 				w.work(java, 1, row.kind, row.how, 1, 0, "Java")
 				// A JVM takes its time to begin: it works alone at first.
 				w.until("Java works", eachHad(20, "Java"))

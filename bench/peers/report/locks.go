@@ -1,6 +1,9 @@
 package main
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // The peers, as their documentation shows them, and set to be fast and fair.
 var (
@@ -36,6 +39,12 @@ var lockGoals = ofLocks(
 		unit: "p99-ns", rivals: []string{"directed"}, limit: ratio(2)},
 	goal{what: "hand-overs a second, 16 waiters of one process, passed on, against a directed hand-over", measured: "HandOver/waiters=16/processes=1/hold=0s",
 		unit: "hand-overs/s", impl: "leasewheel-passing", rivals: []string{"directed"}, limit: ratioOver(50)},
+	goal{what: "keys left a minute after a million names were released, one of them the client's own", measured: "Names",
+		unit: "keys-after-a-minute", rivals: []string{"redsync"}, limit: value(1)},
+	goal{what: "10,000 waiters for 500 locks: heap and stack for each", measured: "Waiters", unit: "B/waiter",
+		rivals: []string{"rueidislock"}, limit: shown},
+	goal{what: "the same: goroutines for each, beside its own", measured: "Waiters", unit: "goroutines/waiter",
+		rivals: []string{"rueidislock"}, limit: value(0.01)},
 	goal{what: "two holders at once, 16 waiters of 4 processes", measured: "HandOver/waiters=16/processes=4/hold=0s",
 		unit: "overlaps", rivals: defaults, limit: value(0)},
 	goal{what: "two holders at once, 128 waiters of 4 processes", measured: "HandOver/waiters=128/processes=4/hold=1ms",
@@ -66,10 +75,8 @@ func ofLocks(goals ...goal) []goal {
 var shownOver = limit{none: true, least: true}
 
 // lockComparisons are the rows of the comparison of locks.
-var lockComparisons = comparisonsOfLocks()
-
-func comparisonsOfLocks() (rows []comparison) {
-	for _, w := range []struct{ what, measured string }{
+var lockComparisons = slices.Concat(
+	comparisonsOf([]measurement{
 		{"acquire and release, 1 goroutine", "Pairs/goroutines=1"},
 		{"acquire and release, 16 goroutines", "Pairs/goroutines=16"},
 		{"acquire and release, 128 goroutines", "Pairs/goroutines=128"},
@@ -79,17 +86,16 @@ func comparisonsOfLocks() (rows []comparison) {
 		{"acquire and release by a unix socket, 1 goroutine", "Pairs/goroutines=1/net=unix"},
 		{"acquire and release by a unix socket, 16 goroutines", "Pairs/goroutines=16/net=unix"},
 		{"acquire and release by a unix socket, 128 goroutines", "Pairs/goroutines=128/net=unix"},
-	} {
-		rows = append(rows,
-			comparison{w.what + ": a second", w.measured, "pairs/s"},
-			comparison{"… p50", w.measured, "p50-ns"},
-			comparison{"… p99", w.measured, "p99-ns"},
-			comparison{"… the client's CPU time", w.measured, "cpu-ns/pair"},
-			comparison{"… the server's CPU time", w.measured, "server-cpu-ns/pair"},
-			comparison{"… commands", w.measured, "commands/pair"},
-			comparison{"… calls in scripts", w.measured, "calls/pair"})
-	}
-	for _, w := range []struct{ what, measured string }{
+	}, []aspect{
+		{"a second", "pairs/s"},
+		{"p50", "p50-ns"},
+		{"p99", "p99-ns"},
+		{"the client's CPU time", "cpu-ns/pair"},
+		{"the server's CPU time", "server-cpu-ns/pair"},
+		{"commands", "commands/pair"},
+		{"calls in scripts", "calls/pair"},
+	}),
+	comparisonsOf([]measurement{
 		{"2 waiters, one process", "HandOver/waiters=2/processes=1/hold=0s"},
 		{"2 waiters, 2 processes", "HandOver/waiters=2/processes=2/hold=0s"},
 		{"16 waiters, one process", "HandOver/waiters=16/processes=1/hold=0s"},
@@ -99,16 +105,44 @@ func comparisonsOfLocks() (rows []comparison) {
 		{"128 waiters, 4 processes", "HandOver/waiters=128/processes=4/hold=0s"},
 		{"128 waiters, one process, hold 1 ms", "HandOver/waiters=128/processes=1/hold=1ms"},
 		{"128 waiters, 4 processes, hold 1 ms", "HandOver/waiters=128/processes=4/hold=1ms"},
-	} {
-		rows = append(rows,
-			comparison{w.what + ": hand-overs a second", w.measured, "hand-overs/s"},
-			comparison{"… p50", w.measured, "p50-ns"},
-			comparison{"… p99", w.measured, "p99-ns"},
-			comparison{"… longest wait", w.measured, "longest-wait-ns"},
-			comparison{"… fairness", w.measured, "jain"},
-			comparison{"… overlaps", w.measured, "overlaps"},
-			comparison{"… commands", w.measured, "commands/hand-over"},
-			comparison{"… calls in scripts", w.measured, "calls/hand-over"})
+	}, []aspect{
+		{"hand-overs a second", "hand-overs/s"},
+		{"p50", "p50-ns"},
+		{"p99", "p99-ns"},
+		{"longest wait", "longest-wait-ns"},
+		{"fairness", "jain"},
+		{"overlaps", "overlaps"},
+		{"commands", "commands/hand-over"},
+		{"calls in scripts", "calls/hand-over"},
+	}),
+	comparisonsOf([]measurement{{"a million names once", "Names"}}, []aspect{
+		{"a second", "pairs/s"},
+		{"keys left at once", "keys-at-once"},
+		{"a minute later", "keys-after-a-minute"},
+	}),
+	comparisonsOf([]measurement{{"10,000 waiters for 500 locks", "Waiters"}}, []aspect{
+		{"heap and stack for each", "B/waiter"},
+		{"goroutines for each, beside its own", "goroutines/waiter"},
+		{"connections", "connections"},
+		{"until all were granted", "all-granted-ns"},
+	}),
+)
+
+// A measurement of several figures, and its name in the results.
+type measurement struct{ what, measured string }
+
+// An aspect of a measurement is one of its figures, with a unit.
+type aspect struct{ what, unit string }
+
+// comparisonsOf returns a row for each aspect of each measurement. Only the first one
+// names the measurement.
+func comparisonsOf(measurements []measurement, aspects []aspect) (rows []comparison) {
+	for _, m := range measurements {
+		label := m.what + ": "
+		for _, f := range aspects {
+			rows = append(rows, comparison{label + f.what, m.measured, f.unit})
+			label = "… "
+		}
 	}
 	return rows
 }

@@ -27,7 +27,7 @@ var peers = map[string]string{
 	"redsync-tuned":      "the same, polling every 5 ms for as long as it takes",
 	"redislock":          "[bsm/redislock](https://github.com/bsm/redislock), polling every 100 ms as in its documentation",
 	"redislock-tuned":    "the same, polling every 5 ms",
-	"rueidislock":        "[rueidislock](https://github.com/redis/rueidis/tree/main/rueidislock) with its defaults: two of three keys, told by client-side caching",
+	"rueidislock":        "[rueidislock](https://github.com/redis/rueidis/tree/main/rueidislock) with its defaults: two of three keys, notified by client-side caching",
 	"rueidislock-tuned":  "the same with one key, and without notices of its own changes",
 	"directed":           "a floor: a script that grants the lock to the first in a list and publishes that, without leases, tokens or waiters that die",
 	"blpop":              "another floor: a list with one element, a connection for each waiter",
@@ -85,10 +85,10 @@ func (r *results) section(b *strings.Builder, text, workload string) {
 
 const goalsText = `## Against the limits
 
-What a figure is compared with is the runtime's timers by the same workload,
-where nothing else is said. Durations are wall time for one operation unless they
-say CPU time, which is that of the whole process: what is left to a goroutine of
-its own counts. Ticks are 10 ms, and tasks run on the wheel's worker.
+Figures are compared with those of the runtime's timers by the same workload, unless
+stated otherwise. Durations are wall time for one operation. CPU time is that of the
+whole process, so the work of other goroutines counts. Ticks are 10 ms, and tasks run
+on the wheel's worker.
 
 `
 
@@ -157,9 +157,13 @@ const repeatText = `
 - **stopped** is a process that is stopped for three seconds by a signal.
 - **acquire and release**: goroutines take and give back locks of their own, with 64
   names each in turn or with a new one each time, by TCP or by a unix socket. The
-  server's CPU time is what it says of itself, and the hand-overs are by TCP.
+  server's CPU time is what it reports, and the hand-overs are by TCP.
 - **hand-over**: waiters of one process, or evenly of several, want one lock, and
   want it again as soon as they have given it back.
+- **a million names**: 128 goroutines acquire and release each name once; then the
+  server's keys are counted.
+- **10,000 waiters**: goroutines of one process that want 500 locks of another
+  client. Heap and stack are what they add, their own goroutines included.
 
 ## How to repeat it
 

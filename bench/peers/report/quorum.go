@@ -15,25 +15,19 @@ var quorumGoals = ofLocks(
 var redsync = []string{"redsync"}
 
 // quorumComparisons are the rows of the comparison of locks on a majority.
-var quorumComparisons = comparisonsOfQuorums()
-
-func comparisonsOfQuorums() (rows []comparison) {
-	for _, w := range []struct{ what, measured string }{
-		{"3 servers", "Quorum/nodes=3"},
-		{"5 servers", "Quorum/nodes=5"},
-		{"2 of 5 servers stopped", "QuorumIll/ill=stopped"},
-		{"2 of 5 servers frozen", "QuorumIll/ill=frozen"},
-		{"2 of 5 servers blackholed", "QuorumIll/ill=blackholed"},
-	} {
-		rows = append(rows,
-			comparison{w.what + ": acquire, p50", w.measured, "p50-ns"},
-			comparison{"… p99", w.measured, "p99-ns"},
-			comparison{"… longest", w.measured, "longest-ns"},
-			comparison{"… release, p50", w.measured, "release-p50-ns"},
-			comparison{"… failed", w.measured, "failed/pair"})
-	}
-	return rows
-}
+var quorumComparisons = comparisonsOf([]measurement{
+	{"3 servers", "Quorum/nodes=3"},
+	{"5 servers", "Quorum/nodes=5"},
+	{"2 of 5 servers stopped", "QuorumIll/ill=stopped"},
+	{"2 of 5 servers frozen", "QuorumIll/ill=frozen"},
+	{"2 of 5 servers blackholed", "QuorumIll/ill=blackholed"},
+}, []aspect{
+	{"acquire, p50", "p50-ns"},
+	{"p99", "p99-ns"},
+	{"longest", "longest-ns"},
+	{"release, p50", "release-p50-ns"},
+	{"failed", "failed/pair"},
+})
 
 // queueComparisons are the rows about delay queues, which have no peer here.
 var queueComparisons = []comparison{

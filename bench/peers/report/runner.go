@@ -85,6 +85,8 @@ var workloads = []workload{
 	{name: "Pairs", impls: lockImplementations, once: true, pkg: locksPackage},
 	{name: "HandOver", impls: slices.DeleteFunc(slices.Clone(lockImplementations), func(impl string) bool { return impl == "autopipelined" }),
 		once: true, pkg: locksPackage},
+	{name: "Names", impls: []string{"leasewheel", "leasewheel-plain", "redsync"}, once: true, pkg: locksPackage},
+	{name: "Waiters", impls: []string{"leasewheel", "leasewheel-plain", "rueidislock", "directed"}, once: true, pkg: locksPackage},
 	{name: "Quorum", impls: quorumImplementations, once: true, pkg: quorumPackage},
 	{name: "QuorumIll", impls: quorumImplementations, once: true, pkg: quorumPackage},
 	{name: "Messages", impls: queueImplementations, benchtime: "20000x", pkg: queuePackage},

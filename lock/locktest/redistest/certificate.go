@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// CertificateFiles returns the PEM files of a server with [Config.TLS]: the authority to
+// certificateFiles returns the PEM files of a server with [Config.TLS]: the authority to
 // trust, and a certificate with its key, for the server and for clients that need one.
 // They are removed with the server.
-func (s *Server) CertificateFiles() (authority, certificate, key string) {
+func (s *Server) certificateFiles() (authority, certificate, key string) {
 	return s.path("ca.pem"), s.path("cert.pem"), s.path("key.pem")
 }
 
@@ -52,7 +52,7 @@ func (s *Server) writeCertificates() error {
 	}
 	s.trust = x509.NewCertPool()
 	s.trust.AppendCertsFromPEM(pemBlock("CERTIFICATE", authorityDER))
-	authorityFile, certificateFile, keyFile := s.CertificateFiles()
+	authorityFile, certificateFile, keyFile := s.certificateFiles()
 	for _, file := range []struct {
 		path, kind string
 		der        []byte

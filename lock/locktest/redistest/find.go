@@ -12,16 +12,16 @@ import (
 	"sync"
 )
 
-// Oldest is the oldest major version of Redis that the servers here may have. Sharded
+// oldest is the oldest major version of Redis that the servers here may have. Sharded
 // pub/sub and enable-debug-command came with it.
-const Oldest = 7
+const oldest = 7
 
-// ErrNoServer reports that there is no redis-server on this machine.
-var ErrNoServer = errors.New("redistest: no redis-server in $REDIS_SERVER, PATH or .cache/redis/bin; `make test` installs one")
+// errNoServer reports that there is no redis-server on this machine.
+var errNoServer = errors.New("redistest: no redis-server in $REDIS_SERVER, PATH or .cache/redis/bin; `make test` installs one")
 
 // Find returns the path of redis-server: $REDIS_SERVER, or else the one on PATH, or else
 // .cache/redis/bin/redis-server in the root of the working directory's module. The error
-// is [ErrNoServer] if there is none, and another one if $REDIS_SERVER or the version is
+// is [errNoServer] if there is none, and another one if $REDIS_SERVER or the version is
 // wrong. The first result is kept for the life of the process.
 func Find() (string, error) { return find() }
 
@@ -50,7 +50,7 @@ func locate(named string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", ErrNoServer
+	return "", errNoServer
 }
 
 // moduleRoot returns the nearest directory upwards that contains both a go.mod and .ci,
@@ -90,8 +90,8 @@ func checkVersion(path string) error {
 		line, _, _ := strings.Cut(string(out), "\n")
 		return fmt.Errorf("redistest: %s is not a redis-server: its output is %q", path, line)
 	}
-	if major, _ := strconv.Atoi(string(match[1])); major < Oldest {
-		return fmt.Errorf("redistest: %s is version %s; %d or newer is needed", path, match[1], Oldest)
+	if major, _ := strconv.Atoi(string(match[1])); major < oldest {
+		return fmt.Errorf("redistest: %s is version %s; %d or newer is needed", path, match[1], oldest)
 	}
 	return nil
 }

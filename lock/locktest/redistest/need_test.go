@@ -51,8 +51,8 @@ func TestNeed(t *testing.T) {
 		skipped, failed bool
 	}{
 		"there":                  {nil, true, false, false},
-		"missing":                {ErrNoServer, false, true, false},
-		"missing, but required":  {ErrNoServer, true, false, true},
+		"missing":                {errNoServer, false, true, false},
+		"missing, but required":  {errNoServer, true, false, true},
 		"unusable":               {wrong, false, false, true},
 		"unusable, and required": {wrong, true, false, true},
 	} {
@@ -100,7 +100,7 @@ func TestLocate(t *testing.T) {
 
 	t.Setenv("PATH", t.TempDir())
 	_, err := locate("")
-	require.ErrorIs(t, err, ErrNoServer)
+	require.ErrorIs(t, err, errNoServer)
 
 	cached := program(t, filepath.Join(root, ".cache", "redis", "bin", "redis-server"), "")
 	found, err := locate("")
@@ -119,7 +119,7 @@ func TestLocate(t *testing.T) {
 
 	_, err = locate(filepath.Join(root, "nowhere"))
 	require.ErrorContains(t, err, "REDIS_SERVER")
-	require.NotErrorIs(t, err, ErrNoServer, "a wrong name is not to be skipped over")
+	require.NotErrorIs(t, err, errNoServer, "a wrong name is not to be skipped over")
 }
 
 func TestCheckVersion(t *testing.T) {

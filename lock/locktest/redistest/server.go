@@ -33,7 +33,7 @@ type Config struct {
 	TCP bool
 
 	// TLS makes that port accept TLS only, with a certificate of an authority that no
-	// system trusts: see [Server.CertificateFiles]. It implies TCP. Clients need no
+	// system trusts: see [Server.certificateFiles]. It implies TCP. Clients need no
 	// certificate unless Directives contains "tls-auth-clients yes".
 	TLS bool
 
@@ -163,7 +163,7 @@ func (s *Server) redisConf() string {
 		"dir " + s.dir,
 	}
 	if s.config.TLS {
-		authority, certificate, key := s.CertificateFiles()
+		authority, certificate, key := s.certificateFiles()
 		lines = append(lines, fmt.Sprintf("tls-port %d", tlsPort), "tls-auth-clients optional",
 			"tls-ca-cert-file "+authority, "tls-cert-file "+certificate, "tls-key-file "+key)
 	}

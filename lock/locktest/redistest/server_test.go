@@ -66,7 +66,7 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	s := Start(t, Config{TLS: true, Directives: []string{"tls-auth-clients yes"}})
 	require.Error(t, s.Client(t).Ping(t.Context()).Err())
 	options := s.Options()
-	_, certificate, key := s.CertificateFiles()
+	_, certificate, key := s.certificateFiles()
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	require.NoError(t, err)
 	options.TLSConfig.Certificates = []tls.Certificate{pair}

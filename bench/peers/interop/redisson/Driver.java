@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -38,6 +39,7 @@ public final class Driver {
     static final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
     static final Map<String, RTransaction> transactions = new ConcurrentHashMap<>();
     static volatile boolean stopped;
+    static final Set<String> stoppedKinds = ConcurrentHashMap.newKeySet();
 
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -47,7 +49,11 @@ public final class Driver {
                 words[i] = URLDecoder.decode(words[i], StandardCharsets.UTF_8);
             }
             if (words[2].equals("stop")) {
-                stopped = true;
+                if (words.length > 3) {
+                    stoppedKinds.add(words[3]);
+                } else {
+                    stopped = true;
+                }
                 reply(words[0], "ok", "");
                 continue;
             }
@@ -255,7 +261,7 @@ public final class Driver {
     }
 
     /**
-     * Takes turns under a lock until "stop" and returns how many: client kind name how hold
+     * Takes turns under a lock until "stop", or "stop kind", and returns how many: client kind name how hold
      * pause resource worker capacity enter leave. How is "listen", which waits, or "poll",
      * which tries every few ms. Hold and pause are in ms. Enter and leave are scripts that
      * count overlaps.
@@ -268,7 +274,7 @@ public final class Driver {
         RScript script = client.getScript(StringCodec.INSTANCE);
         boolean shared = kind.equals("read") || kind.equals("permits");
         long turns = 0;
-        while (!stopped) {
+        while (!stopped && !stoppedKinds.contains(kind)) {
             String permit = null;
             if (kind.equals("permits")) {
                 permit = client.getPermitExpirableSemaphore(name).tryAcquire(1000, 30000, TimeUnit.MILLISECONDS);

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package hostclock
 
 import (
 	"errors"
@@ -17,21 +17,21 @@ import (
 func TestInstantsSurviveInterruptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boot, readings := time.Now(), 0
-		clock, err := calibrate(func() (instant, error) {
+		clock, err := calibrate(func() (Instant, error) {
 			readings++
 			if readings != calibrations/2 {
 				time.Sleep(4 * time.Millisecond) // a time slice
 			}
-			return instant(time.Since(boot)), nil
+			return Instant(time.Since(boot)), nil
 		})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		assert.Equal(t, instant(time.Since(boot)), clock.now())
+		assert.Equal(t, Instant(time.Since(boot)), clock.Now())
 	})
 }
 
 func TestInstantsWithoutAClock(t *testing.T) {
 	broken := errors.New("no clock")
-	_, err := calibrate(func() (instant, error) { return 0, broken })
+	_, err := calibrate(func() (Instant, error) { return 0, broken })
 	require.ErrorIs(t, err, broken)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package hostclock
 
 import (
 	"time"
@@ -8,17 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instantClock converts this process's times to instants.
-type instantClock struct {
+// Clock converts this process's times to instants. It is safe for concurrent use.
+type Clock struct {
 	time time.Time
-	at   instant
+	at   Instant
 }
 
-func newInstantClock() (instantClock, error) {
-	return calibrate(func() (instant, error) {
+// New compares the host's clock with this process's, and returns an error if the host has
+// none.
+func New() (Clock, error) {
+	return calibrate(func() (Instant, error) {
 		var at unix.Timespec
 		err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at)
-		return instant(at.Nano()), err
+		return Instant(at.Nano()), err
 	})
 }
 
@@ -28,7 +30,7 @@ func newInstantClock() (instantClock, error) {
 // comparison is right within a microsecond.
 const calibrations = 64
 
-func calibrate(host func() (instant, error)) (c instantClock, err error) {
+func calibrate(host func() (Instant, error)) (c Clock, err error) {
 	var quickest time.Duration
 	for i := range calibrations {
 		before := time.Now()
@@ -38,13 +40,14 @@ func calibrate(host func() (instant, error)) (c instantClock, err error) {
 			return c, err
 		}
 		if i == 0 || took < quickest {
-			quickest, c = took, instantClock{before.Add(took / 2), at}
+			quickest, c = took, Clock{before.Add(took / 2), at}
 		}
 	}
 	return c, nil
 }
 
-// of returns the instant of t, which must have a monotonic reading.
-func (c instantClock) of(t time.Time) instant { return c.at + instant(t.Sub(c.time)) }
+// Of returns the instant of t, which must have a monotonic reading.
+func (c Clock) Of(t time.Time) Instant { return c.at + Instant(t.Sub(c.time)) }
 
-func (c instantClock) now() instant { return c.of(time.Now()) }
+// Now returns the present instant.
+func (c Clock) Now() Instant { return c.Of(time.Now()) }

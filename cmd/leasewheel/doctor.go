@@ -1,0 +1,252 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const doctorLong = `Doctor examines the servers on which locks are stored, and names each promise that
+their settings, their state or the network break: version, eviction, memory,
+persistence, replicas, the rights of the user, clocks, round trips against --ttl.
+Of sentinels it examines the master and its replicas, of a cluster every master;
+several servers (--redis more than once) are also compared with each other.
+
+It acquires no lock and leaves nothing behind. It tries the rights on names that no
+client uses: on names that begin with NAME, of a user that may use only such. A right
+that is missing leaves an entry in the server's ACL LOG. It ends within half a minute,
+also if a server does not answer.
+
+Findings are errors, which break a promise now, warnings, which break one after a
+further fault, and notes: limits of the setup, and what could not be examined.
+
+Exit codes:
+  0   no finding, or notes only
+  1   at least one error
+  2   at least one warning, and no error
+  64  the arguments are invalid
+  69  no server can be reached, or it refused`
+
+const doctorExample = `  leasewheel doctor
+  leasewheel doctor --ttl 5s orders:
+  leasewheel doctor --json | jq -r '.findings[] | select(.severity == "error") | .found'`
+
+// doctorCommand is one execution of `leasewheel doctor`.
+type doctorCommand struct {
+	flags  serverFlags
+	stored storeFlags
+	json   bool
+	ttl    durationFlag
+}
+
+func newDoctorCommand() *cobra.Command {
+	d := &doctorCommand{ttl: durationFlag(lock.DefaultTTL)}
+	cmd := &cobra.Command{
+		Use:     "doctor [flags] [NAME]",
+		Short:   "Find what breaks the locks' promises on your servers",
+		Long:    doctorLong,
+		Example: doctorExample,
+		RunE:    d.run,
+
+		DisableFlagsInUseLine: true,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&d.json, "json", false, "print JSON")
+	flags.Var(&d.ttl, "ttl", "the shortest time to live of the locks, with which round trips are compared")
+	d.flags.register(flags)
+	d.stored.register(flags)
+	return cmd
+}
+
+func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
+	options := driver.CheckOptions{TTL: time.Duration(d.ttl)}
+	switch len(args) {
+	case 0:
+	case 1:
+		options.Name = args[0]
+		if err := d.stored.validateNames(args[0]); err != nil {
+			return usageError(cmd, err)
+		}
+	default:
+		return usageError(cmd, fmt.Errorf("doctor takes one NAME, got %d", len(args)))
+	}
+	if options.TTL <= 0 || options.TTL > lock.MaxTTL {
+		return usageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, lock.MaxTTL))
+	}
+	config, err := d.stored.config(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	servers, err := d.flags.openNodes(os.Getenv(redisURLVariable), config)
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	defer servers.Close()
+	store, done, err := servers.store()
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	defer done() //nolint:errcheck // the report is complete by then
+	checker, ok := store.(driver.Checker)
+	if !ok {
+		return exitf(exitInternal, "a %T cannot be examined", store)
+	}
+	progress := startMeter(os.Stderr, func() string { return "examining " + servers.address() })
+	report, err := checker.Check(cmd.Context(), options)
+	progress.stop()
+	if err != nil {
+		return d.unavailable(cmd, servers, err)
+	}
+	write := writeDiagnosis
+	if d.json {
+		write = writeDiagnosisJSON
+	}
+	if err := write(cmd.OutOrStdout(), &report); err != nil {
+		return exitf(exitUnavailable, "writing the report: %w", err)
+	}
+	return diagnosisExit(&report)
+}
+
+// unavailable is the failure of a check that reached no server.
+func (d *doctorCommand) unavailable(cmd *cobra.Command, servers nodes, err error) error {
+	if len(servers) == 1 {
+		return unavailable(cmd.Context(), servers[0], err)
+	}
+	err = servers.mismatch(cmd.Context(), err)
+	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
+		return exitf(exitUnavailable, "%w", err)
+	}
+	return exitf(exitUnavailable, "servers %s: %w", servers.address(), err)
+}
+
+// diagnosisExit returns an error with the exit code for the findings.
+func diagnosisExit(r *driver.Report) error {
+	code := exitOK
+	for _, f := range r.Findings {
+		switch {
+		case f.Severity == driver.SeverityError:
+			return &exitError{code: exitBroken}
+		case f.Severity == driver.SeverityWarning:
+			code = exitWarned
+		}
+	}
+	if code == exitOK {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// diagnosisReport is a check in JSON. docs/doctor.schema.json describes it.
+type diagnosisReport struct {
+	Servers  []serverReport  `json:"servers"`
+	Findings []findingReport `json:"findings"`
+}
+
+type serverReport struct {
+	Address        string        `json:"address"`
+	ID             string        `json:"id,omitempty"`
+	Version        string        `json:"version,omitempty"`
+	Role           string        `json:"role,omitempty"`
+	RoundTrip      time.Duration `json:"round_trip_ns,omitempty"`
+	WorstRoundTrip time.Duration `json:"worst_round_trip_ns,omitempty"`
+	Ahead          time.Duration `json:"ahead_ns"`
+	AheadError     time.Duration `json:"ahead_error_ns,omitempty"`
+}
+
+type findingReport struct {
+	Severity string `json:"severity"`
+	Server   string `json:"server,omitempty"`
+	Topic    string `json:"topic"`
+	Found    string `json:"found"`
+	Promise  string `json:"promise"`
+	Advice   string `json:"advice"`
+}
+
+func writeDiagnosisJSON(w io.Writer, r *driver.Report) error {
+	report := diagnosisReport{Servers: []serverReport{}, Findings: []findingReport{}}
+	for _, s := range r.Servers {
+		report.Servers = append(report.Servers, serverReport(s))
+	}
+	for _, f := range r.Findings {
+		report.Findings = append(report.Findings, findingReport{f.Severity.String(), f.Server, f.Topic, f.Found, f.Promise, f.Advice})
+	}
+	return writeEscaped(w, report, "  ")
+}
+
+// writeDiagnosis prints a check for people.
+func writeDiagnosis(w io.Writer, r *driver.Report) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SERVER\tVERSION\tROLE\tROUND TRIP\tCLOCK")
+	for _, s := range r.Servers {
+		trip, clock := "-", "-"
+		if s.WorstRoundTrip > 0 {
+			trip = fmt.Sprintf("%v, at most %v", round3(s.RoundTrip), round3(s.WorstRoundTrip))
+		}
+		if s.AheadError > 0 {
+			clock = clockText(s.Ahead, s.AheadError)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", visible(s.Address), orDash(visible(s.Version)), orDash(visible(s.Role)), trip, clock)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(r.Findings) == 0 {
+		_, err := fmt.Fprintln(w, "\nno findings")
+		return err
+	}
+	for _, f := range r.Findings {
+		heading := strings.ToUpper(f.Severity.String()) + "  " + f.Topic
+		if f.Server != "" {
+			heading += "  " + f.Server
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n  found    %s\n  promise  %s\n  do       %s\n",
+			visible(heading), visible(f.Found), visible(f.Promise), visible(f.Advice)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clockText describes by how much a server's clock is ahead of this host's.
+func clockText(ahead, give time.Duration) string {
+	switch {
+	case ahead.Abs() <= give:
+		return fmt.Sprintf("agrees within %v", round3(give))
+	case ahead < 0:
+		return fmt.Sprintf("%v behind, ± %v", round3(-ahead), round3(give))
+	}
+	return fmt.Sprintf("%v ahead, ± %v", round3(ahead), round3(give))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// visible replaces characters that a terminal might act upon: servers chose parts of the
+// text.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,110 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// A lock under a prefix is the key of prefix and name. Every command takes and shows the
+// name without the prefix, which comes from the flag or the environment.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"redisson", "plain"} {
+		for source, set := range map[string]func(env []string) ([]string, []string){
+			"flag": func(env []string) ([]string, []string) { return env, []string{"--prefix", "x:"} },
+			"environment": func(env []string) ([]string, []string) {
+				return append(env, prefixVariable+"=x:"), nil
+			},
+		} {
+			t.Run(format+", "+source, func(t *testing.T) {
+				t.Parallel()
+				server, bare := onServer(t, redistest.Config{})
+				client := server.Client(t)
+				env, flags := set(append([]string(nil), bare...))
+				flags = append(flags, "--format", format)
+				with := func(command string, args ...string) []string {
+					return append(append([]string{command}, flags...), args...)
+				}
+				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; exec sleep 1000"), append(flags, "--ttl", "3s")...)...)
+				assert.Equal(t, "job", holder.line())
+				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
+				assert.Zero(t, client.Exists(t.Context(), "job").Val())
+
+				other := start(t, bare, run("job", sh("echo ran"), "--format", format, "-n")...)
+				assert.Equal(t, exitOK, other.wait(), "another lock")
+				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls")...)))
+				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls", "j*")...)))
+				assert.Empty(t, firstColumn(ask(t, env, exitOK, with("ls", "x:*")...)))
+				assert.Equal(t, "x:job\n", firstColumn(ask(t, bare, exitOK, "ls", "--format", format)))
+				assert.Contains(t, ask(t, env, exitOK, with("inspect", "job")...), "mutex")
+				ask(t, bare, exitNotHeld, "inspect", "--format", format, "job")
+				ask(t, env, exitNotHeld, "inspect", "--format", format, "--prefix", "", "job")
+
+				ask(t, bare, exitNotHeld, "unlock", "--force", "--format", format, "job")
+				assert.Contains(t, ask(t, env, exitOK, with("unlock", "--force", "job")...), "job: taken from")
+				assert.Equal(t, exitLost, holder.wait())
+
+				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())
+				p := start(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
+				assert.Equal(t, exitUnavailable, p.wait(), "the key of the name is no lock")
+				p.requireOneLine("a hash, not a lock")
+			})
+		}
+	}
+}
+
+// In a cluster a waiter subscribes by the kind of pub/sub that the flag, or the environment,
+// names.
+func TestPubSubMode(t *testing.T) {
+	t.Parallel()
+	redistest.Need(t)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	for mode, want := range map[string][2]int64{"auto": {0, 1}, "on": {0, 1}, "off": {1, 0}, "both": {1, 1}} {
+		for source, waiter := range map[string]func(name string) *process{
+			"flag": func(name string) *process { return start(t, env, run(name, sh("echo ran"), "--pubsub", mode)...) },
+			"environment": func(name string) *process {
+				return start(t, append(env[:1:1], pubSubVariable+"="+mode), run(name, sh("echo ran"))...)
+			},
+		} {
+			name := mode + ":" + source
+			node := cluster.Owner(t, name).Client(t)
+			require.NoError(t, node.HSet(t.Context(), name, java+":1", 1).Err())
+			require.NoError(t, node.PExpire(t.Context(), name, time.Minute).Err())
+			p := waiter(name)
+			channel := "redisson_lock__channel:{" + name + "}"
+			eventually(t, "subscribed as "+name, func() bool {
+				plain := node.PubSubNumSub(t.Context(), channel).Val()[channel]
+				return [2]int64{plain, node.PubSubShardNumSub(t.Context(), channel).Val()[channel]} == want
+			})
+			assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--pubsub", mode, name), "taken from")
+			assert.Equal(t, exitOK, p.wait(), name)
+		}
+	}
+}
+
+func TestStoreFlagsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
+		p := start(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
+		assert.Equal(t, exitUsage, p.wait())
+		p.requireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
+		p = start(t, append(nowhere[:len(nowhere):len(nowhere)], pubSubVariable+"=loud"), args...)
+		assert.Equal(t, exitUsage, p.wait())
+		p.requireOneLine(pubSubVariable + ` "loud": accepted are auto, on, off and both`)
+		if args[0] == "ls" {
+			continue // it takes no name
+		}
+		p = start(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
+		assert.Equal(t, exitUsage, p.wait())
+		p.requireOneLine("with the prefix a{b")
+	}
+}

@@ -1,0 +1,153 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// doer is a handle with methods that call a function under its lock.
+type doer interface {
+	Do(ctx context.Context, f func(ctx context.Context) error) error
+	TryDo(ctx context.Context, f func(ctx context.Context) error) error
+	DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error
+}
+
+// doers are the handles of a lock or a permit called "a".
+func doers(t *testing.T, l *lock.Locker) map[string]doer {
+	t.Helper()
+	_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	return map[string]doer{
+		"Mutex":   l.Mutex("mutex"),
+		"Fair":    l.Fair("fair"),
+		"Write":   l.ReadWrite("write").Write(),
+		"Permits": l.Permits("permits"),
+		"Multi":   lock.All(l.Mutex("first"), l.Mutex("second")),
+	}
+}
+
+// A function is called once the lock is held, and after it, the lock is free. It is not
+// called while another holder has the lock: TryDo returns at once, DoWithin after its
+// wait, and Do with its context.
+func TestDo(t *testing.T) {
+	failure := errors.New("the function failed")
+	const wait, limit = 3 * time.Second, 7 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		others := doers(t, server.Locker(t, lock.Config{}))
+		for name, d := range doers(t, server.Locker(t, lock.Config{})) {
+			ways := map[string]struct {
+				run  func(ctx context.Context, f func(context.Context) error) error
+				wait time.Duration // while the lock is held
+				want error
+			}{
+				"Do":       {d.Do, limit, context.DeadlineExceeded},
+				"TryDo":    {d.TryDo, 0, lock.ErrNotAcquired},
+				"DoWithin": {func(ctx context.Context, f func(context.Context) error) error { return d.DoWithin(ctx, wait, f) }, wait, lock.ErrNotAcquired},
+				"DoWithin nothing": {func(ctx context.Context, f func(context.Context) error) error {
+					return d.DoWithin(ctx, -1, f)
+				}, 0, lock.ErrNotAcquired},
+			}
+			for way, w := range ways {
+				calls := 0
+				err := w.run(t.Context(), func(ctx context.Context) error {
+					calls++
+					assert.ErrorIs(t, others[name].TryDo(t.Context(), never(t)), lock.ErrNotAcquired, name)
+					return failure
+				})
+				require.ErrorIs(t, err, failure, "%s of %s", way, name)
+				require.Equal(t, 1, calls)
+				require.Panics(t, func() { _ = w.run(t.Context(), func(context.Context) error { panic("it fails") }) })
+
+				require.NoError(t, others[name].TryDo(t.Context(), func(context.Context) error {
+					begin := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					assert.ErrorIs(t, w.run(ctx, never(t)), w.want)
+					about(t, w.wait, time.Since(begin))
+					synctest.Wait() // its place in the queue is given up in the background
+					return nil
+				}), "%s of %s: the lock is free again", way, name)
+			}
+		}
+	})
+}
+
+// DoWithin limits the wait, not the function.
+func TestDoWithinDoesNotLimitTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, d := range doers(t, locktest.New(t, lock.Config{})) {
+			require.NoError(t, d.DoWithin(t.Context(), time.Second, func(ctx context.Context) error {
+				time.Sleep(time.Hour)
+				return ctx.Err()
+			}), name)
+		}
+	})
+}
+
+// The context of Within ends with the request, with the lease, and with its function. It
+// carries the ownership.
+func TestWithin(t *testing.T) {
+	type held interface {
+		Within(ctx context.Context) (context.Context, context.CancelFunc)
+		Unlock(ctx context.Context) error
+	}
+	gone := errors.New("the client has gone")
+	for name, lockOf := range map[string]func(*testing.T, *lock.Locker) held{
+		"Lease": func(t *testing.T, l *lock.Locker) held { return mustLock(t, l.Mutex("a")) },
+		"MultiLease": func(t *testing.T, l *lock.Locker) held {
+			lease, err := lock.All(l.Mutex("a"), l.Mutex("b")).Lock(t.Context())
+			require.NoError(t, err)
+			return lease
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
+				lease := lockOf(t, l)
+				request, leave := context.WithCancelCause(context.WithValue(t.Context(), t, "a value"))
+
+				first, cancelFirst := lease.Within(request)
+				require.Equal(t, "a value", first.Value(t))
+				again, err := l.Mutex("a").TryLock(first)
+				require.NoError(t, err, "it carries the ownership")
+				require.NoError(t, again.Unlock(t.Context()))
+				cancelFirst()
+				require.ErrorIs(t, first.Err(), context.Canceled)
+
+				second, cancelSecond := lease.Within(request)
+				defer cancelSecond()
+				leave(gone)
+				require.ErrorIs(t, context.Cause(second), gone)
+
+				third, cancelThird := lease.Within(t.Context())
+				defer cancelThird()
+				_, err = server.Locker(t, lock.Config{}).ForceRelease(t.Context(), "a")
+				require.NoError(t, err)
+				<-third.Done()
+				require.ErrorIs(t, context.Cause(third), lock.ErrLost)
+				require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+
+				lease = lockOf(t, l)
+				last, cancelLast := lease.Within(t.Context())
+				defer cancelLast()
+				require.NoError(t, lease.Unlock(t.Context()))
+				synctest.Wait()
+				require.ErrorIs(t, context.Cause(last), lock.ErrReleased)
+				ended, cancelEnded := lease.Within(t.Context())
+				defer cancelEnded()
+				require.ErrorIs(t, context.Cause(ended), lock.ErrReleased, "at once")
+			})
+		})
+	}
+}

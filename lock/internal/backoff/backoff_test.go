@@ -1,0 +1,31 @@
+package backoff
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestPauseDoublesUpToMost(t *testing.T) {
+	const first, most = 20 * time.Millisecond, 640 * time.Millisecond
+	for failures, want := range map[int]time.Duration{
+		0: first, 1: 2 * first, 4: 16 * first, 5: most, 6: most, 31: most, 32: most, math.MaxInt: most,
+	} {
+		var shortest, longest time.Duration = math.MaxInt64, 0
+		for range 10_000 {
+			p := Pause(failures, first, most)
+			shortest, longest = min(shortest, p), max(longest, p)
+		}
+		if shortest < want/2 || shortest > want*6/10 || longest > want || longest < want*9/10 {
+			t.Errorf("after %d failures: %v to %v, want %v to %v", failures, shortest, longest, want/2, want)
+		}
+	}
+}
+
+func TestPauseOfTheLongestDurations(t *testing.T) {
+	for failures := range 100 {
+		if p := Pause(failures, 1, math.MaxInt64); p < 0 {
+			t.Errorf("after %d failures: %v", failures, p)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// observed collects the reports of an observer.
+type observed struct {
+	mu       sync.Mutex
+	acquired []lock.Acquired // guarded by mu
+	ended    []lock.Ended    // guarded by mu
+	values   []any           // guarded by mu; of the contexts, in the order of the reports
+}
+
+type traceKey struct{}
+
+func (o *observed) observer() *lock.Observer {
+	return &lock.Observer{
+		Acquired: func(ctx context.Context, a lock.Acquired) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.acquired, o.values = append(o.acquired, a), append(o.values, ctx.Value(traceKey{}))
+		},
+		Ended: func(ctx context.Context, e lock.Ended) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.ended, o.values = append(o.ended, e), append(o.values, ctx.Value(traceKey{}))
+		},
+	}
+}
+
+// take returns the reports since the last call.
+func (o *observed) take() (acquired []lock.Acquired, ended []lock.Ended) {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	acquired, ended = o.acquired, o.ended
+	o.acquired, o.ended = nil, nil
+	return acquired, ended
+}
+
+// Every acquisition is reported with its wait and its result, and every grant's end once,
+// however the lock was acquired.
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{Observer: o.observer()})
+		other := server.Locker(t, lock.Config{})
+		_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		ctx := context.WithValue(t.Context(), traceKey{}, "trace")
+		const held, waited = 5 * time.Second, 3 * time.Second
+		job := func(context.Context) error {
+			time.Sleep(held)
+			return nil
+		}
+		for name, test := range map[string]struct {
+			kind lock.Kind
+			use  func() error
+		}{
+			"do":      {lock.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
+			"fair":    {lock.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
+			"read":    {lock.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
+			"write":   {lock.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
+			"permits": {lock.KindPermit, func() error { return l.Permits("permits").Do(ctx, job) }},
+			"multi":   {lock.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
+			"deferred": {lock.KindMutex, func() error {
+				d, err := l.Mutex("deferred").Go(ctx, job)
+				require.NoError(t, err)
+				return d.Wait(ctx)
+			}},
+			"again": {lock.KindMutex, func() error {
+				return l.Mutex("again").Do(ctx, func(ctx context.Context) error { return l.Mutex("again").Do(ctx, job) })
+			}},
+		} {
+			require.NoError(t, test.use(), name)
+			acquired, ended := o.take()
+			require.Equal(t, []lock.Acquired{{Kind: test.kind, Name: name}}, acquired)
+			require.Len(t, ended, 1, name)
+			about(t, held, ended[0].Held)
+			ended[0].Held = 0
+			require.Equal(t, []lock.Ended{{Kind: test.kind, Name: name}}, ended)
+		}
+		for _, value := range o.values {
+			require.Equal(t, "trace", value)
+		}
+
+		theirs := lockNow(t, other.Mutex("a"))
+		for _, wait := range []func() error{
+			func() error { return l.Mutex("a").DoWithin(ctx, waited, never(t)) },
+			func() error {
+				d, err := l.Mutex("a").GoWithin(ctx, waited, never(t))
+				require.NoError(t, err)
+				return d.Wait(ctx)
+			},
+		} {
+			require.ErrorIs(t, wait(), lock.ErrNotAcquired)
+			acquired, ended := o.take()
+			require.Len(t, acquired, 1)
+			about(t, waited, acquired[0].Waited)
+			require.Equal(t, acquired[0].Waited, acquired[0].Queued)
+			require.ErrorIs(t, acquired[0].Err, lock.ErrNotAcquired)
+			require.Equal(t, "refused", acquired[0].Outcome())
+			require.Empty(t, ended)
+		}
+		time.AfterFunc(waited, func() { unlock(t, theirs) })
+		unlock(t, mustLock(t, l.Mutex("a")))
+		acquired, ended := o.take()
+		require.NoError(t, acquired[0].Err)
+		about(t, waited, acquired[0].Waited)
+		require.Equal(t, "granted", acquired[0].Outcome())
+		require.NoError(t, ended[0].Err)
+		require.Equal(t, "released", ended[0].Outcome())
+
+		s := l.Stats()
+		assert.Equal(t, []int64{9, 1, 0, 2, 0}, []int64{s.Granted, s.ByRelease, s.HandedOff, s.Refused, s.Failed})
+	})
+}
+
+// A loss is reported once, whether the watchdog or Unlock is first to notice it. A hold
+// that the store lost without notice ends with its Unlock's error.
+func TestObserverOfLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{Observer: o.observer()})
+		lease := lockNow(t, l.Mutex("expired").With(lock.Options{TTL: time.Second, Fixed: true}))
+		<-lease.Lost()
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		_, ended := o.take()
+		require.Len(t, ended, 1)
+		var loss *lock.LostError
+		require.ErrorAs(t, ended[0].Err, &loss)
+		require.Equal(t, renewal.Expired, loss.Cause)
+		require.Equal(t, "lost", ended[0].Outcome())
+
+		lease = lockNow(t, l.Mutex("deleted"))
+		server.Delete("deleted")
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		_, ended = o.take()
+		require.Len(t, ended, 1)
+		require.ErrorIs(t, ended[0].Err, lock.ErrLost)
+
+		lockNow(t, l.Mutex("closed"))
+		require.NoError(t, l.Close(t.Context()))
+		_, ended = o.take()
+		require.Len(t, ended, 1)
+		require.ErrorAs(t, ended[0].Err, &loss)
+		require.Equal(t, renewal.Closed, loss.Cause)
+	})
+}
+
+// Each holder of a lock that is handed off within the process is reported by itself.
+func TestObserverOfHandOffs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		l := locktest.New(t, lock.Config{Observer: o.observer()})
+		m := l.Mutex("a").With(lock.Options{Passes: 100, PassFor: time.Hour})
+		hadAHolder(t, l)
+		o.take()
+		first := lockNow(t, m)
+		second := await(t, m)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		unlock(t, first)
+		lease := <-second
+		time.Sleep(2 * time.Second)
+		unlock(t, lease)
+		acquired, ended := o.take()
+		require.Len(t, acquired, 2)
+		require.Equal(t, []string{"granted", "handed_off"}, []string{acquired[0].Outcome(), acquired[1].Outcome()})
+		about(t, time.Second, acquired[1].Waited)
+		require.Zero(t, acquired[0].Queued)
+		require.Equal(t, acquired[1].Waited, acquired[1].Queued)
+		require.Len(t, ended, 2)
+		about(t, time.Second, ended[0].Held)
+		about(t, 2*time.Second, ended[1].Held)
+		s := l.Stats()
+		assert.Equal(t, []int64{2, 1}, []int64{s.Granted, s.HandedOff})
+	})
+}
+
+// A grant whose caller has left is no hold: it is reported as a failed acquisition alone.
+func TestObserverOfALateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{Observer: o.observer()})
+		ctx, cancel := context.WithCancel(t.Context())
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				cancel()
+				return do()
+			}
+		})
+		_, err := l.Mutex("a").Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(time.Minute)
+		acquired, ended := o.take()
+		require.Len(t, acquired, 1)
+		require.ErrorIs(t, acquired[0].Err, context.Canceled)
+		require.Equal(t, "failed", acquired[0].Outcome())
+		require.Empty(t, ended)
+		assert.EqualValues(t, 1, l.Stats().Failed)
+	})
+}
+
+// An observer that panics harms no acquisition and no release.
+func TestObserverPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: &lock.Observer{
+				Acquired: func(context.Context, lock.Acquired) { panic("one") },
+				Ended:    func(context.Context, lock.Ended) { panic(errors.New("two")) },
+			},
+		})
+		unlock(t, lockNow(t, l.Mutex("a")))
+		unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex("a")))
+		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Acquired" panic=one`))
+		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Ended" panic=two`))
+		assert.Contains(t, log.text.String(), "stack=")
+	})
+}
+
+// An acquisition that first asks the store and then waits has been in the queue for less
+// time than the whole call took.
+func TestObserverOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{Observer: o.observer()})
+		theirs := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		const slow = 100 * time.Millisecond
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				time.Sleep(slow)
+				return do()
+			}
+		})
+		time.AfterFunc(time.Second, func() { unlock(t, theirs) })
+		unlock(t, mustLock(t, l.Mutex("a")))
+		acquired, _ := o.take()
+		require.Len(t, acquired, 1)
+		require.Positive(t, acquired[0].Queued)
+		require.Equal(t, slow, acquired[0].Waited-acquired[0].Queued)
+	})
+}
+
+// Joined observers are called in their order, and all of them if one panics.
+func TestJoinObservers(t *testing.T) {
+	var called []string
+	note := func(name string) *lock.Observer {
+		return &lock.Observer{
+			Acquired: func(ctx context.Context, a lock.Acquired) {
+				called = append(called, name+" "+a.Name+" "+ctx.Value(traceKey{}).(string))
+			},
+			Ended: func(_ context.Context, e lock.Ended) {
+				called = append(called, name+" ended "+e.Name)
+				panic(name)
+			},
+		}
+	}
+	ctx := context.WithValue(t.Context(), traceKey{}, "trace")
+	o := lock.JoinObservers(note("one"), nil, &lock.Observer{}, note("two"))
+	o.Acquired(ctx, lock.Acquired{Name: "a"})
+	require.Panics(t, func() { o.Ended(ctx, lock.Ended{Name: "a"}) })
+	require.Equal(t, []string{"one a trace", "two a trace", "one ended a", "two ended a"}, called)
+	require.Equal(t, &lock.Observer{}, lock.JoinObservers(nil, &lock.Observer{}))
+}
+
+// Outcomes are those that Stats counts.
+func TestOutcomes(t *testing.T) {
+	refused := &lock.NotAcquiredError{Name: "a", Cause: lock.ErrTooManyWaiters}
+	for want, a := range map[string]lock.Acquired{
+		"granted":    {},
+		"handed_off": {HandedOff: true},
+		"refused":    {Err: refused},
+		"failed":     {Err: lock.ErrUnavailable},
+	} {
+		assert.Equal(t, want, a.Outcome())
+	}
+	for want, e := range map[string]lock.Ended{
+		"released": {},
+		"lost":     {Err: errors.Join(lock.ErrUnavailable, &lock.LostError{})},
+		"failed":   {Err: lock.ErrUnavailable},
+	} {
+		assert.Equal(t, want, e.Outcome())
+	}
+}
+
+// A locker's wheel is the one that it was given, or its own.
+func TestWheelOfALocker(t *testing.T) {
+	w, err := wheel.New(wheel.Config{})
+	require.NoError(t, err)
+	defer w.Stop()
+	one := locktest.New(t, lock.Config{Wheel: w})
+	assert.Same(t, w, one.Wheel())
+	require.NoError(t, one.Close(t.Context()))
+	own := locktest.New(t, lock.Config{})
+	assert.NotSame(t, w, own.Wheel())
+	lockNow(t, own.Mutex("a"))
+	assert.Positive(t, own.Wheel().Stats().Pending)
+}
+
+// Statistics in a log are groups of plain numbers.
+func TestStatsInALog(t *testing.T) {
+	var log lines
+	l := locktest.New(t, lock.Config{})
+	unlock(t, lockNow(t, l.Mutex("a")))
+	lockNow(t, l.Mutex("b"))
+	slog.New(slog.NewTextHandler(&log, nil)).Info("now", "locks", l.Stats())
+	for _, number := range []string{" locks.granted=2 ", " locks.leases.held=1 ", " locks.leases.watched=2 ", " locks.leases.released=1 ", " locks.unreleased=0\n"} {
+		assert.Equal(t, 1, log.count(number), "%s in %s", number, log.text.String())
+	}
+}

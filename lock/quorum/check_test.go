@@ -1,0 +1,165 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/quorum"
+)
+
+// checkTTL is a TTL that no round trip on a busy machine comes near.
+const checkTTL = 10 * time.Minute
+
+// topics returns "severity topic" of each finding.
+func topics(r driver.Report) (all []string) {
+	for _, f := range r.Findings {
+		all = append(all, fmt.Sprintf("%v %s", f.Severity, f.Topic))
+	}
+	return all
+}
+
+// The servers of the nodes are examined and compared. Those of the tests share a host.
+func TestCheckComparesTheNodes(t *testing.T) {
+	t.Parallel()
+	var servers []*redistest.Server
+	var clients []redis.UniversalClient
+	for range 3 {
+		server := redistest.Start(t, redistest.Config{AOF: true, Directives: []string{"appendfsync always"}})
+		servers, clients = append(servers, server), append(clients, server.Client(t))
+	}
+	store := assemble(t, quorum.Config{NodeTimeout: time.Minute}, clients...)
+	report, err := store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.NoError(t, err)
+	assert.Len(t, report.Servers, 3)
+	assert.Equal(t, []string{"warning node", "warning node", "warning node"}, topics(report), "%+v", report.Findings)
+	assert.Contains(t, report.Findings[0].Found, "share the host")
+
+	require.NoError(t, servers[1].Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	report, err = store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.NoError(t, err)
+	assert.Contains(t, topics(report), "warning eviction")
+
+	servers[2].Kill()
+	report, err = store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.NoError(t, err)
+	assert.Contains(t, topics(report), "warning answer")
+	servers[1].Kill()
+	report, err = store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"error answer", "error answer"}, topics(report))
+	assert.Contains(t, report.Findings[0].Promise, "1 of 3 nodes are left, and 2 are needed")
+	servers[0].Kill()
+	_, err = store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, store.Close())
+	_, err = store.Check(t.Context(), driver.CheckOptions{})
+	require.ErrorIs(t, err, driver.ErrNotDone)
+}
+
+// One server under two names is found before the first lock.
+func TestCheckFindsOneServerUnderTwoNames(t *testing.T) {
+	t.Parallel()
+	twin := redistest.Start(t, redistest.Config{})
+	other := redistest.Start(t, redistest.Config{})
+	store := assemble(t, quorum.Config{NodeTimeout: time.Minute}, twin.Client(t), other.Client(t), redistest.StartProxy(t, twin).Client(t))
+	report, err := store.Check(t.Context(), driver.CheckOptions{TTL: checkTTL})
+	require.NoError(t, err)
+	require.Equal(t, "error node", topics(report)[0])
+	assert.Contains(t, report.Findings[0].Found, "are one server")
+	assert.Contains(t, report.Findings[0].Found, "node 0")
+	assert.Contains(t, report.Findings[0].Found, "node 2")
+}
+
+// examined is a node with an invented report.
+type examined struct {
+	driver.Store
+	report driver.Report
+	err    error
+}
+
+func (e *examined) Check(context.Context, driver.CheckOptions) (driver.Report, error) {
+	return e.report, e.err
+}
+
+// What differs between the nodes' reports.
+func TestCheckOfDifferentNodes(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	good := func(i int) driver.Server {
+		return driver.Server{
+			Address: fmt.Sprintf("10.0.0.%d:6379", i), ID: fmt.Sprint("id ", i), Role: "master",
+			RoundTrip: ms, WorstRoundTrip: 2 * ms, Ahead: 100 * ms, AheadError: ms,
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(s *driver.Server) // of node 1
+		want   []string
+		found  string
+	}{
+		"alike":                {func(*driver.Server) {}, nil, ""},
+		"almost apart":         {func(s *driver.Server) { s.Ahead = 602 * ms }, nil, ""},
+		"apart":                {func(s *driver.Server) { s.Ahead = 603 * ms }, []string{"warning clock", "warning clock"}, "503ms apart"},
+		"of an unknown clock":  {func(s *driver.Server) { s.Ahead, s.AheadError = time.Hour, 0 }, nil, ""},
+		"slow once":            {func(s *driver.Server) { s.WorstRoundTrip = 125 * ms }, []string{"warning latency"}, "125ms"},
+		"slow":                 {func(s *driver.Server) { s.RoundTrip, s.WorstRoundTrip = 125*ms, 130*ms }, []string{"error latency"}, "130ms"},
+		"on one host":          {func(s *driver.Server) { s.Address = "10.0.0.0:6380" }, []string{"warning node"}, "share the host 10.0.0.0"},
+		"one server":           {func(s *driver.Server) { s.ID = "id 0"; s.Address = "10.0.0.0:6380" }, []string{"error node"}, "one server"},
+		"of unknown identity":  {func(s *driver.Server) { s.ID = "" }, nil, ""},
+		"of unknown addresses": {func(s *driver.Server) { s.Address = "the sentinels' master" }, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, stores := booths(3)
+				for i := range stores {
+					server := good(i)
+					if i == 1 {
+						test.change(&server)
+					}
+					stores[i] = &examined{stores[i], driver.Report{Servers: []driver.Server{server}}, nil}
+				}
+				report, err := over(t, quorum.Config{NodeTimeout: 250 * ms}, stores...).Check(t.Context(), driver.CheckOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, test.want, topics(report), "%+v", report.Findings)
+				if test.found != "" {
+					assert.Contains(t, report.Findings[0].Found, test.found)
+				}
+			})
+		})
+	}
+}
+
+// A store that cannot examine its servers is a note; nodes that all fail are an error.
+func TestCheckOfNodesThatCannot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, stores := booths(3)
+		report, err := over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"note node", "note node", "note node"}, topics(report))
+		broken := errors.New("broken")
+		for i := range stores {
+			stores[i] = &examined{stores[i], driver.Report{}, fmt.Errorf("node: %w: %w: \x1b[2J%s", broken, lock.ErrUnavailable, strings.Repeat("é", 10_000))}
+		}
+		_, err = over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		require.ErrorIs(t, err, broken)
+
+		stores[0] = &examined{stores[0], driver.Report{}, nil}
+		report, err = over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		require.NoError(t, err)
+		require.Equal(t, []string{"error answer", "error answer"}, topics(report))
+		assert.Less(t, len(report.Findings[0].Found), 500)
+		assert.NotContains(t, report.Findings[0].Found, "\x1b")
+	})
+}

@@ -1,0 +1,207 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// ourOwner returns an owner with the id of a leasewheel client, a UUID of version 8.
+func ourOwner(n int) string { return fmt.Sprintf("00000000-0000-8000-8000-00000000000c:%d", n) }
+
+// ttls returns the TTL of the queue that Redisson shares: of its list and its timeouts.
+func ttls(t *testing.T, client *redis.Client) []time.Duration {
+	t.Helper()
+	return []time.Duration{client.TTL(t.Context(), fairList).Val(), client.TTL(t.Context(), fairTimeouts).Val()}
+}
+
+// endless are the TTLs of a queue that Redisson's waiters have for themselves.
+var endless = []time.Duration{-1, -1}
+
+// A queue is left to threads of Redisson as they would have it, without a TTL, by whatever
+// way the last waiter of ours goes.
+func TestFairQueueIsLeftToRedissonWithoutATTL(t *testing.T) {
+	t.Parallel()
+	for name, goes := range map[string]func(t *testing.T, s *redisstore.Store){
+		"granted": func(t *testing.T, s *redisstore.Store) {
+			free := fairHold(ourOwner(1), 0)
+			free.Count = 0
+			require.NoError(t, errorOf(s.Release(t.Context(), free)))
+			require.Equal(t, driver.Granted, asks(t, s, fairHold(ourOwner(2), 5*time.Second)).Verdict)
+		},
+		"gives up": func(t *testing.T, s *redisstore.Store) {
+			gone := fairHold(ourOwner(2), 0)
+			gone.Count = 0
+			require.NoError(t, errorOf(s.Release(t.Context(), gone)))
+		},
+		"dies": func(t *testing.T, s *redisstore.Store) {
+			free := fairHold(ourOwner(1), 0)
+			free.Count = 0
+			require.NoError(t, errorOf(s.Release(t.Context(), free)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			client := server.Client(t)
+			store := open(t, client)
+			require.Equal(t, driver.Granted, asks(t, store, fairHold(ourOwner(1), 0)).Verdict)
+			asks(t, store, fairHold(ourOwner(2), 5*time.Second))
+			require.InDelta(t, 10*time.Minute, ttls(t, client)[0], float64(time.Minute), "waiters of ours alone")
+			thread := newRedissonThread(t, server, 1)
+			require.False(t, thread.lock(redissonWait))
+			goes(t, store)
+			assert.Contains(t, queue(t, client), thread.owner)
+			assert.Equal(t, endless, ttls(t, client))
+		})
+	}
+}
+
+func errorOf(_ bool, err error) error { return err }
+
+// A queue in which waiters of ours have died one after the other expires: a dead one is
+// not taken for a thread of Redisson.
+func TestFairQueueOfDeadWaitersOfOursExpires(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store := open(t, client)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(ourOwner(1), 0)).Verdict)
+	asks(t, store, fairHold(ourOwner(2), time.Minute))
+	asks(t, store, fairHold(ourOwner(3), time.Minute))
+	require.NoError(t, client.ZAdd(t.Context(), fairPlaces, redis.Z{Score: 1000, Member: ourOwner(3)}).Err()) // it died
+	asks(t, store, fairHold(ourOwner(2), time.Minute))                                                        // and then it dies, too
+	require.Len(t, queue(t, client), 2)
+	for _, ttl := range ttls(t, client) {
+		assert.InDelta(t, 10*time.Minute, ttl, float64(time.Minute))
+	}
+}
+
+// Looking at a fair lock whose Java clients have all crashed changes nothing. A forced
+// release drops those whose timeout is over, and keeps the TTL of the others' queue.
+func TestLookingAtACrashedFairQueue(t *testing.T) {
+	t.Parallel()
+	for name, living := range map[string]int{"all dead": 0, "two have time left": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := newInspectedIn(t)
+			const dead = 250
+			later := time.Now().Add(time.Minute).UnixMilli()
+			i.do("HSET orders " + java + ":1 1\nPEXPIRE orders 60000")
+			for n := range dead + living {
+				by := int64(1000 + n)
+				if n >= dead {
+					by = later
+				}
+				i.do(fmt.Sprintf("RPUSH %s %s:%d\nZADD %s %d %s:%d", fairList, java, 10+n, fairTimeouts, by, java, 10+n))
+			}
+			before := i.dump()
+			assert.EqualValues(t, dead+living, i.inspect("orders").WaiterCount)
+			assert.Equal(t, []string{"orders"}, i.names())
+			assert.Equal(t, before, i.dump(), "looking changes nothing")
+			assert.Equal(t, endless, ttls(t, i.admin))
+
+			runs := 0
+			for len(queue(t, i.admin)) > living && runs < 10 { // each examines a hundred
+				i.do("HSET orders " + java + ":1 1")
+				_, err := i.store.ForceRelease(t.Context(), "orders")
+				require.NoError(t, err)
+				runs++
+			}
+			assert.LessOrEqual(t, runs, 3)
+			if living > 0 {
+				assert.Len(t, queue(t, i.admin), living)
+				assert.Equal(t, endless, ttls(t, i.admin))
+			} else {
+				assert.Zero(t, i.admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
+			}
+		})
+	}
+}
+
+// A waiter of ours gets a fair lock soon behind hundreds of crashed threads of Redisson,
+// and leaves nothing of their queue behind.
+func TestFairSkipsCrashedThreadsOfRedisson(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	pipe := client.Pipeline()
+	for n := range 1000 {
+		waiter := fmt.Sprintf("%s:%d", java, n)
+		pipe.RPush(t.Context(), fairList, waiter)
+		pipe.ZAdd(t.Context(), fairTimeouts, redis.Z{Score: float64(1000 + n), Member: waiter})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	l := locker(t, client, lock.Config{Poll: time.Hour})
+	begin := time.Now()
+	require.NoError(t, mustLockFair(t, l).Unlock(t.Context()))
+	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Zero(t, client.Exists(t.Context(), fairList, fairTimeouts, fairPlaces).Val())
+}
+
+// Waiters of ours whose subscriptions are cut again and again keep their places among
+// threads of Redisson, and all are served in the order of arrival.
+func TestFairOrderOutlivesLostSubscriptions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	l := locker(t, server.Client(t), lock.Config{TTL: 30 * time.Second, Poll: time.Hour})
+	holder := newRedissonThread(t, server, 1)
+	require.True(t, holder.lock(redissonWait))
+	got := make(chan *lock.Lease, 4)
+	threads := map[string]*redissonThread{}
+	for n := range 8 { // ours and theirs by turns
+		if n%2 == 0 {
+			go send(got, func() *lock.Lease { return mustLockFair(t, l) })
+		} else {
+			thread := newRedissonThread(t, server, 10+n)
+			threads[thread.owner] = thread
+			require.False(t, thread.lock(redissonWait))
+		}
+		awaitQueue(t, admin, n+1)
+	}
+	order := queue(t, admin)
+	awaitChannels(t, admin, 4)
+	cut := func() (killed int) {
+		killed, err := admin.Do(t.Context(), "client", "kill", "type", "pubsub").Int()
+		require.NoError(t, err)
+		return killed
+	}
+	for range 5 {
+		awaitChannels(t, admin, 4)
+		require.Positive(t, cut())
+		time.Sleep(50 * time.Millisecond)
+		assert.Equal(t, order, queue(t, admin))
+	}
+	awaitChannels(t, admin, 4)
+	assert.Equal(t, endless, ttls(t, admin))
+
+	cut() // and the message of the release meets no subscription
+	holder.unlock()
+	for n, owner := range order {
+		if thread := threads[owner]; thread != nil {
+			for begin := time.Now(); !thread.lock(redissonWait); time.Sleep(5 * time.Millisecond) {
+				require.Less(t, time.Since(begin), 20*time.Second, "waiter %d", n)
+			}
+			cut()
+			thread.unlock()
+			continue
+		}
+		select {
+		case lease := <-got:
+			require.Equal(t, owner, lease.Owner(), "waiter %d", n)
+			require.NoError(t, lease.Unlock(t.Context()))
+		case <-time.After(20 * time.Second):
+			require.FailNow(t, "a waiter was passed over", "waiter %d", n)
+		}
+	}
+	assert.Zero(t, admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
+}

@@ -1,0 +1,381 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var (
+	//go:embed rights.lua
+	rightsSource string
+	rightsScript = newScript(rightsSource)
+)
+
+// use is a use of a server, with what its scripts call. SECURITY.md has the same lists.
+type use struct {
+	name string
+	// needed: without it no lock is granted.
+	needed bool
+	// commands as rights.lua takes them: each changes nothing on a key that does not exist.
+	commands []string
+	// keys and channels derive from a lock's name.
+	keys, channels func(name string) []string
+}
+
+// uses returns what a user of this store needs, and what other kinds of lock add.
+func (s *Store) uses() []use {
+	mutexes := use{
+		name: "mutexes", needed: true,
+		commands: []string{
+			"set @ x xx", // the first to write: once a script has, a server out of memory refuses nothing
+			"hget @ x", "hdel @ x", "hset @ x 1 ; hdel @ x", "hexists @ x", "hrandfield @", "get @", "exists @", "pexpire @ 1", "pttl @", "persist @", "time",
+			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
+		},
+		keys: func(name string) []string {
+			return []string{name, tokenKey(name), waitQueueKey(name), yieldKey(name), clientKey(hashTag(name))}
+		},
+		channels: func(name string) []string {
+			return []string{channelKey(name), waitChannel(name), waitChannel(name) + ":check"}
+		},
+	}
+	if s.config.Format == FormatPlain {
+		mutexes.name = "plain locks"
+		mutexes.commands = append(mutexes.commands, "del @", "getrange @ 0 0")
+		return []use{mutexes}
+	}
+	return []use{
+		mutexes,
+		{
+			name: "fair locks",
+			commands: []string{
+				"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
+				"zcount @ 0 0", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
+			},
+			keys: func(name string) []string { return []string{queueKey(name), timeoutsKey(name), placesKey(name)} },
+		},
+		{
+			name:     "read-write locks",
+			commands: []string{"del @", "hlen @", "type @", "unlink @"},
+			keys:     func(name string) []string { return []string{holdsTag(name) + ":check", claimKey(name)} },
+			channels: func(name string) []string { return []string{readWriteChannel(name)} },
+		},
+		{
+			name: "semaphores and latches",
+			commands: []string{
+				"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @",
+				"zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0",
+			},
+			keys:     func(name string) []string { return []string{requestKey(name, "check")} },
+			channels: func(name string) []string { return []string{semaphoreChannel(name), latchChannel(name)} },
+		},
+	}
+}
+
+// checkName is the beginning of the names on which rights are tried, unless the caller gives
+// one.
+const checkName = "leasewheel"
+
+// unusedName returns the key of a name that begins with prefix and that no client uses. In a
+// cluster the node has its slot; ok is false if none was found.
+func (s *Store) unusedName(prefix, node string) (key string, ok bool) {
+	for range 1000 {
+		var random [8]byte
+		_, _ = rand.Read(random[:]) // never fails
+		key, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
+		if err != nil || lock.ValidateName(key) != nil {
+			return "", false
+		}
+		if s.cluster == nil || s.nodeOfKey(key) == node {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// nodeOfKey is nodeOf for the key instead of the name.
+func (s *Store) nodeOfKey(key string) string {
+	master, err := s.cluster.MasterForKey(offline, key)
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
+}
+
+// refusals are what a user may not do, and what else a server refuses.
+type refusals struct {
+	commands []string // that the user may not run
+	absent   []string // that the server does not have
+	keys     []string // that the user may not use
+	channels []string // that the user may not use
+	faults   []error  // that have another reason
+}
+
+func (r *refusals) add(command, key, channel string, err error) {
+	text := err.Error()
+	f := faultOf(text)
+	switch lower := strings.ToLower(text); {
+	case errors.Is(f.err, ErrNoPermission) || strings.Contains(lower, "executing the script can't"):
+		switch {
+		case channel != "" && strings.Contains(lower, "channel"):
+			r.channels = append(r.channels, channel)
+		case key != "" && strings.Contains(lower, "key"):
+			r.keys = append(r.keys, key)
+		default:
+			r.commands = append(r.commands, command)
+		}
+	case strings.Contains(lower, "unknown redis command"), strings.Contains(lower, "unknown command"), strings.Contains(lower, "unknown subcommand"),
+		strings.Contains(lower, "wrong number of args"), strings.HasSuffix(lower, "syntax error"):
+		r.absent = append(r.absent, command)
+	default:
+		r.faults = append(r.faults, classify(refusal(text)))
+	}
+}
+
+// none reports whether nothing was refused.
+func (r *refusals) none() bool {
+	return len(r.commands)+len(r.absent)+len(r.keys)+len(r.channels)+len(r.faults) == 0
+}
+
+// tryRights runs what locks need on names that no client uses, and reports what is refused.
+func (e *examination) tryRights(ctx context.Context) error {
+	prefix := cmp.Or(e.options.Name, checkName)
+	name, ok := e.store.unusedName(prefix, e.node.address)
+	if !ok {
+		e.unexamined("rights", fmt.Sprintf("no lock whose name begins with %s belongs to this server", excerpt(prefix)), "check with another name")
+		return nil
+	}
+	for _, u := range e.store.uses() {
+		r, err := e.tryUse(ctx, &u, name)
+		if err != nil {
+			return err
+		}
+		if u.needed && e.options.Name == "" && e.store.names.mapTo == nil && slices.Contains(r.keys, name) {
+			e.unexamined("rights", "the user may not use a lock called "+excerptAll([]string{name}), "check with the beginning of a name that the user may use")
+			return nil
+		}
+		e.reportRefusals(&u, &r)
+		if u.needed && !r.none() {
+			return nil // the rest would repeat it
+		}
+	}
+	return e.tryMessages(ctx, name)
+}
+
+// tryUse returns what is refused of one use. err is an error if the server did not answer.
+func (e *examination) tryUse(ctx context.Context, u *use, name string) (r refusals, err error) {
+	pipe := e.node.client.Pipeline()
+	keys, channels := u.keys(name), []string(nil)
+	if u.channels != nil {
+		channels = u.channels(name)
+	}
+	eval := pipe.Do(ctx, "eval", "return 1", 0)
+	evalsha := pipe.Do(ctx, "evalsha", rightsScript.sha, 0, "")
+	var wait *redis.Cmd
+	if u.needed && e.store.config.Replicas > 0 {
+		wait = pipe.Do(ctx, "wait", 0, 1)
+	}
+	var ofKeys, ofChannels []*redis.Cmd
+	for _, key := range keys {
+		ofKeys = append(ofKeys, pipe.Do(ctx, "eval", "return 1", 1, key))
+	}
+	for _, channel := range channels {
+		ofChannels = append(ofChannels, pipe.Do(ctx, "publish", channel, "x"))
+	}
+	_, err = pipe.Exec(ctx)
+	if err = classify(err); silent(err) {
+		return r, err
+	}
+	if err := eval.Err(); err != nil {
+		r.add("eval", "", "", err)
+		return r, nil
+	}
+	if wait != nil && wait.Err() != nil {
+		r.add("wait", "", "", wait.Err())
+	}
+	if err := evalsha.Err(); err != nil && !unknown(err) {
+		r.add("evalsha", "", "", err)
+	}
+	usable := ""
+	for i, cmd := range ofKeys {
+		if err := cmd.Err(); err != nil {
+			r.add("eval", keys[i], "", err)
+			continue
+		}
+		usable = cmp.Or(usable, keys[i])
+	}
+	for i, cmd := range ofChannels {
+		if err := cmd.Err(); err != nil && strings.Contains(strings.ToLower(err.Error()), "channel") {
+			r.add("publish", "", channels[i], err)
+		}
+	}
+	if usable == "" {
+		return r, nil
+	}
+	return r, e.tryCommands(ctx, u, usable, channelKey(name), &r)
+}
+
+// tryCommands adds the commands of a use that are refused in scripts.
+func (e *examination) tryCommands(ctx context.Context, u *use, key, channel string, r *refusals) error {
+	commands := u.commands
+	if u.needed {
+		commands = append(slices.Clone(commands), e.more...)
+	}
+	args := []any{"eval", rightsScript.source, 1, key, channel}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	reply, err := e.node.client.Do(ctx, args...).Result()
+	switch {
+	case silent(classify(err)):
+		return classify(err)
+	case err != nil:
+		r.add("eval", "", "", err)
+		return nil
+	}
+	list, ok := reply.([]any)
+	if !ok || len(list)%2 != 0 || len(list) > 2*len(commands) {
+		r.faults = append(r.faults, unexpected(reply))
+		return nil
+	}
+	for ; len(list) > 0; list = list[2:] {
+		index, isNumber := list[0].(int64)
+		text, isText := list[1].(string)
+		if !isNumber || !isText || index < 0 || index >= int64(len(commands)) {
+			r.faults = append(r.faults, unexpected(list[0]))
+			return nil
+		}
+		words := strings.Fields(commands[index])
+		command := words[0]
+		if command == "pubsub" {
+			command += "|" + words[1]
+		}
+		r.add(command, "", channel, refusal(text))
+	}
+	return nil
+}
+
+// reportRefusals reports what was refused of a use, on names made by unusedName.
+func (e *examination) reportRefusals(u *use, r *refusals) {
+	severity, promise := driver.SeverityNote, "none, unless "+u.name+" are used: they are refused"
+	if u.needed {
+		severity, promise = driver.SeverityError, acquired+": acquisitions are refused, or waiters are not woken"
+	}
+	var lacks []string
+	lack := func(what string, of []string) {
+		if len(of) > 0 {
+			lacks = append(lacks, what+" "+excerptAll(of))
+		}
+	}
+	lack("run", r.commands)
+	lack("use the keys", r.keys)
+	lack("use the channels", r.channels)
+	if len(lacks) > 0 {
+		e.found(severity, "rights", "the user may not "+strings.Join(lacks, "; nor "), promise,
+			"give the user the rights for "+u.name+" that SECURITY.md lists")
+	}
+	if len(r.absent) > 0 {
+		e.found(severity, "version", "the server lacks, or hides, "+excerptAll(r.absent), promise,
+			"use Redis 6.2 or newer, or a compatible server, without renamed commands and without a proxy that filters them")
+	}
+	var seen []error
+	for _, err := range r.faults {
+		var fault *ServerError
+		if errors.As(err, &fault) && fault.Fault != nil {
+			if slices.Contains(seen, fault.Fault) {
+				continue
+			}
+			seen = append(seen, fault.Fault)
+			e.found(driver.SeverityError, "writes", "the server refuses to write: "+fault.Fault.Error(), acquired+": every acquisition is refused", fault.advice)
+			continue
+		}
+		e.found(driver.SeverityError, "writes", "the server refuses what scripts do: "+excerpt(err.Error()), acquired+": acquisitions may be refused",
+			"run the same command by redis-cli; a proxy may alter it")
+		return
+	}
+}
+
+// madeUp matches what unusedName adds to the beginning of a name.
+var madeUp = regexp.MustCompile(`:check-[0-9a-f]{16}`)
+
+// excerptAll joins words, each once.
+func excerptAll(words []string) string {
+	words = slices.Clone(words)
+	for i := range words {
+		words[i] = madeUp.ReplaceAllString(words[i], "…")
+	}
+	slices.Sort(words)
+	return excerptOf(strings.Join(slices.Compact(words), " "), 1000)
+}
+
+// messageTimeout is how long a message may take from a publisher to a subscriber.
+const messageTimeout = 2 * time.Second
+
+// tryMessages subscribes to the channels of a mutex and publishes to one of them.
+func (e *examination) tryMessages(ctx context.Context, name string) error {
+	promise := acquired + ": a waiter is not woken by the release, and asks again every 5 s only"
+	for i, channel := range e.store.uses()[0].channels(name) {
+		failed, received, err := e.exchange(ctx, channel, i == 0)
+		var refused redis.Error
+		switch {
+		case errors.As(err, &refused):
+			var r refusals
+			r.add(failed, "", channel, err)
+			u := e.store.uses()[0]
+			e.reportRefusals(&u, &r)
+			return nil
+		case err != nil:
+			e.found(driver.SeverityError, "pubsub", "a subscription is not confirmed: "+excerpt(err.Error()), promise,
+				"connect without a proxy, or through one that passes pub/sub on")
+			return nil
+		case !received:
+			e.found(driver.SeverityError, "pubsub", "a published message was not delivered to its subscriber", promise,
+				"connect without a proxy, or through one that passes pub/sub on")
+			return nil
+		}
+	}
+	return nil
+}
+
+// exchange subscribes to a channel, publishes a message to it if send is set, and
+// unsubscribes. It reports whether the message arrived, or which command failed.
+func (e *examination) exchange(ctx context.Context, channel string, send bool) (failed string, received bool, err error) {
+	pubsub := e.node.client.Subscribe(ctx)
+	defer pubsub.Close()
+	prefix, subscribe, unsubscribe, publish := "", pubsub.Subscribe, pubsub.Unsubscribe, e.node.client.Publish
+	if e.sharded {
+		prefix, subscribe, unsubscribe, publish = "s", pubsub.SSubscribe, pubsub.SUnsubscribe, e.node.client.SPublish
+	}
+	if err = subscribe(ctx, channel); err == nil {
+		_, err = pubsub.ReceiveTimeout(ctx, messageTimeout)
+	}
+	if err != nil {
+		return prefix + "subscribe", false, err
+	}
+	if send {
+		if err := publish(ctx, channel, "check").Err(); err != nil {
+			return prefix + "publish", false, err
+		}
+		reply, err := pubsub.ReceiveTimeout(ctx, messageTimeout)
+		if message, ok := reply.(*redis.Message); err != nil || !ok || message.Channel != channel {
+			return "", false, nil // the message is missing, for whatever reason
+		}
+	}
+	if err = unsubscribe(ctx, channel); err == nil {
+		_, err = pubsub.ReceiveTimeout(ctx, messageTimeout)
+	}
+	return prefix + "unsubscribe", err == nil, err
+}
