@@ -1,0 +1,16 @@
+// Package elect lets the processes of a fleet elect a leader. The leader holds a lock of
+// package lock, so all of its promises apply: a leader that dies is replaced within the
+// lock's TTL, the context of one that is cut off ends before another is elected, and one
+// that shuts down is replaced at once.
+//
+//	err := elect.New(locker, "scheduler", lock.Options{}).Run(ctx, func(ctx context.Context, term int64) error {
+//		// Lead until ctx ends.
+//	})
+//
+// Each leadership has a term, a number that is larger than those of all earlier ones; on a
+// store without fencing tokens it is 0. Like
+// every lease, a leadership cannot end a function that runs: a leader that was paused may
+// go on for a moment beside its successor. Let the resources that it changes refuse a term
+// smaller than the largest that they have seen (Martin Kleppmann, "How to do distributed
+// locking", 2016).
+package elect

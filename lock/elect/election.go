@@ -1,0 +1,134 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Errors of an election.
+var (
+	// ErrNoLeader is returned by [Election.Leader] while there is no leader.
+	ErrNoLeader = errors.New("elect: there is no leader")
+	// ErrResign is returned by a leader's function that ends its term and stands again.
+	ErrResign = errors.New("elect: resigned")
+)
+
+// Election is one candidate's handle on an election. It is cheap, and its methods are
+// safe for concurrent use.
+type Election struct {
+	locker  *lock.Locker
+	mutex   *lock.Mutex
+	options lock.Options
+}
+
+// New returns a handle on the election called name. It is decided by the mutex of that
+// name, which candidates hold with options o. [lock.Options.TTL] is how long a dead leader
+// is not replaced. [lock.Options.Alive] and [lock.Options.Heartbeat] end the term of one
+// that hangs. [Election.Run] refuses [lock.Options.Passes] and [lock.Options.MinHold].
+func New(l *lock.Locker, name string, o lock.Options) *Election {
+	return &Election{locker: l, mutex: l.Mutex(name).With(o), options: o}
+}
+
+// Run stands for election until ctx ends. Each time this candidate is elected, Run calls
+// lead and waits until it returns; the term then ends, and another candidate may be
+// elected. The context of lead ends with ctx, with cause [lock.ErrLost] if the leadership
+// is lost, or when the locker is closed. The term's number is the lock's fencing token: it
+// grows with every leadership. It is 0 if the store counts no tokens.
+//
+// If lead returns nil, or an error other than [ErrResign], Run returns it: this candidate
+// has resigned. After [ErrResign], Run stands again a second later. Run also stands again
+// after a loss, whatever lead returned, since another candidate may lead then.
+//
+// When ctx ends, Run waits for lead, releases the leadership, and returns ctx's cause,
+// joined with lead's error unless that only repeats an end of its context. If lead panics,
+// the leadership is released first. An outage of the store is waited for. Errors that no
+// waiting would mend end Run, such as a *[lock.NameError], [lock.ErrClosed], or the
+// server's refusal for lack of rights or memory.
+//
+// Stopping is up to lead: a function that does not return when its context ends keeps this
+// candidate from standing again, and may be at work beside the next leader. Let the
+// resources that it changes refuse a term smaller than the largest that they have seen.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
+	if lead == nil {
+		panic("elect: Run: the function is nil")
+	}
+	if e.options.Passes > 0 || e.options.MinHold > 0 {
+		return errors.New("elect: Options.Passes and Options.MinHold do not suit an election: they delay the next leader")
+	}
+	for {
+		lease, err := e.mutex.Lock(ctx)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrTooManyWaiters):
+			pause(ctx)
+			continue
+		default:
+			return fmt.Errorf("elect: cannot stand for %q: %w", e.mutex.Name(), err)
+		}
+		again, err := serve(ctx, lease, lead)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return errors.Join(context.Cause(ctx), err)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !again:
+			return err
+		case errors.Is(err, ErrResign):
+			pause(ctx)
+		}
+	}
+}
+
+// serve leads for one term. again reports whether to stand for another. The error is nil if
+// it only repeats why the term's context ended.
+func serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context, term int64) error) (again bool, err error) {
+	defer func() {
+		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
+		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
+	}()
+	term, cancel := lease.Within(ctx)
+	defer cancel()
+	err = lead(term, lease.Token())
+	repeats := func(end error) bool { return errors.Is(end, err) }
+	if ctx.Err() != nil && slices.ContainsFunc([]error{ErrResign, term.Err(), context.Cause(term), ctx.Err(), context.Cause(ctx)}, repeats) {
+		err = nil
+	}
+	return false, err
+}
+
+// pause waits for a second, or until ctx ends.
+func pause(ctx context.Context) {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Leader returns who leads now, as the store knows it, or an error that matches
+// [ErrNoLeader]. Its client has host and process once it has announced itself, moments
+// after its first grant. The leader may have lost its connection, and its term may end at
+// any time. A candidate recognizes itself by [lock.Locker.ClientID]. On a store that cannot
+// inspect its locks, such as a quorum, the error matches [lock.ErrUnsupported].
+func (e *Election) Leader(ctx context.Context) (lock.Holder, error) {
+	info, err := e.locker.Inspect(ctx, e.mutex.Name())
+	switch {
+	case err != nil:
+		return lock.Holder{}, fmt.Errorf("elect: %w", err)
+	case info.Foreign != "":
+		return lock.Holder{}, fmt.Errorf("elect: %q is a %s: %w", info.Name, info.Foreign, lock.ErrForeign)
+	case info.Held() && info.Kind != lock.KindMutex && info.Kind != lock.KindFair:
+		return lock.Holder{}, fmt.Errorf("elect: %q is a %v lock: %w", info.Name, info.Kind, lock.ErrForeign)
+	case len(info.Holders) == 0:
+		return lock.Holder{}, fmt.Errorf("%w of %q", ErrNoLeader, info.Name)
+	}
+	return info.Holders[0], nil
+}

@@ -1,0 +1,305 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/elect"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+var errWork = errors.New("the work failed")
+
+// report is what a leader reports: the begin of a term, or its end with the context's
+// cause.
+type report struct {
+	who   string
+	term  int64
+	cause error // nil at the begin
+}
+
+// candidate runs a candidate that leads until its context ends. The result of its Run is
+// sent to the returned channel.
+func candidate(ctx context.Context, l *lock.Locker, who string, reports chan<- report) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		result <- elect.New(l, "leader", lock.Options{}).Run(ctx, func(ctx context.Context, term int64) error {
+			reports <- report{who: who, term: term}
+			<-ctx.Done()
+			reports <- report{who, term, context.Cause(ctx)}
+			return ctx.Err()
+		})
+	}()
+	return result
+}
+
+// One candidate leads at a time. The next is elected when the first stops, with a larger
+// term.
+func TestOneLeadsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		reports := make(chan report)
+		stops, results := map[string]context.CancelFunc{}, map[string]<-chan error{}
+		lockers := map[string]*lock.Locker{}
+		for _, who := range []string{"a", "b", "c"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			lockers[who] = server.Locker(t, lock.Config{})
+			stops[who], results[who] = cancel, candidate(ctx, lockers[who], who, reports)
+		}
+		term := int64(0)
+		for range 3 {
+			elected := <-reports
+			require.NoError(t, elected.cause)
+			require.Greater(t, elected.term, term)
+			term = elected.term
+			time.Sleep(5 * time.Minute)
+			select {
+			case other := <-reports:
+				require.Fail(t, "two lead", "%+v beside %+v", other, elected)
+			default:
+			}
+			leader, err := elect.New(lockers["a"], "leader", lock.Options{}).Leader(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, lockers[elected.who].ClientID(), leader.Client.ID)
+			assert.NotZero(t, leader.Client.PID)
+
+			stops[elected.who]()
+			ended := <-reports
+			require.Equal(t, elected.who, ended.who)
+			require.ErrorIs(t, ended.cause, context.Canceled)
+			require.ErrorIs(t, <-results[elected.who], context.Canceled)
+		}
+		_, err := elect.New(lockers["a"], "leader", lock.Options{}).Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+	})
+}
+
+// handover receives the end of a term by a loss and the begin of the next one, in either
+// order: a deletion is noticed late.
+func handover(t *testing.T, reports <-chan report, of report) (next report) {
+	t.Helper()
+	one, other := <-reports, <-reports
+	if one.cause == nil {
+		one, other = other, one
+	}
+	require.Equal(t, of.who, one.who)
+	require.Equal(t, of.term, one.term)
+	require.ErrorIs(t, one.cause, lock.ErrLost)
+	require.NoError(t, other.cause)
+	require.NotEqual(t, of.who, other.who)
+	require.Greater(t, other.term, of.term)
+	return other
+}
+
+// A leader whose lock is lost stands again behind the next one, even if
+// its function returned an error because of the loss.
+func TestLostLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		reports := make(chan report)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := candidate(ctx, server.Locker(t, lock.Config{}), "first", reports)
+		elected := <-reports
+		second := candidate(ctx, server.Locker(t, lock.Config{}), "second", reports)
+		synctest.Wait()
+		_, err := server.Locker(t, lock.Config{}).ForceRelease(t.Context(), "leader")
+		require.NoError(t, err)
+		next := handover(t, reports, elected)
+		server.Delete("leader")
+		handover(t, reports, next)
+		cancel()
+		require.ErrorIs(t, (<-reports).cause, context.Canceled)
+		require.ErrorIs(t, <-first, context.Canceled)
+		require.ErrorIs(t, <-second, context.Canceled)
+	})
+}
+
+// The function's result decides what follows: an error or nil ends Run, ErrResign lets
+// others lead and stands again.
+func TestResignation(t *testing.T) {
+	for name, test := range map[string]struct{ returned, want error }{
+		"WithoutAnError": {nil, nil},
+		"WithAnError":    {errWork, errWork},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l := server.Locker(t, lock.Config{})
+				err := elect.New(l, "leader", lock.Options{}).Run(t.Context(), func(ctx context.Context, _ int64) error {
+					leader, err := elect.New(l, "leader", lock.Options{}).Leader(ctx)
+					require.NoError(t, err)
+					require.Equal(t, l.ClientID(), leader.Client.ID)
+					return test.returned
+				})
+				require.Equal(t, test.want, err)
+				_, err = elect.New(l, "leader", lock.Options{}).Leader(t.Context())
+				require.ErrorIs(t, err, elect.ErrNoLeader)
+			})
+		})
+	}
+	t.Run("InFavourOfOthers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.Start(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			var order []string
+			begin := time.Now()
+			resigning := func(who string) func() error {
+				l := server.Locker(t, lock.Config{})
+				return func() error {
+					return elect.New(l, "leader", lock.Options{}).Run(ctx, func(context.Context, int64) error {
+						if order = append(order, who); len(order) == 10 {
+							cancel()
+						}
+						return elect.ErrResign
+					})
+				}
+			}
+			other := make(chan error)
+			go func() { other <- resigning("a")() }()
+			require.ErrorIs(t, resigning("b")(), context.Canceled)
+			require.ErrorIs(t, <-other, context.Canceled)
+			assert.Len(t, order, 10)
+			for i := 0; i < len(order); i += 2 {
+				assert.NotEqual(t, order[i], order[i+1], "each leads once a second: %q", order)
+			}
+			assert.GreaterOrEqual(t, time.Since(begin), 4*time.Second, "each waits a second before it stands again")
+		})
+	})
+}
+
+// When Run's context ends, the error has the cause, and the leader's own error if that says
+// more.
+func TestRunEndsWithItsContext(t *testing.T) {
+	cause := errors.New("deploy")
+	for name, test := range map[string]struct {
+		lead func(ctx context.Context) error
+		also error
+	}{
+		"Obedient":       {func(ctx context.Context) error { <-ctx.Done(); return nil }, nil},
+		"WithTheCause":   {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
+		"Cancelled":      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
+		"Resigning":      {func(ctx context.Context) error { <-ctx.Done(); return elect.ErrResign }, nil},
+		"WithItsOwn":     {func(ctx context.Context) error { <-ctx.Done(); return errWork }, errWork},
+		"WithBoth":       {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(ctx.Err(), errWork) }, errWork},
+		"BeforeElection": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				other := server.Locker(t, lock.Config{})
+				if test.lead == nil {
+					lease, err := other.Mutex("leader").TryLock(t.Context())
+					require.NoError(t, err)
+					defer func() { require.NoError(t, lease.Unlock(t.Context())) }()
+				}
+				time.AfterFunc(time.Minute, func() { cancel(cause) })
+				err := elect.New(server.Locker(t, lock.Config{}), "leader", lock.Options{}).Run(ctx, func(ctx context.Context, _ int64) error { return test.lead(ctx) })
+				if test.also == nil {
+					require.Equal(t, cause, err)
+				} else {
+					require.ErrorIs(t, err, cause)
+					require.ErrorIs(t, err, test.also)
+				}
+				if test.lead != nil {
+					_, err = elect.New(other, "leader", lock.Options{}).Leader(t.Context())
+					require.ErrorIs(t, err, elect.ErrNoLeader, "it is released")
+				}
+			})
+		})
+	}
+}
+
+func TestRunPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{})
+		e := elect.New(l, "leader", lock.Options{})
+		require.PanicsWithValue(t, "it fails", func() {
+			_ = e.Run(t.Context(), func(context.Context, int64) error { panic("it fails") })
+		})
+		_, err := e.Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		require.Panics(t, func() { _ = e.Run(t.Context(), nil) })
+	})
+}
+
+// Errors that waiting would not mend are returned.
+func TestRunRefuses(t *testing.T) {
+	server := locktest.Start(t)
+	lead := func(context.Context, int64) error {
+		t.Error("it was elected")
+		return nil
+	}
+	l := server.Locker(t, lock.Config{})
+	var name *lock.NameError
+	require.ErrorAs(t, elect.New(l, "", lock.Options{}).Run(t.Context(), lead), &name)
+	_, err := elect.New(l, "", lock.Options{}).Leader(t.Context())
+	require.ErrorAs(t, err, &name)
+	require.ErrorContains(t, elect.New(l, "leader", lock.Options{MaxHold: -1}).Run(t.Context(), lead), "negative")
+	for _, o := range []lock.Options{{Passes: 1}, {MinHold: time.Hour}} {
+		require.ErrorContains(t, elect.New(l, "leader", o).Run(t.Context(), lead), "delay the next leader")
+	}
+	reader, err := l.ReadWrite("read").Read().TryLock(t.Context())
+	require.NoError(t, err)
+	_, err = elect.New(l, "read", lock.Options{}).Leader(t.Context())
+	require.ErrorIs(t, err, lock.ErrForeign)
+	require.NoError(t, reader.Unlock(t.Context()))
+	require.NoError(t, server.Client(t).Set(t.Context(), "foreign", "x", 0).Err())
+	_, err = elect.New(l, "foreign", lock.Options{}).Leader(t.Context())
+	require.ErrorIs(t, err, lock.ErrForeign)
+	require.NoError(t, l.Close(t.Context()))
+	require.ErrorIs(t, elect.New(l, "leader", lock.Options{}).Run(t.Context(), lead), lock.ErrClosed)
+}
+
+// A grant that is lost before it can be used, and a full queue, are waited for.
+func TestRunStandsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{MaxWaiters: 1})
+		taken, err := server.Locker(t, lock.Config{}).Mutex("leader").TryLock(t.Context())
+		require.NoError(t, err)
+		go func() {
+			if lease, err := l.Mutex("leader").Lock(t.Context()); err == nil {
+				time.Sleep(time.Minute)
+				assert.NoError(t, lease.Unlock(context.Background()))
+			}
+		}()
+		synctest.Wait()
+		time.AfterFunc(10*time.Second, func() { assert.NoError(t, taken.Unlock(context.Background())) })
+		begin := time.Now()
+		err = elect.New(l, "leader", lock.Options{}).Run(t.Context(), func(context.Context, int64) error { return errWork })
+		require.Equal(t, errWork, err)
+		assert.GreaterOrEqual(t, time.Since(begin), 70*time.Second)
+	})
+}
+
+// A leader whose locker shuts down is replaced at once.
+func TestShutdownEndsALeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		reports := make(chan report, 10)
+		l := server.Locker(t, lock.Config{TTL: time.Hour})
+		result := candidate(t.Context(), l, "first", reports)
+		require.Equal(t, "first", (<-reports).who)
+		ctx, cancel := context.WithCancel(t.Context())
+		next := candidate(ctx, server.Locker(t, lock.Config{}), "next", reports)
+		synctest.Wait()
+		begin := time.Now()
+		limit, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
+		require.ErrorIs(t, l.Shutdown(limit), context.DeadlineExceeded)
+		require.ErrorIs(t, (<-reports).cause, lock.ErrLost)
+		require.ErrorIs(t, <-result, lock.ErrClosed)
+		require.Equal(t, "next", (<-reports).who)
+		assert.Less(t, time.Since(begin), 3*time.Second)
+		cancel()
+		require.ErrorIs(t, <-next, context.Canceled)
+	})
+}

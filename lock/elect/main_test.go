@@ -1,0 +1,13 @@
+package elect_test
+
+import (
+	"testing"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// TestMain is also the entry point of the processes that a test starts.
+func TestMain(m *testing.M) {
+	standAsProcess()
+	redistest.Main(m)
+}

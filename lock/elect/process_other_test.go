@@ -1,0 +1,5 @@
+//go:build !unix
+
+package elect_test
+
+func standAsProcess() {}
