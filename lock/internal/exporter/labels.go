@@ -1,0 +1,44 @@
+package exporter
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// DefaultMaxLabels is how many different labels there may be by default.
+const DefaultMaxLabels = 100
+
+// Labels bounds the number of different labels of locks. It is safe for concurrent use.
+type Labels struct {
+	choose func(kind lock.Kind, name string) string
+	most   int
+
+	mu   sync.Mutex
+	seen map[string]bool // guarded by mu
+}
+
+// NewLabels allows most labels, or DefaultMaxLabels for zero. choose returns the label of a
+// lock, or "" for none.
+func NewLabels(choose func(kind lock.Kind, name string) string, most int) *Labels {
+	return &Labels{choose: choose, most: cmp.Or(most, DefaultMaxLabels), seen: make(map[string]bool)}
+}
+
+// Of returns the label of a lock: "" for none, and "other" for a new one if there are too
+// many before it.
+func (l *Labels) Of(kind lock.Kind, name string) string {
+	label := l.choose(kind, name)
+	if label == "" {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.seen[label] {
+		if len(l.seen) >= l.most {
+			return "other"
+		}
+		l.seen[label] = true
+	}
+	return label
+}

@@ -1,0 +1,146 @@
+package lockprom
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
+)
+
+// Config configures a [Collector]. Its zero value is ready to use.
+type Config struct {
+	// WaitBuckets and HoldBuckets are the bounds of the classic histograms, in seconds. A
+	// server that scrapes native histograms gets those instead. Default: 17 bounds from half
+	// a millisecond to five minutes for waits, 16 from a millisecond to an hour for holds.
+	WaitBuckets, HoldBuckets []float64
+	// LockLabel returns the label "lock" of a lock's waits and holds, for example the part
+	// of its name before a colon. Locks whose label is empty have none. Only the first
+	// MaxLockLabels different labels are used; later ones become "other". Default: no label.
+	LockLabel func(kind lock.Kind, name string) string
+	// MaxLockLabels bounds the number of different labels. Default: 100.
+	MaxLockLabels int
+}
+
+var (
+	defaultWaitBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	defaultHoldBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600}
+)
+
+// Collector is a [prometheus.Collector] of the metrics of any number of lockers, watchdogs
+// and wheels. Its methods are safe for concurrent use.
+type Collector struct {
+	waits, holds *prometheus.HistogramVec
+	label        *exporter.Labels // nil without Config.LockLabel
+
+	mu        sync.Mutex
+	lockers   exporter.Sources[*lock.Locker]      // guarded by mu
+	watchdogs exporter.Sources[*renewal.Watchdog] // guarded by mu; those that are no locker's
+	wheels    exporter.Sources[*wheel.Wheel]      // guarded by mu
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a collector without sources.
+func New(c Config) *Collector {
+	if c.WaitBuckets == nil {
+		c.WaitBuckets = defaultWaitBuckets
+	}
+	if c.HoldBuckets == nil {
+		c.HoldBuckets = defaultHoldBuckets
+	}
+	names := []string{"locker", "kind", "outcome"}
+	collector := new(Collector)
+	if c.LockLabel != nil {
+		names = append(names, "lock")
+		collector.label = exporter.NewLabels(c.LockLabel, c.MaxLockLabels)
+	}
+	collector.waits = histogram("leasewheel_lock_wait_seconds",
+		"Time from the call of an acquisition to its result.", c.WaitBuckets, names)
+	collector.holds = histogram("leasewheel_lock_hold_seconds",
+		"Time from a grant to its last unlock, or to its loss.", c.HoldBuckets, names)
+	return collector
+}
+
+// histogram returns a histogram that is both classic and native.
+func histogram(name, help string, buckets []float64, labels []string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+}
+
+// Observer returns the observer that measures the waits and holds of a locker. It belongs
+// into the locker's [lock.Config]; see [lock.JoinObservers] to use it beside another one.
+func (c *Collector) Observer(locker string) *lock.Observer {
+	return &lock.Observer{
+		Acquired: c.observer(c.waits, locker).acquired,
+		Ended:    c.observer(c.holds, locker).ended,
+	}
+}
+
+// AddLocker exports a locker's statistics, with those of its watchdog and its wheel under
+// the same name. A wheel that several lockers share is exported once, under the name of the
+// first or of an earlier [Collector.AddWheel]. Call remove when the locker is closed: it
+// withdraws all series of that name.
+//
+// AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel.
+func (c *Collector) AddLocker(name string, l *lock.Locker) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mustBeFree(name)
+	c.wheels.Add("lockprom", "wheel", name, l.Wheel())
+	c.lockers.Add("lockprom", "locker", name, l)
+	return c.remover(func() {
+		c.wheels.Remove(l.Wheel())
+		if c.lockers.Remove(l); !c.lockers.Has(name) {
+			c.waits.DeletePartialMatch(prometheus.Labels{"locker": name})
+			c.holds.DeletePartialMatch(prometheus.Labels{"locker": name})
+		}
+	})
+}
+
+// AddWatchdog exports the statistics of a watchdog that is not a locker's. Its wheel is
+// added by [Collector.AddWheel].
+func (c *Collector) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mustBeFree(name)
+	c.watchdogs.Add("lockprom", "watchdog", name, w)
+	return c.remover(func() { c.watchdogs.Remove(w) })
+}
+
+// AddWheel exports the statistics of a wheel. One that is exported already keeps its name.
+func (c *Collector) AddWheel(name string, w *wheel.Wheel) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wheels.Add("lockprom", "wheel", name, w)
+	return c.remover(func() { c.wheels.Remove(w) })
+}
+
+// mustBeFree panics if a locker or a watchdog has the name: both have leases. The caller
+// holds mu.
+func (c *Collector) mustBeFree(name string) {
+	if c.lockers.Has(name) || c.watchdogs.Has(name) {
+		panic("lockprom: a locker or watchdog called " + name + " was added before")
+	}
+}
+
+// remover returns a function that calls f once, with mu held.
+func (c *Collector) remover(f func()) func() {
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f()
+	})
+}
+
+// word returns a text as the value of a label.
+func word(s string) string { return strings.ReplaceAll(s, " ", "_") }

@@ -1,0 +1,38 @@
+package lockprom
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+)
+
+// observer measures one locker's waits or holds.
+type observer struct {
+	histogram *prometheus.HistogramVec
+	locker    string
+	label     *exporter.Labels
+}
+
+func (c *Collector) observer(h *prometheus.HistogramVec, locker string) observer {
+	return observer{histogram: h, locker: locker, label: c.label}
+}
+
+func (o observer) acquired(_ context.Context, a lock.Acquired) {
+	o.observe(a.Kind, a.Name, a.Outcome(), a.Waited)
+}
+
+func (o observer) ended(_ context.Context, e lock.Ended) {
+	o.observe(e.Kind, e.Name, e.Outcome(), e.Held)
+}
+
+func (o observer) observe(kind lock.Kind, name, outcome string, d time.Duration) {
+	values := []string{o.locker, word(kind.String()), outcome}
+	if o.label != nil {
+		values = append(values, o.label.Of(kind, name))
+	}
+	o.histogram.WithLabelValues(values...).Observe(d.Seconds())
+}
