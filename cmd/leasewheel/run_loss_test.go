@@ -46,8 +46,8 @@ func forceOpen(t *testing.T, server *redistest.Server, name string) {
 // The next renewal finds the lock gone: the command gets its signal within half a TTL.
 func TestRunTellsTheCommandOfALoss(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
-	const ttl = 2 * time.Second
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String())...)
+	const ttl = 4 * time.Second
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
 	require.Equal(t, "held", p.line())
 	deleted := time.Now()
 	forceOpen(t, server, "job")
@@ -59,7 +59,7 @@ func TestRunTellsTheCommandOfALoss(t *testing.T) {
 
 func TestRunTellsTheCommandOfATakeover(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", "1s")...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "4s", "--grace", "1s")...)
 	require.Equal(t, "held", p.line())
 	forceOpen(t, server, "job")
 	require.NoError(t, server.Client(t).HSet(bounded(t), "job", "somebody:1", 1).Err())
@@ -109,7 +109,7 @@ func TestRunOnLost(t *testing.T) {
 // A server that does not answer cannot report a loss. The command gets its signal in
 // time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
-	const ttl = 1500 * time.Millisecond
+	const ttl = 3 * time.Second
 	for name, test := range map[string]struct {
 		script string
 		flags  []string
@@ -161,7 +161,7 @@ func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", "1s", "--grace", "400ms")...)
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	require.Equal(t, "held", p.line())
 	p.signal(unix.SIGSTOP)
 	// A waiter gets the lock once the frozen holder's lease has run out.

@@ -151,7 +151,7 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		// Until 9788's server answered; here it never does: the signal comes before the
 		// lease runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
 		server, env := onServer(t, redistest.Config{})
-		p := start(t, env, run("9788", sh(untilTerm), "--ttl", "1500ms", "--grace", "500ms")...)
+		p := start(t, env, run("9788", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 		require.Equal(t, "held", p.line())
 		server.Pause()
 		defer server.Resume()

@@ -178,7 +178,7 @@ func TestRunCtrlZ(t *testing.T) {
 // A job that was stopped for longer than its lease gets its signal when it continues.
 func TestRunStoppedForTooLong(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
-	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "700ms")...)
+	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	c.await("held")
 	c.press(ctrlZ)
 	c.await("stopped")

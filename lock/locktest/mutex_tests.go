@@ -363,14 +363,11 @@ func servesItsOwnWaitersInOrder(b *bench) {
 			mu.Unlock()
 			b.unlock(mine)
 		})
-		// A mutex's first waiter sends two acquisitions, before and after it subscribes,
-		// and the others none. Each waiter of a fair lock sends two.
-		if b.kind == lock.KindFair {
-			store.becomes(int64(3 + 2*i))
-		} else {
-			store.becomes(3)
-		}
-		time.Sleep(300 * time.Millisecond)
+		// The waiters of a fair lock are in the order of their places in the store, which
+		// the first refusal gives. Those of a mutex are in that of the process.
+		awaitThat(b, "it waits", func() bool {
+			return l.Stats().Waiting == i+1 && (b.kind != lock.KindFair || store.refused() == i+1)
+		})
 	}
 	b.unlock(lease)
 	work.Wait()
@@ -383,11 +380,22 @@ func servesItsOwnWaitersInOrder(b *bench) {
 type counting struct {
 	driver.Store
 	acquisitions atomic.Int64
+	owners       sync.Map // those that were refused
 }
 
 func (c *counting) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
 	c.acquisitions.Add(1)
-	return c.Store.Acquire(ctx, h)
+	a, err := c.Store.Acquire(ctx, h)
+	if err == nil && a.Verdict == driver.Refused {
+		c.owners.Store(h.Owner, true)
+	}
+	return a, err
+}
+
+// refused returns the number of owners that were refused at least once.
+func (c *counting) refused() (n int) {
+	c.owners.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // becomes waits for the nth acquisition, at most for soon.
@@ -414,7 +422,7 @@ func doesNotStampede(b *bench) {
 	for range waiters - 1 {
 		work.Go(func() { b.unlock(b.lock(l, "a")) })
 	}
-	time.Sleep(200 * time.Millisecond)
+	awaitThat(b, "all wait", func() bool { return l.Stats().Waiting == waiters })
 	// The holder's, the first waiter's, and its second one after it has subscribed, for a
 	// place in the queue. Sometimes one more, if one of several servers' messages is
 	// late.

@@ -170,11 +170,11 @@ const patience = 100 * time.Millisecond
 func TestServerPausesBriefly(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	mine := locker(t, server.Client(t), lock.Config{TTL: 2 * time.Second})
+	mine := locker(t, server.Client(t), lock.Config{TTL: 4 * time.Second})
 	lease := mustLock(t, mine, "a")
 	for range 2 {
 		server.Pause()
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(1500 * time.Millisecond)
 		server.Resume()
 		time.Sleep(300 * time.Millisecond)
 	}
