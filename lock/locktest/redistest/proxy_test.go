@@ -140,8 +140,8 @@ func TestProxyHoldDeliversLater(t *testing.T) {
 	networks(t, func(t *testing.T, p *Proxy, _ *Server) {
 		conn := raw(t, p)
 		p.Set(Fault{Replies: Hold})
-		time.AfterFunc(impatient, p.Heal)
 		begun := time.Now()
+		time.AfterFunc(impatient, p.Heal)
 		exchange(t, conn)
 		require.GreaterOrEqual(t, time.Since(begun), impatient)
 	})
