@@ -234,7 +234,7 @@ func TestWallClockIsStepped(t *testing.T) {
 			inClocks(t, Config{}, func(b *bench, k *clocks) {
 				l := b.grant(Spec{Key: "k"})
 				until := l.Until()
-				time.Sleep(time.Second)
+				time.Sleep(time.Second + defaultCheckEvery/2) // between two checks of the clocks
 				k.step(step)
 				require.False(b, l.Valid())
 				time.Sleep(defaultCheckEvery)
