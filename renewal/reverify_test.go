@@ -424,7 +424,8 @@ func TestStoreGivesTooLongATTL(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.gives = 40 * 365 * 24 * time.Hour })
 		l := b.grant(Spec{Key: "k"})
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + 2*tick)
+		synctest.Wait()
 		require.Len(b, b.take(), 1)
 		require.LessOrEqual(b, time.Until(l.Until()), maxTTL)
 		k.step(time.Hour) // renews it at once
