@@ -1,9 +1,7 @@
 package wheel_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -22,15 +20,6 @@ func counts(t *testing.T, w *wheel.Wheel, what string, want wheel.Stats) {
 	got := w.Stats()
 	got.LastLag, got.WorstLag, got.Overruns = 0, 0, 0
 	check(t, got == want, "%s: the numbers are\n%+v, want\n%+v", what, got, want)
-}
-
-// lags compares the lag of the last batch and the longest one.
-func lags(t *testing.T, w *wheel.Wheel, last, worst time.Duration) {
-	t.Helper()
-	synctest.Wait()
-	s := w.Stats()
-	check(t, s.LastLag == last && s.WorstLag == worst,
-		"the last lag is %v and the worst %v, want %v and %v", s.LastLag, s.WorstLag, last, worst)
 }
 
 // Every possible outcome of a timeout, and its counters.
@@ -138,30 +127,6 @@ func TestStatsOfRefusals(t *testing.T) {
 	})
 }
 
-// LastLag is the lag of the last batch, WorstLag the longest of all; both count from the
-// deadline, a tick.
-func TestStatsOfLag(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		block := func(d time.Duration) {
-			must(w.Schedule(ms, func() { time.Sleep(d) }))
-			must(w.Schedule(2*ms, none))
-			time.Sleep(second)
-		}
-		lags(t, w, 0, 0)
-		block(0)
-		lags(t, w, 0, 0)
-		block(51 * ms)
-		lags(t, w, 50*ms, 50*ms)
-		block(21 * ms)
-		lags(t, w, 20*ms, 50*ms)
-		block(0)
-		lags(t, w, 0, 50*ms)
-		block(101*ms + 1)
-		lags(t, w, 100*ms+1, 100*ms+1)
-		check(t, w.Stats().Overruns == 3, "%d overruns, want 3", w.Stats().Overruns)
-	})
-}
-
 // While everything goes on the numbers are never absurd: Pending is not negative, and
 // counters never shrink.
 func TestStatsInAStorm(t *testing.T) {
@@ -193,16 +158,21 @@ func TestStatsInAStorm(t *testing.T) {
 	}
 	close(stop)
 	storm.Wait()
-	settled(t, w)
+	settled(t, w, nil)
 }
 
-// Statistics in a log are a group of plain numbers.
+// Statistics and lags in a log are groups of plain numbers.
 func TestStatsInALog(t *testing.T) {
-	var log bytes.Buffer
-	s := wheel.Stats{Pending: 1, Scheduled: 2, Fired: 3, Cancelled: 4, Rejected: 5, Panics: 6, LastLag: 7, WorstLag: time.Second, Overruns: 9}
-	slog.New(slog.NewTextHandler(&log, nil)).Info("now", "wheel", s)
-	const want = "wheel.pending=1 wheel.scheduled=2 wheel.fired=3 wheel.cancelled=4 wheel.rejected=5 wheel.panics=6 wheel.last_lag=7ns wheel.worst_lag=1s wheel.overruns=9\n"
-	if !strings.HasSuffix(log.String(), want) {
-		t.Errorf("logged %q", log.String())
+	var all wheel.Lags
+	all.Add(ms)
+	all.Add(3 * ms)
+	for want, value := range map[string]any{
+		"x.pending=1 x.scheduled=2 x.fired=3 x.cancelled=4 x.rejected=5 x.panics=6 x.last_lag=7ns x.worst_lag=1s x.overruns=9\n": wheel.Stats{
+			Pending: 1, Scheduled: 2, Fired: 3, Cancelled: 4, Rejected: 5, Panics: 6, LastLag: 7, WorstLag: second, Overruns: 9},
+		"x.total=2 x.sum=4ms x.p50=1.024ms x.p99=4.096ms x.max=4.096ms\n": all,
+	} {
+		var log lines
+		log.logger().Info("now", "x", value)
+		check(t, strings.HasSuffix(log.String(), want), "logged %q, want %q", log.String(), want)
 	}
 }

@@ -2,7 +2,6 @@ package wheel_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -103,26 +102,6 @@ func TestArmFromEveryState(t *testing.T) {
 	})
 }
 
-// ArmAt takes any instant.
-func TestArmAt(t *testing.T) {
-	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
-		r.at(10)
-		must(timer.ArmAt(r.start.Add(20 * ms)))
-		r.at(20)
-		r.want("t@20")
-		must(timer.ArmAt(r.start)) // in the past
-		r.at(21)
-		r.want("t@21")
-		must(timer.ArmAt(time.Time{}))
-		r.at(22)
-		r.want("t@22")
-		must(timer.ArmAt(time.Now().Add(math.MaxInt64)))
-		must(timer.ArmAt(r.start.Add(30 * ms)))
-		r.at(1000)
-		r.want("t@30")
-	})
-}
-
 // The handle of a timer stays the timer's, in every state.
 func TestTimersHandle(t *testing.T) {
 	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
@@ -137,59 +116,6 @@ func TestTimersHandle(t *testing.T) {
 		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
 		r.at(100)
 		r.want("t@10 t@20")
-	})
-}
-
-// A timer that cannot be armed stays as it was.
-func TestArmFailsWithoutEffect(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, MaxPending: 1}, func(t *testing.T, w *wheel.Wheel) {
-		r := newRecord(t)
-		var first, second wheel.Timer
-		first.Init(w, r.task("first"))
-		second.Init(w, r.task("second"))
-		must(first.Arm(20 * ms))
-		refuses(t, w, wheel.ErrFull, &second)
-		check(t, second.State() == timeout.Idle, "on a full wheel it is %v", second.State())
-		must(first.Arm(10 * ms)) // it has its place, for earlier
-		must(first.Arm(30 * ms)) // and for later
-		refuses(t, w, wheel.ErrFull, &second)
-		r.at(30)
-		must(second.Arm(10 * ms))
-		r.at(50)
-		r.want("first@30 second@40")
-		w.Stop()
-		refuses(t, w, wheel.ErrStopped, &second)
-		check(t, second.State() == timeout.Expired && !second.Cancel(), "on a stopped wheel it is %v", second.State())
-	})
-}
-
-// A timer has one place among the pending, however often it is moved.
-func TestArmTakesOnePlace(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
-		timer := armed(w, second, none)
-		for i := range 10 {
-			must(timer.Arm(time.Duration(100-i) * ms)) // nearer
-		}
-		for i := range 10 {
-			must(timer.Arm(time.Duration(100+i) * ms)) // further
-		}
-		for range 10 { // gone and back
-			timer.Cancel()
-			must(timer.Arm(100 * ms))
-		}
-		must(w.Schedule(50*ms, none))
-		refuses(t, w, wheel.ErrFull)
-		time.Sleep(second)
-		for range 2 {
-			must(w.Schedule(time.Hour, none))
-		}
-	})
-}
-
-func TestInitTwicePanics(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		timer := armed(w, second, none)
-		check(t, panics(func() { timer.Init(w, none) }), "a second Init does not panic")
 	})
 }
 
@@ -214,4 +140,54 @@ func TestTimersAllocateNothing(t *testing.T) {
 		check(t, n == 0, "a timer that is %s allocates %v times", name, n)
 		timer.Cancel()
 	}
+}
+
+// A month of a server's life: sessions that are refreshed at random, end, or
+// expire after hours without a sign. Every one expires in the tick of its last
+// refresh plus its time to live, or never.
+func TestMonthOfSessions(t *testing.T) {
+	const sessions, ttl, month = 200, 3 * time.Hour, 30 * day
+	bubble(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel) {
+		rnd := newRand(t)
+		type session struct {
+			timer wheel.Timer
+			due   time.Time // zero: not armed
+		}
+		all := make([]session, sessions)
+		expiries := 0
+		for i := range all {
+			s := &all[i]
+			s.timer.Init(w, func() {
+				late := time.Since(s.due)
+				check(t, !s.due.IsZero() && late >= 0 && late < 10*ms,
+					"session %d expired %v after its deadline", i, late)
+				s.due = time.Time{}
+				expiries++
+			})
+		}
+		refreshes, ends := 0, 0
+		for end := time.Now().Add(month); time.Now().Before(end); {
+			pass(time.Duration(rnd.Int64N(int64(3 * time.Minute))))
+			s := &all[rnd.IntN(sessions)]
+			if rnd.IntN(10) == 0 {
+				pending := !s.due.IsZero()
+				require(t, s.timer.Cancel() == pending,
+					"a session that was pending: %v, was cancelled: %v", pending, !pending)
+				s.due = time.Time{}
+				ends++
+				continue
+			}
+			d := ttl + time.Duration(rnd.Int64N(int64(time.Hour)))
+			s.due = time.Now().Add(d)
+			must(s.timer.Arm(d))
+			refreshes++
+		}
+		pass(ttl + 2*time.Hour)
+		for i := range all {
+			check(t, all[i].timer.State() != timeout.Pending,
+				"session %d has not expired by its deadline, %v ago", i, time.Since(all[i].due))
+		}
+		t.Logf("%d refreshes, %d ends, %d expiries", refreshes, ends, expiries)
+		check(t, expiries >= 1000 && ends >= 1000, "%d expiries and %d ends: too few to conclude anything", expiries, ends)
+	})
 }
