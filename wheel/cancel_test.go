@@ -74,99 +74,60 @@ func TestCancelFromInsideATask(t *testing.T) {
 		pass(second)
 		check(t, ran == 1 && cancelled == count-1,
 			"%d ran and %d were cancelled, want 1 and %d", ran, cancelled, count-1)
+		counts(t, w, "in the end", wheel.Stats{Scheduled: count, Fired: 1, Cancelled: count - 1})
 	})
 }
 
-// The worker runs due tasks in batches, and looks at new arrivals when a batch is
-// through. Tasks of one batch cancel others of it, whose memory is free from the next
-// batch on. Tasks of that batch schedule into it. None of their timeouts is lost, and no
-// handle is mistaken for another.
-func TestTasksScheduleIntoWhatTasksBeforeThemHaveCancelled(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		const tasks = 200
-		var first, second [tasks]timeout.Timeout
-		ran, again, cancelled := 0, 0, 0
-		task := func(i int) func() {
-			return func() {
-				ran++
-				if ran == 1 { // of the first batch: cancels what is in it and behind it
-					for k := 0; k < tasks; k += 10 {
-						if first[k].Cancel() {
-							cancelled++
-						}
-					}
-				}
-				if ran >= 70 { // of a later one
-					second[i] = must(w.Schedule(5*ms, func() { again++ }))
-				}
-			}
-		}
-		// From inside a task, so that most of them use the same inbox.
-		must(w.Schedule(ms, func() {
-			for i := range first {
-				first[i] = must(w.Schedule(ms, task(i)))
-			}
-		}))
-		pass(3 * ms)
-		require(t, ran+cancelled == tasks && cancelled >= tasks/10-1,
-			"%d ran and %d were cancelled, of %d", ran, cancelled, tasks)
-		seen := make(map[timeout.Timeout]bool)
-		scheduled := 0
-		for _, h := range second {
-			if h == (timeout.Timeout{}) {
-				continue
-			}
-			scheduled++
-			require(t, !seen[h] && h.State() == timeout.Pending,
-				"a handle was given twice: %v, or is %v", seen[h], h.State())
-			seen[h] = true
-		}
-		for _, h := range first {
-			require(t, h.State() != timeout.Pending && !h.Cancel() && !h.Reset(time.Hour),
-				"a handle of the first round has power over the second")
-		}
-		pass(10 * ms)
-		check(t, again == scheduled && scheduled >= 100, "%d of the %d that tasks have scheduled ran", again, scheduled)
-	})
-}
-
-// A task that cancels and schedules in turn, on the worker, at every tick: the freed
-// memory is reused at once.
+// Tasks that cancel and schedule in turn, on the worker, several batches of them at every
+// tick: the memory of what a task has cancelled is reused by the next. None of the timeouts
+// is lost, no handle is mistaken for another, and those of earlier lives have no power.
 func TestTasksThatReplaceEachOther(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 32}, func(t *testing.T, w *wheel.Wheel) {
 		rnd := newRand(t)
-		const wide = 300
+		const wide = 1000
 		var slots [wide]struct {
 			handle timeout.Timeout
 			due    time.Time
 		}
+		seen := make(map[timeout.Timeout]bool)
+		ran, cancelled := 0, 0
 		var set func(i int)
 		set = func(i int) {
 			s := &slots[i]
-			s.handle = must(w.Schedule(time.Duration(1+rnd.IntN(40))*ms, func() {
+			before := s.handle
+			s.handle = must(w.Schedule(time.Duration(1+rnd.IntN(8))*ms, func() {
+				ran++
 				check(t, time.Now().Equal(s.due), "slot %d ran %v after its deadline", i, time.Since(s.due))
 				for range 3 { // itself, and others if they are pending
 					set(i)
 					if i = rnd.IntN(wide); !slots[i].handle.Cancel() {
 						return
 					}
+					cancelled++
 				}
 				set(i)
 			}))
 			s.due = s.handle.Deadline()
+			require(t, !seen[s.handle] && s.handle.State() == timeout.Pending,
+				"a handle was given twice: %v, or is %v", seen[s.handle], s.handle.State())
+			seen[s.handle] = true
+			require(t, before.State() != timeout.Pending && !before.Cancel() && !before.Reset(time.Hour),
+				"the handle of an earlier life has power over a later one")
 		}
+		// From inside a task, so that most of them use the same inbox.
 		must(w.Schedule(ms, func() {
 			for i := range slots {
 				set(i)
 			}
 		}))
-		pass(2 * second)
-		p := w.Stats().Pending
-		check(t, p != 0, "nothing is left of what replaces itself")
-		for _, u := range w.Drain() {
+		pass(100 * ms)
+		left := w.Drain()
+		for _, u := range left {
 			late := time.Since(u.Deadline)
 			check(t, late < ms, "pending, but was due %v ago", late)
 		}
+		check(t, len(seen) == ran+cancelled+len(left) && ran > 10*wide && cancelled > wide,
+			"%d were scheduled, %d ran, %d were cancelled, %d are left", len(seen), ran, cancelled, len(left))
 	})
 }
 

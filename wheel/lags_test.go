@@ -2,6 +2,7 @@ package wheel_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -119,27 +120,14 @@ func TestTakeLagsInAStorm(t *testing.T) {
 		}
 		taken.Sum += lags.Sum
 	}
-	var ran, takers sync.WaitGroup
-	stop := make(chan struct{})
-	for range 4 {
-		takers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					take()
-				}
-			}
-		})
-	}
 	for i := range 200 {
-		ran.Add(1)
-		must(w.Schedule(time.Duration(i%50)*ms, ran.Done))
+		must(w.Schedule(time.Duration(i%50)*ms, none))
 	}
-	ran.Wait()
-	close(stop)
-	takers.Wait()
+	crowd(t, 4, func(int, *rand.Rand) {
+		for w.Stats().Pending > 0 {
+			take()
+		}
+	})
 	w.Stop() // the worker counts nothing afterwards
 	take()
 	check(t, taken == w.Lags() && taken.Total() > 0, "taken were\n%+v of\n%+v", taken, w.Lags())

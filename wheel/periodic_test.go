@@ -69,8 +69,8 @@ func resetBy(t *testing.T, d time.Duration) func(*wheel.Wheel, timeout.Timeout) 
 	return func(_ *wheel.Wheel, h timeout.Timeout) { check(t, h.Reset(d), "it cannot be reset") }
 }
 
-// The first run comes a period after the start, and not a tick later, the others a period
-// after each other, and after what is in their way as the policy says. Between two runs,
+// The first run comes at its instant, and not a tick later, the others a period after each
+// other, and after what is in their way as the policy says. Between two runs,
 // inside of them too, the timeout is pending until it is cancelled.
 func TestEvery(t *testing.T) {
 	cancel := func(want bool) func(*wheel.Wheel, timeout.Timeout) {
@@ -146,15 +146,14 @@ func TestEvery(t *testing.T) {
 			eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
 				time.Sleep(time.Hour)
 				r := newRecord(t)
-				var handle atomic.Pointer[timeout.Timeout]
 				var runs atomic.Int32
-				h := must(w.Every(time.Duration(p.period)*ms, missed, func() {
+				period := time.Duration(p.period) * ms
+				h := must(w.EveryFunc(r.start.Add(period), period, missed, func(h timeout.Timeout) {
 					r.run("a")
 					if run := runs.Add(1); p.inside != nil {
-						p.inside(int(run), *handle.Load())
+						p.inside(int(run), h)
 					}
 				}))
-				handle.Store(&h)
 				for _, at := range slices.Sorted(maps.Keys(p.outside)) {
 					r.at(at)
 					p.outside[at](w, h)
@@ -252,24 +251,15 @@ func TestRunsOfOneTaskDoNotOverlap(t *testing.T) {
 	})
 }
 
-// EveryFunc begins at its instant, and its task cancels and moves itself.
-func TestEveryFuncTimesItself(t *testing.T) {
-	each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
-		w, r := start(t, wheel.Config{Tick: ms, Executor: executor(t)}), newRecord(t)
-		runs := 0
-		h := must(w.EveryFunc(r.start.Add(7*ms), 10*ms, wheel.Skip, func(h timeout.Timeout) {
-			r.run("a")
-			switch runs++; runs {
-			case 3:
-				h.Reset(25 * ms)
-			case 5:
-				check(t, !h.Cancel(), "a run that is under way was taken back")
-			}
-		}))
-		must(w.EveryFunc(time.Time{}, 100*ms, wheel.Skip, func(timeout.Timeout) { r.run("at once") }))
-		r.at(150)
-		r.want("at once@1 a@7 a@17 a@27 a@52 a@62 at once@101")
-		check(t, h.State() == timeout.Cancelled, "it is %v", h.State())
+// Every begins a period from now, EveryFunc at its instant, or at the next tick if that is past.
+func TestEveryBegins(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+		r := newRecord(t)
+		must(w.Every(10*ms, missed, r.task("a")))
+		must(w.EveryFunc(r.start.Add(7*ms), 10*ms, missed, func(timeout.Timeout) { r.run("b") }))
+		must(w.EveryFunc(time.Time{}, 20*ms, missed, func(timeout.Timeout) { r.run("c") }))
+		r.at(32)
+		r.want("c@1 b@7 a@10 b@17 a@20 c@21 b@27 a@30")
 	})
 }
 
@@ -372,6 +362,34 @@ func TestNoPeriodicRunBeginsAfterCancel(t *testing.T) {
 		settled(t, w, &ended)
 		check(t, after.Load() == 0 && won.Load() > 0,
 			"%d runs began after one of the %d cancels that returned true", after.Load(), won.Load())
+	})
+}
+
+// A run that waits in its executor's queue has not begun: it is still cancelled, moved, and
+// returned by Stop. The queue is blocked from 5 to 95 ms.
+func TestRunsThatWaitInAQueue(t *testing.T) {
+	type change struct {
+		do   func(w *wheel.Wheel, h timeout.Timeout) bool // at 50 ms
+		want string                                       // until 125 ms
+	}
+	each(t, map[string]change{
+		"nothing":   {func(*wheel.Wheel, timeout.Timeout) bool { return true }, "a@95 a@100 a@110 a@120"},
+		"cancelled": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Cancel() && !h.Cancel() }, ""},
+		"drained":   {func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Drain()) == 1 }, ""},
+		"stopped":   {func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Stop()) == 1 }, ""},
+		"to later":  {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Reset(56 * ms) }, "a@106 a@116"},
+		"to sooner": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Reset(6 * ms) }, "a@95 a@96 a@106 a@116"},
+		"set again": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Cancel() && h.Reset(56*ms) }, "a@106 a@116"},
+	}, func(t *testing.T, c change) {
+		w, r := start(t, wheel.Config{Tick: ms, Executor: newPool(t, 1, 1000)}), newRecord(t)
+		must(w.Schedule(5*ms, func() { time.Sleep(90 * ms) }))
+		h := must(w.Every(10*ms, wheel.Skip, r.task("a")))
+		r.at(50)
+		check(t, c.do(w, h), "a run that waits cannot be taken back")
+		r.at(125)
+		r.want(c.want)
+		h.Cancel()
+		w.Stop()
 	})
 }
 

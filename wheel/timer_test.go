@@ -20,7 +20,8 @@ func withTimer(t *testing.T, test func(t *testing.T, w *wheel.Wheel, timer *whee
 	})
 }
 
-// Before it is armed a timer does nothing, and cancelling it has no effect.
+// Before it is armed a timer does nothing, and cancelling it has no effect. Its handle is
+// the timer's in every state, and arms it too.
 func TestTimerBeforeItIsArmed(t *testing.T) {
 	withTimer(t, func(t *testing.T, w *wheel.Wheel, timer *wheel.Timer, r *record) {
 		check(t, timer.State() == timeout.Idle && timer.Deadline().IsZero() && !timer.Cancel(),
@@ -28,6 +29,14 @@ func TestTimerBeforeItIsArmed(t *testing.T) {
 		r.at(1000)
 		r.want("")
 		counts(t, w, "never armed", wheel.Stats{})
+		h := timer.Timeout()
+		check(t, h.ResetAt(r.start.Add(1010*ms)) && h == timer.Timeout() && h.State() == timeout.Pending && h.Deadline().Equal(timer.Deadline()),
+			"the handle does not arm the timer")
+		r.at(1100)
+		must(timer.Arm(second))
+		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
+		r.at(3000)
+		r.want("t@1010")
 	})
 }
 
@@ -102,23 +111,6 @@ func TestArmFromEveryState(t *testing.T) {
 	})
 }
 
-// The handle of a timer stays the timer's, in every state.
-func TestTimersHandle(t *testing.T) {
-	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
-		h := timer.Timeout()
-		check(t, h.Reset(10*ms), "the handle does not arm the timer")
-		check(t, h == timer.Timeout() && h.State() == timeout.Pending && h.Deadline().Equal(timer.Deadline()),
-			"the handle is %v, due at %v", h.State(), h.Deadline())
-		r.at(10)
-		check(t, h.ResetAt(r.start.Add(20*ms)), "the handle does not arm a timer that has run")
-		r.at(20)
-		must(timer.Arm(10 * ms))
-		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
-		r.at(100)
-		r.want("t@10 t@20")
-	})
-}
-
 // No operation on an embedded timer allocates.
 func TestTimersAllocateNothing(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms})
@@ -140,54 +132,4 @@ func TestTimersAllocateNothing(t *testing.T) {
 		check(t, n == 0, "a timer that is %s allocates %v times", name, n)
 		timer.Cancel()
 	}
-}
-
-// A month of a server's life: sessions that are refreshed at random, end, or
-// expire after hours without a sign. Every one expires in the tick of its last
-// refresh plus its time to live, or never.
-func TestMonthOfSessions(t *testing.T) {
-	const sessions, ttl, month = 200, 3 * time.Hour, 30 * day
-	bubble(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel) {
-		rnd := newRand(t)
-		type session struct {
-			timer wheel.Timer
-			due   time.Time // zero: not armed
-		}
-		all := make([]session, sessions)
-		expiries := 0
-		for i := range all {
-			s := &all[i]
-			s.timer.Init(w, func() {
-				late := time.Since(s.due)
-				check(t, !s.due.IsZero() && late >= 0 && late < 10*ms,
-					"session %d expired %v after its deadline", i, late)
-				s.due = time.Time{}
-				expiries++
-			})
-		}
-		refreshes, ends := 0, 0
-		for end := time.Now().Add(month); time.Now().Before(end); {
-			pass(time.Duration(rnd.Int64N(int64(3 * time.Minute))))
-			s := &all[rnd.IntN(sessions)]
-			if rnd.IntN(10) == 0 {
-				pending := !s.due.IsZero()
-				require(t, s.timer.Cancel() == pending,
-					"a session that was pending: %v, was cancelled: %v", pending, !pending)
-				s.due = time.Time{}
-				ends++
-				continue
-			}
-			d := ttl + time.Duration(rnd.Int64N(int64(time.Hour)))
-			s.due = time.Now().Add(d)
-			must(s.timer.Arm(d))
-			refreshes++
-		}
-		pass(ttl + 2*time.Hour)
-		for i := range all {
-			check(t, all[i].timer.State() != timeout.Pending,
-				"session %d has not expired by its deadline, %v ago", i, time.Since(all[i].due))
-		}
-		t.Logf("%d refreshes, %d ends, %d expiries", refreshes, ends, expiries)
-		check(t, expiries >= 1000 && ends >= 1000, "%d expiries and %d ends: too few to conclude anything", expiries, ends)
-	})
 }
