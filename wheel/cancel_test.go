@@ -91,6 +91,7 @@ func TestTasksThatReplaceEachOther(t *testing.T) {
 		}
 		seen := make(map[timeout.Timeout]bool)
 		ran, cancelled := 0, 0
+		var free []int // the slots of what was cancelled
 		var set func(i int)
 		set = func(i int) {
 			s := &slots[i]
@@ -98,14 +99,20 @@ func TestTasksThatReplaceEachOther(t *testing.T) {
 			s.handle = must(w.Schedule(time.Duration(1+rnd.IntN(8))*ms, func() {
 				ran++
 				check(t, time.Now().Equal(s.due), "slot %d ran %v after its deadline", i, time.Since(s.due))
-				for range 3 { // itself, and others if they are pending
-					set(i)
-					if i = rnd.IntN(wide); !slots[i].handle.Cancel() {
-						return
+				set(i)
+				for range 2 { // and others, at once or later
+					k := rnd.IntN(wide)
+					if !slots[k].handle.Cancel() {
+						continue
 					}
 					cancelled++
+					if free = append(free, k); rnd.IntN(2) == 0 && len(free) == 1 || len(free) > 20 {
+						for _, k := range free {
+							set(k)
+						}
+						free = free[:0]
+					}
 				}
-				set(i)
 			}))
 			s.due = s.handle.Deadline()
 			require(t, !seen[s.handle] && s.handle.State() == timeout.Pending,
