@@ -30,10 +30,9 @@ func (w *Wheel) pauseWorker() (resume func()) {
 	return func() { close(unlock) }
 }
 
-// Two goroutines arm a timer that the worker has not linked yet, the second for an earlier
-// deadline, and with different inboxes. The worker runs it in time, whichever of the
-// inboxes it has emptied already.
-func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
+// asleep runs a test in virtual time on a wheel whose worker sleeps for a minute, with a
+// timer and whether that has run.
+func asleep(t *testing.T, test func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, Config{Tick: ms})
 		var timer Timer
@@ -41,6 +40,15 @@ func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
 		timer.Init(w, func() { ran.Store(true) })
 		Must(w.Schedule(time.Minute, func() {}))
 		pass(0)
+		test(t, w, &timer, &ran)
+	})
+}
+
+// Two goroutines arm a timer that the worker has not linked yet, the second for an earlier
+// deadline, and with different inboxes. The worker runs it in time, whichever of the
+// inboxes it has emptied already.
+func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
+	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
 		resume := w.pauseWorker()
 		Must(w.shards[0].arm(&timer.node, w.ticks.after(time.Hour)))
 		Must(w.shards[len(w.shards)-1].arm(&timer.node, w.ticks.after(10*ms)))
@@ -54,12 +62,7 @@ func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
 // worker can find the timer by its inbox. Another one arms it for an even earlier deadline
 // meanwhile. The timer runs as soon as the worker can find it.
 func TestEarlierDeadlineDuringAnArm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Config{Tick: ms})
-		var timer Timer
-		var ran atomic.Bool
-		timer.Init(w, func() { ran.Store(true) })
-		Must(w.Schedule(time.Minute, func() {}))
+	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
 		Must(timer.Arm(2 * time.Hour))
 		pass(0)
 		resume := w.pauseWorker()

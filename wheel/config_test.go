@@ -38,44 +38,12 @@ func TestNewRefusesSenselessNumbers(t *testing.T) {
 	}
 }
 
-// Everything at and between the limits is accepted, and keeps time.
-func TestNewAcceptsWhatIsInRange(t *testing.T) {
-	for _, c := range []wheel.Config{
-		{},
-		{Tick: 100 * time.Microsecond},
-		{Tick: time.Hour},
-		{Tick: 12345678},
-		{Buckets: 1},
-		{Buckets: 3},
-		{Buckets: 63},
-		{Buckets: 65},
-		{Buckets: 1000},
-		{Buckets: 1 << 20},
-		{MaxPending: 3},
-		{MaxPending: math.MaxInt64},
-	} {
-		bubble(t, c, func(t *testing.T, w *wheel.Wheel) {
-			var deadlines, ran []time.Time
-			for _, ticks := range []time.Duration{1, 7, 2000} {
-				h := must(w.Schedule(ticks*w.Tick(), func() { ran = append(ran, time.Now()) }))
-				deadlines = append(deadlines, h.Deadline())
-			}
-			pass(2000 * w.Tick())
-			for i, deadline := range deadlines {
-				if i >= len(ran) || !ran[i].Equal(deadline) {
-					t.Errorf("%+v: ran at %v, want %v", c, ran, deadlines)
-					break
-				}
-			}
-		})
-	}
-}
-
-// A wheel without a logger of its own works.
-func TestNoLogger(t *testing.T) {
+// A wheel without a logger of its own works, and has the default tick.
+func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := must(wheel.New(wheel.Config{}))
 		h := must(w.Schedule(time.Hour, none))
+		check(t, w.Tick() == wheel.DefaultTick, "the tick is %v", w.Tick())
 		w.Stop()
 		check(t, !h.Cancel(), "cancelled after Stop")
 	})

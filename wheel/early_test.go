@@ -25,39 +25,27 @@ func TestNothingIsEarlyOnRealClocks(t *testing.T) {
 }
 
 func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
-	const (
-		rounds  = 600 // of each kind
-		longest = 300 * ms
-	)
+	const rounds, longest = 600, 300 * ms
 	rnd := newRand(t)
 	var ran atomic.Int64
-	// dueAt returns a task that is to run no earlier than at; due, one that is
-	// to run no earlier than d from now.
-	dueAt := func(kind string, at time.Time) func() {
-		return func() {
-			ran.Add(1)
-			left := time.Until(at)
-			check(t, left <= 0, "%s: %v early", kind, left)
-		}
+	early := func(kind string, at time.Time) {
+		ran.Add(1)
+		left := time.Until(at)
+		check(t, left <= 0, "%s: %v early", kind, left)
 	}
-	due := func(kind string, d time.Duration) func() { return dueAt(kind, time.Now().Add(d)) }
 	for range rounds {
 		d := time.Duration(rnd.Int64N(int64(longest)))
-		must(w.Schedule(d, due("Schedule", d)))
+		for name, f := range forms {
+			at := time.Now().Add(d)
+			must(f.schedule(w, d, func() { early(name, at) }))
+		}
 		at := time.Now().Add(d)
-		must(w.ScheduleAt(at, dueAt("ScheduleAt", at)))
-
-		var task func()
-		timer := new(wheel.Timer)
-		timer.Init(w, func() { task() })
-		must(timer.Arm(time.Hour))
-		task = due("Timer", d)
-		must(timer.Arm(d)) // to earlier
+		must(armed(w, time.Hour, func() { early("to earlier", at) }).Arm(d))
 
 		var deadline atomic.Pointer[time.Time]
 		sooner, later := time.Now().Add(d/2), time.Now().Add(d)
 		deadline.Store(&sooner)
-		h := must(w.ScheduleAt(sooner, func() { dueAt("ResetAt", *deadline.Load())() }))
+		h := must(w.ScheduleAt(sooner, func() { early("to later", *deadline.Load()) }))
 		if h.ResetAt(later) { // or it has run already
 			deadline.Store(&later)
 		}
@@ -66,14 +54,11 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 		again, begun := 0, time.Now()
 		must(w.ScheduleFunc(d/3, func(h timeout.Timeout) {
 			again++
-			ran.Add(1)
-			left := time.Duration(again)*(d/3) - time.Since(begun)
-			check(t, left <= 0, "run %d of a delay of %v was %v early", again, d/3, left)
+			early("again", begun.Add(time.Duration(again)*(d/3)))
 			if again < 3 {
 				h.Reset(d / 3)
 			}
 		}))
-
 		if rnd.IntN(4) == 0 {
 			time.Sleep(time.Duration(rnd.Int64N(int64(500 * time.Microsecond))))
 		}
@@ -85,11 +70,10 @@ func nothingIsEarly(t *testing.T, w *wheel.Wheel) {
 		left := time.Duration(every)*period - time.Since(begun)
 		check(t, left <= 0, "run %d of a period of %v was %v early", every, period, left)
 	}))
-	for limit := time.Now().Add(time.Minute); w.Stats().Pending > 1; time.Sleep(ms) {
-		require(t, !time.Now().After(limit), "%d are still pending after a minute", w.Stats().Pending)
+	want := int64((len(forms) + 5) * rounds)
+	for limit := time.Now().Add(time.Minute); ran.Load() < want; time.Sleep(ms) {
+		require(t, !time.Now().After(limit), "%d have run after a minute, want %d", ran.Load(), want)
 	}
 	w.Stop()
-	n := ran.Load()
-	check(t, n == 7*rounds, "%d ran, want %d", n, 7*rounds)
-	check(t, every != 0, "the periodic task has not run")
+	check(t, ran.Load() == want && every != 0, "%d ran, want %d; the periodic task %d times", ran.Load(), want, every)
 }

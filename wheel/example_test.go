@@ -62,14 +62,14 @@ func ExampleWheel() {
 
 	done := make(chan struct{})
 	alarm, _ := w.Schedule(time.Hour, func() { fmt.Println("alarm") })
-	_, _ = w.Schedule(30*time.Millisecond, func() {
-		fmt.Println("third")
-		close(done)
-	})
 	_, _ = w.Schedule(10*time.Millisecond, func() {
 		fmt.Println("first")
 		alarm.Cancel()
 		_, _ = w.Schedule(10*time.Millisecond, func() { fmt.Println("second") })
+		_, _ = w.Schedule(20*time.Millisecond, func() {
+			fmt.Println("third")
+			close(done)
+		})
 	})
 	<-done
 	fmt.Println("alarm is pending:", alarm.State() == timeout.Pending)

@@ -25,43 +25,36 @@ func fills(t *testing.T, w *wheel.Wheel, d time.Duration, room int) {
 // A timeout beyond the limit is refused, by every method, and leaves no trace.
 func TestFull(t *testing.T) {
 	bubble(t, wheel.Config{MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
-		var timer wheel.Timer
-		timer.Init(w, func() { t.Error("a refused timer was run") })
+		timer := idle(w, func() { t.Error("a refused timer was run") })
 		fills(t, w, time.Hour, 2)
-		refuses(t, w, wheel.ErrFull, &timer)
+		refuses(t, w, wheel.ErrFull, timer)
 		check(t, timer.State() == timeout.Idle, "a timer that was refused is %v", timer.State())
 		time.Sleep(second)
 	})
 }
 
+// A cancel makes room at once: no tick has to pass.
 func TestRoomAfterACancel(t *testing.T) {
-	each(t, map[string]func(*wheel.Wheel) func() bool{
-		"one-shot": func(w *wheel.Wheel) func() bool { return must(w.Schedule(time.Hour, none)).Cancel },
-		"periodic": func(w *wheel.Wheel) func() bool { return must(w.Every(time.Hour, wheel.Skip, none)).Cancel },
-		"func": func(w *wheel.Wheel) func() bool {
-			return must(w.ScheduleFunc(time.Hour, func(timeout.Timeout) {})).Cancel
-		},
-		"timer": func(w *wheel.Wheel) func() bool { return armed(w, time.Hour, none).Cancel },
-	}, func(t *testing.T, schedule func(*wheel.Wheel) func() bool) {
+	each(t, forms, func(t *testing.T, f form) {
 		w := start(t, wheel.Config{MaxPending: 3})
-		cancel := schedule(w)
+		h := must(f.schedule(w, time.Hour, none))
 		fills(t, w, time.Hour, 2)
 		for range 5 { // room neither wears out nor grows
-			check(t, cancel(), "it cannot be cancelled")
-			h := must(w.Schedule(time.Hour, none)) // at once, no tick has passed
+			check(t, h.Cancel(), "it cannot be cancelled")
+			other := must(w.Schedule(time.Hour, none))
 			refuses(t, w, wheel.ErrFull)
-			h.Cancel()
-			cancel = schedule(w)
+			other.Cancel()
+			h = must(f.schedule(w, time.Hour, none))
 		}
 	})
 }
 
+// A task that has begun takes no place, not even while it runs.
 func TestRoomAfterATaskHasRun(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 3}, func(t *testing.T, w *wheel.Wheel) {
 		for range 5 {
 			var room atomic.Bool
 			must(w.Schedule(10*ms, func() {
-				// There is room already while the task is running.
 				h, err := w.Schedule(time.Hour, none)
 				room.Store(err == nil && h.Cancel())
 			}))
@@ -74,51 +67,58 @@ func TestRoomAfterATaskHasRun(t *testing.T) {
 	})
 }
 
-// A pending timeout can be moved on a full wheel, to later and to earlier; one that has
-// run has lost its place.
+// A pending timeout has its one place, however often it is moved, and is never refused; one
+// that has run has lost its place.
 func TestFullWheelMovesWhatItHas(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
 		timer := armed(w, second, r.task("timer"))
+		for range 10 { // gone and back
+			timer.Cancel()
+			must(timer.Arm(second))
+		}
 		h := r.schedule(w, second, "h")
-		_, later := timer.Arm(2 * second)
-		_, sooner := timer.Arm(30 * ms)
-		_, at := timer.ArmAt(r.start.Add(20 * ms))
-		err := errors.Join(later, sooner, at)
-		check(t, err == nil, "a pending timer on a full wheel: %v", err)
-		check(t, h.Reset(2*second) && h.Reset(30*ms), "a pending timeout cannot be reset on a full wheel")
+		for i := range 10 {
+			_, later := timer.Arm(time.Duration(2000+i) * ms)
+			_, sooner := timer.Arm(time.Duration(100-i) * ms)
+			_, at := timer.ArmAt(r.start.Add(20 * ms))
+			err := errors.Join(later, sooner, at)
+			check(t, err == nil, "a pending timer on a full wheel: %v", err)
+			check(t, h.Reset(2*second) && h.Reset(30*ms), "a pending timeout cannot be reset on a full wheel")
+		}
 		fills(t, w, time.Hour, 0)
 		r.at(20)
 		r.want("timer@20")
 		other := must(w.Schedule(time.Hour, none))
 		refuses(t, w, wheel.ErrFull, timer) // it has run, and its place is taken
+		check(t, timer.State() == timeout.Expired, "refused, it is %v", timer.State())
 		other.Cancel()
 		must(timer.Arm(ms))
 		r.at(100)
 		r.want("timer@21 h@30")
+		fills(t, w, time.Hour, 2)
 	})
 }
 
 // A periodic task keeps its one place from run to run; on a full wheel it goes on.
 func TestPeriodicTaskKeepsItsPlace(t *testing.T) {
-	for _, missed := range policies {
-		bubble(t, wheel.Config{Tick: ms, MaxPending: 1}, func(t *testing.T, w *wheel.Wheel) {
-			runs := 0
-			h := must(w.Every(10*ms, missed, func() {
-				runs++
-				_, err := w.Schedule(0, none)
-				check(t, errors.Is(err, wheel.ErrFull), "inside the periodic task: %v, want ErrFull", err)
-			}))
-			pass(105 * ms)
-			check(t, runs == 10, "%d runs, want 10", runs)
-			h.Cancel()
-			fills(t, w, time.Hour, 1)
-		})
-	}
+	each(t, policies, func(t *testing.T, missed wheel.Missed) {
+		w := start(t, wheel.Config{Tick: ms, MaxPending: 1})
+		runs := 0
+		h := must(w.Every(10*ms, missed, func() {
+			runs++
+			_, err := w.Schedule(0, none)
+			check(t, errors.Is(err, wheel.ErrFull), "inside the periodic task: %v, want ErrFull", err)
+		}))
+		pass(105 * ms)
+		check(t, runs == 10, "%d runs, want 10", runs)
+		h.Cancel()
+		fills(t, w, time.Hour, 1)
+	})
 }
 
-// Several goroutines fill and empty the wheel on real time: there are never more
-// pending than is allowed, and in the end there is room for as many again.
+// Several goroutines fill and empty the wheel on real time: there are never more pending
+// than is allowed, and in the end there is room for as many again.
 func TestFullUnderContention(t *testing.T) {
 	const limit = 50
 	w := start(t, wheel.Config{Tick: ms, MaxPending: limit})
@@ -142,9 +142,8 @@ func TestFullUnderContention(t *testing.T) {
 	fills(t, w, time.Hour, limit)
 }
 
-// There is always room for one more, while a pending timer is moved to and fro, and
-// another goroutine is refused a timeout beyond the limit: no timeout within the limit is
-// refused.
+// No timeout within the limit is refused: there is room for one more, while a pending timer
+// is moved to and fro.
 func TestNoFalseRefusals(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms, MaxPending: 2})
 	timer := armed(w, time.Hour, none)

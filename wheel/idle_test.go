@@ -36,6 +36,9 @@ func counted(t *testing.T, c Config, test func(t *testing.T, w *Wheel, alarm *co
 	})
 }
 
+// nothing is a task, and an action that does nothing.
+func nothing() {}
+
 // wakes checks how often an action and the following time wake the worker. The action may
 // wake it at once: the count begins before it.
 func (c *counting) wakes(t *testing.T, want int64, d time.Duration, what string, do func()) {
@@ -52,13 +55,17 @@ func (c *counting) wakesUpTo(t *testing.T, least, most int64, d time.Duration, w
 	check(t, least <= n && n <= most, "%s woke it %d times, want %d to %d", what, n, least, most)
 }
 
+// A wheel without a timeout sleeps; a periodic task costs a wake-up for each run.
 func TestEmptyWheelSleeps(t *testing.T) {
 	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
-		alarm.wakes(t, 0, day, "a wheel that was never used", func() {})
-		Must(w.Schedule(second, func() {}))
-		Must(w.Schedule(time.Minute, func() {})).Cancel()
+		alarm.wakes(t, 0, day, "a wheel that was never used", nothing)
+		Must(w.Schedule(second, nothing))
+		Must(w.Schedule(time.Minute, nothing)).Cancel()
 		pass(second)
-		alarm.wakes(t, 0, day, "a wheel with everything over", func() {})
+		alarm.wakes(t, 0, day, "a wheel with everything over", nothing)
+		Must(w.Every(time.Hour, Skip, nothing))
+		pass(0)
+		alarm.wakes(t, 240, 10*day, "240 runs", nothing)
 	})
 }
 
@@ -73,13 +80,13 @@ func TestFarTimeoutsLetTheWorkerSleep(t *testing.T) {
 				deadlines := map[time.Duration]bool{}
 				for range 1000 {
 					d := time.Minute + time.Duration(rand.IntN(10_000))*ms
-					h := Must(w.ScheduleAt(start.Add(d), func() {}))
+					h := Must(w.ScheduleAt(start.Add(d), nothing))
 					deadlines[h.Deadline().Sub(start)] = true
 				}
 				synctest.Wait() // the worker takes them in
 				what := fmt.Sprintf("with a tick of %v and %d buckets the time", tick, buckets)
-				alarm.wakes(t, 0, time.Minute-1, what+" before the first deadline", func() {})
-				alarm.wakesUpTo(t, 0, int64(len(deadlines)), time.Minute, what+" of the deadlines", func() {})
+				alarm.wakes(t, 0, time.Minute-1, what+" before the first deadline", nothing)
+				alarm.wakesUpTo(t, 0, int64(len(deadlines)), time.Minute, what+" of the deadlines", nothing)
 				p := w.Stats().Pending
 				check(t, p == 0, "%d are still pending", p)
 			})
@@ -87,21 +94,12 @@ func TestFarTimeoutsLetTheWorkerSleep(t *testing.T) {
 	}
 }
 
-// A periodic task costs a wake-up for each run.
-func TestWakeUpsOfAPeriodicTask(t *testing.T) {
-	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
-		Must(w.Every(time.Hour, Skip, func() {}))
-		synctest.Wait()
-		alarm.wakes(t, 240, 10*day, "240 runs", func() {})
-	})
-}
-
 // A timeout later than the next deadline does not wake the worker, nor does a reset to
 // later; an earlier one does, once.
 func TestOnlyAnEarlierDeadlineWakes(t *testing.T) {
 	counted(t, Config{Tick: ms}, func(t *testing.T, w *Wheel, alarm *counting) {
 		schedule := func(d time.Duration) timeout.Timeout {
-			return Must(w.Schedule(d, func() {}))
+			return Must(w.Schedule(d, nothing))
 		}
 		var h timeout.Timeout
 		alarm.wakes(t, 1, second, "the first timeout", func() { h = schedule(time.Minute) })
@@ -127,19 +125,19 @@ func TestWakeUpsOfCancels(t *testing.T) {
 	counted(t, Config{Tick: 10 * ms}, func(t *testing.T, w *Wheel, alarm *counting) {
 		var handles []timeout.Timeout
 		for range 500 {
-			handles = append(handles, Must(w.Schedule(time.Hour, func() {})))
+			handles = append(handles, Must(w.Schedule(time.Hour, nothing)))
 		}
-		Must(w.Schedule(ms, func() {})) // so that the worker takes all of them in
+		Must(w.Schedule(ms, nothing)) // so that the worker takes all of them in
 		pass(second)
 		alarm.wakesUpTo(t, 1, 2, 10*ms, "a burst of cancels", func() {
 			for _, h := range handles[1:] {
 				h.Cancel()
 			}
 		})
-		alarm.wakes(t, 0, time.Hour-2*second, "the rest of the hour", func() {})
+		alarm.wakes(t, 0, time.Hour-2*second, "the rest of the hour", nothing)
 		handles[0].Cancel()
 		pass(second)
-		alarm.wakes(t, 0, day, "a wheel with everything cancelled", func() {})
+		alarm.wakes(t, 0, day, "a wheel with everything cancelled", nothing)
 	})
 }
 
@@ -181,9 +179,9 @@ func TestWokenInVain(t *testing.T) {
 		})
 		alarm.wakes(t, 1, 0, "an earlier one", func() { vain(10 * second) })
 		alarm.wakes(t, 0, second, "one between the two", func() { vain(20 * second) })
-		alarm.wakes(t, 1, 20*second, "the deadline of the earlier one", func() {})
+		alarm.wakes(t, 1, 20*second, "the deadline of the earlier one", nothing)
 		alarm.wakes(t, 2, day, "the next one, and its deadline,", func() { vain(time.Hour) })
-		alarm.wakes(t, 0, day, "nothing", func() {})
+		alarm.wakes(t, 0, day, "nothing", nothing)
 
 		ran := false
 		alarm.wakes(t, 2, time.Hour, "one that is not cancelled", func() {

@@ -1,13 +1,10 @@
 package wheel_test
 
 import (
-	"bytes"
-	"log/slog"
 	"math"
-	"strings"
+	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -55,17 +52,13 @@ func TestLagsQuantile(t *testing.T) {
 	}
 }
 
-// Every batch of tasks is one lag, from the tick that it was due at to its start. Each lag
-// is taken once, and taking changes nothing for other readers.
+// Every batch of tasks is one lag, from the tick that it was due at to its start. LastLag is
+// that of the last batch, WorstLag the longest. Each lag is taken once, and taking changes
+// nothing for other readers. A hold of the worker beyond a tick is an overrun; both it and a
+// lag of more than ten ticks are warned of, with their durations.
 func TestLags(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		behind := func(d time.Duration) {
-			must(w.Schedule(ms, func() { time.Sleep(ms + d) }))
-			must(w.Schedule(2*ms, none))
-			time.Sleep(second)
-			synctest.Wait()
-		}
-		want := func(what string, got wheel.Lags, delays ...time.Duration) {
+	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
+		compare := func(what string, got wheel.Lags, delays ...time.Duration) {
 			t.Helper()
 			var want wheel.Lags
 			for _, d := range delays {
@@ -73,16 +66,43 @@ func TestLags(t *testing.T) {
 			}
 			check(t, got == want, "%s: the lags are\n%+v, want\n%+v", what, got, want)
 		}
-		want("new", w.Lags())
-		behind(50 * ms)
-		want("read", w.Lags(), 0, 50*ms)
-		want("taken", w.TakeLags(), 0, 50*ms)
-		want("taken again", w.TakeLags())
-		before := w.Lags()
-		behind(3 * ms)
-		want("since a reading", w.Lags().Since(before), 0, 3*ms)
-		want("since the start", w.Lags(), 0, 50*ms, 0, 3*ms)
-		want("taken since", w.TakeLags(), 0, 3*ms)
+		compare("new", w.Lags())
+		var all []time.Duration
+		for _, c := range []struct {
+			hold, last, worst time.Duration
+			overruns          uint64
+			overrun, backlog  int // lines of the log
+		}{
+			{0, 0, 0, 0, 0, 0},
+			{10 * ms, 0, 0, 0, 0, 0},
+			{10*ms + 1, 1, 1, 1, 1, 0},
+			{110 * ms, 100 * ms, 100 * ms, 2, 2, 0}, // ten ticks are no backlog
+			{31 * ms, 21 * ms, 100 * ms, 3, 3, 0},
+			{110*ms + 1, 100*ms + 1, 100*ms + 1, 4, 4, 1},
+			{3 * second, 2990 * ms, 2990 * ms, 5, 5, 2},
+			{0, 0, 2990 * ms, 5, 5, 2},
+		} {
+			before := w.Lags()
+			must(w.Schedule(10*ms, func() { time.Sleep(c.hold) }))
+			must(w.Schedule(20*ms, none))
+			far := must(w.Schedule(time.Hour, none))
+			pass(2 * time.Minute)
+			far.Cancel()
+			pass(ms)
+			all = append(all, 0, c.last)
+			compare("since a reading", w.Lags().Since(before), 0, c.last)
+			compare("since the start", w.Lags(), all...)
+			if len(all)%4 == 0 { // every second time
+				compare("taken", w.TakeLags(), all[len(all)-4:]...)
+				compare("taken again", w.TakeLags())
+			}
+			s := w.Stats()
+			check(t, s.LastLag == c.last && s.WorstLag == c.worst && s.Overruns == c.overruns, "held for %v: the numbers are %+v", c.hold, s)
+			log.says(t, saysOverrun, c.overrun)
+			log.says(t, saysBacklog, c.backlog)
+		}
+		log.says(t, "held=10.000001ms", 1)
+		log.says(t, "lag=100.000001ms", 1)
 	})
 }
 
@@ -100,40 +120,15 @@ func TestTakeLagsInAStorm(t *testing.T) {
 		}
 		taken.Sum += lags.Sum
 	}
-	var ran, takers sync.WaitGroup
-	stop := make(chan struct{})
-	for range 4 {
-		takers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					take()
-				}
-			}
-		})
-	}
 	for i := range 200 {
-		ran.Add(1)
-		must(w.Schedule(time.Duration(i%50)*ms, ran.Done))
+		must(w.Schedule(time.Duration(i%50)*ms, none))
 	}
-	ran.Wait()
-	close(stop)
-	takers.Wait()
+	crowd(t, 4, func(int, *rand.Rand) {
+		for w.Stats().Pending > 0 {
+			take()
+		}
+	})
 	w.Stop() // the worker counts nothing afterwards
 	take()
 	check(t, taken == w.Lags() && taken.Total() > 0, "taken were\n%+v of\n%+v", taken, w.Lags())
-}
-
-func TestLagsInALog(t *testing.T) {
-	var log bytes.Buffer
-	var lags wheel.Lags
-	lags.Add(ms)
-	lags.Add(3 * ms)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("now", "lags", lags)
-	const want = "lags.total=2 lags.sum=4ms lags.p50=1.024ms lags.p99=4.096ms lags.max=4.096ms\n"
-	if !strings.HasSuffix(log.String(), want) {
-		t.Errorf("logged %q", log.String())
-	}
 }

@@ -2,12 +2,15 @@ package wheel_test
 
 import (
 	"errors"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/timeout"
@@ -45,35 +48,147 @@ func eachPolicy(t *testing.T, test func(t *testing.T, w *wheel.Wheel, missed whe
 	}
 }
 
-// The first run comes a period after the start, and not a tick later, and the others a
-// period after each other, under every policy.
-func TestEvery(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
-		r := newRecord(t)
-		h := must(w.Every(10*ms, missed, r.task("a")))
-		r.at(9)
-		r.want("")
-		r.at(45)
-		r.want("a@10 a@20 a@30 a@40")
-		check(t, h.State() == timeout.Pending, "between two runs the timeout is %v", h.State())
-		got, want := h.Deadline(), r.start.Add(50*ms)
-		check(t, got.Equal(want), "the next run is due at %v, want %v", got, want)
-		check(t, h.Cancel() && !h.Cancel() && h.State() == timeout.Cancelled,
-			"the first cancel should be true and the last one")
-		r.at(1000)
-		r.want("")
-	})
+// A plan is what a periodic task and its user do on a wheel with ticks of 1 ms, in
+// milliseconds since the start. Its want is the runs until a time, under each policy.
+type plan struct {
+	period  int
+	inside  func(run int, h timeout.Timeout) // each run; nil does nothing
+	outside map[int]func(w *wheel.Wheel, h timeout.Timeout)
+	until   int
+	want    map[wheel.Missed]string
+	stats   wheel.Stats // in the end
 }
 
-// Periods that are no whole ticks: every run is rounded up by itself, and the
-// rounding does not add up.
-func TestPeriodsAreRoundedOneByOne(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		r := newRecord(t)
-		must(w.Every(25*ms, wheel.Skip, r.task("a")))
-		r.at(205)
-		r.want("a@30 a@50 a@80 a@100 a@130 a@150 a@180 a@200")
-	})
+// all is the same under every policy.
+func all(want string) map[wheel.Missed]string {
+	return map[wheel.Missed]string{wheel.Skip: want, wheel.CatchUp: want, wheel.Delay: want}
+}
+
+// resetBy returns an action that moves the next run.
+func resetBy(t *testing.T, d time.Duration) func(*wheel.Wheel, timeout.Timeout) {
+	return func(_ *wheel.Wheel, h timeout.Timeout) { check(t, h.Reset(d), "it cannot be reset") }
+}
+
+// The first run comes at its instant, and not a tick later, the others a period after each
+// other, and after what is in their way as the policy says. Between two runs,
+// inside of them too, the timeout is pending until it is cancelled.
+func TestEvery(t *testing.T) {
+	cancel := func(want bool) func(*wheel.Wheel, timeout.Timeout) {
+		return func(_ *wheel.Wheel, h timeout.Timeout) {
+			check(t, h.Cancel() == want && !h.Cancel() && h.State() == timeout.Cancelled, "a cancel did not return %v, or it is %v", want, h.State())
+		}
+	}
+	for name, p := range map[string]plan{
+		"on time, until it is cancelled": {period: 10, until: 1000, want: all("a@10 a@20 a@30 a@40"),
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){45: func(w *wheel.Wheel, h timeout.Timeout) {
+				left := time.Until(h.Deadline())
+				check(t, left == 5*ms, "the next run is due in %v", left)
+				cancel(true)(w, h)
+			}},
+			stats: wheel.Stats{Scheduled: 5, Fired: 4, Cancelled: 1}},
+		"after a run of two periods and more": {period: 300, until: 1600, want: map[wheel.Missed]string{
+			wheel.Skip:    "a@300 a@950 a@1200 a@1500",
+			wheel.CatchUp: "a@300 a@950 a@950 a@1200 a@1500",
+			wheel.Delay:   "a@300 a@950 a@1250 a@1550",
+		}, inside: func(run int, _ timeout.Timeout) {
+			if run == 1 {
+				time.Sleep(650 * ms)
+			}
+		}},
+		// A run that another prevents is not counted, and an outstanding one is not counted
+		// before it begins.
+		"with runs that are always too long": {period: 10, until: 101, want: map[wheel.Missed]string{
+			wheel.Skip: "a@10 a@35 a@60 a@85", wheel.CatchUp: "a@10 a@35 a@60 a@85", wheel.Delay: "a@10 a@35 a@60 a@85",
+		}, inside: func(int, timeout.Timeout) { time.Sleep(25 * ms) },
+			stats: wheel.Stats{Scheduled: 5, Fired: 4, Pending: 1}},
+		"cancelled by a run": {period: 10, until: 1000, want: all("a@10 a@20 a@30"), inside: func(run int, h timeout.Timeout) {
+			if run == 3 {
+				cancel(false)(nil, h)
+			}
+		}, stats: wheel.Stats{Scheduled: 4, Fired: 3, Cancelled: 1}},
+		"cancelled while a run is under way": {period: 10, until: 1000, want: all("a@10"),
+			inside:  func(int, timeout.Timeout) { time.Sleep(100 * ms) },
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){55: cancel(false)}, // four are owed
+			stats:   wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+		"stopped while a run is under way": {period: 10, until: 1000, want: all("a@10"),
+			inside: func(int, timeout.Timeout) { time.Sleep(100 * ms) },
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){55: func(w *wheel.Wheel, _ timeout.Timeout) {
+				left := w.Stop()
+				check(t, len(left) == 1, "Stop returned %d", len(left))
+			}},
+			stats: wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+		"moved by its user": {period: 100, until: 5000,
+			want: all("a@100 a@200 a@340 a@440 a@540 a@607 a@707 a@807 a@2030 a@2130"),
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){
+				250: resetBy(t, 90*ms), 600: resetBy(t, 7*ms), 850: cancel(true), 2000: resetBy(t, 30*ms), 2150: resetBy(t, math.MaxInt64),
+			}},
+		"moved by a run": {period: 100, until: 650, want: all("a@100 a@130 a@380 a@400 a@500 a@600"), inside: func(run int, h timeout.Timeout) {
+			check(t, h.State() == timeout.Pending, "inside a run the timeout is %v; the next is pending", h.State())
+			switch run {
+			case 1:
+				h.Reset(30 * ms)
+			case 2:
+				h.Reset(250 * ms)
+			case 3:
+				h.Cancel()
+				h.Reset(20 * ms)
+			}
+		}},
+		// The periods since then are no missed runs.
+		"moved to the past": {period: 100, until: 900, want: all("a@100 a@151 a@251 a@351 a@401 a@501 a@601 a@651 a@751 a@851"),
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){
+				150: func(_ *wheel.Wheel, h timeout.Timeout) { h.ResetAt(time.Now().Add(-150 * ms)) },
+				400: func(_ *wheel.Wheel, h timeout.Timeout) { h.ResetAt(time.Now().Add(-time.Minute)) },
+				650: func(_ *wheel.Wheel, h timeout.Timeout) { h.ResetAt(time.Time{}) },
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+				time.Sleep(time.Hour)
+				r := newRecord(t)
+				var runs atomic.Int32
+				period := time.Duration(p.period) * ms
+				h := must(w.EveryFunc(r.start.Add(period), period, missed, func(h timeout.Timeout) {
+					r.run("a")
+					if run := runs.Add(1); p.inside != nil {
+						p.inside(int(run), h)
+					}
+				}))
+				for _, at := range slices.Sorted(maps.Keys(p.outside)) {
+					r.at(at)
+					p.outside[at](w, h)
+				}
+				r.at(p.until)
+				r.want(p.want[missed])
+				if n := uint64(runs.Load()); p.stats == (wheel.Stats{}) {
+					s := w.Stats()
+					check(t, s.Fired == n && s.Scheduled == n+uint64(s.Pending)+s.Cancelled && s.Pending == 1, "%d runs; the numbers are %+v", n, s)
+				} else {
+					counts(t, w, "in the end", p.stats)
+				}
+				h.Cancel()
+				pass(second) // for a run that is under way
+				r.want("")
+			})
+		})
+	}
+}
+
+// Another task that holds the worker makes runs late in the same way.
+func TestMissedRunsBehindAnother(t *testing.T) {
+	for name, want := range map[string]string{
+		"Skip":    "run@100 run@470 run@500 run@600",
+		"CatchUp": "run@100 run@470 run@470 run@470 run@500 run@600",
+		"Delay":   "run@100 run@470 run@570",
+	} {
+		bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+			r := newRecord(t)
+			must(w.Every(100*ms, policies[name], r.task("run")))
+			must(w.Schedule(120*ms, func() { time.Sleep(350 * ms) }))
+			r.at(650)
+			r.want(want)
+		})
+	}
 }
 
 // Periods that fit no tick, for days: the last run is as exact as the first, and there
@@ -88,6 +203,8 @@ func TestPeriodsDoNotDriftOverDays(t *testing.T) {
 		{ms, 33_333*ms + 333_333, 1234567},
 		{7 * ms, 30 * second, 1234567},
 		{second, 7 * time.Minute / 3, 1234567},
+		{second, time.Minute, 0},
+		{10 * ms, 25 * ms, 0},
 	} {
 		for _, missed := range []wheel.Missed{wheel.Skip, wheel.CatchUp} {
 			bubble(t, wheel.Config{Tick: c.tick}, func(t *testing.T, w *wheel.Wheel) {
@@ -100,53 +217,14 @@ func TestPeriodsDoNotDriftOverDays(t *testing.T) {
 					require(t, late >= 0 && late < c.tick,
 						"run %d of every %v was %v off; the tick is %v", runs, c.period, late, c.tick)
 				}))
-				pass(2*day + c.tick)
-				want := int((2*day + c.tick) / c.period)
-				check(t, runs == want || runs == int(2*day/c.period),
-					"%d runs of every %v in two days, want %d", runs, c.period, want)
+				span := min(2*day, 30_000*c.period)
+				pass(span + c.tick)
+				want := int((span + c.tick) / c.period)
+				check(t, runs == want || runs == int(span/c.period),
+					"%d runs of every %v in %v, want %d", runs, c.period, span, want)
 			})
 		}
 	}
-}
-
-// A run that takes two periods and more, and how each policy treats the runs that it
-// prevents. The first run is at 300 and ends at 950.
-func TestMissedRuns(t *testing.T) {
-	want := map[wheel.Missed]string{
-		wheel.Skip:    "run@300 run@950 run@1200 run@1500",
-		wheel.CatchUp: "run@300 run@950 run@950 run@1200 run@1500",
-		wheel.Delay:   "run@300 run@950 run@1250 run@1550",
-	}
-	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
-		r := newRecord(t)
-		var runs atomic.Int32
-		must(w.Every(300*ms, missed, func() {
-			r.run("run")
-			if runs.Add(1) == 1 {
-				time.Sleep(650 * ms)
-			}
-		}))
-		r.at(1600)
-		r.want(want[missed])
-		n := uint64(strings.Count(want[missed], "run"))
-		counts(t, w, "in the end", wheel.Stats{Scheduled: n + 1, Fired: n, Pending: 1})
-	})
-}
-
-// Another task that holds the worker makes runs late in the same way.
-func TestMissedRunsBehindAnother(t *testing.T) {
-	each(t, map[string]string{
-		"Skip":    "run@100 run@470 run@500 run@600",
-		"CatchUp": "run@100 run@470 run@470 run@470 run@500 run@600",
-		"Delay":   "run@100 run@470 run@570",
-	}, func(t *testing.T, want string) {
-		w, r := start(t, wheel.Config{Tick: ms}), newRecord(t)
-		_, policy, _ := strings.Cut(t.Name(), "/")
-		must(w.Every(100*ms, policies[policy], r.task("run")))
-		must(w.Schedule(120*ms, func() { time.Sleep(350 * ms) }))
-		r.at(650)
-		r.want(want)
-	})
 }
 
 // No two runs are ever under way at once, for any duration and any number of goroutines.
@@ -173,130 +251,15 @@ func TestRunsOfOneTaskDoNotOverlap(t *testing.T) {
 	})
 }
 
-func TestCancelAPeriodicTaskFromInside(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
-		var handle atomic.Pointer[timeout.Timeout]
-		var runs atomic.Int32
-		h := must(w.Every(10*ms, missed, func() {
-			check(t, runs.Add(1) != 3 || !handle.Load().Cancel(), "a run that is under way was taken back")
-		}))
-		handle.Store(&h)
-		pass(second)
-		check(t, runs.Load() == 3 && h.State() == timeout.Cancelled,
-			"%d runs, the timeout is %v; want 3 and cancelled", runs.Load(), h.State())
-	})
-}
-
-// A cancel also cancels outstanding runs. It returns false, since a run is under way, and
-// as after Stop no further one begins.
-func TestCancelledRunsAreNotCaughtUpWith(t *testing.T) {
-	for how, end := range map[string]func(*wheel.Wheel, timeout.Timeout) bool{
-		"Cancel": func(_ *wheel.Wheel, h timeout.Timeout) bool { return !h.Cancel() && h.State() == timeout.Cancelled },
-		"Stop":   func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Stop()) == 1 },
-	} {
-		t.Run(how, func(t *testing.T) {
-			each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
-				w, r := start(t, wheel.Config{Tick: ms, Executor: executor(t)}), newRecord(t)
-				h := must(w.Every(10*ms, wheel.CatchUp, func() {
-					r.run("run")
-					time.Sleep(100 * ms)
-				}))
-				r.at(55) // one is under way, four are owed
-				check(t, end(w, h), "a periodic task cannot be ended while it runs")
-				pass(second)
-				r.want("run@10")
-				counts(t, w, "one run and one cancel", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
-			})
-		})
-	}
-}
-
-// Resetting the handle moves the next run, and with it all that follow.
-func TestResetAPeriodicTask(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		r := newRecord(t)
-		h := must(w.Every(100*ms, wheel.Skip, r.task("a")))
-		r.at(250)
-		h.Reset(90 * ms) // to later
-		r.at(600)
-		r.want("a@100 a@200 a@340 a@440 a@540")
-		h.Reset(7 * ms) // to earlier
-		r.at(850)
-		r.want("a@607 a@707 a@807")
-		h.Cancel()
-		r.at(2000)
-		check(t, h.Reset(30*ms), "a cancelled periodic task cannot be set again")
-		r.at(2150)
-		r.want("a@2030 a@2130")
-		h.Reset(math.MaxInt64) // to never
-		r.at(5000)
-		r.want("")
-		check(t, h.State() == timeout.Pending, "put off for ever, it is %v", h.State())
-	})
-}
-
-// To the past means the next tick, once: the periods since then are no missed runs that
-// would have to be caught up with.
-func TestResetAPeriodicTaskToThePast(t *testing.T) {
-	each(t, policies, func(t *testing.T, missed wheel.Missed) {
-		w := start(t, wheel.Config{Tick: ms})
-		time.Sleep(time.Hour)
-		r := newRecord(t)
-		h := must(w.Every(100*ms, missed, r.task("run")))
-		for i, past := range []time.Time{r.start, r.start.Add(-time.Minute), {}} {
-			now := 150 + 202*i
-			r.at(now)
-			h.ResetAt(past)
-			r.at(now + 101)
-			runs := r.take()
-			check(t, len(runs) == 3, "ran %v, want once in time, once at the reset at %d ms, once 100 ms later", runs, now)
-		}
-	})
-}
-
-func TestResetAPeriodicTaskFromInside(t *testing.T) {
+// Every begins a period from now, EveryFunc at its instant, or at the next tick if that is past.
+func TestEveryBegins(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
 		r := newRecord(t)
-		var handle atomic.Pointer[timeout.Timeout]
-		var runs atomic.Int32
-		h := must(w.Every(100*ms, missed, func() {
-			r.run("a")
-			h := handle.Load()
-			check(t, h.State() == timeout.Pending, "inside a run the timeout is %v; the next is pending", h.State())
-			switch runs.Add(1) {
-			case 1:
-				h.Reset(30 * ms)
-			case 2:
-				h.Reset(250 * ms)
-			case 3:
-				h.Cancel()
-				h.Reset(20 * ms)
-			}
-		}))
-		handle.Store(&h)
-		r.at(650)
-		r.want("a@100 a@130 a@380 a@400 a@500 a@600")
-	})
-}
-
-// EveryFunc begins at its instant, and its task cancels and moves itself.
-func TestEveryFuncTimesItself(t *testing.T) {
-	each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
-		w, r := start(t, wheel.Config{Tick: ms, Executor: executor(t)}), newRecord(t)
-		runs := 0
-		h := must(w.EveryFunc(r.start.Add(7*ms), 10*ms, wheel.Skip, func(h timeout.Timeout) {
-			r.run("a")
-			switch runs++; runs {
-			case 3:
-				h.Reset(25 * ms)
-			case 5:
-				check(t, !h.Cancel(), "a run that is under way was taken back")
-			}
-		}))
-		must(w.EveryFunc(time.Time{}, 100*ms, wheel.Skip, func(timeout.Timeout) { r.run("at once") }))
-		r.at(150)
-		r.want("at once@1 a@7 a@17 a@27 a@52 a@62 at once@101")
-		check(t, h.State() == timeout.Cancelled, "it is %v", h.State())
+		must(w.Every(10*ms, missed, r.task("a")))
+		must(w.EveryFunc(r.start.Add(7*ms), 10*ms, missed, func(timeout.Timeout) { r.run("b") }))
+		must(w.EveryFunc(time.Time{}, 20*ms, missed, func(timeout.Timeout) { r.run("c") }))
+		r.at(32)
+		r.want("c@1 b@7 a@10 b@17 a@20 c@21 b@27 a@30")
 	})
 }
 
@@ -368,98 +331,73 @@ func TestPeriodicTaskSurvivesItsExecutor(t *testing.T) {
 	}
 }
 
-// A task that calls runtime.Goexit on its own goroutine does not end a periodic task.
-func TestGoexitDoesNotEndAPeriodicTask(t *testing.T) {
-	each(t, policies, func(t *testing.T, missed wheel.Missed) {
-		w, r := start(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}), newRecord(t)
-		must(w.Every(10*ms, missed, func() {
-			r.run("a")
-			runtime.Goexit()
-		}))
-		r.at(35)
-		r.want("a@10 a@20 a@30")
-	})
-}
-
-// A run that is dropped because another is under way is not counted, and an outstanding
-// one is not counted before it begins: the handle can still be cancelled. The runs begin
-// at 10, 35, 60 and 85 ms.
-func TestDroppedRunsOfAPeriodicTaskAreNotCounted(t *testing.T) {
-	each(t, policies, func(t *testing.T, missed wheel.Missed) {
-		w := start(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines})
-		var ran atomic.Uint64
-		h := must(w.Every(10*ms, missed, func() {
-			ran.Add(1)
-			time.Sleep(25 * ms)
-		}))
-		pass(101 * ms)
-		counts(t, w, "after 101 ms", wheel.Stats{Scheduled: 5, Fired: 4, Pending: 1})
-		h.Cancel()
-		pass(second)
-		check(t, ran.Load() == 4, "%d runs, want 4", ran.Load())
-	})
-}
-
-// queued makes an executor of some goroutines behind one queue, so that runs wait.
-func queued(goroutines int) func(t *testing.T) wheel.Executor {
-	return func(t *testing.T) wheel.Executor {
-		tasks := make(chan func(), 1000)
-		t.Cleanup(func() { close(tasks) })
-		for range goroutines {
-			go func() {
-				for task := range tasks {
-					task()
-				}
-			}()
-		}
-		return executor(func(task func()) error { tasks <- task; return nil })
-	}
-}
-
 // Once Cancel has returned true no run of a periodic task begins.
 func TestNoPeriodicRunBeginsAfterCancel(t *testing.T) {
-	for name, executor := range map[string]func(t *testing.T) wheel.Executor{
-		"inline": executors["inline"], "goroutines": executors["Goroutines"], "queue": queued(2),
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := start(t, wheel.Config{Tick: 100 * time.Microsecond, Executor: executor(t)})
-			var won, after atomic.Int64
-			for range 200 {
-				var all sync.WaitGroup
-				for range 8 {
-					all.Go(func() {
-						var cancelled atomic.Bool
-						ran := make(chan struct{}, 1)
-						h := must(w.Every(100*time.Microsecond, wheel.CatchUp, func() {
-							if cancelled.Load() {
-								after.Add(1)
-							}
-							select {
-							case ran <- struct{}{}:
-							default:
-							}
-						}))
-						<-ran
-						if h.Cancel() {
-							cancelled.Store(true)
-							won.Add(1)
-						}
-						check(t, h.State() == timeout.Cancelled, "after a cancel it is %v", h.State())
-					})
+	races(t, func(t *testing.T, c wheel.Config) {
+		c.Tick = 100 * time.Microsecond
+		w := start(t, c)
+		var won, after, ended atomic.Int64
+		for range 200 {
+			crowd(t, 8, func(int, *rand.Rand) {
+				var cancelled atomic.Bool
+				ran := make(chan struct{}, 1)
+				h := must(w.Every(w.Tick(), wheel.CatchUp, func() {
+					if cancelled.Load() {
+						after.Add(1)
+					}
+					select {
+					case ran <- struct{}{}:
+					default:
+					}
+					ended.Add(1)
+				}))
+				<-ran
+				if h.Cancel() {
+					cancelled.Store(true)
+					won.Add(1)
 				}
-				all.Wait()
-			}
-			time.Sleep(50 * ms)
-			check(t, after.Load() == 0 && won.Load() > 0,
-				"%d runs began after one of the %d cancels that returned true", after.Load(), won.Load())
-		})
+				check(t, h.State() == timeout.Cancelled, "after a cancel it is %v", h.State())
+			})
+		}
+		settled(t, w, &ended)
+		check(t, after.Load() == 0 && won.Load() > 0,
+			"%d runs began after one of the %d cancels that returned true", after.Load(), won.Load())
+	})
+}
+
+// A run that waits in its executor's queue has not begun: it is still cancelled, moved, and
+// returned by Stop. The queue is blocked from 5 to 95 ms.
+func TestRunsThatWaitInAQueue(t *testing.T) {
+	type change struct {
+		do   func(w *wheel.Wheel, h timeout.Timeout) bool // at 50 ms
+		want string                                       // until 125 ms
 	}
+	each(t, map[string]change{
+		"nothing":   {func(*wheel.Wheel, timeout.Timeout) bool { return true }, "a@95 a@100 a@110 a@120"},
+		"cancelled": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Cancel() && !h.Cancel() }, ""},
+		"drained":   {func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Drain()) == 1 }, ""},
+		"stopped":   {func(w *wheel.Wheel, _ timeout.Timeout) bool { return len(w.Stop()) == 1 }, ""},
+		"to later":  {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Reset(56 * ms) }, "a@106 a@116"},
+		"to sooner": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Reset(6 * ms) }, "a@95 a@96 a@106 a@116"},
+		"set again": {func(_ *wheel.Wheel, h timeout.Timeout) bool { return h.Cancel() && h.Reset(56*ms) }, "a@106 a@116"},
+	}, func(t *testing.T, c change) {
+		w, r := start(t, wheel.Config{Tick: ms, Executor: newPool(t, 1, 1000)}), newRecord(t)
+		must(w.Schedule(5*ms, func() { time.Sleep(90 * ms) }))
+		h := must(w.Every(10*ms, wheel.Skip, r.task("a")))
+		r.at(50)
+		check(t, c.do(w, h), "a run that waits cannot be taken back")
+		r.at(125)
+		r.want(c.want)
+		h.Cancel()
+		w.Stop()
+	})
 }
 
 // With Delay two runs never begin closer than a period, however long a run waited
 // in its executor's queue.
 func TestDelayCountsFromTheRun(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, Executor: queued(1)(t)}, func(t *testing.T, w *wheel.Wheel) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, wheel.Config{Tick: ms, Executor: newPool(t, 1, 1000)})
 		var last time.Time
 		must(w.Every(100*ms, wheel.Delay, func() {
 			since := time.Since(last)
@@ -488,35 +426,5 @@ func TestPeriodsOutOfRange(t *testing.T) {
 		}
 		r.at(35)
 		r.want("tick@10 tick@20 tick@30")
-	})
-}
-
-// Many periodic tasks that begin and are cancelled at random times: each has run
-// as often as it had periods, no more and no less.
-func TestManyPeriodicTasks(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, Buckets: 64}, func(t *testing.T, w *wheel.Wheel) {
-		rnd := newRand(t)
-		type task struct {
-			begun, ended, period time.Duration
-			runs                 atomic.Int64
-		}
-		start := time.Now()
-		var tasks []*task
-		for range 200 {
-			time.Sleep(time.Duration(rnd.IntN(10)) * ms)
-			p := &task{begun: time.Since(start), period: time.Duration(1+rnd.IntN(300)) * ms}
-			p.ended = p.begun + time.Duration(rnd.IntN(5000))*ms + ms/2
-			tasks = append(tasks, p)
-			h := must(w.Every(p.period, wheel.Skip, func() { p.runs.Add(1) }))
-			time.AfterFunc(p.ended-p.begun, func() {
-				check(t, h.Cancel(), "a periodic task cannot be cancelled")
-			})
-		}
-		pass(10 * second)
-		for i, p := range tasks {
-			want := int64((p.ended - p.begun) / p.period)
-			check(t, p.runs.Load() == want, "%d: period %v, from %v to %v: %d runs, want %d",
-				i, p.period, p.begun, p.ended, p.runs.Load(), want)
-		}
 	})
 }

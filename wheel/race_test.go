@@ -2,7 +2,9 @@ package wheel_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,15 +18,17 @@ import (
 // hold in every order of events; the seeds in the log determine the choices, not the
 // scheduler.
 
-// races runs a test on both kinds of alarm, and on an executor.
+// races runs a test on both kinds of alarm, and on each executor.
 func races(t *testing.T, test func(t *testing.T, c wheel.Config)) {
-	t.Run("portable", func(t *testing.T) { test(t, wheel.Config{Tick: ms, Buckets: 16}) })
-	t.Run("precise", func(t *testing.T) {
-		test(t, wheel.Config{Tick: 200 * time.Microsecond, Buckets: 16, Precise: true})
-	})
-	t.Run("goroutines", func(t *testing.T) {
-		test(t, wheel.Config{Tick: ms, Buckets: 16, Executor: wheel.Goroutines})
-	})
+	for name, c := range map[string]wheel.Config{
+		"portable":   {Tick: ms},
+		"precise":    {Tick: 200 * time.Microsecond, Precise: true},
+		"goroutines": {Tick: ms, Executor: wheel.Goroutines},
+		"pool":       {Tick: ms, Executor: newPool(t, 4, 1<<18)}, // refuses nothing
+	} {
+		c.Buckets = 16
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
 }
 
 // crowd runs a function on several goroutines, each with random numbers of its
@@ -38,109 +42,184 @@ func crowd(t *testing.T, size int, f func(i int, r *rand.Rand)) {
 	all.Wait()
 }
 
-// A bet is one timeout whose outcome is fully known afterwards.
-type bet struct {
-	handle    timeout.Timeout
-	ran       atomic.Int32
-	cancelled atomic.Int32
-	early     atomic.Bool
-	// notBefore is the earliest deadline that the timeout may still have, in
-	// nanoseconds since the test began: raised only after a Reset succeeded,
-	// and lowered before one.
-	notBefore atomic.Int64
-}
-
-// Goroutines schedule, reset and cancel their own and each other's timeouts while
-// these expire. Each runs once or is cancelled once, and none of them early.
-func TestRaceOfResetCancelAndFire(t *testing.T) {
-	races(t, func(t *testing.T, c wheel.Config) {
-		w := start(t, c)
-		const goroutines, each = 8, 2500
-		bets := make([]bet, goroutines*each)
-		var ready [goroutines]atomic.Int64 // how many of each goroutine's are to be seen
-		origin := time.Now()
-		delay := func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * ms))) }
-		crowd(t, goroutines, func(me int, r *rand.Rand) {
-			for k := range each {
-				b := &bets[me*each+k]
-				d := delay(r)
-				b.notBefore.Store(int64(time.Since(origin) + d))
-				b.handle = must(w.Schedule(d, func() {
-					if int64(time.Since(origin)) < b.notBefore.Load() {
-						b.early.Store(true)
-					}
-					b.ran.Add(1)
-				}))
-				ready[me].Store(int64(k + 1))
-				// Only its own goroutine moves a timeout, so that it is
-				// known which deadline counts; all may cancel it.
-				own := &bets[me*each+k-min(k, r.IntN(30))]
-				before, d := own.notBefore.Load(), delay(r)
-				at := int64(time.Since(origin) + d)
-				own.notBefore.Store(min(before, at))
-				if own.handle.Reset(d) {
-					own.notBefore.Store(at)
-				}
-				if other := r.IntN(goroutines); r.IntN(3) == 0 {
-					if n := ready[other].Load(); n > 0 {
-						o := &bets[other*each+int(n)-1-int(min(n-1, r.Int64N(30)))]
-						if o.handle.Cancel() {
-							o.cancelled.Add(1)
-						}
-					}
-				}
-				if k%100 == 0 {
-					time.Sleep(time.Duration(r.Int64N(int64(2 * ms))))
-				}
-			}
-		})
-		settled(t, w)
-		fired, cancelled := 0, 0
-		for i := range bets {
-			b := &bets[i]
-			check(t, b.ran.Load()+b.cancelled.Load() == 1,
-				"ran %d times and was cancelled %d times", b.ran.Load(), b.cancelled.Load())
-			check(t, !b.early.Load(), "ran early")
-			if s := b.handle.State(); s == timeout.Pending {
-				t.Errorf("is %v in the end", s)
-			}
-			fired += int(b.ran.Load())
-			cancelled += int(b.cancelled.Load())
-		}
-		if s := w.Stats(); s.Scheduled != uint64(len(bets)) || s.Fired != uint64(fired) || s.Cancelled != uint64(cancelled) {
-			t.Errorf("%d ran and %d were cancelled; the numbers are %+v", fired, cancelled, s)
-		}
-		check(t, fired >= len(bets)/10 && cancelled >= len(bets)/10,
-			"%d ran and %d were cancelled: that is no race", fired, cancelled)
-	})
-}
-
-// settled waits until nothing is pending, and all tasks that an executor has accepted
-// have ended.
-func settled(t *testing.T, w *wheel.Wheel) {
+// settled waits until nothing is pending, and every task that has begun has ended; ended
+// counts those, if it is not nil.
+func settled(t *testing.T, w *wheel.Wheel, ended *atomic.Int64) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); w.Stats().Pending > 0; {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(ms) {
+		s := w.Stats()
+		if s.Pending == 0 && (ended == nil || ended.Load() == int64(s.Fired)) {
+			return
+		}
 		if time.Now().After(end) {
 			for _, u := range w.Drain() {
 				t.Errorf("still pending: due %v ago", time.Since(u.Deadline))
 			}
-			t.Fatalf("never settled: %+v", w.Stats())
+			t.Fatalf("never settled: %+v", s)
 		}
-		time.Sleep(ms)
-	}
-	for goroutines := 0; goroutines != runtime.NumGoroutine(); time.Sleep(50 * ms) {
-		goroutines = runtime.NumGoroutine() // until none ends any more
 	}
 }
 
+// once names the forms of timeouts that run once.
+var once = slices.DeleteFunc(slices.Clone(formNames), func(name string) bool { return forms[name].over == timeout.Pending })
+
+// A bet is one timeout whose outcome is fully known afterwards.
+type bet struct {
+	form                     string
+	handle                   timeout.Timeout
+	ran, cancelled, returned atomic.Int32
+	// notBefore is the earliest deadline that the timeout may still have, in
+	// nanoseconds since the test began: raised only after a Reset succeeded,
+	// and lowered before one.
+	notBefore atomic.Int64
+	// exact is the deadline of a timeout that was scheduled before that and not moved, or 0.
+	exact atomic.Int64
+}
+
+// A bookmaker places bets on a wheel, and periodic tasks beside them.
+type bookmaker struct {
+	t       *testing.T
+	w       *wheel.Wheel
+	began   time.Time
+	ordered bool          // tasks run on the worker
+	latest  time.Duration // the latest exact deadline that has run; the worker's
+
+	periodic, ended                           atomic.Int64
+	early, disorder, overlapping, afterCancel atomic.Int64
+}
+
+func (m *bookmaker) place(b *bet, d time.Duration) {
+	b.notBefore.Store(int64(time.Since(m.began) + d))
+	b.handle = must(forms[b.form].schedule(m.w, d, func() { m.run(b) }))
+	if at := b.handle.Deadline(); time.Now().Before(at) {
+		b.exact.Store(int64(at.Sub(m.began)))
+	}
+}
+
+func (m *bookmaker) run(b *bet) {
+	if int64(time.Since(m.began)) < b.notBefore.Load() {
+		m.early.Add(1)
+	}
+	if exact := time.Duration(b.exact.Load()); m.ordered && exact != 0 {
+		if exact < m.latest {
+			m.disorder.Add(1)
+		}
+		m.latest = max(m.latest, exact)
+	}
+	b.ran.Add(1)
+	m.ended.Add(1)
+}
+
+// beat makes a periodic task run for a moment, and cancels it.
+func (m *bookmaker) beat(rnd *rand.Rand) {
+	var over atomic.Bool
+	var under, runs atomic.Int64
+	missed := wheel.Missed(rnd.IntN(3))
+	first := time.Now()
+	h := must(m.w.EveryFunc(first, m.w.Tick(), missed, func(timeout.Timeout) {
+		if over.Load() {
+			m.afterCancel.Add(1)
+		}
+		if under.Add(1) != 1 {
+			m.overlapping.Add(1)
+		}
+		if time.Since(first) < time.Duration(runs.Add(1)-1)*m.w.Tick() {
+			m.early.Add(1)
+		}
+		m.periodic.Add(1)
+		under.Add(-1)
+		m.ended.Add(1)
+	}))
+	time.Sleep(time.Duration(rnd.Int64N(int64(ms))))
+	if h.Cancel() {
+		over.Store(true)
+	}
+	check(m.t, h.State() == timeout.Cancelled, "after a cancel it is %v", h.State())
+}
+
+// Goroutines schedule, reset and cancel their own and each other's timeouts, of every form,
+// while these expire. Each runs once or is cancelled once, none of them early or out of
+// order; and no periodic run begins after a cancel that returned true. LEASEWHEEL_STRESS=5m
+// repeats the test for that long.
+func TestRaceOfResetCancelAndFire(t *testing.T) {
+	var last time.Duration
+	if s := os.Getenv("LEASEWHEEL_STRESS"); s != "" {
+		last = must(time.ParseDuration(s))
+	}
+	for began, more := time.Now(), true; more; more = time.Since(began) < last {
+		races(t, raceOfResetCancelAndFire)
+	}
+}
+
+func raceOfResetCancelAndFire(t *testing.T, c wheel.Config) {
+	m := &bookmaker{t: t, w: start(t, c), began: time.Now(), ordered: c.Executor == nil}
+	const goroutines, each = 8, 2500
+	bets := make([]bet, goroutines*each)
+	var ready [goroutines]atomic.Int64 // how many of each goroutine's are to be seen
+	var beats atomic.Int64
+	delay := func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * ms))) }
+	crowd(t, goroutines, func(me int, r *rand.Rand) {
+		for k := range each {
+			b := &bets[me*each+k]
+			b.form = once[r.IntN(len(once))]
+			m.place(b, delay(r))
+			ready[me].Store(int64(k + 1))
+			// Only its own goroutine moves a timeout, so that it is known which deadline
+			// counts; all may cancel it. One that could be set again is not moved: it may
+			// have run.
+			if own := &bets[me*each+k-min(k, r.IntN(30))]; !forms[own.form].again {
+				own.exact.Store(0)
+				before, d := own.notBefore.Load(), delay(r)
+				at := int64(time.Since(m.began) + d)
+				own.notBefore.Store(min(before, at))
+				if own.handle.Reset(d) {
+					own.notBefore.Store(at)
+				}
+			}
+			if other := r.IntN(goroutines); r.IntN(3) == 0 {
+				if n := ready[other].Load(); n > 0 {
+					o := &bets[other*each+int(n)-1-int(min(n-1, r.Int64N(30)))]
+					if o.handle.Cancel() {
+						o.cancelled.Add(1)
+					}
+				}
+			}
+			if k%50 == 0 {
+				m.beat(r)
+				beats.Add(1)
+			}
+		}
+	})
+	settled(t, m.w, &m.ended)
+	fired, cancelled := 0, 0
+	for i := range bets {
+		b := &bets[i]
+		check(t, b.ran.Load()+b.cancelled.Load() == 1,
+			"by %s, ran %d times and was cancelled %d times", b.form, b.ran.Load(), b.cancelled.Load())
+		check(t, b.handle.State() != timeout.Pending, "pending in the end")
+		fired += int(b.ran.Load())
+		cancelled += int(b.cancelled.Load())
+	}
+	check(t, m.early.Load()+m.disorder.Load()+m.overlapping.Load()+m.afterCancel.Load() == 0,
+		"%d runs early, %d out of order, %d at once with another, %d begun after a cancel",
+		m.early.Load(), m.disorder.Load(), m.overlapping.Load(), m.afterCancel.Load())
+	s, runs := m.w.Stats(), m.periodic.Load()
+	check(t, s.Fired == uint64(fired)+uint64(runs) && s.Cancelled == uint64(cancelled)+uint64(beats.Load()) && s.Rejected == 0,
+		"%d ran, %d were cancelled, %d periodic runs; the numbers are %+v", fired, cancelled, runs, s)
+	check(t, fired >= len(bets)/10 && cancelled >= len(bets)/10,
+		"%d ran and %d were cancelled: that is no race", fired, cancelled)
+}
+
 // One timeout, and as many contenders as possible at the same moment: one of the cancels
-// wins, or the wheel does.
+// wins, or the wheel does. One cancel is enough: false means that the task has begun.
 func TestRaceForOneTimeout(t *testing.T) {
 	races(t, func(t *testing.T, c wheel.Config) {
 		w := start(t, c)
-		for round := range 100 {
-			var ran, cancelled atomic.Int32
-			h := must(w.Schedule(w.Tick(), func() { ran.Add(1) }))
+		var bets [200]bet
+		var ended atomic.Int64
+		for round := range bets {
+			b := &bets[round]
+			h := must(w.Schedule(w.Tick(), func() { b.ran.Add(1); ended.Add(1) }))
 			at := h.Deadline()
 			if round%2 == 0 {
 				at = at.Add(-w.Tick() / 10)
@@ -153,14 +232,14 @@ func TestRaceForOneTimeout(t *testing.T) {
 					runtime.Gosched()
 				}
 				if h.Cancel() {
-					cancelled.Add(1)
+					b.cancelled.Add(1)
 				}
 			})
-			for end := time.Now().Add(5 * second); ran.Load()+cancelled.Load() == 0 && time.Now().Before(end); {
-				time.Sleep(100 * time.Microsecond)
-			}
-			require(t, ran.Load()+cancelled.Load() == 1,
-				"round %d: ran %d times, cancelled %d times", round, ran.Load(), cancelled.Load())
+		}
+		settled(t, w, &ended)
+		for i := range bets {
+			ran, cancelled := bets[i].ran.Load(), bets[i].cancelled.Load()
+			check(t, ran+cancelled == 1, "round %d: ran %d times, cancelled %d times", i, ran, cancelled)
 		}
 	})
 }
@@ -173,7 +252,7 @@ func TestRaceForTimers(t *testing.T) {
 		w := start(t, c)
 		var timers [16]wheel.Timer
 		var ran [len(timers)]atomic.Int64
-		var early atomic.Int64
+		var early, ended, cancelled atomic.Int64
 		origin := time.Now()
 		var floor [len(timers)]atomic.Int64 // no run before this
 		for i := range timers {
@@ -184,9 +263,9 @@ func TestRaceForTimers(t *testing.T) {
 				if n := ran[i].Add(1); n%3 == 0 {
 					_, _ = timers[i].Arm(time.Duration(n%5) * ms)
 				}
+				ended.Add(1)
 			})
 		}
-		var cancelled atomic.Int64
 		crowd(t, 8, func(_ int, r *rand.Rand) {
 			for end := time.Now().Add(300 * ms); time.Now().Before(end); {
 				i := r.IntN(len(timers))
@@ -208,30 +287,20 @@ func TestRaceForTimers(t *testing.T) {
 				}
 			}
 		})
+		settled(t, w, &ended)
 		// What is armed now and not touched any more runs, at its deadline.
 		var before [len(timers)]int64
-		for i := range timers {
-			if timers[i].Cancel() {
-				cancelled.Add(1)
-			}
-			time.Sleep(ms)
-		}
-		settled(t, w)
 		for i := range timers {
 			before[i] = ran[i].Load()
 			floor[i].Store(int64(time.Since(origin) + 20*ms))
 			must(timers[i].Arm(20 * ms))
 		}
-		time.Sleep(25 * ms)
-		settled(t, w)
-		total := int64(0)
+		settled(t, w, &ended)
 		for i := range timers {
 			check(t, ran[i].Load() > before[i], "timer %d was armed and has not run; it is %v", i, timers[i].State())
-			total += ran[i].Load()
 		}
 		check(t, early.Load() == 0, "%d ran early", early.Load())
 		s := w.Stats()
-		check(t, s.Fired == uint64(total) && s.Cancelled == uint64(cancelled.Load()),
-			"%d ran and %d were cancelled; the numbers are %+v", total, cancelled.Load(), s)
+		check(t, s.Cancelled == uint64(cancelled.Load()), "%d were cancelled; the numbers are %+v", cancelled.Load(), s)
 	})
 }

@@ -72,7 +72,7 @@ func TestPeriodicTaskResetInTheMiddleOfACancel(t *testing.T) {
 	for range cap(runs) + 1 {
 		select {
 		case <-runs:
-		case <-time.After(5 * second):
+		case <-time.After(time.Minute):
 			t.Fatalf("it does not run any more, and is %v", h.State())
 		}
 	}
@@ -122,7 +122,7 @@ func TestCancelWhileTheWorkerGoesToSleep(t *testing.T) {
 		<-taken // with the worker, so that a cancel is for it to see to
 		for i, h := range far {
 			for began := time.Now(); w.soon.Load(); runtime.Gosched() {
-				require(t, time.Since(began) <= 2*second, "the worker never looked at cancel %d", i-1)
+				require(t, time.Since(began) <= time.Minute, "the worker never looked at cancel %d", i-1)
 			}
 			for range i % 4 {
 				runtime.Gosched()

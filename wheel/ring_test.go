@@ -176,14 +176,44 @@ func (m *ringModel) pick(r *rand.Rand) (int, bool) {
 	return all[r.IntN(len(all))], true
 }
 
+// drive reads operations from bytes: what, and an operand for how far.
+func (m *ringModel) drive(ops []byte, distance func(operand byte) timeout.Tick) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for ; len(ops) >= 2; ops = ops[2:] {
+		far := m.ring.now + distance(ops[1])
+		switch name, ok := m.pick(r); {
+		case ops[0]%8 < 2:
+			m.schedule(max(0, far))
+		case ops[0]%8 == 6:
+			m.advance(far)
+		case !ok:
+		case ops[0]%8 == 3:
+			m.cancel(name)
+		case ops[0]%8 == 4:
+			m.postpone(name, far)
+		case ops[0]%8 == 5:
+			m.move(name, max(0, far))
+		case ops[0]%8 == 7: // as the worker does
+			if e := m.ring.earliest(); e-m.ring.now < 1<<20 {
+				m.advance(e)
+			}
+		}
+		m.check()
+	}
+	m.advance(timeout.MaxTick)
+	m.check()
+	require(m.t, len(m.deadlines) == 0, "%d never came due", len(m.deadlines))
+}
+
 func TestRingAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	r := newRand(t)
 	for _, buckets := range []int{1, 2, 8, 64, 128, 512} {
-		r := rand.New(rand.NewPCG(seed, uint64(buckets)))
+		ops := make([]byte, 8000)
+		for i := range ops {
+			ops[i] = byte(r.Uint32())
+		}
 		m := newRingModel(t, buckets)
-		// Deadlines that are near, around whole revolutions, and far.
-		distance := func() timeout.Tick {
+		m.drive(ops, func(byte) timeout.Tick { // near, around whole revolutions, or far
 			size := timeout.Tick(buckets)
 			switch r.IntN(4) {
 			case 0:
@@ -194,37 +224,21 @@ func TestRingAgainstModel(t *testing.T) {
 				return timeout.Tick(r.Int64N(int64(size) * 5))
 			}
 			return timeout.Tick(r.Int64N(1 << 40))
-		}
-		for range 4000 {
-			switch r.IntN(8) {
-			case 0, 1, 2:
-				m.schedule(max(0, m.ring.now+distance()))
-			case 3:
-				if name, ok := m.pick(r); ok {
-					m.cancel(name)
-				}
-			case 4:
-				if name, ok := m.pick(r); ok {
-					m.postpone(name, m.ring.now+distance())
-				}
-			case 5:
-				if name, ok := m.pick(r); ok {
-					m.move(name, max(0, m.ring.now+distance()))
-				}
-			case 6:
-				m.advance(m.ring.now + distance())
-			case 7: // as the worker does
-				if e := m.ring.earliest(); e != bucket.Never && e-m.ring.now < 1<<20 {
-					m.advance(e)
-				}
-			}
-			m.check()
-		}
-		m.advance(timeout.MaxTick)
-		m.check()
-		check(t, len(m.deadlines) == 0, "%d buckets: %d never came due", buckets, len(m.deadlines))
+		})
 		t.Logf("%d buckets: %d scheduled, %d fired", buckets, m.next, m.fired)
 	}
+}
+
+// FuzzRing reads operations from bytes. Every step is checked against everything, so long
+// inputs are slow and find nothing that short ones do not.
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{0, 3, 0, 64, 4, 1, 6, 3, 6, 255})
+	f.Add([]byte{0, 1, 2, 1, 3, 1, 5, 200, 6, 1, 7, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		newRingModel(t, 16).drive(ops[:min(len(ops), 512)], func(operand byte) timeout.Tick {
+			return timeout.Tick(operand&15) << (operand >> 4) // 0 to 15: one revolution; higher bits: further and further
+		})
+	})
 }
 
 func TestRingNearTheLastTick(t *testing.T) {
@@ -260,65 +274,26 @@ func TestRingCatchesUpInOneRevolution(t *testing.T) {
 		m.schedule(tick)
 	}
 	m.advance(64 * 10)
-	check(t, m.fired == 6, "%d fired, want 6", m.fired)
-	m.check()
 	e := m.ring.earliest()
-	check(t, e == 64*100, "earliest is %d, want %d", e, 64*100)
+	check(t, m.fired == 6 && e == 64*100, "%d fired and the earliest is %d, want 6 and %d", m.fired, e, 64*100)
+	m.check()
 }
 
 // The earliest deadline is known at every distance and in every bucket: the worker does
 // not wake for occupied buckets on the way.
 func TestRingKnowsTheEarliest(t *testing.T) {
 	m := newRingModel(t, 512)
-	if e := m.ring.earliest(); e != bucket.Never {
-		t.Errorf("an empty ring has an earliest deadline, %d", e)
+	earliest := func(want timeout.Tick) {
+		t.Helper()
+		e := m.ring.earliest()
+		check(t, e == want, "earliest is %d, want %d", e, want)
 	}
+	earliest(bucket.Never)
 	for i := range timeout.Tick(1000) {
 		m.schedule(60_000 + i*7)
 	}
-	if e := m.ring.earliest(); e != 60_000 {
-		t.Errorf("earliest is %d, want 60000", e)
-	}
+	earliest(60_000)
 	m.schedule(300)
 	m.advance(200)
-	if e := m.ring.earliest(); e != 300 {
-		t.Errorf("earliest is %d, want 300", e)
-	}
-}
-
-// FuzzRing reads operations from bytes: what, and how far.
-func FuzzRing(f *testing.F) {
-	f.Add([]byte{0, 3, 0, 64, 4, 1, 6, 3, 6, 255})
-	f.Add([]byte{0, 1, 2, 1, 3, 1, 5, 200, 6, 1, 7, 0})
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		m := newRingModel(t, 16)
-		r := rand.New(rand.NewPCG(1, 1))
-		// Every step is checked against everything, so long inputs are slow and find
-		// nothing that short ones do not.
-		ops = ops[:min(len(ops), 512)]
-		for ; len(ops) >= 2; ops = ops[2:] {
-			// 0 to 15: one revolution; higher bits: further and further.
-			far := timeout.Tick(ops[1]&15) << (ops[1] >> 4)
-			switch name, ok := m.pick(r); {
-			case ops[0]%8 < 2:
-				m.schedule(m.ring.now + far)
-			case ops[0]%8 == 6:
-				m.advance(m.ring.now + far)
-			case !ok:
-			case ops[0]%8 == 3:
-				m.cancel(name)
-			case ops[0]%8 == 4:
-				m.postpone(name, m.ring.now+far)
-			case ops[0]%8 == 5:
-				m.move(name, m.ring.now+far)
-			case ops[0]%8 == 7:
-				if e := m.ring.earliest(); e != bucket.Never {
-					m.advance(e)
-				}
-			}
-			m.check()
-		}
-		m.advance(timeout.MaxTick)
-		require(t, len(m.deadlines) == 0, "%d never came due", len(m.deadlines))
-	})
+	earliest(300)
 }

@@ -1,12 +1,11 @@
 package wheel_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,141 +23,82 @@ func counts(t *testing.T, w *wheel.Wheel, what string, want wheel.Stats) {
 	check(t, got == want, "%s: the numbers are\n%+v, want\n%+v", what, got, want)
 }
 
-// lags compares the lag of the last batch and the longest one.
-func lags(t *testing.T, w *wheel.Wheel, last, worst time.Duration) {
-	t.Helper()
-	synctest.Wait()
-	s := w.Stats()
-	check(t, s.LastLag == last && s.WorstLag == worst,
-		"the last lag is %v and the worst %v, want %v and %v", s.LastLag, s.WorstLag, last, worst)
-}
-
 // Every possible outcome of a timeout, and its counters.
-func TestStatsOfOneShotTasks(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
-		counts(t, w, "new", wheel.Stats{})
-		a := must(w.Schedule(10*ms, none))
-		counts(t, w, "scheduled", wheel.Stats{Scheduled: 1, Pending: 1})
-		a.Reset(20 * ms)
-		a.Reset(5 * ms)
-		counts(t, w, "reset", wheel.Stats{Scheduled: 1, Pending: 1})
-		must(w.ScheduleAt(time.Now().Add(time.Hour), none))
-		counts(t, w, "scheduled at", wheel.Stats{Scheduled: 2, Pending: 2})
-		refuses(t, w, wheel.ErrFull)
-		counts(t, w, "refused as full", wheel.Stats{Scheduled: 2, Pending: 2})
-		time.Sleep(5 * ms)
-		counts(t, w, "run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
-		a.Cancel()
-		a.Reset(ms)
-		counts(t, w, "cancelled after it has run", wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1})
-		b := must(w.Schedule(10*ms, none))
-		b.Cancel()
-		b.Cancel()
-		counts(t, w, "cancelled twice", wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 1, Pending: 1})
-		must(w.Schedule(ms, func() { panic("bug") }))
-		time.Sleep(ms)
-		counts(t, w, "panicked", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 1, Panics: 1, Pending: 1})
-		w.Stop()
-		counts(t, w, "stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
-		refuses(t, w, wheel.ErrStopped)
-		counts(t, w, "refused as stopped", wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1})
-	})
-}
-
-// The same for cancels that reach the worker, in and out of the batch.
-func TestStatsOfWhatTheWorkerHas(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		var batch []timeout.Timeout
-		for range 4 {
-			batch = append(batch, must(w.Schedule(10*ms, func() {
-				for i, h := range batch[1:] { // whichever is first
-					if i == 0 {
-						h.Reset(time.Hour)
-					} else {
-						h.Cancel()
-					}
+func TestStats(t *testing.T) {
+	type step struct {
+		what string
+		pass time.Duration // after do
+		do   func(w *wheel.Wheel)
+		want wheel.Stats
+	}
+	var a, again, every timeout.Timeout
+	var timer wheel.Timer
+	full := wheel.Config{Tick: ms, MaxPending: 2}
+	type story struct {
+		config wheel.Config
+		steps  []step
+	}
+	each(t, map[string]story{
+		"one-shot": {full, []step{
+			{"new", 0, func(*wheel.Wheel) {}, wheel.Stats{}},
+			{"scheduled", 0, func(w *wheel.Wheel) { a = must(w.Schedule(10*ms, none)) }, wheel.Stats{Scheduled: 1, Pending: 1}},
+			{"reset", 0, func(*wheel.Wheel) { a.Reset(20 * ms); a.Reset(5 * ms) }, wheel.Stats{Scheduled: 1, Pending: 1}},
+			{"scheduled at", 0, func(w *wheel.Wheel) { must(scheduleAt(w, time.Hour, none)) }, wheel.Stats{Scheduled: 2, Pending: 2}},
+			{"refused as full", 5 * ms, func(w *wheel.Wheel) { refuses(t, w, wheel.ErrFull) }, wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1}},
+			{"cancelled after it has run", 0, func(*wheel.Wheel) { a.Cancel(); a.Reset(ms) }, wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1}},
+			{"cancelled twice", 0, func(w *wheel.Wheel) { a = must(w.Schedule(10*ms, none)); a.Cancel(); a.Cancel() },
+				wheel.Stats{Scheduled: 3, Fired: 1, Cancelled: 1, Pending: 1}},
+			{"panicked", ms, func(w *wheel.Wheel) { must(w.Schedule(ms, func() { panic("bug") })) },
+				wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 1, Panics: 1, Pending: 1}},
+			{"stopped", 0, func(w *wheel.Wheel) { w.Stop(); refuses(t, w, wheel.ErrStopped) },
+				wheel.Stats{Scheduled: 4, Fired: 2, Cancelled: 2, Panics: 1}},
+		}},
+		"with the worker": {full, []step{
+			{"taken in", 5 * ms, func(w *wheel.Wheel) { a = must(w.Schedule(time.Hour, none)); must(w.Schedule(5*ms, none)) },
+				wheel.Stats{Scheduled: 2, Fired: 1, Pending: 1}},
+			{"cancelled", 0, func(*wheel.Wheel) { a.Cancel() }, wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+			{"reclaimed", second, func(*wheel.Wheel) {}, wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+		}},
+		"timer": {full, []step{
+			{"moved twice", 0, func(w *wheel.Wheel) {
+				timer.Init(w, none)
+				for range 3 {
+					must(timer.Arm(10 * ms))
 				}
-			})))
+			}, wheel.Stats{Scheduled: 1, Pending: 1}},
+			{"run", 10 * ms, func(*wheel.Wheel) {}, wheel.Stats{Scheduled: 1, Fired: 1}},
+			{"armed again and cancelled", 0, func(*wheel.Wheel) { must(timer.Arm(10 * ms)); timer.Cancel() },
+				wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+		}},
+		"coming again": {full, []step{
+			{"four times", 10 * ms, func(w *wheel.Wheel) {
+				n := 0
+				again = must(w.ScheduleFunc(ms, func(h timeout.Timeout) {
+					if n++; n < 5 {
+						h.Reset(ms)
+					}
+				}))
+			}, wheel.Stats{Scheduled: 5, Fired: 5}},
+			{"set again", ms, func(*wheel.Wheel) { again.Reset(ms) }, wheel.Stats{Scheduled: 6, Fired: 6}},
+		}},
+		"periodic": {full, []step{
+			{"begun", 0, func(w *wheel.Wheel) { every = must(w.Every(10*ms, wheel.Skip, none)) }, wheel.Stats{Scheduled: 1, Pending: 1}},
+			{"ten periods", 100 * ms, func(*wheel.Wheel) {}, wheel.Stats{Scheduled: 11, Fired: 10, Pending: 1}},
+			{"moved", ms, func(*wheel.Wheel) { every.Reset(ms) }, wheel.Stats{Scheduled: 12, Fired: 11, Pending: 1}},
+			{"cancelled", 0, func(*wheel.Wheel) { every.Cancel() }, wheel.Stats{Scheduled: 12, Fired: 11, Cancelled: 1}},
+		}},
+		"refused by the executor": {wheel.Config{Tick: ms, Executor: executor(func(func()) error { return errors.New("no") })}, []step{
+			{"two", 30 * ms, func(w *wheel.Wheel) { must(w.Schedule(ms, none)); every = must(w.Every(10*ms, wheel.Skip, none)) },
+				wheel.Stats{Scheduled: 5, Fired: 4, Rejected: 4, Pending: 1}},
+			{"cancelled", 0, func(*wheel.Wheel) { every.Cancel() }, wheel.Stats{Scheduled: 5, Fired: 4, Cancelled: 1, Rejected: 4}},
+		}},
+	}, func(t *testing.T, c story) {
+		w := start(t, c.config)
+		for _, s := range c.steps {
+			s.do(w)
+			time.Sleep(s.pass)
+			counts(t, w, s.what, s.want)
 		}
-		far := must(w.Schedule(time.Hour, none))
-		must(w.Schedule(5*ms, none))
-		time.Sleep(5 * ms)
-		counts(t, w, "taken in", wheel.Stats{Scheduled: 6, Fired: 1, Pending: 5})
-		far.Cancel()
-		counts(t, w, "cancelled with the worker", wheel.Stats{Scheduled: 6, Fired: 1, Cancelled: 1, Pending: 4})
-		pass(5 * ms)
-		s := w.Stats()
-		check(t, s.Scheduled == 6 && s.Scheduled == s.Fired+s.Cancelled+uint64(s.Pending), "the numbers are %+v", s)
-	})
-}
-
-func TestStatsOfTimersAndTasksThatComeAgain(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		var timer wheel.Timer
-		timer.Init(w, none)
-		for range 3 {
-			must(timer.Arm(10 * ms)) // moved twice
-		}
-		counts(t, w, "armed", wheel.Stats{Scheduled: 1, Pending: 1})
-		time.Sleep(10 * ms)
-		counts(t, w, "run", wheel.Stats{Scheduled: 1, Fired: 1})
-		must(timer.Arm(10 * ms))
-		timer.Cancel()
-		counts(t, w, "armed again and cancelled", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1})
-
-		n := 0
-		must(w.ScheduleFunc(ms, func(h timeout.Timeout) {
-			if n++; n < 5 {
-				h.Reset(ms)
-			}
-		}))
-		time.Sleep(10 * ms)
-		counts(t, w, "came again four times", wheel.Stats{Scheduled: 7, Fired: 6, Cancelled: 1})
-
-		every := must(w.Every(10*ms, wheel.Skip, func() {}))
-		counts(t, w, "every", wheel.Stats{Scheduled: 8, Fired: 6, Cancelled: 1, Pending: 1})
-		time.Sleep(100 * ms)
-		counts(t, w, "ten periods", wheel.Stats{Scheduled: 18, Fired: 16, Cancelled: 1, Pending: 1})
-		every.Reset(ms)
-		time.Sleep(ms)
-		counts(t, w, "moved", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 1, Pending: 1})
-		every.Cancel()
-		counts(t, w, "no more", wheel.Stats{Scheduled: 19, Fired: 17, Cancelled: 2})
-	})
-}
-
-func TestStatsOfRefusals(t *testing.T) {
-	no := executor(func(func()) error { return errors.New("no") })
-	bubble(t, wheel.Config{Tick: ms, Executor: no}, func(t *testing.T, w *wheel.Wheel) {
-		must(w.Schedule(ms, none))
-		every := must(w.Every(10*ms, wheel.Skip, func() {}))
-		time.Sleep(30 * ms)
-		counts(t, w, "refused", wheel.Stats{Scheduled: 5, Fired: 4, Rejected: 4, Pending: 1})
-		every.Cancel()
-	})
-}
-
-// LastLag is the lag of the last batch, WorstLag the longest of all; both count from the
-// deadline, a tick.
-func TestStatsOfLag(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		block := func(d time.Duration) {
-			must(w.Schedule(ms, func() { time.Sleep(d) }))
-			must(w.Schedule(2*ms, none))
-			time.Sleep(second)
-		}
-		lags(t, w, 0, 0)
-		block(0)
-		lags(t, w, 0, 0)
-		block(51 * ms)
-		lags(t, w, 50*ms, 50*ms)
-		block(21 * ms)
-		lags(t, w, 20*ms, 50*ms)
-		block(0)
-		lags(t, w, 0, 50*ms)
-		block(101*ms + 1)
-		lags(t, w, 100*ms+1, 100*ms+1)
-		check(t, w.Stats().Overruns == 3, "%d overruns, want 3", w.Stats().Overruns)
 	})
 }
 
@@ -166,43 +106,42 @@ func TestStatsOfLag(t *testing.T) {
 // counters never shrink.
 func TestStatsInAStorm(t *testing.T) {
 	w := start(t, wheel.Config{Tick: ms})
-	const goroutines, held = 4, 10
-	var storm sync.WaitGroup
-	stop := make(chan struct{})
-	for range goroutines {
-		storm.Go(func() {
-			var own [held]timeout.Timeout
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				i := rand.IntN(held)
-				own[i].Cancel()
-				own[i] = must(w.Schedule(time.Duration(rand.IntN(3))*ms, none))
-			}
-		})
-	}
-	var last wheel.Stats
-	for end := time.Now().Add(200 * ms); time.Now().Before(end); {
-		s := w.Stats()
-		require(t, s.Pending >= 0 && s.Scheduled >= last.Scheduled && s.Fired >= last.Fired && s.Cancelled >= last.Cancelled && s.WorstLag >= last.WorstLag,
-			"the numbers went from %+v to %+v", last, s)
-		last = s
-	}
-	close(stop)
-	storm.Wait()
-	settled(t, w)
+	var over atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		var last wheel.Stats
+		for !over.Load() {
+			s := w.Stats()
+			check(t, s.Pending >= 0 && s.Scheduled >= last.Scheduled && s.Fired >= last.Fired && s.Cancelled >= last.Cancelled && s.WorstLag >= last.WorstLag,
+				"the numbers went from %+v to %+v", last, s)
+			last = s
+		}
+	})
+	crowd(t, 4, func(_ int, rnd *rand.Rand) {
+		var own [10]timeout.Timeout
+		for range 20_000 {
+			i := rnd.IntN(len(own))
+			own[i].Cancel()
+			own[i] = must(w.Schedule(time.Duration(rnd.IntN(3))*ms, none))
+		}
+	})
+	over.Store(true)
+	all.Wait()
+	settled(t, w, nil)
 }
 
-// Statistics in a log are a group of plain numbers.
+// Statistics and lags in a log are groups of plain numbers.
 func TestStatsInALog(t *testing.T) {
-	var log bytes.Buffer
-	s := wheel.Stats{Pending: 1, Scheduled: 2, Fired: 3, Cancelled: 4, Rejected: 5, Panics: 6, LastLag: 7, WorstLag: time.Second, Overruns: 9}
-	slog.New(slog.NewTextHandler(&log, nil)).Info("now", "wheel", s)
-	const want = "wheel.pending=1 wheel.scheduled=2 wheel.fired=3 wheel.cancelled=4 wheel.rejected=5 wheel.panics=6 wheel.last_lag=7ns wheel.worst_lag=1s wheel.overruns=9\n"
-	if !strings.HasSuffix(log.String(), want) {
-		t.Errorf("logged %q", log.String())
+	var all wheel.Lags
+	all.Add(ms)
+	all.Add(3 * ms)
+	for want, value := range map[string]any{
+		"x.pending=1 x.scheduled=2 x.fired=3 x.cancelled=4 x.rejected=5 x.panics=6 x.last_lag=7ns x.worst_lag=1s x.overruns=9\n": wheel.Stats{
+			Pending: 1, Scheduled: 2, Fired: 3, Cancelled: 4, Rejected: 5, Panics: 6, LastLag: 7, WorstLag: second, Overruns: 9},
+		"x.total=2 x.sum=4ms x.p50=1.024ms x.p99=4.096ms x.max=4.096ms\n": all,
+	} {
+		var log lines
+		log.logger().Info("now", "x", value)
+		check(t, strings.HasSuffix(log.String(), want), "logged %q, want %q", log.String(), want)
 	}
 }

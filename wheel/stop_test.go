@@ -16,17 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-func TestStopReturnsNothingOfWhatHasRun(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		for range 3 {
-			must(w.Schedule(ms, none))
-		}
-		time.Sleep(second)
-		left := w.Stop()
-		check(t, len(left) == 0, "Stop returned %d, want none", len(left))
-	})
-}
-
 // returned checks what Stop or Drain has returned: the timeouts of these names in this
 // order, all of them cancelled.
 func returned(t *testing.T, got []wheel.Unrun, handles map[string]timeout.Timeout, want ...string) {
@@ -44,8 +33,8 @@ func returned(t *testing.T, got []wheel.Unrun, handles map[string]timeout.Timeou
 	check(t, len(got) == len(want) && slices.Equal(names, want), "%d were returned, %v; want %v", len(got), names, want)
 }
 
-// Stop returns all pending timeouts, in every place: just arrived, in a bucket,
-// revolutions away, periodic, in a timer; in the order of the deadlines.
+// Stop returns all pending timeouts and nothing else, in every place: just arrived, in a
+// bucket, revolutions away, periodic, in a timer; in the order of the deadlines.
 func TestStopReturnsWhatIsPending(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Buckets: 16}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
@@ -117,10 +106,10 @@ func refuses(t *testing.T, w *wheel.Wheel, want error, timers ...*wheel.Timer) {
 	before := w.Stats()
 	never := func() { t.Error("a refused task was run") }
 	calls := map[string]func() error{
-		"Schedule":     func() error { _, err := w.Schedule(0, never); return err },
-		"ScheduleAt":   func() error { _, err := w.ScheduleAt(time.Now(), never); return err },
-		"ScheduleFunc": func() error { _, err := w.ScheduleFunc(0, func(timeout.Timeout) { never() }); return err },
-		"Every":        func() error { _, err := w.Every(second, wheel.Skip, never); return err },
+		"Every": func() error { _, err := w.Every(second, wheel.Skip, never); return err },
+	}
+	for name, f := range forms {
+		calls[name] = func() error { _, err := f.schedule(w, 0, never); return err }
 	}
 	for _, timer := range timers {
 		state := timer.State().String()
@@ -144,25 +133,29 @@ func refuses(t *testing.T, w *wheel.Wheel, want error, timers ...*wheel.Timer) {
 	check(t, after == before, "what was refused has changed the numbers: %+v, before %+v", after, before)
 }
 
-// After Stop every way to schedule is refused and leaves no trace.
+// After Stop every way to schedule is refused and leaves no trace, nothing that the wheel
+// had can be moved or cancelled, and a further Stop returns nothing. The bubble fails the
+// test if a goroutine is left.
 func TestStoppedWheelRefuses(t *testing.T) {
-	bubble(t, wheel.Config{MaxPending: 5}, func(t *testing.T, w *wheel.Wheel) {
+	each(t, map[string]wheel.Config{
+		"default": {}, "limited": {Tick: ms, MaxPending: 9}, "Goroutines": {Executor: wheel.Goroutines},
+	}, func(t *testing.T, c wheel.Config) {
+		w := start(t, c)
 		never := func() { t.Error("a task was run after Stop") }
-		timer, idle := armed(w, second, never), new(wheel.Timer)
-		idle.Init(w, never)
-		handles := map[string]timeout.Timeout{
-			"timer":    timer.Timeout(),
-			"one-shot": must(w.Schedule(second, never)),
-			"periodic": must(w.Every(second, wheel.Skip, never)),
-			"func":     must(w.ScheduleFunc(second, func(timeout.Timeout) { never() })),
+		timer, ran := armed(w, second, never), armed(w, 0, none)
+		handles := map[string]timeout.Timeout{"Every": must(w.Every(second, wheel.Skip, never))}
+		for name, f := range forms {
+			handles[name] = must(f.schedule(w, second, never))
 		}
-		w.Stop()
-		refuses(t, w, wheel.ErrStopped, timer, idle)
+		pass(w.Tick())
+		left := w.Stop()
+		check(t, len(left) == len(forms)+2, "Stop returned %d, want %d", len(left), len(forms)+2)
+		refuses(t, w, wheel.ErrStopped, timer, ran, idle(w, never))
 		for name, h := range handles {
 			check(t, !h.Reset(2*second) && !h.Reset(0) && !h.Cancel(),
 				"%s: a timeout of a stopped wheel can be reset or cancelled", name)
 		}
-		check(t, w.Drain() == nil, "something is pending after Stop")
+		check(t, w.Drain() == nil && w.Stop() == nil && w.Stop() == nil, "something is pending after Stop")
 		time.Sleep(time.Minute)
 	})
 }
@@ -193,46 +186,34 @@ func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 	})
 }
 
-// A task may stop its own wheel: Stop returns at once, with the rest, and nothing runs
-// after the task.
+// A task may stop its own wheel: Stop returns at once, with the rest, its neighbours in the
+// batch included, and nothing runs after the task.
 func TestStopFromInsideATask(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		const before, after = 99, 250 // of the same tick in several batches, and later
 		r := newRecord(t)
 		var left []wheel.Unrun
-		must(w.Schedule(10*ms, func() {
-			r.run("a")
+		ran := 0
+		task := func() {
+			if ran++; ran <= before {
+				return
+			}
 			left = w.Stop()
-			again := w.Stop()
-			check(t, again == nil, "the second Stop returned %d", len(again))
+			check(t, w.Stop() == nil, "a second Stop returned something")
 			_, err := w.Schedule(0, none)
 			check(t, errors.Is(err, wheel.ErrStopped), "Schedule after Stop: %v", err)
-			r.run("b")
-		}))
-		for range 200 { // its own batch and others
-			r.schedule(w, 11*ms, "late")
+			r.run("a")
+		}
+		for range before + 1 + 50 {
+			must(w.Schedule(10*ms, task))
+		}
+		for range after - 50 {
+			must(w.Schedule(11*ms, task))
 		}
 		r.at(1000)
-		r.want("a@10 b@10")
-		check(t, len(left) == 200, "Stop returned %d, want 200", len(left))
+		r.want("a@10")
+		check(t, ran == before+1 && len(left) == after, "%d ran and %d were returned, want %d and %d", ran, len(left), before+1, after)
 		check(t, w.Stop() == nil, "a Stop from outside returned something")
-	})
-}
-
-// Its neighbours in the batch, those due at the same tick, are returned as well.
-func TestStopFromInsideABatch(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		const count = 150
-		var ran, left atomic.Int32
-		for range count {
-			must(w.Schedule(10*ms, func() {
-				if ran.Add(1) == 100 {
-					left.Store(int32(len(w.Stop())))
-				}
-			}))
-		}
-		pass(second)
-		check(t, ran.Load() == 100 && left.Load() == count-100,
-			"%d ran and %d were returned, want 100 and %d", ran.Load(), left.Load(), count-100)
 	})
 }
 
@@ -258,97 +239,64 @@ func TestStopFromInsideWhatComesAgain(t *testing.T) {
 // Stop does not wait for tasks that an executor has accepted, and returns none of them;
 // one of them may call it.
 func TestStopFromAnExecutor(t *testing.T) {
-	bubble(t, wheel.Config{Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
-		var ran atomic.Int32
-		for range 2 {
-			must(w.Schedule(10*ms, func() {
-				time.Sleep(ms) // by then the executor has both
-				w.Stop()
-				time.Sleep(time.Minute)
-				ran.Add(1)
-			}))
-		}
-		time.Sleep(second)
-		before := time.Now()
-		w.Stop()
-		check(t, time.Since(before) == 0, "Stop waited for %v", time.Since(before))
-		time.Sleep(time.Hour)
-		check(t, ran.Load() == 2, "%d tasks came to their end, want 2", ran.Load())
-	})
-}
-
-func TestStopLeavesTheExecutorsTasksAlone(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, Executor: wheel.Goroutines}, func(t *testing.T, w *wheel.Wheel) {
 		r := newRecord(t)
-		must(w.Schedule(ms, func() { time.Sleep(50 * ms); r.run("taken on") }))
-		r.schedule(w, 20*ms, "pending")
-		r.at(10)
+		for range 2 {
+			must(w.Schedule(10*ms, func() {
+				time.Sleep(5 * ms) // by then the executor has both
+				w.Stop()
+				time.Sleep(50 * ms)
+				r.run("accepted")
+			}))
+		}
+		h := r.schedule(w, 20*ms, "pending")
+		r.at(12)
 		left, took := w.Stop(), time.Since(r.start)
-		check(t, took == 10*ms && len(left) == 1, "Stop returned %d after %v; want 1, at once", len(left), took)
+		check(t, took == 12*ms, "Stop waited until %v", took)
+		returned(t, left, map[string]timeout.Timeout{"pending": h}, "pending")
 		r.at(100)
-		r.want("taken on@51")
+		r.want("accepted@65+accepted@65")
 	})
 }
 
 // Amid schedules, cancels, resets and expiries by several goroutines, several more call
 // Stop, on real time. Every accepted timeout has run, was cancelled, or was returned:
-// exactly one of the three; a refused one has not run.
-func TestStopInAStorm(t *testing.T) {
-	for _, c := range []wheel.Config{
-		{Tick: ms},
-		{Tick: ms, MaxPending: 100},
-		{Tick: 100 * time.Microsecond, Buckets: 4},
-	} {
-		stopInAStorm(t, c)
-	}
+// exactly one of the three; a refused one has not run, and no call hangs.
+func TestRaceOfStopWithEverything(t *testing.T) {
+	races(t, func(t *testing.T, c wheel.Config) {
+		rnd := newRand(t)
+		for _, c.MaxPending = range []int64{0, 100} {
+			for _, c.Buckets = range []int{4, 16} {
+				for range 4 {
+					stopInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))))
+				}
+			}
+		}
+	})
 }
 
-func TestRaceOfStopWithEverything(t *testing.T) { races(t, stopInAStorm) }
-
-func stopInAStorm(t *testing.T, c wheel.Config) {
-	rnd := newRand(t)
-	for range 10 {
-		stopOnceInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))))
-	}
-}
-
-// fate counts the outcomes of a timeout.
-type fate struct {
-	timer                    bool
-	ran, cancelled, returned atomic.Int32
-}
-
-func stopOnceInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
+func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
 	before := runtime.NumGoroutine()
 	w := start(t, c)
 	lefts := make(chan []wheel.Unrun, 3)
 	for range cap(lefts) {
-		go func() {
-			time.Sleep(after)
-			lefts <- w.Stop()
-		}()
+		time.AfterFunc(after, func() { lefts <- w.Stop() })
 	}
 	var mu sync.Mutex
-	var refused []*fate
-	fates := map[timeout.Timeout]*fate{}
+	var ended atomic.Int64
+	var refused []*bet
+	fates := map[timeout.Timeout]*bet{}
 	crowd(t, 6, func(_ int, rnd *rand.Rand) {
-		own := map[timeout.Timeout]*fate{}
+		own := map[timeout.Timeout]*bet{}
 		var handles []timeout.Timeout
-		var without []*fate
+		var without []*bet
 		for stopped := 0; stopped < 10; { // some more are refused
-			f := &fate{timer: rnd.IntN(8) == 0}
-			d := time.Duration(rnd.Int64N(int64(10*ms))) - ms
-			run := func() { f.ran.Add(1) }
-			var h timeout.Timeout
-			var err error
-			if f.timer {
-				timer := new(wheel.Timer)
-				timer.Init(w, run)
-				_, err = timer.Arm(d)
-				h = timer.Timeout()
-			} else {
-				h, err = w.Schedule(d, run)
+			f := &bet{form: "Schedule"}
+			if rnd.IntN(8) == 0 {
+				f.form = once[rnd.IntN(len(once))]
 			}
+			d := time.Duration(rnd.Int64N(int64(10*ms))) - ms
+			h, err := forms[f.form].schedule(w, d, func() { f.ran.Add(1); ended.Add(1) })
 			if err != nil {
 				without = append(without, f)
 				if errors.Is(err, wheel.ErrStopped) {
@@ -369,7 +317,7 @@ func stopOnceInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
 					handles = slices.Delete(handles, i, i+1)
 				}
 			case 2:
-				if !own[h].timer { // one that has run would be armed again
+				if !forms[own[h].form].again { // one that has run would be armed again
 					h.Reset(d)
 				}
 			}
@@ -387,7 +335,8 @@ func stopOnceInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
 			check(t, u.Timeout.State() != timeout.Pending && !u.Timeout.Cancel(), "what Stop has returned is still pending")
 		}
 	}
-	for end := time.Now().Add(5 * second); runtime.NumGoroutine() > before; time.Sleep(ms) {
+	settled(t, w, &ended)
+	for end := time.Now().Add(30 * second); runtime.NumGoroutine() > before; time.Sleep(ms) {
 		require(t, !time.Now().After(end), "%d goroutines after Stop, %d before", runtime.NumGoroutine(), before)
 	}
 	for _, f := range fates {

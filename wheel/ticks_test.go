@@ -38,45 +38,31 @@ func instants(r *rand.Rand, tick time.Duration, yield func(time.Duration)) {
 	yield(time.Duration(longest) * tick)
 }
 
-// Floor and ceiling against long division, over the whole range of a duration.
+// Floor, ceiling and the way back against long division, over the whole range of a duration.
+// A task runs when the floor of now has reached the ceiling of its deadline: so never before
+// that, and less than a tick later.
 func TestTicksDivideExactly(t *testing.T) {
 	r := newRand(t)
 	for _, tick := range tickSizes {
 		ticks := newTicks(time.Time{}, tick)
+		span := func(k int64) time.Duration {
+			if d := new(big.Int).Mul(big.NewInt(k), big.NewInt(int64(tick))); d.IsInt64() {
+				return time.Duration(d.Int64())
+			}
+			return math.MaxInt64
+		}
 		instants(r, tick, func(d time.Duration) {
-			floor, rest := new(big.Int).DivMod(big.NewInt(int64(d)), big.NewInt(int64(tick)), new(big.Int))
-			ceil := floor.Int64()
-			if rest.Sign() != 0 {
+			floor, ceil := int64(d/tick), int64(d/tick)
+			if d%tick != 0 {
 				ceil++
 			}
-			if got := ticks.floor(d); int64(got) != floor.Int64() {
-				t.Fatalf("floor of %d in ticks of %d is %d, want %d", d, tick, got, floor)
+			require(t, int64(ticks.floor(d)) == floor, "floor of %d in ticks of %d is %d, want %d", d, tick, ticks.floor(d), floor)
+			require(t, int64(ticks.ceil(d)) == ceil, "ceiling of %d in ticks of %d is %d, want %d", d, tick, ticks.ceil(d), ceil)
+			for _, k := range []int64{floor, ceil} {
+				at := ticks.span(timeout.Tick(k))
+				require(t, at == span(k), "tick %d of %d comes at %d, want %d", k, tick, at, span(k))
 			}
-			if got := ticks.ceil(d); int64(got) != ceil {
-				t.Fatalf("ceiling of %d in ticks of %d is %d, want %d", d, tick, got, ceil)
-			}
-		})
-	}
-}
-
-// A timeout due at a tick is due no earlier than its deadline and less than a tick later.
-func TestTicksAreNeverEarly(t *testing.T) {
-	r := newRand(t)
-	for _, tick := range tickSizes {
-		ticks := newTicks(time.Time{}, tick)
-		instants(r, tick, func(d time.Duration) {
-			due := ticks.ceil(d)
-			if at := ticks.span(due); at < d {
-				t.Fatalf("a deadline at %d is due at tick %d, %d: early", d, due, at)
-			} else if at != math.MaxInt64 && at-d >= tick {
-				t.Fatalf("a deadline at %d is due at tick %d, %d: more than a tick of %d late", d, due, at, tick)
-			}
-			now := ticks.floor(d)
-			require(t, ticks.span(now) <= d,
-				"at %d the wheel believes it is tick %d, which comes at %d", d, now, ticks.span(now))
-			// The worker's rule: a task runs when floor(now) has
-			// reached its tick, and so never before d.
-			require(t, d <= 0 || ticks.floor(d-1) < due, "a deadline at %d, tick %d, is run 1 ns early", d, due)
+			require(t, d == 0 || ticks.floor(d-1) < ticks.ceil(d), "a deadline at %d in ticks of %d is run 1 ns early", d, tick)
 		})
 	}
 }

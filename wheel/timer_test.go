@@ -2,7 +2,6 @@ package wheel_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -21,7 +20,8 @@ func withTimer(t *testing.T, test func(t *testing.T, w *wheel.Wheel, timer *whee
 	})
 }
 
-// Before it is armed a timer does nothing, and cancelling it has no effect.
+// Before it is armed a timer does nothing, and cancelling it has no effect. Its handle is
+// the timer's in every state, and arms it too.
 func TestTimerBeforeItIsArmed(t *testing.T) {
 	withTimer(t, func(t *testing.T, w *wheel.Wheel, timer *wheel.Timer, r *record) {
 		check(t, timer.State() == timeout.Idle && timer.Deadline().IsZero() && !timer.Cancel(),
@@ -29,6 +29,14 @@ func TestTimerBeforeItIsArmed(t *testing.T) {
 		r.at(1000)
 		r.want("")
 		counts(t, w, "never armed", wheel.Stats{})
+		h := timer.Timeout()
+		check(t, h.ResetAt(r.start.Add(1010*ms)) && h == timer.Timeout() && h.State() == timeout.Pending && h.Deadline().Equal(timer.Deadline()),
+			"the handle does not arm the timer")
+		r.at(1100)
+		must(timer.Arm(second))
+		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
+		r.at(3000)
+		r.want("t@1010")
 	})
 }
 
@@ -100,96 +108,6 @@ func TestArmFromEveryState(t *testing.T) {
 		r.at(100)
 		r.want("t@50 t@53")
 		counts(t, w, "in the end", wheel.Stats{Scheduled: 7, Fired: 4, Cancelled: 3})
-	})
-}
-
-// ArmAt takes any instant.
-func TestArmAt(t *testing.T) {
-	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
-		r.at(10)
-		must(timer.ArmAt(r.start.Add(20 * ms)))
-		r.at(20)
-		r.want("t@20")
-		must(timer.ArmAt(r.start)) // in the past
-		r.at(21)
-		r.want("t@21")
-		must(timer.ArmAt(time.Time{}))
-		r.at(22)
-		r.want("t@22")
-		must(timer.ArmAt(time.Now().Add(math.MaxInt64)))
-		must(timer.ArmAt(r.start.Add(30 * ms)))
-		r.at(1000)
-		r.want("t@30")
-	})
-}
-
-// The handle of a timer stays the timer's, in every state.
-func TestTimersHandle(t *testing.T) {
-	withTimer(t, func(t *testing.T, _ *wheel.Wheel, timer *wheel.Timer, r *record) {
-		h := timer.Timeout()
-		check(t, h.Reset(10*ms), "the handle does not arm the timer")
-		check(t, h == timer.Timeout() && h.State() == timeout.Pending && h.Deadline().Equal(timer.Deadline()),
-			"the handle is %v, due at %v", h.State(), h.Deadline())
-		r.at(10)
-		check(t, h.ResetAt(r.start.Add(20*ms)), "the handle does not arm a timer that has run")
-		r.at(20)
-		must(timer.Arm(10 * ms))
-		check(t, h == timer.Timeout() && h.Cancel() && !timer.Cancel(), "the handle does not cancel the timer")
-		r.at(100)
-		r.want("t@10 t@20")
-	})
-}
-
-// A timer that cannot be armed stays as it was.
-func TestArmFailsWithoutEffect(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, MaxPending: 1}, func(t *testing.T, w *wheel.Wheel) {
-		r := newRecord(t)
-		var first, second wheel.Timer
-		first.Init(w, r.task("first"))
-		second.Init(w, r.task("second"))
-		must(first.Arm(20 * ms))
-		refuses(t, w, wheel.ErrFull, &second)
-		check(t, second.State() == timeout.Idle, "on a full wheel it is %v", second.State())
-		must(first.Arm(10 * ms)) // it has its place, for earlier
-		must(first.Arm(30 * ms)) // and for later
-		refuses(t, w, wheel.ErrFull, &second)
-		r.at(30)
-		must(second.Arm(10 * ms))
-		r.at(50)
-		r.want("first@30 second@40")
-		w.Stop()
-		refuses(t, w, wheel.ErrStopped, &second)
-		check(t, second.State() == timeout.Expired && !second.Cancel(), "on a stopped wheel it is %v", second.State())
-	})
-}
-
-// A timer has one place among the pending, however often it is moved.
-func TestArmTakesOnePlace(t *testing.T) {
-	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
-		timer := armed(w, second, none)
-		for i := range 10 {
-			must(timer.Arm(time.Duration(100-i) * ms)) // nearer
-		}
-		for i := range 10 {
-			must(timer.Arm(time.Duration(100+i) * ms)) // further
-		}
-		for range 10 { // gone and back
-			timer.Cancel()
-			must(timer.Arm(100 * ms))
-		}
-		must(w.Schedule(50*ms, none))
-		refuses(t, w, wheel.ErrFull)
-		time.Sleep(second)
-		for range 2 {
-			must(w.Schedule(time.Hour, none))
-		}
-	})
-}
-
-func TestInitTwicePanics(t *testing.T) {
-	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
-		timer := armed(w, second, none)
-		check(t, panics(func() { timer.Init(w, none) }), "a second Init does not panic")
 	})
 }
 

@@ -77,35 +77,6 @@ func TestNothingToWarnOf(t *testing.T) {
 	})
 }
 
-// A task that blocks is reported, with its duration.
-func TestOverrunIsWarnedOf(t *testing.T) {
-	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
-		must(w.Schedule(10*ms, func() { time.Sleep(10*ms + 1) }))
-		pass(50 * ms)
-		log.says(t, saysOverrun, 1)
-		log.says(t, "held=10.000001ms", 1)
-		log.says(t, saysBacklog, 0) // nothing was late
-		check(t, w.Stats().Overruns == 1, "%d overruns were counted, want 1", w.Stats().Overruns)
-	})
-}
-
-// A worker that is more than ten ticks late is reported, with its lag.
-func TestBacklogIsWarnedOf(t *testing.T) {
-	watched(t, wheel.Config{Tick: 10 * ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
-		block := func(d time.Duration) {
-			must(w.Schedule(10*ms, func() { time.Sleep(d) }))
-			must(w.Schedule(20*ms, none))
-			must(w.Schedule(time.Hour, none))
-			pass(second)
-		}
-		block(110 * ms) // the second is 100 ms late: ten ticks are no backlog
-		log.says(t, saysBacklog, 0)
-		block(110*ms + 1)
-		log.says(t, saysBacklog, 1)
-		log.says(t, "lag=100.000001ms", 1)
-	})
-}
-
 func TestGoexitIsWarnedOf(t *testing.T) {
 	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
 		must(w.Schedule(ms, runtime.Goexit))

@@ -1,6 +1,8 @@
 package wheel_test
 
 import (
+	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -44,10 +46,52 @@ func each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C))
 	}
 }
 
-// armed returns a timer of the wheel's that is due in d.
-func armed(w *wheel.Wheel, d time.Duration, task func()) *wheel.Timer {
+// A form is a way to schedule a task d from now.
+type form struct {
+	schedule func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error)
+	again    bool          // the handle sets it again after it has ended
+	over     timeout.State // after its task has run
+}
+
+// forms has them all by name. The periodic one runs once in a test: its period is the longest.
+var forms = map[string]form{
+	"Schedule":   {(*wheel.Wheel).Schedule, false, timeout.Expired},
+	"ScheduleAt": {scheduleAt, false, timeout.Expired},
+	"ScheduleFunc": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
+		return w.ScheduleFunc(d, func(timeout.Timeout) { task() })
+	}, true, timeout.Expired},
+	"Arm": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
+		timer := idle(w, task)
+		_, err := timer.Arm(d)
+		return timer.Timeout(), err
+	}, true, timeout.Expired},
+	"ArmAt": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
+		timer := idle(w, task)
+		_, err := timer.ArmAt(time.Now().Add(d))
+		return timer.Timeout(), err
+	}, true, timeout.Expired},
+	"EveryFunc": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
+		return w.EveryFunc(time.Now().Add(d), math.MaxInt64, wheel.Skip, func(timeout.Timeout) { task() })
+	}, true, timeout.Pending},
+}
+
+// formNames are the names in an order that a seed repeats.
+var formNames = slices.Sorted(maps.Keys(forms))
+
+func scheduleAt(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
+	return w.ScheduleAt(time.Now().Add(d), task)
+}
+
+// idle returns a timer of the wheel's that was never armed.
+func idle(w *wheel.Wheel, task func()) *wheel.Timer {
 	timer := new(wheel.Timer)
 	timer.Init(w, task)
+	return timer
+}
+
+// armed returns a timer of the wheel's that is due in d.
+func armed(w *wheel.Wheel, d time.Duration, task func()) *wheel.Timer {
+	timer := idle(w, task)
 	must(timer.Arm(d))
 	return timer
 }
