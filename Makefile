@@ -103,6 +103,10 @@ interop: ## Run every version of the other clients against ours, and write what 
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
 	@set -eux; for module in . $(SHIPPED); do (cd $$module && $(BIN)/govulncheck ./...); done
 
+.PHONY: man
+man: ## Write the man pages into docs/man from the commands' help
+	go test -count=1 ./cmd/leasewheel -run '^TestManPages$$' -args -write-man
+
 .PHONY: demo
 demo: ## Watch processes contend for one lock while holders freeze and die
 	go run ./cmd/leasewheel demo
