@@ -137,6 +137,13 @@ func TestACLPatterns(t *testing.T) {
 			assert.Empty(t, refused(t, admin))
 			if c.other != "" {
 				require.ErrorContains(t, use(c.other), "NOPERM")
+				inBraces := c.prefix + c.other
+				if !strings.Contains(inBraces, "{") {
+					inBraces = "{" + inBraces + "}"
+				}
+				client := redis.NewClient(options)
+				defer client.Close()
+				require.ErrorContains(t, client.Get(t.Context(), "redisson_lock_token:"+inBraces).Err(), "NOPERM")
 			}
 		})
 	}
