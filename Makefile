@@ -107,6 +107,18 @@ interop: ## Run every version of the other clients against ours, and write what 
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
 	@set -eux; for module in . $(SHIPPED); do (cd $$module && $(BIN)/govulncheck ./...); done
 
+.PHONY: man
+man: ## Write the man pages into docs/man from the commands' help
+	go test -count=1 ./cmd/leasewheel -run '^TestManPages$$' -args -write-man
+
+.PHONY: release
+release: ## Build what a release has into .cache/dist: binaries for all systems, man pages, checksums
+	.ci/release
+
+.PHONY: reproduce
+reproduce: ## Build a release twice, from two folders and with two caches, and compare
+	.ci/release --twice
+
 .PHONY: demo
 demo: ## Watch processes contend for one lock while holders freeze and die
 	go run ./cmd/leasewheel demo

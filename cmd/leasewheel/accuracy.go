@@ -43,7 +43,14 @@ func newAccuracyCommand() *cobra.Command {
 timers, one after the other, and prints how late they ran. Lateness is counted
 from the planned instant, so that a stall shows in every run that it delayed.
 
-Exits with 1 if a run came early, was lost, or came twice. See docs/accuracy.md.`,
+See docs/accuracy.md.
+
+Exit codes:
+  0    every run came once, and none early
+  1    a run came early, was lost, or came twice
+  64   the arguments are invalid
+  70   the measurement failed, or its report was not written
+  130  Ctrl-C or SIGTERM ended it`,
 		Example: `  leasewheel accuracy
   leasewheel accuracy --tick 1ms,10ms,100ms --html report.html
   leasewheel accuracy --tick 1ms --precise --load busy

@@ -33,7 +33,14 @@ while they fire, stops the wheel in the middle of it, and accounts for every
 single one: none early, each run exactly once, or cancelled, or returned by Stop,
 and no goroutine left.
 
-Exits with 1 if any of this does not hold. See docs/accuracy.md.`,
+See docs/accuracy.md.
+
+Exit codes:
+  0    all of this holds
+  1    some of it does not
+  64   the arguments are invalid
+  70   the measurement failed, or its report was not written
+  130  Ctrl-C or SIGTERM ended it`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}

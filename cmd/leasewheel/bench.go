@@ -16,6 +16,7 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the library on a Redis server",
+		Long:  "Bench measures renewals and locks, on your server or on one that it starts." + printedCodes,
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -26,7 +26,15 @@ server received.
 Mutual exclusion is checked all the while. The server is the one that --redis
 names, or one that --start starts for the time of the measurement.
 
-Exits with 1 if two held the lock at once, or none acquired it. See docs/bench.md.`
+See docs/bench.md.
+
+Exit codes:
+  0      two never held the lock at once
+  1      two held it at once, or none acquired it
+  64     the arguments are invalid
+  69     the server cannot be reached, refused, or could not be started
+  70     the measurement failed, or its report was not written
+  128+N  signal N ended it`
 
 // Limits of the flags. Every goroutine and every waiter has histograms of its own,
 // of some 40 kB each.

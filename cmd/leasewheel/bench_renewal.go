@@ -25,8 +25,16 @@ of the measurement. With --stop-master one master of a cluster is stopped
 (SIGSTOP) for one and a half TTLs in the middle of it: the loss of its leases must be
 reported in time, and those of the other masters must not be affected.
 
-Exits with 1 if a lease was lost, or renewed when less than half of its time was
-left, that should not have been. See docs/bench.md.`
+See docs/bench.md.
+
+Exit codes:
+  0      every lease was renewed in time
+  1      a lease was lost, or renewed when less than half of its time was left, that
+         should not have been
+  64     the arguments are invalid
+  69     the server cannot be reached, refused, or could not be started
+  70     the measurement failed, or its report was not written
+  128+N  signal N ended it`
 
 // Limits of the flags. A million leases take a few hundred megabytes here and as
 // much at the server.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // actAsCommand, set in the environment, turns the test binary into leasewheel:
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	// What measures runs by itself, and before the others; these wait most of the time.
 	redistest.Parallel(6)
-	redistest.Main(m)
+	testmain.Run(m)
 }
 
 // patience bounds every wait for an event that must happen. No test waits for it to pass.

@@ -28,7 +28,14 @@ continues; one is killed (SIGKILL) while it holds the lock. Meanwhile this proce
 keeps some thousand leases alive on one timer wheel, deletes a few of them on the
 server, and measures the accuracy of the wheel.
 
-The report lists the observations. Exit code 1 means that a promise was broken.`
+The report lists the observations.
+
+Exit codes:
+  0      every promise was kept
+  1      one was broken, which the report names
+  64     the arguments are invalid
+  69     the server cannot be reached, or refused
+  128+N  signal N ended it`
 
 // demoLimit ends a demo that hangs.
 const demoLimit = 60 * time.Second

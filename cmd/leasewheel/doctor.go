@@ -61,6 +61,7 @@ func newDoctorCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&d.json, "json", false, "print JSON")

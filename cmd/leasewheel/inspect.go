@@ -53,6 +53,7 @@ func newInspectCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&i.kind, "kind", "", "the kind of NAME: semaphore, permits (a semaphore whose permits expire) or latch")
 	i.register(cmd, "print JSON")
+	cmd.ValidArgsFunction = i.completeNames(1)
 	return cmd
 }
 

@@ -398,7 +398,7 @@ func TestLookupTrouble(t *testing.T) {
 // others.
 func TestLookupByLeastUser(t *testing.T) {
 	t.Parallel()
-	rules := leastUser(t, "inspect")
+	rules := leastUser(t, "force")
 	server, _ := onServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
 	_, address := server.Addr()

@@ -56,17 +56,14 @@ func newLsCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	l.register(cmd, "print each lock as a line of JSON")
+	cmd.ValidArgsFunction = l.completeNames(1)
 	return cmd
 }
 
 func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
-	pattern := "*"
-	switch len(args) {
-	case 0:
-	case 1:
-		pattern = args[0]
-	default:
-		return usageError(cmd, fmt.Errorf("ls takes one PATTERN, got %d; quote it, or the shell replaces it by file names", len(args)))
+	pattern, err := patternOf(cmd, args)
+	if err != nil {
+		return err
 	}
 	if err := l.open(cmd); err != nil {
 		return err
@@ -86,6 +83,17 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 		return exitf(exitUnavailable, "writing the list: %w", err)
 	}
 	return failure
+}
+
+// patternOf returns the PATTERN among the arguments, or that of all names.
+func patternOf(cmd *cobra.Command, args []string) (string, error) {
+	switch len(args) {
+	case 0:
+		return "*", nil
+	case 1:
+		return args[0], nil
+	}
+	return "", usageError(cmd, fmt.Errorf("%s takes one PATTERN, got %d; quote it, or the shell replaces it by file names", cmd.Name(), len(args)))
 }
 
 // each calls f for every lock of every server, and returns the first failure of a server.

@@ -13,8 +13,12 @@ import (
 func processCommands() []*cobra.Command {
 	refuse := func(use, short string) *cobra.Command {
 		return &cobra.Command{
-			Use:                use,
-			Short:              short + " (not on " + runtime.GOOS + ")",
+			Use:   use,
+			Short: short + " (not on " + runtime.GOOS + ")",
+			Long: short + ". It needs process groups and signals, which " + runtime.GOOS + ` does not have.
+
+Exit codes:
+  69  always`,
 			DisableFlagParsing: true,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return exitf(exitUnavailable, "%s needs process groups and signals, which %s does not have", cmd.CommandPath(), runtime.GOOS)

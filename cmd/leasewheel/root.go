@@ -4,39 +4,83 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
+const rootLong = `leasewheel runs a command while it holds a distributed lock, and shows how
+the library beneath behaves: its locks, its leases and its timer.
+
+A failure is one line on standard error.
+
+Exit codes, of which each command's help lists its own:
+  0   done, or all is well
+  1   a promise was broken; or the lock was not held
+  2   doctor found warnings
+  64  the arguments are invalid
+  69  the server cannot be reached, or refused
+  70  leasewheel itself, or its host, failed
+  75  run: the lock was not acquired
+  76  run: the lock was lost
+  126, 127  run: the command cannot be executed, or was not found
+  128+N     signal N ended it`
+
 // newRootCommand assembles the command tree. Each subcommand lives in the file of its
 // name, and its constructor is listed here.
 func newRootCommand() *cobra.Command {
+	showVersion := false
 	root := &cobra.Command{
 		Use:   "leasewheel",
 		Short: "Locks that stay held, timers that can be trusted",
-		Long: `leasewheel runs a command while it holds a distributed lock, and shows how
-the library beneath behaves: its locks, its leases and its timer.`,
-		Version: version(),
+		Long:  rootLong,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return currentBuild().print(cmd.OutOrStdout(), false)
+			}
+			return cmd.Help()
+		},
 		// One line on stderr is the whole report of a failure; execute prints it.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
-	root.Flags().Bool("version", false, "print the version of this command")
+	// Cobra's own flag prints by a text/template, with which the linker keeps the methods
+	// of every type: 8 MB.
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this command")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(cmd, err)
 	})
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newAccuracyCommand(),
 		newLsCommand(),
+		newWatchCommand(),
 		newInspectCommand(),
 		newUnlockCommand(),
 		newDoctorCommand(),
+		newACLCommand(),
 		newVersionCommand(),
 	)
 	root.AddCommand(processCommands()...)
+	completeHelp(root)
+	completeFlags(root)
 	return root
+}
+
+// unknownCommand returns the error for a command that does not exist, with those that have
+// a similar name.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+		return usageError(cmd, fmt.Errorf("unknown command %q; similar is %s", name, strings.Join(similar, ", ")))
+	}
+	return usageError(cmd, fmt.Errorf("unknown command %q", name))
 }
 
 // execute runs the command tree on args and returns the process's exit code.
@@ -52,29 +96,18 @@ func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 		exit = &exitError{code: exitUsage, err: err}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(stderr, "leasewheel: %v\n", exit.err)
+		fmt.Fprintf(stderr, "leasewheel: %s\n", oneLine(exit.err))
 	}
 	return exit.code
 }
 
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this command",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
-			return err
-		},
+// oneLine returns the text of err in one line: joined errors have several.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
 	}
-}
-
-// version returns the build: the module's version, or the revision that a build from a
-// work tree records.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "leasewheel (unknown build)"
-	}
-	return fmt.Sprintf("leasewheel %s %s", info.Main.Version, info.GoVersion)
+	return strings.Join(lines, "; ")
 }

@@ -3,9 +3,19 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The version is one line with the version of Go, by the command and by the flag.
@@ -14,18 +24,190 @@ func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		p := start(t, nil, arg)
 		assert.Equal(t, 0, p.wait())
-		assert.Regexp(t, `^leasewheel \S+ go1\.\S+\n$`, p.stdout.String(), arg)
+		assert.Regexp(t, `^leasewheel \S+ go1\.\S+ `+runtime.GOOS+"/"+runtime.GOARCH+`( revision \S+)?( modified)?\n$`, p.stdout.String(), arg)
 		assert.Empty(t, p.stderr.String())
+	}
+	p := start(t, nil, "version", "--json")
+	assert.Equal(t, 0, p.wait())
+	var b build
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &b))
+	assert.Equal(t, currentBuild(), b)
+}
+
+// A release has the version of its tag; a build from a work tree has the revision, and
+// whether the tree differed from it.
+func TestBuildOf(t *testing.T) {
+	t.Parallel()
+	platform := " " + runtime.GOOS + "/" + runtime.GOARCH
+	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0338076"}, {Key: "vcs.time", Value: "2026-11-23T03:00:00Z"}}
+	for want, info := range map[string]*debug.BuildInfo{
+		"leasewheel (devel) go1.26.8" + platform:                      {GoVersion: "go1.26.8"},
+		"leasewheel v0.2.0 go1.26.8" + platform:                       {GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0"}},
+		"leasewheel v0.2.0 go1.26.8" + platform + " revision 0338076": {GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0"}, Settings: vcs},
+		"leasewheel v0.2.0+dirty go1.26.8" + platform + " revision 0338076 modified": {
+			GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0+dirty"},
+			Settings: append(slices.Clone(vcs), debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
+		},
+	} {
+		assert.Equal(t, want, buildOf(info).String())
 	}
 }
 
-// A command, a flag or an argument that does not exist is one line and exit code 64.
+// A command, a flag or an argument that does not exist is one line and exit code 64. A
+// command with a similar name is suggested.
 func TestUnknownArguments(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"frob"}, {"--frob"}, {"version", "frob"}} {
+	for _, args := range [][]string{
+		{"frob"}, {"--frob"}, {"version", "frob"}, {"version", "--frob"}, {"help", "frob"}, {"help", "ls", "frob"},
+		{"completion", "frob"}, {"completion", "bash", "frob"}, {"bench", "frob"}, {"accuracy", "frob"},
+	} {
 		p := start(t, nil, args...)
 		assert.Equal(t, exitUsage, p.wait(), args)
 		assert.Empty(t, p.stdout.String())
 		p.requireOneLine("frob")
+	}
+	p := start(t, nil, "lss")
+	assert.Equal(t, exitUsage, p.wait())
+	p.requireOneLine("similar is ls")
+}
+
+// Errors that were joined are one line.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	err := exitf(exitUsage, "first\n\tsecond\n\n: %w", os.ErrClosed)
+	assert.Equal(t, "first; second; : file already closed", oneLine(err))
+}
+
+// eachCommand calls f for every command that users see.
+func eachCommand(f func(*cobra.Command)) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Hidden {
+			return
+		}
+		cmd.InitDefaultHelpFlag()
+		f(cmd)
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	root := newRootCommand()
+	root.InitDefaultHelpCmd()
+	walk(root)
+}
+
+// Every help has the exit codes.
+func TestHelpHasExitCodes(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	eachCommand(func(cmd *cobra.Command) {
+		seen++
+		_, codes, _ := strings.Cut(cmd.Long, "\nExit codes")
+		for _, code := range []string{"\n  0", "\n  64"} {
+			assert.Contains(t, codes, code, cmd.CommandPath())
+		}
+	})
+	assert.Greater(t, seen, 15)
+}
+
+// Every command that prints data has --json.
+func TestJSONEverywhere(t *testing.T) {
+	t.Parallel()
+	without := map[string]string{
+		"leasewheel":       "prints its help, or its version, which leasewheel version --json prints",
+		"leasewheel run":   "prints nothing: standard output is COMMAND's",
+		"leasewheel bench": "prints its help",
+		"leasewheel help":  "prints a help",
+	}
+	eachCommand(func(cmd *cobra.Command) {
+		if strings.HasPrefix(cmd.CommandPath(), "leasewheel completion") {
+			return // scripts for shells
+		}
+		_, excepted := without[cmd.CommandPath()]
+		assert.Equal(t, !excepted, cmd.Flags().Lookup("json") != nil, cmd.CommandPath())
+	})
+}
+
+// The completed values of a flag are those that its help names.
+func TestFlagValuesAreInTheHelp(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	files := map[string]bool{}
+	eachCommand(func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			for _, value := range flagValues[f.Name] {
+				used[f.Name] = true
+				if f.Name != "kind" || value != "" {
+					assert.Contains(t, f.Usage, value, "%s --%s", cmd.CommandPath(), f.Name)
+				}
+			}
+			files[f.Name] = true
+		})
+	})
+	for name := range flagValues {
+		assert.True(t, used[name], "--%s is no flag", name)
+	}
+	for _, name := range fileFlags {
+		assert.True(t, files[name], "--%s is no flag", name)
+	}
+}
+
+// completed returns what a shell is offered, and cobra's directive to it.
+func completed(t *testing.T, env []string, args ...string) (offered []string, directive string) {
+	t.Helper()
+	p := start(t, env, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)...)
+	require.Equal(t, 0, p.wait(), p.stderr.String())
+	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
+	return lines[:len(lines)-1], lines[len(lines)-1]
+}
+
+const (
+	noFiles = ":4"
+	anyFile = ":0"
+)
+
+func TestCompletionOfFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args      []string
+		offered   []string
+		directive string
+	}{
+		{[]string{"ls", "--format", ""}, []string{"redisson", "plain"}, noFiles},
+		{[]string{"run", "--on-lost", ""}, []string{"term", "kill", "ignore"}, noFiles},
+		{[]string{"inspect", "--kind", ""}, []string{"semaphore", "permits", "latch"}, noFiles},
+		{[]string{"watch", "--interval", ""}, nil, noFiles},
+		{[]string{"ls", "--redis-file", ""}, nil, anyFile},
+		{[]string{"run", "name", "--", ""}, nil, anyFile},
+		{[]string{"acl", ""}, nil, noFiles},
+		{[]string{"version", "--j"}, []string{"--json"}, noFiles},
+		{[]string{"help", "bench", ""}, []string{"lock", "renewal"}, noFiles},
+	} {
+		offered, directive := completed(t, []string{redisURLVariable + "="}, c.args...)
+		assert.ElementsMatch(t, c.offered, offered, c.args)
+		assert.Equal(t, c.directive, directive, c.args)
+	}
+}
+
+// The man pages that are shipped are of this command tree; `make man` writes them.
+func TestManPages(t *testing.T) {
+	folder := filepath.Join(moduleDir(t), "docs", "man")
+	pages := manPages(t)
+	if *writeMan {
+		require.NoError(t, os.RemoveAll(folder))
+		require.NoError(t, os.MkdirAll(folder, 0o755))
+		for name, page := range pages {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, name), page, 0o644)) //nolint:gosec // public
+		}
+	}
+	for name, page := range pages {
+		shipped, err := os.ReadFile(filepath.Join(folder, name))
+		require.NoError(t, err, "make man writes it")
+		assert.Equal(t, string(page), string(shipped), "%s: make man writes it anew", name)
+	}
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	for _, file := range files {
+		assert.Contains(t, pages, file.Name(), "make man removes it")
 	}
 }

@@ -129,6 +129,7 @@ func newRunCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
+	cmd.ValidArgsFunction = r.complete
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // the arguments after NAME are COMMAND's
 	flags.SortFlags = false
@@ -150,6 +151,14 @@ func newRunCommand() *cobra.Command {
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
 	flags.Lookup("hold-at-least").DefValue = ""
 	return cmd
+}
+
+// complete completes NAME by the names of held locks, and the rest as the shell does.
+func (r *runCommand) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return heldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (r *runCommand) run(cmd *cobra.Command, args []string) error {

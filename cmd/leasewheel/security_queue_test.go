@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,21 +16,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// leastQueueUser returns the ACL user of SECURITY.md for delay queues.
-func leastQueueUser(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
-	require.NoError(t, err)
-	block := regexp.MustCompile(`For delay queues[^\n]*\n\n((?:    .*\n)+)`).FindSubmatch(text)
-	require.NotNil(t, block)
-	return strings.Fields(strings.Replace(string(block[1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
-}
-
 // The ACL user of delay queues in SECURITY.md can do all that they need, and nothing
 // else.
 func TestLeastUserOfQueues(t *testing.T) {
 	t.Parallel()
-	rules := leastQueueUser(t)
+	rules := leastUser(t, "queue")
 	server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
 	require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
@@ -57,8 +43,7 @@ func TestLeastUserOfQueues(t *testing.T) {
 
 func TestLeastUserOfQueuesInCluster(t *testing.T) {
 	t.Parallel()
-	inCluster := leastUser(t, "cluster")[len(leastUser(t)):]
-	rules := slices.Concat(leastQueueUser(t), inCluster)
+	rules := leastUser(t, "queue", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
 	})

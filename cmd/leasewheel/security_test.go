@@ -22,29 +22,41 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// leastUser returns the ACL user of SECURITY.md with the rights for the given uses,
-// in the order in which the text adds them.
+// leastUser returns the ACL user that leasewheel acl prints for the given uses, and for
+// locks unless they stand apart from locks. Its password is "secret".
 func leastUser(t *testing.T, uses ...string) []string {
 	t.Helper()
+	for _, use := range uses {
+		require.True(t, slices.ContainsFunc(aclUses, func(u aclUse) bool { return u.flag == use }), use)
+	}
+	wanted := aclUsesOf(func(flag string) bool { return slices.Contains(uses, flag) })
+	return append([]string{"leasewheel", "on", ">secret"}, rulesOf(wanted, examplePattern)...)
+}
+
+// SECURITY.md has the rules that leasewheel acl prints.
+func TestSecurityDocument(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllSubmatch(text, -1)
-	further := []string{"fair", "read-write", "semaphore", "plain", "inspect", "replicas", "cluster"}
-	require.Len(t, blocks, 1+len(further))
-	rules := strings.Fields(strings.Replace(string(blocks[0][1]), ">PASSWORD", ">secret", 1))[1:] // without the word "user"
-	for i, use := range further {
-		if slices.Contains(uses, use) {
-			rules = append(rules, strings.Fields(string(blocks[i+1][1]))...)
+	blocks := regexp.MustCompile("(?s)\n```\n(.*?)```").FindAllSubmatch(text, -1)
+	require.Len(t, blocks, len(aclUses))
+	for i, u := range aclUses {
+		rules := strings.TrimPrefix(u.rules, "\n") + "\n"
+		if u.apart || u.flag == "locks" {
+			rules = "user leasewheel on >PASSWORD " + aclBase + "\n" + rules
+		}
+		assert.Equal(t, rules, string(blocks[i][1]), u.flag)
+		if u.flag != "locks" {
+			assert.Regexp(t, "\\(`--"+u.flag+"`", string(text), "the flag is named")
 		}
 	}
-	return rules
 }
 
 // The ACL user in SECURITY.md can do all that a lock needs, and nothing else; the same
 // applies to the additions for other uses.
 func TestLeastUser(t *testing.T) {
 	t.Parallel()
-	all := []string{"fair", "read-write", "semaphore", "plain", "inspect"}
+	all := []string{"fair", "read-write", "semaphore", "plain", "inspect", "force"}
 	for _, test := range []struct {
 		name string
 		uses []string
@@ -89,7 +101,7 @@ func TestLeastUser(t *testing.T) {
 
 func TestLeastUserInCluster(t *testing.T) {
 	t.Parallel()
-	rules := leastUser(t, "fair", "read-write", "semaphore", "plain", "inspect", "replicas", "cluster")
+	rules := leastUser(t, "fair", "read-write", "semaphore", "plain", "inspect", "force", "replicas", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
 		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
 	})

@@ -51,6 +51,7 @@ func newUnlockCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&u.force, "force", false, "confirm that the locks are to be taken from their holders")
 	u.register(cmd, "print the former state of each lock as a line of JSON")
+	cmd.ValidArgsFunction = u.completeNames(0)
 	return cmd
 }
 

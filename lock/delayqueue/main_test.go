@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // TestMain is also the entry point of the processes that a test starts.
@@ -18,5 +19,5 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	redistest.Parallel(8)
-	redistest.Main(m)
+	testmain.Run(m)
 }

@@ -3,11 +3,11 @@ package elect_test
 import (
 	"testing"
 
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // TestMain is also the entry point of the processes that a test starts.
 func TestMain(m *testing.M) {
 	standAsProcess()
-	redistest.Main(m)
+	testmain.Run(m)
 }

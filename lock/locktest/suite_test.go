@@ -6,11 +6,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 func TestMain(m *testing.M) {
 	redistest.Parallel(16)
-	redistest.Main(m)
+	testmain.Run(m)
 }
 
 // inProcess is the backend of this package's own server.

@@ -4,9 +4,10 @@ import (
 	"testing"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 func TestMain(m *testing.M) {
 	redistest.Parallel(5)
-	redistest.Main(m)
+	testmain.Run(m)
 }

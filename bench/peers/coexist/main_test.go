@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // TestMain makes a worker of a process that was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(workerVariable) == "" {
 		redistest.Parallel(8)
-		redistest.Main(m)
+		testmain.Run(m)
 		return
 	}
 	if err := work(); err != nil {

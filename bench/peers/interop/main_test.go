@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 var (
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	redistest.Parallel(6)
-	redistest.Main(closing{m})
+	testmain.Run(closing{m})
 }
 
 // closing ends the shared drivers and writes the results once the tests have run.

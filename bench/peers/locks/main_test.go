@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // actAsContenders, set in the environment, turns the test binary into a process of
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	redistest.Main(m)
+	testmain.Run(m)
 }
 
 // command is such a process.

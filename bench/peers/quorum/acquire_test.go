@@ -15,11 +15,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { testmain.Run(m) }
 
 const (
 	expiry = 8 * time.Second // redsync's default

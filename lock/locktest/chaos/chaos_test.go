@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 var (
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(work())
 	}
-	redistest.Main(m)
+	testmain.Run(m)
 }
 
 // TestFaultBench plays rounds drawn from a seed, as long as -time allows, and fails if a

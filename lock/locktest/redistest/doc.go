@@ -10,9 +10,9 @@
 //
 // A package that uses it has one line in its tests:
 //
-//	func TestMain(m *testing.M) { redistest.Main(m) }
+//	func TestMain(m *testing.M) { testmain.Run(m) }
 //
-// Without a redis-server, [Start] and the like skip the test, and [Main] reports at the
+// Without a redis-server, [Start] and the like skip the test, and [Run] reports at the
 // end how many were skipped. With REQUIRE_REDIS=1 or CI=true they fail instead: a test
 // that never runs must not look like one that passes. [Find] finds the server.
 //

@@ -9,17 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 )
 
 // skipped counts the tests that Need has skipped in this process.
 var skipped atomic.Int64
 
 // Need skips t if there is no redis-server on this machine, and counts it for the line
-// that [Main] prints. With REQUIRE_REDIS=1 or CI=true it fails t instead. An unusable
+// that [Run] prints. With REQUIRE_REDIS=1 or CI=true it fails t instead. An unusable
 // redis-server always fails t.
 func Need(t TB) {
 	t.Helper()
@@ -44,20 +40,19 @@ func required() bool {
 	return os.Getenv("REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
 }
 
-// Main runs a package's tests, checks with goleak that they left no goroutine, and prints
-// in one line how many were skipped for lack of a redis-server. It does not return.
-// go-redis's own logging is off meanwhile: the tests break connections on purpose.
-func Main(m goleak.TestingM, options ...goleak.Option) {
-	redis.SetLogger(&logging.VoidLogger{})
-	// A pool whose server refuses connections dials once a second, and ends up to a second
-	// after its client was closed: later than goleak waits.
-	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-	goleak.VerifyTestMain(reporting{m}, append(options, dialing)...)
+// Run runs the tests of m, prints in one line how many were skipped for lack of a
+// redis-server, and returns the exit code. Package testmain calls it.
+func Run(m interface{ Run() int }) int {
+	code := m.Run()
+	if n := skipped.Load(); n > 0 {
+		announce(fmt.Sprintf("skipped\t%s\t%d tests, for want of a redis-server; `make test` installs one\n", packagePath(), n))
+	}
+	return code
 }
 
 // Parallel makes n tests run at a time rather than one for each processor, unless
 // -parallel is set. It is for packages whose tests mostly wait, for leases to end and
-// servers to fail over. It is called before [Main].
+// servers to fail over. It is called before the tests run.
 func Parallel(n int) {
 	flag.Parse()
 	asked := false
@@ -76,15 +71,4 @@ func packagePath() string {
 		return strings.TrimSuffix(info.Path, ".test")
 	}
 	return os.Args[0]
-}
-
-// reporting is a TestingM that prints the summary once its tests have run.
-type reporting struct{ goleak.TestingM }
-
-func (m reporting) Run() int {
-	code := m.TestingM.Run()
-	if n := skipped.Load(); n > 0 {
-		announce(fmt.Sprintf("skipped\t%s\t%d tests, for want of a redis-server; `make test` installs one\n", packagePath(), n))
-	}
-	return code
 }

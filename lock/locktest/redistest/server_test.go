@@ -20,14 +20,20 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv("REDISTEST_ORPHAN") != "" {
 		startOrphan()
 	}
-	Main(m)
+	goleak.VerifyTestMain(tests{m}) // package testmain imports this one
 }
+
+// tests is a TestingM whose skipped tests are reported.
+type tests struct{ goleak.TestingM }
+
+func (t tests) Run() int { return Run(t.TestingM) }
 
 func TestStart(t *testing.T) {
 	for name, config := range map[string]Config{

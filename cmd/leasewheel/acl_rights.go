@@ -1,0 +1,160 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// examplePattern is the pattern of lock names in the lists of rights. rights replaces it.
+const examplePattern = "orders:*"
+
+// aclUse is a use of the servers with the ACL rules that it needs. SECURITY.md has the
+// same texts, which a test compares, and other tests run each use with these rules alone.
+type aclUse struct {
+	flag, usage string
+	// apart marks a use without the rights of locks.
+	apart bool
+	// setting marks a use that only adds to others, and does not decide what they are.
+	setting bool
+	rules   string
+}
+
+// aclUses are the uses in the order of SECURITY.md.
+var aclUses = []aclUse{
+	{
+		flag: "locks", usage: "mutexes, with renewal, waiting and fencing tokens (default, if no other use is named)",
+		rules: `
+  ~orders:* ~redisson_*:{orders:* ~leasewheel_lock_*:{orders:* ~leasewheel:client:*
+  &redisson_lock__channel:{orders:* &leasewheel_lock__channel:{orders:*
+  +hello +ping +eval +evalsha +subscribe +unsubscribe
+  +hget +hset +hdel +hexists +hrandfield +get +set +exists +pexpire +pttl +time +publish
+  +persist +zadd +zpopmin +zrem +zscore +pubsub|numsub`,
+	},
+	{
+		flag: "fair", usage: "fair locks",
+		rules: `
+  +lindex +llen +lpop +lpos +lpush +lrem +rpush +unlink
+  +zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zscore`,
+	},
+	{
+		flag: "read-write", usage: "read-write locks",
+		rules: `
+  ~{orders:* &redisson_rwlock:{orders:*
+  +del +hlen +type +unlink`,
+	},
+	{
+		flag: "semaphore", usage: "semaphores, also those whose permits expire, and latches",
+		rules: `
+  ~{orders:* ~leasewheel_request:{orders:* ~redisson_countdownlatch__channel__{orders:*
+  &redisson_sc:{orders:* &redisson_countdownlatch__channel__{orders:*
+  +type +del +getrange +incrby +decrby
+  +zadd +zcount +zrange +zrem +zremrangebyrank +zscore`,
+	},
+	{
+		flag: "plain", usage: "locks as plain strings (--format plain)",
+		rules: `
+  +del +getrange`,
+	},
+	{
+		flag: "inspect", usage: "leasewheel ls, watch and inspect, of locks of every kind",
+		rules: `
+  ~{orders:* &redisson_rwlock:{orders:*
+  +scan +hmget +hstrlen +type +hlen +hrandfield +lrange +llen +zscore
+  +getrange +strlen +zrange +zcard +zcount +zrangebyscore`,
+	},
+	{
+		flag: "force", usage: "leasewheel unlock --force; with what --inspect has",
+		rules: `
+  +del +lindex +lpop +unlink +zrem +zremrangebyrank`,
+	},
+	{
+		flag: "replicas", usage: "grants that wait for replicas", setting: true,
+		rules: `
+  +wait`,
+	},
+	{
+		flag: "doctor", usage: "all that leasewheel doctor can examine", setting: true,
+		rules: `
+  +info +config|get +slowlog|get`,
+	},
+	{
+		flag: "quorum", usage: "on each server of a quorum: its identity, so that no server is named twice", setting: true,
+		rules: `
+  +info`,
+	},
+	{
+		flag: "cluster", usage: "on each node of a cluster", setting: true,
+		rules: `
+  +command +cluster|slots +asking
+  +pubsub|shardnumsub +ssubscribe +sunsubscribe +spublish`,
+	},
+	{
+		flag: "queue", usage: "delay queues, with or without locks", apart: true,
+		rules: `
+  ~leasewheel_queue_*:{orders:* &leasewheel_queue_channel:{orders:*
+  +hello +ping +eval +evalsha +subscribe +unsubscribe
+  +get +set +hget +hset +hdel +hlen +time +publish
+  +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zscore`,
+	},
+	{
+		flag: "sentinel", usage: "print the user of the sentinels themselves; their servers need nothing more", apart: true,
+		rules: `
+  &+switch-master &+replica-reconf-done
+  +hello +ping +subscribe +unsubscribe
+  +sentinel|get-master-addr-by-name +sentinel|sentinels`,
+	},
+}
+
+// aclBase are the rules that come before those of the uses: no others remain.
+const aclBase = "resetkeys resetchannels -@all"
+
+// aclUsesOf returns the uses that wanted reports, with those that they build on.
+func aclUsesOf(wanted func(flag string) bool) []aclUse {
+	locks, apart := false, false
+	for _, u := range aclUses {
+		if wanted(u.flag) {
+			locks, apart = locks || !u.apart && !u.setting, apart || u.apart
+		}
+	}
+	locks = locks || !apart
+	return slices.DeleteFunc(slices.Clone(aclUses), func(u aclUse) bool {
+		builtOn := u.flag == "locks" && locks || u.flag == "inspect" && wanted("force")
+		return !builtOn && !wanted(u.flag)
+	})
+}
+
+// rulesOf returns the rules of uses, on locks and queues whose names match pattern: keys,
+// channels, commands, each once.
+func rulesOf(uses []aclUse, pattern string) []string {
+	rules := strings.Fields(aclBase)
+	for _, kind := range []string{"~", "&", "+"} {
+		if kind == "~" && pattern == "*" {
+			rules = append(rules, "~*") // Redis refuses others after it
+			continue
+		}
+		for _, u := range uses {
+			for _, rule := range strings.Fields(u.rules) {
+				if rule = onPattern(rule, pattern); strings.HasPrefix(rule, kind) && !slices.Contains(rules, rule) {
+					rules = append(rules, rule)
+				}
+			}
+		}
+	}
+	return rules
+}
+
+// onPattern puts the pattern of names in the place of the example's. The keys beside a
+// lock's own have its name in braces, and text after it, unless the name brings braces.
+func onPattern(rule, pattern string) string {
+	open := strings.HasSuffix(pattern, "*") && !strings.HasSuffix(pattern, `\*`)
+	inBraces := "{" + pattern
+	switch bare := strings.HasPrefix(pattern, "*") || strings.Contains(pattern, "{"); {
+	case bare && open:
+		inBraces = pattern
+	case bare:
+		inBraces = pattern + "*"
+	case !open:
+		inBraces += "}*"
+	}
+	return strings.NewReplacer("{"+examplePattern, inBraces, examplePattern, pattern).Replace(rule)
+}

@@ -1,0 +1,245 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// setUser runs the command that leasewheel acl prints with args on a server.
+func setUser(t *testing.T, client *redis.Client, args ...string) {
+	t.Helper()
+	var command []any
+	for word := range strings.FieldsSeq(ask(t, nil, exitOK, append([]string{"acl"}, args...)...)) {
+		command = append(command, word)
+	}
+	require.NoError(t, client.Do(t.Context(), command...).Err())
+}
+
+// The printed command makes a user that can run what it was printed for, and nothing on
+// other names. The password is printed as its hash.
+func TestACL(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	line := ask(t, nil, exitOK, "acl", "--user", "shop", "--password-file", file, "orders:*")
+	assert.Equal(t, 1, strings.Count(line, "\n"))
+	assert.NotContains(t, line, secret)
+	setUser(t, admin, "--user", "shop", "--password-file", file, "orders:*")
+	_, path := server.Addr()
+	env := []string{redisURLVariable + "=unix://shop:" + secret + "@" + path}
+
+	p := start(t, env, run("orders:42", sh("echo done"))...)
+	assert.Equal(t, "done", p.line())
+	assert.Equal(t, 0, p.wait())
+	assert.Empty(t, refused(t, admin))
+	p = start(t, env, run("payments:42", sh("echo done"))...)
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("lacks a permission")
+
+	// Further uses replace the earlier ones, and leave the password.
+	require.NoError(t, admin.ACLLogReset(t.Context()).Err())
+	setUser(t, admin, "--user", "shop", "--inspect", "*")
+	assert.Empty(t, ask(t, env, exitOK, "ls"))
+	assert.Empty(t, refused(t, admin))
+	setUser(t, admin, "--user", "shop", "orders:*")
+	assert.Equal(t, exitUnavailable, start(t, env, "ls", "a*").wait())
+}
+
+func TestACLForms(t *testing.T) {
+	t.Parallel()
+	command := ask(t, nil, exitOK, "acl", "--fair", "orders:*")
+	assert.Equal(t, "ACL SETUSER "+strings.Replace(strings.Join(leastUser(t, "fair"), " "), " >secret", "", 1)+"\n", command)
+	assert.Equal(t, command, ask(t, nil, exitOK, "acl", "--fair", "--locks", "orders:*"))
+	assert.Equal(t, strings.Replace(command, "ACL SETUSER", "user", 1), ask(t, nil, exitOK, "acl", "--acl-file", "--fair", "orders:*"))
+	var report aclReport
+	require.NoError(t, json.Unmarshal([]byte(ask(t, nil, exitOK, "acl", "--json", "--fair", "orders:*")), &report))
+	assert.Equal(t, command, fmt.Sprintln("ACL SETUSER", report.User, strings.Join(report.Rules, " ")))
+	prefixed := ask(t, nil, exitOK, "acl", "--prefix", "shop[1]:", "orders:*")
+	assert.Contains(t, prefixed, ` ~shop\[1\]:orders:* `)
+	assert.Equal(t, prefixed, ask(t, []string{prefixVariable + "=shop[1]:"}, exitOK, "acl", "orders:*"))
+	assert.NotContains(t, ask(t, nil, exitOK, "acl", "--queue", "--cluster", "a*"), "~redisson", "no locks")
+	assert.Contains(t, ask(t, nil, exitOK, "acl", "--queue", "--fair", "a*"), "~redisson")
+	assert.Contains(t, ask(t, nil, exitOK, "acl", "--force"), "+scan", "forcing inspects")
+
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	for text, args := range map[string][]string{
+		"one PATTERN":            {"a", "b"},
+		"no white space":         {"a b"},
+		`PATTERN`:                {""},
+		"--user":                 {"--user", `a"b`},
+		"--sentinel is the user": {"--sentinel", "--fair"},
+		"is empty":               {"--password-file", empty},
+		"--password-file: open":  {"--password-file", empty + "x"},
+	} {
+		p := start(t, nil, append([]string{"acl"}, args...)...)
+		assert.Equal(t, exitUsage, p.wait(), args)
+		p.requireOneLine(text)
+	}
+}
+
+// A pattern covers all keys and channels of the names that match it, of every kind of
+// lock, and no others.
+func TestACLPatterns(t *testing.T) {
+	t.Parallel()
+	uses := []string{"--fair", "--read-write", "--semaphore", "--inspect", "--force", "--queue"}
+	for _, c := range []struct{ pattern, prefix, name, other string }{
+		{"orders:*", "", "orders:42", "payments:42"},
+		{"orders:42", "", "orders:42", "orders:421"},
+		{"{user:7}:*", "", "{user:7}:cart", "{user:8}:cart"},
+		{"{user:7}:cart", "", "{user:7}:cart", "{user:8}:cart"},
+		{"*", "", "any{7}thing", ""},
+		{"*:42", "", "orders:42", "orders:43"},
+		{"orders:*", "shop[1]:", "orders:42", "payments:42"},
+	} {
+		t.Run(c.prefix+c.pattern+" "+c.name, func(t *testing.T) {
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			setUser(t, admin, append(uses, "--prefix", c.prefix, c.pattern)...)
+			require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "leasewheel", ">secret").Err())
+			options := server.Options()
+			options.Username, options.Password = "leasewheel", "secret"
+			locker, _ := newLocker(t, redis.NewClient(options), redisstore.Config{Prefix: c.prefix}, lock.Config{})
+			use := func(name string) error {
+				for _, m := range []*lock.Mutex{locker.Mutex(name), locker.Fair(name), locker.ReadWrite(name).Read(), locker.ReadWrite(name).Write()} {
+					if err := m.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			require.NoError(t, use(c.name))
+			_, err := locker.Inspect(t.Context(), c.name)
+			require.NoError(t, err)
+			_, err = locker.Semaphore(c.name).TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			require.NoError(t, locker.Semaphore(c.name).Acquire(t.Context(), 1))
+			require.NoError(t, locker.Semaphore(c.name).Release(t.Context(), 1))
+			assert.Empty(t, refused(t, admin))
+			if c.other != "" {
+				require.ErrorContains(t, use(c.other), "NOPERM")
+				inBraces := c.prefix + c.other
+				if !strings.Contains(inBraces, "{") {
+					inBraces = "{" + inBraces + "}"
+				}
+				client := redis.NewClient(options)
+				defer client.Close()
+				require.ErrorContains(t, client.Get(t.Context(), "redisson_lock_token:"+inBraces).Err(), "NOPERM")
+			}
+		})
+	}
+}
+
+// The users of the sentinels and of their servers can do all that a client does, through a
+// failover. A client that cannot run one of a sentinel's commands is refused it.
+func TestLeastUserWithSentinels(t *testing.T) {
+	t.Parallel()
+	rules := leastUser(t)
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}})
+	var admins []*redis.Client
+	for _, sentinel := range set.Sentinels {
+		admins = append(admins, sentinel.Client(t))
+		setUser(t, sentinel.Client(t), "--sentinel", "--user", "guide")
+		require.NoError(t, sentinel.Client(t).Do(t.Context(), "acl", "setuser", "guide", ">secret").Err())
+	}
+	values := url.Values{"master_name": {redistest.MasterName}, "username": {rules[0]}, "password": {"secret"}}
+	var addresses []string
+	for _, sentinel := range set.Sentinels {
+		_, address := sentinel.Addr()
+		addresses = append(addresses, address)
+	}
+	values["addr"] = addresses[1:]
+	newClient := func() redis.UniversalClient {
+		client, err := redisstore.Dial("redis-sentinel://guide:secret@"+addresses[0]+"?"+values.Encode(), nil)
+		require.NoError(t, err)
+		return client
+	}
+	useLocks(t, set.Client(t), newClient)
+	locker, _ := newTestLocker(t, newClient())
+	lease, err := locker.Mutex("orders:42").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	set.Failover(t)
+	eventually(t, "locked at the new master", func() bool {
+		return locker.Mutex("orders:42").Do(bounded(t), func(context.Context) error { return nil }) == nil
+	})
+	for _, node := range set.Nodes {
+		assert.Empty(t, refused(t, node.Client(t)))
+	}
+	for _, admin := range admins {
+		assert.Empty(t, refused(t, admin))
+	}
+
+	for _, rule := range rulesOf(aclUsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
+		if rule[0] != '+' && rule[0] != '&' || rule == "+hello" || rule == "+ping" || rule == "+unsubscribe" {
+			continue // the client goes on without them for a while
+		}
+		for _, admin := range admins {
+			require.NoError(t, admin.ACLLogReset(t.Context()).Err())
+			setUser(t, admin, "--sentinel", "--user", "guide")
+			if rule[0] == '+' {
+				require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "guide", "-"+rule[1:]).Err())
+				continue
+			}
+			require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "guide", "resetchannels").Err())
+		}
+		client := newClient()
+		_ = client.Ping(bounded(t)).Err()
+		eventually(t, rule+" was refused", func() bool {
+			return slices.ContainsFunc(admins, func(admin *redis.Client) bool { return len(refused(t, admin)) > 0 })
+		})
+		require.NoError(t, client.Close())
+	}
+}
+
+// The user of a quorum's servers can hold locks there, and is asked for their identity.
+func TestLeastUserOfAQuorum(t *testing.T) {
+	t.Parallel()
+	rules := leastUser(t, "quorum")
+	var urls []string
+	var admins []*redis.Client
+	for range 3 {
+		server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
+		_, path := server.Addr()
+		urls = append(urls, "unix://"+rules[0]+":secret@"+path)
+		admins = append(admins, server.Client(t))
+		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
+	}
+	env := []string{redisURLVariable + "=" + strings.Join(urls, " ")}
+	holder := start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
+	assert.Equal(t, "held", holder.line())
+	waiter := start(t, env, run("orders:42", sh("echo mine"))...)
+	eventually(t, "renewed, and awaited", func() bool {
+		calls := called(t, admins[0])
+		return slices.Contains(calls, "pexpire") && slices.Contains(calls, "subscribe")
+	})
+	require.NoError(t, holder.stdin.Close())
+	assert.Equal(t, 1, holder.wait()) // read found no line
+	assert.Equal(t, "mine", waiter.line())
+	assert.Equal(t, 0, waiter.wait())
+	for _, admin := range admins {
+		assert.Empty(t, refused(t, admin))
+		info, err := admin.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		assert.Contains(t, info, "cmdstat_info:")
+	}
+}

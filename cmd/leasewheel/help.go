@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// printedCodes are the exit codes of the commands that only print a text.
+const printedCodes = `
+
+Exit codes:
+  0   the text is printed
+  64  the arguments are invalid`
+
+// newHelpCommand is cobra's, but for topics that do not exist: they are usage errors.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		Long:  "Help prints the help of COMMAND, as COMMAND --help does." + printedCodes,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if of, _, err := cmd.Root().Find(args); err == nil {
+				for _, sub := range of.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError(cmd, fmt.Errorf("no command %q", args))
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+
+		DisableFlagsInUseLine: true,
+	}
+}
+
+// completeHelp adds the exit codes to the help of cobra's own commands.
+func completeHelp(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return // it is not there
+	}
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	for _, cmd := range append(completion.Commands(), completion) {
+		cmd.Args = noArguments
+		cmd.Long = strings.TrimSpace(cmd.Long) + printedCodes
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// On a terminal each refresh is drawn over the one before, and Ctrl-C ends the command with
+// exit code 0 and leaves the last refresh.
+func TestWatchOnATerminal(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	locks(t, client)
+	c := openConsole(t, env, "watch", "-i", "100ms")
+	c.await("fair  ")
+	require.NoError(t, client.Del(t.Context(), "fair").Err())
+	c.await("4 locks")
+	c.press(ctrlC)
+	c.await("exit 0")
+}
+
+// The frames of a screen: the second is drawn over the first, and a terminal with another
+// size is cleared.
+func TestScreenIsRedrawnInPlace(t *testing.T) {
+	master, slave := newPseudoTerminal(t)
+	defer master.Close()
+	resize := func(columns uint16) {
+		require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+	}
+	s := newScreen(slave, 0)
+	draw := func() string {
+		require.NoError(t, s.show(&refresh{views: []viewed{{}}}))
+		text := make([]byte, 4096)
+		n, err := master.Read(text)
+		require.NoError(t, err)
+		return string(text[:n])
+	}
+	resize(80)
+	const frame = "00:00:00  every 0s  0 locks, 0 waiters\x1b[K\r\n\x1b[J"
+	assert.Equal(t, frame, draw())
+	assert.Equal(t, "\x1b[1A\r"+frame, draw())
+	resize(20)
+	assert.Equal(t, "\x1b[H\x1b[2J00:00:00  every 0s…\x1b[K\r\n\x1b[J", draw())
+	require.NoError(t, slave.Close())
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// refreshReport is a refresh in JSON. docs/watch.schema.json describes it.
+type refreshReport struct {
+	Time     time.Time       `json:"time"`
+	Locks    []lockReport    `json:"locks"`
+	Failures []failureReport `json:"failures"`
+}
+
+// failureReport is a server that could not be read.
+type failureReport struct {
+	Server string `json:"server,omitempty"` // of several
+	Error  string `json:"error"`
+}
+
+// writeDocument prints a refresh as a line of JSON.
+func (w *watchCommand) writeDocument(r *refresh) error {
+	report := refreshReport{Time: r.at.UTC(), Locks: []lockReport{}, Failures: []failureReport{}}
+	for _, row := range r.current() {
+		report.Locks = append(report.Locks, reportOf(row.server, row.info))
+	}
+	for _, v := range r.views {
+		if v.err != nil {
+			report.Failures = append(report.Failures, failureReport{v.label, oneLine(v.err)})
+		}
+	}
+	return writeEscaped(os.Stdout, report, "")
+}
+
+// writeLine prints a refresh as a line for people.
+func (w *watchCommand) writeLine(r *refresh) error {
+	line := r.at.UTC().Format(time.RFC3339)
+	current := r.current()
+	failed := 0
+	for _, v := range r.views {
+		if v.err != nil {
+			failed++
+		}
+	}
+	if failed < len(r.views) {
+		line += "  " + countsOf(current)
+	}
+	for _, v := range r.views {
+		if v.err != nil {
+			line += "  " + visible(oneLine(v.err))
+		}
+	}
+	_, err := fmt.Fprintln(os.Stdout, line)
+	return err
+}
+
+// countsOf returns the numbers of locks and of waiters.
+func countsOf(rows []watchedLock) string {
+	waiters := int64(0)
+	for _, row := range rows {
+		waiters += row.info.WaiterCount
+	}
+	return counted(int64(len(rows)), "lock") + ", " + counted(waiters, "waiter")
+}
+
+func counted(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return grouped(n) + " " + noun
+}

@@ -1,0 +1,227 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+func TestWatchPrintsALineForEachRefresh(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	locks(t, server.Client(t))
+	text := ask(t, env, exitOK, "watch", "-n", "2", "-i", "100ms")
+	assert.Regexp(t, `^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  5 locks, 2 waiters\n){2}$`, text)
+	assert.Regexp(t, `^\S+  2 locks, 0 waiters\n$`, ask(t, env, exitOK, "watch", "-n", "1", "orders:*"))
+	assert.Regexp(t, `^\S+  1 lock, 0 waiters\n$`, ask(t, env, exitOK, "watch", "-n", "1", "orders:42"))
+}
+
+// document reads a line of watch --json.
+func document(t *testing.T, line string) (report refreshReport) {
+	t.Helper()
+	var raw struct{ Locks []json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(line), &raw), line)
+	for _, lock := range raw.Locks {
+		requireLockSchema(t, string(lock))
+	}
+	var any any
+	require.NoError(t, json.Unmarshal([]byte(line), &any))
+	require.Empty(t, readSchema(t, "watch").faults("", any), line)
+	require.NoError(t, json.Unmarshal([]byte(line), &report))
+	return report
+}
+
+func TestWatchJSON(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	p := start(t, env, "watch", "--json", "-i", "100ms")
+	assert.Empty(t, document(t, p.line()).Locks)
+	locks(t, client)
+	var report refreshReport
+	for len(report.Locks) < 5 {
+		report = document(t, p.line())
+	}
+	assert.Equal(t, "evil\u202e\u2028name", report.Locks[0].Name, "by name")
+	assert.Equal(t, "web-1", report.Locks[2].Holders[0].Client.Host)
+	assert.Empty(t, report.Failures)
+	assert.NotContains(t, p.stdout.String(), "\u202e")
+	require.NoError(t, client.Del(t.Context(), "orders:42").Err())
+	for len(report.Locks) == 5 {
+		report = document(t, p.line())
+	}
+	p.signal(syscall.SIGINT)
+	assert.Equal(t, exitOK, p.wait())
+	assert.Empty(t, p.stderr.String())
+}
+
+// An outage of the server is in the refreshes, which go on, and then list its locks again.
+func TestWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"--json", "--json=false"} {
+		t.Run(form, func(t *testing.T) {
+			server, env := onServer(t, redistest.Config{AOF: true})
+			locks(t, server.Client(t))
+			p := start(t, env, "watch", form, "-i", "100ms")
+			await := func(text string) {
+				t.Helper()
+				for !strings.Contains(p.line(), text) {
+				}
+			}
+			there := map[string]string{"--json": `"name":"orders:42"`, "--json=false": "  5 locks"}[form]
+			await(there)
+			server.Kill()
+			await("server ")
+			server.Restart(t)
+			await(there)
+			p.signal(syscall.SIGTERM)
+			assert.Equal(t, exitOK, p.wait())
+			assert.Empty(t, p.stderr.String())
+		})
+	}
+}
+
+// With a count, a failure of the last refresh is the exit code.
+func TestWatchReportsTheLastFailure(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	server.Kill()
+	p := start(t, env, "watch", "-n", "1")
+	assert.Equal(t, exitUnavailable, p.wait())
+	assert.Contains(t, p.stdout.String(), "server ")
+	p.requireOneLine("server ")
+}
+
+// The servers that answer are listed beside one that does not.
+func TestWatchSeveralServers(t *testing.T) {
+	t.Parallel()
+	args := []string{"watch", "--json", "-n", "1"}
+	var servers []*redistest.Server
+	for range 3 {
+		server := redistest.Start(t, redistest.Config{})
+		commands(t, server.Client(t), "HSET orders:42 "+java+":1 1")
+		servers = append(servers, server)
+		args = append(args, "--redis", server.URL())
+	}
+	servers[1].Kill()
+	p := start(t, nil, args...)
+	assert.Equal(t, exitUnavailable, p.wait())
+	report := document(t, p.stdout.String())
+	assert.Len(t, report.Locks, 2)
+	require.Len(t, report.Failures, 1)
+	_, address := servers[1].Addr()
+	assert.Equal(t, address, report.Failures[0].Server)
+}
+
+// A failure that no later refresh would mend ends the command.
+func TestWatchEndsWithAPermanentError(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Password: secret})
+	_, path := server.Addr()
+	p := start(t, []string{redisURLVariable + "=unix://" + path}, "watch")
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("server ")
+	assert.Empty(t, p.stdout.String())
+}
+
+func TestWatchArguments(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	for text, args := range map[string][]string{
+		"one PATTERN":      {"a", "b"},
+		"--interval 99ms":  {"-i", "99ms"},
+		"--count -1":       {"-n", "-1"},
+		"pattern \"[a\"":   {"[a"},
+		"--redis and --re": {"--redis-file", "x"},
+	} {
+		p := start(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
+		assert.Equal(t, exitUsage, p.wait(), args)
+		p.requireOneLine(text)
+	}
+}
+
+// A reader that closes the pipe ends the command.
+func TestWatchIntoAClosedPipe(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	p := startWith(t, env, func(cmd *exec.Cmd) {
+		cmd.Args = []string{"/bin/sh", "-c", `"$0" watch -i 100ms | head -n 1 | wc -l`, cmd.Path}
+		cmd.Path = "/bin/sh"
+	})
+	assert.Equal(t, "1", strings.TrimSpace(p.line()))
+	assert.Equal(t, 0, p.wait())
+}
+
+// screenOf returns the lines of a refresh of locks with the names.
+func screenOf(width, height int, names ...string) []string {
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	v := viewed{at: at}
+	for i, name := range names {
+		v.locks = append(v.locks, lock.Info{
+			Name: name, HolderCount: 1, WaiterCount: int64(i), TTL: 27300 * time.Millisecond,
+			Holders: []lock.Holder{{Owner: java + ":1", Since: at.Add(-3 * time.Second)}},
+		})
+	}
+	r := &refresh{at: at, views: []viewed{v}}
+	return r.lines(width, height, 2*time.Second)
+}
+
+func TestScreenLines(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []string{
+		"12:00:00  every 2s  2 locks, 1 waiter",
+		"",
+		"NAME    KIND   HOLDER                                  HELD  TTL    WAITERS",
+		"second  mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27.3s  1",
+		"first   mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27.3s  0",
+	}, screenOf(80, 24, "first", "second"))
+	assert.Equal(t, "a-very-long-n…  mutex  285475da-9152-…  3s    27.3s  0", screenOf(60, 24, "a-very-long-name-that-is-longer-than-its-column")[3])
+}
+
+// No line is wider than the screen, and no refresh higher, whatever the names are.
+func TestScreenFits(t *testing.T) {
+	t.Parallel()
+	names := []string{"orders:42", strings.Repeat("n", 512), strings.Repeat("名", 170), "evil\u202e\x1b[2J", "tab\tname"}
+	for n := range 40 {
+		names = append(names, fmt.Sprintf("lock:%d", n))
+	}
+	for width := 1; width <= 100; width += 3 {
+		for height := 1; height <= 60; height++ {
+			lines := screenOf(width, height, names...)
+			require.LessOrEqual(t, len(lines), height)
+			for _, line := range lines {
+				require.LessOrEqual(t, columns(line), max(width, 1), "%q", line)
+				require.NotContains(t, line, "\x1b")
+				require.NotContains(t, line, "\u202e")
+			}
+		}
+	}
+	lines := screenOf(80, 10, names...)
+	require.Len(t, lines, 10)
+	assert.Equal(t, "and 39 more; a PATTERN narrows the list", lines[9])
+	assert.Contains(t, lines[3], "lock:39", "the most waiters first")
+}
+
+// After a failure the screen has the earlier locks, and says how old they are.
+func TestScreenOfAnOutage(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	r := &refresh{at: at, views: []viewed{
+		{at: at.Add(-12 * time.Second), locks: []lock.Info{{Name: "orders:42", HolderCount: 1, Holders: []lock.Holder{{Owner: "x"}}}}, err: lock.ErrUnavailable},
+	}}
+	lines := r.lines(80, 24, time.Second)
+	assert.Equal(t, "12s old: "+lock.ErrUnavailable.Error(), lines[1])
+	assert.Contains(t, lines[4], "orders:42")
+}
