@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,14 +91,14 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 		switch {
 		case d.ID == "works":
 			until := d.Until()
-			assert.Eventually(t, func() bool { return d.Until().After(until) }, 10*time.Second, time.Millisecond, "renewed")
+			assert.Eventually(t, func() bool { return d.Until().After(until) }, time.Minute, time.Millisecond, "renewed")
 		case d.ID == "fails" && d.Attempt == 1:
 			return delayqueue.RetryAfter(0, errors.New("once"))
 		case d.ID == "fails":
 			return delayqueue.Reject(errors.New("for good"))
 		}
 		return nil
-	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 300 * time.Millisecond, Report: func(delayqueue.Report) {
+	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 9 * time.Second, Report: func(delayqueue.Report) {
 		if left--; left == 0 {
 			stop()
 		}
@@ -107,6 +108,15 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 		revived, err := q.Revive(t.Context(), letter.ID)
 		require.NoError(t, err)
 		assert.Equal(t, 1, revived)
+	}
+	var many []delayqueue.Message // more than a request lists
+	for n := range 40 {
+		many = append(many, delayqueue.Message{ID: strconv.Itoa(n), Delay: time.Hour})
+	}
+	_, err = q.PutAll(t.Context(), many)
+	require.NoError(t, err)
+	for _, err := range q.List(t.Context(), delayqueue.ListOptions{}) {
+		require.NoError(t, err)
 	}
 	_, err = q.Get(t.Context(), "fails")
 	require.NoError(t, err)

@@ -17,8 +17,9 @@
 // in batches while the handlers work. If the handler returns nil, the message is done and
 // deleted. If it returns an error, or panics, the message is retried after a backoff.
 // After the last attempt the message becomes a dead letter, which can be inspected
-// ([Queue.Dead]), revived or dropped. If a worker dies, freezes or loses the server,
-// another one gets the message when the lease has ended.
+// ([Queue.Dead]), revived or dropped. If a
+// worker dies, freezes or loses the server, another one gets the message when the lease
+// has ended. [Queue.List] lists messages of any state.
 //
 // # Promises
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -279,6 +280,30 @@ func (m *model) compare(ctx context.Context) error {
 		if n != int64(len(m.messages)) {
 			return fmt.Errorf("%d messages, or parts of them, want %d", n, len(m.messages))
 		}
+	}
+	return m.compareList(ctx)
+}
+
+// compareList returns how the list of all messages differs from the model's.
+func (m *model) compareList(ctx context.Context) error {
+	var want, got []string
+	ended := len(m.in("leased", now()))
+	for _, id := range slices.Concat(m.in("leased", now()), m.in("due", math.MaxInt64), m.in("leased", math.MaxInt64)[ended:], m.in("dead", math.MaxInt64)) {
+		known := m.messages[id]
+		state := map[string]State{"dead": Dead, "leased": Leased, "due": Delayed}[known.place]
+		if known.place != "dead" && known.at <= now() {
+			state = Ready
+		}
+		want = append(want, fmt.Sprint(id, " ", state))
+	}
+	for info, err := range m.queue.List(ctx, ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		got = append(got, fmt.Sprint(info.ID, " ", info.State))
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("listed %v, want %v", got, want)
 	}
 	return nil
 }
