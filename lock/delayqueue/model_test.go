@@ -25,6 +25,7 @@ import (
 const (
 	modelAttempts = 3
 	modelTTL      = 10 * time.Second
+	modelKept     = 25 * time.Second // dead letters
 )
 
 // operation is one step, with random numbers as its parameters.
@@ -163,6 +164,9 @@ func differ(got, want error) error {
 }
 
 func (m *model) claim(w *worker, limit int) error {
+	for _, id := range m.in("dead", now()-modelKept.Milliseconds()) {
+		delete(m.messages, id)
+	}
 	for _, id := range m.in("leased", now()) {
 		if known := m.messages[id]; known.attempt >= modelAttempts {
 			known.put("dead", now())
@@ -323,7 +327,7 @@ func TestAgainstModel(t *testing.T) {
 func follow(t *testing.T, steps []operation) error {
 	server := locktest.Start(t)
 	store := server.Store(t)
-	q, err := New(store, "mails", Config{})
+	q, err := New(store, "mails", Config{Retention: modelKept})
 	if err != nil {
 		return err
 	}
