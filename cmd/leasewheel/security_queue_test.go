@@ -73,6 +73,29 @@ func TestLeastUserOfQueuesInCluster(t *testing.T) {
 	}
 }
 
+// A Put in a transaction needs no more than that and the transaction.
+func TestLeastUserOfQueuesInTransactions(t *testing.T) {
+	t.Parallel()
+	rules := append(leastQueueUser(t), "+multi", "+exec")
+	server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
+	options := server.Options()
+	options.Username, options.Password = rules[0], "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{})
+	require.NoError(t, err)
+	tx := client.TxPipeline()
+	message, err := q.PutTx(t.Context(), tx, delayqueue.Message{ID: "a"})
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, message.Err())
+	assert.Empty(t, refused(t, server.Client(t)))
+}
+
 // useQueue does with a queue what can be done.
 func useQueue(t *testing.T, client redis.UniversalClient) {
 	t.Helper()

@@ -49,6 +49,14 @@
 // Put, the message is lost. If it is an outcome, the message is handled again. If it is a
 // claim, two workers have the message until the first of them fails to renew it.
 //
+// # Kinds of jobs
+//
+// A queue knows no kinds of messages: a payload is bytes. A program puts the kind into the
+// payload, as the example of [Handler] does, or uses one queue for each kind. With a queue
+// for each, a kind has a backlog, a concurrency, retries and dead letters of its own, and
+// slow jobs of one kind do not delay the others. A handler that does not know a kind
+// should [Reject] it.
+//
 // # How workers wait
 //
 // A worker with room for more sleeps, as a timer on the wheel, until the first message is

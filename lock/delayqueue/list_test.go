@@ -18,6 +18,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
+// patient is a configuration for servers on a busy machine.
+var patient = config{RequestTimeout: time.Minute, RetryFor: time.Minute}
+
 // listed returns "id state" of each message of a list.
 func listed(t testing.TB, q *delayqueue.Queue, states ...delayqueue.State) []string {
 	t.Helper()
@@ -39,7 +42,8 @@ func TestListByState(t *testing.T) {
 		bury(t, q, message{ID: "dead1"})
 		put(t, q, message{ID: "leased"})
 		end := make(chan error)
-		stop := work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 1})
+		defer close(end)
+		work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 1})
 		synctest.Wait()
 		put(t, q, message{ID: "later", Delay: 2 * time.Hour}, message{ID: "soon", Delay: time.Hour}, message{ID: "ready"})
 		lapsed := float64(time.Now().Add(-time.Second).UnixMilli())
@@ -59,8 +63,6 @@ func TestListByState(t *testing.T) {
 		for _, err := range q.List(t.Context(), delayqueue.ListOptions{States: []delayqueue.State{9}}) {
 			require.ErrorIs(t, err, delayqueue.ErrInvalid)
 		}
-		close(end)
-		stop()
 	})
 }
 
@@ -69,7 +71,7 @@ func TestListByState(t *testing.T) {
 func TestListOfMany(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{})
+		q := open(t, client, patient)
 		assert.Empty(t, listed(t, q))
 		hour := time.Now().Add(time.Hour)
 		var messages []message
@@ -127,7 +129,8 @@ func TestListOfLeased(t *testing.T) {
 		q := open(t, embedded(t), config{})
 		put(t, q, numbered(200)...)
 		end := make(chan error)
-		stop := work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 200, TTL: time.Minute})
+		defer close(end)
+		work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 200, TTL: time.Minute})
 		synctest.Wait()
 		seen := make(map[string]bool)
 		for info, err := range q.List(t.Context(), delayqueue.ListOptions{States: []delayqueue.State{delayqueue.Leased}}) {
@@ -137,8 +140,6 @@ func TestListOfLeased(t *testing.T) {
 			time.Sleep(3 * time.Second) // all leases are renewed many times
 		}
 		assert.NotEmpty(t, seen)
-		close(end)
-		stop()
 	})
 }
 
@@ -146,7 +147,7 @@ func TestListOfLeased(t *testing.T) {
 func TestListClipsPayloads(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{MaxPayload: 4 << 20})
+		q := open(t, client, config{MaxPayload: 4 << 20, RequestTimeout: time.Minute})
 		for i := range 6 {
 			put(t, q, message{ID: strconv.Itoa(i), Payload: []byte(strings.Repeat("x", i*300<<10)), Delay: time.Hour})
 		}
@@ -173,7 +174,7 @@ func TestListClipsPayloads(t *testing.T) {
 func TestLetterThatDiesAgainHidesNoOther(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, config{})
+	q := open(t, client, patient)
 	bury(t, q, numbered(100)...)
 	seen := make(map[string]bool)
 	for letter, err := range q.Dead(t.Context()) {
@@ -191,7 +192,7 @@ func TestLetterThatDiesAgainHidesNoOther(t *testing.T) {
 func TestForeignIDsHideNoLetter(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, config{})
+	q := open(t, client, patient)
 	bury(t, q, message{ID: "a"})
 	for i := range 100 {
 		for _, place := range []string{"dead", "due", "leased"} {
