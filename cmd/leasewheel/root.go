@@ -33,6 +33,7 @@ the library beneath behaves: its locks, its leases and its timer.`,
 		newInspectCommand(),
 		newUnlockCommand(),
 		newDoctorCommand(),
+		newQueueCommand(),
 		newVersionCommand(),
 	)
 	root.AddCommand(processCommands()...)
