@@ -38,7 +38,8 @@ func TestPutTx(t *testing.T) {
 	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
 		q := open(t, client, config{Poll: time.Hour, MaxLength: 1, RequestTimeout: time.Minute})
 		l := newLog()
-		work(t, q, succeed, worker{Report: l.add})
+		// It does not poll when the lease of the first message would have ended.
+		work(t, q, succeed, worker{TTL: time.Hour, Report: l.add})
 		put(t, q, message{ID: "warm"})
 		l.await(t, 1)
 		p, err := putTx(t, client, q, message{Payload: []byte("x"), Delay: 50 * time.Millisecond}, changeOrder)
