@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -30,12 +31,13 @@ var flagValues = map[string][]string{
 	"kind":    {kindNames[lock.KindSemaphore], kindNames[lock.KindPermit], kindNames[lock.KindLatch]},
 	"on-lost": {"term", "kill", "ignore"},
 	"start":   {"single", "cluster"},
+	"state":   {delayqueue.Ready.String(), delayqueue.Delayed.String(), delayqueue.Leased.String(), delayqueue.Dead.String()},
 	"mode":    {bench.OneShot.String(), bench.Periodic.String(), bench.Rearmed.String()},
 	"load":    {bench.Idle.String(), bench.Busy.String(), bench.GC.String()},
 }
 
 // fileFlags are the flags whose values are files.
-var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "password-file", "csv", "hgrm", "gobench", "html", "svg"}
+var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
 
 // completeFlags completes the values of all flags of cmd and of its subcommands: those of
 // flagValues, files, and nothing where a shell would suggest files that are none.

@@ -12,6 +12,7 @@ const (
 	exitOK          = 0
 	exitBroken      = 1   // a report found a broken promise
 	exitNotHeld     = 1   // the inspected lock has no holder
+	exitNotDone     = 1   // one of a queue's messages was not changed
 	exitWarned      = 2   // doctor found warnings, and no broken promise
 	exitUsage       = 64  // the arguments are invalid
 	exitUnavailable = 69  // the server cannot be reached or refused

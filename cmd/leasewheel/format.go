@@ -27,9 +27,14 @@ type storeFlags struct {
 }
 
 func (s *storeFlags) register(flags *pflag.FlagSet) {
-	s.flags = flags
 	flags.Var(&s.format, "format", "format of locks: redisson, or plain as of redsync and redislock")
 	flags.StringVar(&s.prefix, "prefix", "", "`text` before the name of every lock on the server, as of a NameMapper (default: $"+prefixVariable+")")
+	s.registerPubSub(flags)
+}
+
+// registerPubSub registers only the flag that other structures than locks have, too.
+func (s *storeFlags) registerPubSub(flags *pflag.FlagSet) {
+	s.flags = flags
 	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+pubSubVariable+", or auto)")
 }
 

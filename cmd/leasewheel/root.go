@@ -65,6 +65,7 @@ func newRootCommand() *cobra.Command {
 		newUnlockCommand(),
 		newDoctorCommand(),
 		newACLCommand(),
+		newQueueCommand(),
 		newVersionCommand(),
 	)
 	root.AddCommand(processCommands()...)

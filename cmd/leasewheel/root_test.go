@@ -117,6 +117,7 @@ func TestJSONEverywhere(t *testing.T) {
 		"leasewheel":       "prints its help, or its version, which leasewheel version --json prints",
 		"leasewheel run":   "prints nothing: standard output is COMMAND's",
 		"leasewheel bench": "prints its help",
+		"leasewheel queue": "prints its help",
 		"leasewheel help":  "prints a help",
 	}
 	eachCommand(func(cmd *cobra.Command) {

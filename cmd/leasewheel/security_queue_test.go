@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,13 +58,36 @@ func TestLeastUserOfQueuesInCluster(t *testing.T) {
 	}
 }
 
+// A Put in a transaction needs no more than that and the transaction.
+func TestLeastUserOfQueuesInTransactions(t *testing.T) {
+	t.Parallel()
+	rules := append(leastUser(t, "queue"), "+multi", "+exec")
+	server := redistest.Start(t, redistest.Config{Users: []string{strings.Join(rules, " ")}})
+	options := server.Options()
+	options.Username, options.Password = rules[0], "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{})
+	require.NoError(t, err)
+	tx := client.TxPipeline()
+	message, err := q.PutTx(t.Context(), tx, delayqueue.Message{ID: "a"})
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, message.Err())
+	assert.Empty(t, refused(t, server.Client(t)))
+}
+
 // useQueue does with a queue what can be done.
 func useQueue(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Ping(t.Context()))
-	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100})
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100, Retention: time.Hour})
 	require.NoError(t, err)
 	_, err = q.PutAll(t.Context(), []delayqueue.Message{{ID: "works"}, {ID: "fails"}, {ID: "later", Delay: time.Hour}, {ID: "never", Delay: time.Hour}})
 	require.NoError(t, err)
@@ -75,14 +99,14 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 		switch {
 		case d.ID == "works":
 			until := d.Until()
-			assert.Eventually(t, func() bool { return d.Until().After(until) }, 10*time.Second, time.Millisecond, "renewed")
+			assert.Eventually(t, func() bool { return d.Until().After(until) }, time.Minute, time.Millisecond, "renewed")
 		case d.ID == "fails" && d.Attempt == 1:
 			return delayqueue.RetryAfter(0, errors.New("once"))
 		case d.ID == "fails":
 			return delayqueue.Reject(errors.New("for good"))
 		}
 		return nil
-	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 300 * time.Millisecond, Report: func(delayqueue.Report) {
+	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 9 * time.Second, Report: func(delayqueue.Report) {
 		if left--; left == 0 {
 			stop()
 		}
@@ -92,6 +116,15 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 		revived, err := q.Revive(t.Context(), letter.ID)
 		require.NoError(t, err)
 		assert.Equal(t, 1, revived)
+	}
+	var many []delayqueue.Message // more than a request lists
+	for n := range 40 {
+		many = append(many, delayqueue.Message{ID: strconv.Itoa(n), Delay: time.Hour})
+	}
+	_, err = q.PutAll(t.Context(), many)
+	require.NoError(t, err)
+	for _, err := range q.List(t.Context(), delayqueue.ListOptions{}) {
+		require.NoError(t, err)
 	}
 	_, err = q.Get(t.Context(), "fails")
 	require.NoError(t, err)

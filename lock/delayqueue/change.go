@@ -29,7 +29,7 @@ func (q *Queue) MoveIn(ctx context.Context, id string, d time.Duration) error {
 }
 
 func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due time.Time) error {
-	if err := validateID(id); err != nil {
+	if err := ValidateID(id); err != nil {
 		return err
 	}
 	kind, ms := instant(delay, due)
@@ -41,7 +41,7 @@ func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due ti
 // [ErrLeased] while a worker's lease runs. After [ErrUnavailable] the message may have
 // been dropped.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
-	if err := validateID(id); err != nil {
+	if err := ValidateID(id); err != nil {
 		return err
 	}
 	// A repeated request would not find the message that the first one dropped.
@@ -76,7 +76,7 @@ func (q *Queue) changed(id string, reply []any, err error) error {
 // [ErrUnavailable] it may have revived more.
 func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err error) {
 	for _, id := range ids {
-		if err := validateID(id); err != nil {
+		if err := ValidateID(id); err != nil {
 			return 0, err
 		}
 	}

@@ -49,7 +49,7 @@ func (w *worker) claim(limit int) (claim, error) {
 	// The worker's context does not bound this: the reply must be received.
 	reply, err := q.onceWith(context.WithoutCancel(w.ending), claimScript, w.keys,
 		limit, w.config.TTL.Milliseconds(), max(0, w.config.MaxAttempts), strconv.FormatInt(w.seq, 10), again,
-		batch, batchBytes, counterLife.Milliseconds())
+		batch, batchBytes, counterLife.Milliseconds(), ceilMillis(q.config.Retention))
 	c.answered = time.Now()
 	if err != nil {
 		w.again = w.again || !errors.Is(err, lock.ErrNotDone)
@@ -67,6 +67,10 @@ func (w *worker) claim(limit int) (claim, error) {
 	if damaged := r.number(); damaged > 0 {
 		q.config.Logger.Error("delayqueue: messages were dropped or became dead letters: another client has removed or damaged a part of them",
 			"queue", q.name, "messages", damaged)
+	}
+	if dropped := r.number(); dropped > 0 {
+		q.config.Logger.Info("delayqueue: dead letters were dropped after Config.Retention",
+			"queue", q.name, "letters", dropped, "retention", q.config.Retention)
 	}
 	for r.err == nil && len(r.parts) > 0 {
 		d := &Delivery{Claimed: now}

@@ -1,5 +1,5 @@
--- Claims due messages for a lease each. Before that it reclaims messages whose leases
--- have ended.
+-- Claims due messages for a lease each. Before that it drops dead letters that were kept
+-- long enough, and reclaims messages whose leases have ended.
 --
 -- KEYS  8 the worker's latest claim
 -- ARGV  2 the most messages
@@ -8,15 +8,16 @@
 --       5 the number of this claim: larger than those of the worker's earlier claims, or
 --         that of a claim whose reply was lost, which is then repeated
 --       6 "again" if it is the number of an earlier claim
---       7 the most messages to reclaim
+--       7 the most messages to reclaim, and letters to drop
 --       8 the most bytes of payload, beside one message
 --       9 the life of the counter in ms
--- returns  {now, pause, damaged, and for each message: id, payload, attempt, token,
---          put, due, error}; now in ms; pause in µs until more may be due, -1 if no more
---          messages are known, -2 if the server has a later claim than this one; damaged
---          is how many messages were dropped without a payload, or became dead letters
---          without a record
-local before, claim, damaged = head(due), KEYS[8], 0
+--       10 for how many ms dead letters are kept, 0 for no limit
+-- returns  {now, pause, damaged, dropped, and for each message: id, payload, attempt,
+--          token, put, due, error}; now in ms; pause in µs until more may be due, -1 if
+--          no more messages are known, -2 if the server has a later claim than this one;
+--          damaged is how many messages were dropped without a payload, or became dead
+--          letters without a record; dropped is how many dead letters were
+local before, claim, damaged, dropped = head(due), KEYS[8], 0, 0
 local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8])
 
 -- A token must not be smaller than an earlier one, so there is none without a readable
@@ -34,6 +35,20 @@ local function exhausted(r) return most > 0 and r.attempt >= most end
 
 local function ended(r)
   return 'the lease of attempt ' .. number(r.attempt) .. ' ended: its worker died, froze or was cut off'
+end
+
+-- Between claims that drop as many letters as they may, the server serves others.
+local kept, few, restMicros, old = tonumber(ARGV[10]), tonumber(ARGV[7]), 10000, {}
+if kept > 0 then
+  old = call('zrangebyscore', dead, '-inf', number(now - kept), 'limit', 0, few)
+  for _, id in ipairs(old) do
+    call('zrem', dead, id)
+    -- Another client may have added a message to the dead letters that has another place.
+    if not call('zscore', due, id) and not call('zscore', leased, id) then
+      forget(id)
+      dropped = dropped + 1
+    end
+  end
 end
 
 for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 0, ARGV[7])) do
@@ -136,6 +151,7 @@ if past == 0 then redeliver(earlier) elseif past < 0 then claimDue() end
 local first, ending = head(due), head(leased)
 local at = math.min(first or math.huge, ending or math.huge)
 local pause = at == math.huge and -1 or math.max(0, at * 1000 - micros)
+if #old == few and (pause < 0 or pause > restMicros) then pause = restMicros end -- more may follow
 if past > 0 then pause = -2 end
 publishEarlier(before)
-return {number(now), number(pause), damaged, unpack(reply)}
+return {number(now), number(pause), damaged, dropped, unpack(reply)}

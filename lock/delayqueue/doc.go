@@ -17,13 +17,15 @@
 // in batches while the handlers work. If the handler returns nil, the message is done and
 // deleted. If it returns an error, or panics, the message is retried after a backoff.
 // After the last attempt the message becomes a dead letter, which can be inspected
-// ([Queue.Dead]), revived or dropped. If a worker dies, freezes or loses the server,
-// another one gets the message when the lease has ended.
+// ([Queue.Dead]), revived or dropped; [Config.Retention] drops it after some time. If a
+// worker dies, freezes or loses the server, another one gets the message when the lease
+// has ended. [Queue.List] lists messages of any state.
 //
 // # Promises
 //
 //   - No message is lost, as long as the server keeps its data. A message is deleted
-//     when a handler has returned nil, or when it is cancelled, and not before.
+//     when a handler has returned nil, or when it is cancelled, and not before; a dead
+//     letter also after [Config.Retention], if one is set.
 //   - No two workers have a message at the same time, by their leases. When a lease is
 //     lost, the handler's context ends with cause [ErrLost] before another worker can
 //     have the message.
@@ -46,6 +48,14 @@
 // A failover to a lagging replica loses what the replica had not received. If that is a
 // Put, the message is lost. If it is an outcome, the message is handled again. If it is a
 // claim, two workers have the message until the first of them fails to renew it.
+//
+// # Kinds of jobs
+//
+// A queue knows no kinds of messages: a payload is bytes. A program puts the kind into the
+// payload, as the example of [Handler] does, or uses one queue for each kind. With a queue
+// for each, a kind has a backlog, a concurrency, retries and dead letters of its own, and
+// slow jobs of one kind do not delay the others. A handler that does not know a kind
+// should [Reject] it.
 //
 // # How workers wait
 //

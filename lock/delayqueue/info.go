@@ -1,9 +1,9 @@
 package delayqueue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"time"
 )
 
@@ -37,7 +37,10 @@ func (s State) String() string {
 type Info struct {
 	ID      string
 	Payload []byte
-	State   State
+	// Size is the size of the payload in bytes. Payload is shorter in a list that clips
+	// it, see [ListOptions.MaxPayload].
+	Size  int
+	State State
 
 	// Put is when the message was put. Due is when it is or was due; after a failure it
 	// is the time of the next attempt.
@@ -55,7 +58,7 @@ type Info struct {
 
 // Get describes a message, or returns [ErrNotFound].
 func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
-	if err := validateID(id); err != nil {
+	if err := ValidateID(id); err != nil {
 		return Info{}, err
 	}
 	reply, err := q.ask(ctx, getScript, id)
@@ -72,69 +75,15 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	return infos[0], nil
 }
 
-// Dead lists the dead letters in the order in which they died, some dozens in a request.
-// Letters may be revived or dropped meanwhile, also by the loop itself, without others
-// being skipped. An error ends the list.
-func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		var last Info
-		// seen has the letters that died in the same ms as the last one. If the last one
-		// is gone, the server returns the letters of that ms again.
-		seen := make(map[string]bool)
-		for {
-			letters, err := q.deadAfter(ctx, last)
-			if err != nil {
-				yield(Info{}, err)
-				return
-			}
-			if len(letters) == 0 {
-				return
-			}
-			for _, letter := range letters {
-				if !letter.Died.Equal(last.Died) {
-					clear(seen)
-				}
-				last = letter
-				if seen[letter.ID] {
-					continue
-				}
-				seen[letter.ID] = true
-				if !yield(letter, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// deadAfter returns some of the dead letters that follow last.
-func (q *Queue) deadAfter(ctx context.Context, last Info) ([]Info, error) {
-	var died int64
-	if last.ID != "" {
-		died = last.Died.UnixMilli()
-	}
-	reply, err := q.ask(ctx, deadScript, last.ID, died, batch, batchBytes)
-	if err != nil {
-		return nil, err
-	}
-	return readInfos(reply)
-}
-
 // readInfos parses {now, the reply of describe for each message}.
 func readInfos(reply []any) ([]Info, error) {
 	r := reader{parts: reply}
 	now := r.time()
 	var infos []Info
 	for r.err == nil && len(r.parts) > 0 {
-		part := r.next()
-		described, ok := part.([]any)
-		if !ok {
-			r.fail(part)
-			break
-		}
-		info, err := readInfo(described, now)
+		info, err := readInfo(r.list(), now)
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(r.err, err)
 		}
 		infos = append(infos, info)
 	}
@@ -149,6 +98,7 @@ func readInfo(parts []any, now time.Time) (Info, error) {
 	_ = r.number() // the token, which is only for the claimant
 	i.Put, i.Due = r.time(), r.time()
 	i.LastError, i.Payload = r.text(), []byte(r.text())
+	i.Size = len(i.Payload)
 	switch {
 	case state == "dead":
 		i.State, i.Died = Dead, at

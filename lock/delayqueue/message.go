@@ -72,7 +72,8 @@ func idReason(id string) string {
 	return ""
 }
 
-func validateID(id string) error {
+// ValidateID returns an [ErrInvalid] for an id that no [Message] may have.
+func ValidateID(id string) error {
 	if reason := idReason(id); reason != "" {
 		return invalid("the id of a message %s", reason)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -24,6 +25,7 @@ import (
 const (
 	modelAttempts = 3
 	modelTTL      = 10 * time.Second
+	modelKept     = 25 * time.Second // dead letters
 )
 
 // operation is one step, with random numbers as its parameters.
@@ -162,6 +164,9 @@ func differ(got, want error) error {
 }
 
 func (m *model) claim(w *worker, limit int) error {
+	for _, id := range m.in("dead", now()-modelKept.Milliseconds()) {
+		delete(m.messages, id)
+	}
 	for _, id := range m.in("leased", now()) {
 		if known := m.messages[id]; known.attempt >= modelAttempts {
 			known.put("dead", now())
@@ -280,6 +285,30 @@ func (m *model) compare(ctx context.Context) error {
 			return fmt.Errorf("%d messages, or parts of them, want %d", n, len(m.messages))
 		}
 	}
+	return m.compareList(ctx)
+}
+
+// compareList returns how the list of all messages differs from the model's.
+func (m *model) compareList(ctx context.Context) error {
+	var want, got []string
+	ended := len(m.in("leased", now()))
+	for _, id := range slices.Concat(m.in("leased", now()), m.in("due", math.MaxInt64), m.in("leased", math.MaxInt64)[ended:], m.in("dead", math.MaxInt64)) {
+		known := m.messages[id]
+		state := map[string]State{"dead": Dead, "leased": Leased, "due": Delayed}[known.place]
+		if known.place != "dead" && known.at <= now() {
+			state = Ready
+		}
+		want = append(want, fmt.Sprint(id, " ", state))
+	}
+	for info, err := range m.queue.List(ctx, ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		got = append(got, fmt.Sprint(info.ID, " ", info.State))
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("listed %v, want %v", got, want)
+	}
 	return nil
 }
 
@@ -298,7 +327,7 @@ func TestAgainstModel(t *testing.T) {
 func follow(t *testing.T, steps []operation) error {
 	server := locktest.Start(t)
 	store := server.Store(t)
-	q, err := New(store, "mails", Config{})
+	q, err := New(store, "mails", Config{Retention: modelKept})
 	if err != nil {
 		return err
 	}

@@ -209,6 +209,7 @@ func TestBadQueues(t *testing.T) {
 	require.ErrorIs(t, err, delayqueue.ErrInvalid)
 	for says, c := range map[string]config{
 		"RequestTimeout": {RequestTimeout: -1}, "Poll": {Poll: -1}, "MaxLength": {MaxLength: -1}, "MaxPayload": {MaxPayload: 1 << 30},
+		"Retention": {Retention: -1}, "Retention ": {Retention: time.Microsecond},
 	} {
 		_, err := delayqueue.New(store, mails, c)
 		require.ErrorIs(t, err, delayqueue.ErrInvalid)

@@ -47,6 +47,11 @@ type Config struct {
 	// MaxLength is the most messages in the queue, including those with workers and dead
 	// letters; beyond it Put returns [ErrFull]. Default: no limit.
 	MaxLength int64
+	// Retention is how long dead letters are kept, from 1 ms up. Workers with room drop
+	// older ones within Poll, some dozens in a request and some thousands in a second. The
+	// id of a dropped letter is free again. Workers of one queue should use the same value.
+	// Default: dead letters are kept until they are revived or cancelled.
+	Retention time.Duration
 
 	// Wheel is the timer for due messages. Default: the queue's own wheel with a tick of
 	// 1 ms, from the first Work until Close.
@@ -81,6 +86,8 @@ func (c Config) validate() error {
 		return invalid("MaxPayload %d is outside 1 … %d; 0 means %d", c.MaxPayload, maxPayload, DefaultMaxPayload)
 	case c.MaxLength < 0:
 		return invalid("MaxLength %d is negative; 0 means no limit", c.MaxLength)
+	case c.Retention < 0 || c.Retention > 0 && c.Retention < time.Millisecond:
+		return invalid("Retention %v is less than 1ms; 0 means that dead letters are kept until they are revived or cancelled", c.Retention)
 	}
 	return nil
 }

@@ -42,6 +42,16 @@ func (r *reader) text() string {
 	return text
 }
 
+// list reads a list, which is empty after a failure.
+func (r *reader) list() []any {
+	part := r.next()
+	list, ok := part.([]any)
+	if !ok {
+		r.fail(part)
+	}
+	return list
+}
+
 // number reads an integer, also one in a string, as Lua returns large ones.
 func (r *reader) number() int64 {
 	switch part := r.next().(type) {

@@ -34,8 +34,8 @@ var (
 	infoSource string
 	//go:embed get.lua
 	getSource string
-	//go:embed dead.lua
-	deadSource string
+	//go:embed list.lua
+	listSource string
 	//go:embed stats.lua
 	statsSource string
 
@@ -47,7 +47,7 @@ var (
 	cancelScript = redisstore.NewScript(queueSource, cancelSource)
 	reviveScript = redisstore.NewScript(queueSource, reviveSource)
 	getScript    = redisstore.NewScript(queueSource, infoSource, getSource)
-	deadScript   = redisstore.NewScript(queueSource, infoSource, deadSource)
+	listScript   = redisstore.NewScript(queueSource, infoSource, listSource)
 	statsScript  = redisstore.NewScript(queueSource, statsSource)
 )
 

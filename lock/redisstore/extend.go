@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,6 +25,20 @@ func NewScript(sources ...string) Script { return Script{newTimelyScript(sources
 // that does not know the script gets its source. Errors are of type *[ServerError].
 func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
 	return s.run(ctx, sc.script, keys, args...)
+}
+
+// endless is the deadline of a request that never arrives late.
+var endless = deadline{by: strconv.FormatInt(maxNumber, 10), most: strconv.FormatInt(maxNumber, 10)}
+
+// Queue adds a run of the script to a pipeline, such as a transaction, of a client of the
+// server that has the keys. The script is sent with its source: a transaction cannot be
+// repeated for a server that does not know it. The run has no deadline, since the rest of
+// the pipeline has none.
+func (sc Script) Queue(ctx context.Context, pipe redis.Pipeliner, keys []string, args ...any) *redis.Cmd {
+	c := newCall(sc.script, keys, args...)
+	cmd := c.command(ctx, endless, true).Cmd // go-redis may repeat it as it repeats the rest
+	_ = pipe.Process(ctx, cmd)
+	return cmd
 }
 
 // Listen calls wake for every message on a channel, and after every gap in which a

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+)
+
+const queueLong = `Queue looks into delay queues, and changes them. NAME is the name that the program
+gives to delayqueue.New. A queue need not exist: one without messages is empty.
+
+All times are by the server's clock. Payloads and errors were chosen by others: what a
+terminal might act upon is escaped, and only the first bytes of a payload are printed.` + printedCodes
+
+func newQueueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue COMMAND",
+		Short: "Look into delay queues, and change them",
+		Long:  queueLong,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usageError(cmd, fmt.Errorf("unknown command %q for queue; it has stats, ls, dead, put, revive and cancel", args[0]))
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(
+		newQueueStatsCommand(),
+		newQueueListCommand(),
+		newQueueDeadCommand(),
+		newQueuePutCommand(),
+		newQueueReviveCommand(),
+		newQueueCancelCommand(),
+	)
+	for _, sub := range cmd.Commands() {
+		sub.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	return cmd
+}
+
+// queueAccess is the access of one command to a queue.
+type queueAccess struct {
+	flags  serverFlags
+	stored storeFlags
+	json   bool
+	server *server
+	queue  *delayqueue.Queue
+}
+
+func (a *queueAccess) register(cmd *cobra.Command, jsonUsage string) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&a.json, "json", false, jsonUsage)
+	a.flags.register(flags)
+	a.stored.registerPubSub(flags)
+}
+
+// open connects to the queue. It sends no request yet.
+func (a *queueAccess) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
+	config, err := a.stored.config(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	config.Prefix = "" // that of locks
+	a.server, err = a.flags.open(os.Getenv(redisURLVariable), config)
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	a.queue, err = delayqueue.New(a.server.store, name, c)
+	if err != nil {
+		a.close()
+		return usageError(cmd, err)
+	}
+	return nil
+}
+
+func (a *queueAccess) close() {
+	if a.queue != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = a.queue.Close(ctx)
+	}
+	_ = a.server.Close()
+}
+
+// failed returns the error and the exit code for a request that failed.
+func (a *queueAccess) failed(cmd *cobra.Command, err error) error {
+	if errors.Is(err, delayqueue.ErrInvalid) {
+		return usageError(cmd, err)
+	}
+	return unavailable(cmd.Context(), a.server, err)
+}
+
+// queueName returns the NAME of a command that takes nothing else.
+func queueName(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError(cmd, fmt.Errorf("%s takes the NAME of one queue", cmd.CommandPath()))
+	}
+	return args[0], nil
+}
+
+// messageReport is a message in JSON. docs/queue-message.schema.json describes it.
+type messageReport struct {
+	ID       string     `json:"id"`
+	State    string     `json:"state"`
+	Put      *time.Time `json:"put,omitempty"`
+	Due      *time.Time `json:"due,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Died     *time.Time `json:"died,omitempty"`
+	Attempts int        `json:"attempts"`
+	Error    string     `json:"error,omitempty"`
+	Size     int        `json:"payload_bytes"`
+	Payload  *string    `json:"payload,omitempty"`
+	Binary   []byte     `json:"payload_base64,omitempty"`
+}
+
+func messageReportOf(info *delayqueue.Info) messageReport {
+	r := messageReport{
+		ID: shortened(info.ID), State: info.State.String(), Put: instantOf(info.Put), Due: instantOf(info.Due),
+		Until: instantOf(info.Until), Died: instantOf(info.Died), Attempts: info.Attempt, Error: info.LastError, Size: info.Size,
+	}
+	if text, ok := payloadText(info); ok {
+		r.Payload = &text
+	} else {
+		r.Binary = info.Payload
+	}
+	return r
+}
+
+// shortened returns an id as it is, but one of another client to the length that the
+// queue accepts.
+func shortened(id string) string { return id[:min(len(id), delayqueue.MaxID)] }
+
+// payloadText returns the first bytes of a payload as text, if it is text. A character
+// that the list has cut in two is left out.
+func payloadText(info *delayqueue.Info) (text string, ok bool) {
+	text = string(info.Payload)
+	if info.Size > len(text) {
+		for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+			if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
+				if !utf8.FullRuneInString(tail) {
+					text = text[:len(text)-i]
+				}
+				break
+			}
+		}
+	}
+	return text, utf8.ValidString(text)
+}
+
+// payloadCell describes a payload in a table: its first bytes, quoted unless they are
+// plain.
+func payloadCell(info *delayqueue.Info) string {
+	if info.Size == 0 {
+		return "-"
+	}
+	text, _ := payloadText(info)
+	cell := quotedCell(text)
+	if more := info.Size - len(text); more > 0 {
+		cell += "… +" + grouped(int64(more))
+	}
+	return cell
+}
+
+// quotedCell is quoted, and quotes text that would be read as several cells.
+func quotedCell(text string) string {
+	if strings.Contains(text, "  ") || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
+		return strconv.Quote(text)
+	}
+	return quoted(text)
+}
+
+// secondOf returns an instant for a table, "-" if it is unknown.
+func secondOf(t time.Time) string {
+	if t.UnixMilli() <= 0 {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+)
+
+const queueReviveLong = `Revive returns dead letters to the queue NAME, due at once and with their attempts
+counted from zero again. With --all it revives as many as there are when it begins,
+in the order of their deaths.
+
+Exit codes:
+  0   every ID was a dead letter; with --all also if there is none
+  1   one of them was not; the others are revived
+  64  the arguments are invalid; nothing was done
+  69  the server cannot be reached, or refused; letters printed before are revived`
+
+const queueReviveExample = `  leasewheel queue revive mails 'invoice 7'
+  leasewheel queue revive --all mails`
+
+const queueCancelLong = `Cancel drops waiting messages, or dead letters, of the queue NAME. A message with a
+worker is left alone.
+
+Exit codes:
+  0   every ID was dropped
+  1   one of them was not: no message has this id, or a worker has it
+  64  the arguments are invalid; nothing was done
+  69  the server cannot be reached, or refused; messages printed before are dropped`
+
+const queueCancelExample = `  leasewheel queue cancel mails 'invoice 7' 'invoice 8'`
+
+// changeReport is what was done about a message, in JSON. docs/queue-change.schema.json
+// describes it.
+type changeReport struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+}
+
+// The outcomes of a changeReport.
+const (
+	outcomePut       = "put"
+	outcomeDuplicate = "duplicate"
+	outcomeRevived   = "revived"
+	outcomeNotDead   = "not dead"
+	outcomeCancelled = "cancelled"
+	outcomeNotFound  = "not found"
+	outcomeLeased    = "leased"
+)
+
+// outcomeTexts are the outcomes for people.
+var outcomeTexts = map[string]string{
+	outcomePut:       "put",
+	outcomeDuplicate: "the queue has a message of this id already",
+	outcomeRevived:   "revived",
+	outcomeNotDead:   "no dead letter has this id",
+	outcomeCancelled: "dropped",
+	outcomeNotFound:  "no message has this id",
+	outcomeLeased:    "a worker has it; it was left alone",
+}
+
+// report prints what was done about a message.
+func (a *queueAccess) report(cmd *cobra.Command, id, outcome string) error {
+	var err error
+	if a.json {
+		err = writeEscaped(cmd.OutOrStdout(), changeReport{shortened(id), outcome}, "")
+	} else {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", quoted(shortened(id)), outcomeTexts[outcome])
+	}
+	if err != nil {
+		return exitf(exitUnavailable, "writing what was done: %w", err)
+	}
+	return nil
+}
+
+// queueReviveCommand is one execution of `leasewheel queue revive`.
+type queueReviveCommand struct {
+	queueAccess
+	all bool
+}
+
+func newQueueReviveCommand() *cobra.Command {
+	r := &queueReviveCommand{}
+	cmd := &cobra.Command{
+		Use:     "revive [flags] NAME {ID... | --all}",
+		Short:   "Return dead letters to a queue",
+		Long:    queueReviveLong,
+		Example: queueReviveExample,
+		RunE:    r.run,
+
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().BoolVar(&r.all, "all", false, "revive all dead letters")
+	r.register(cmd, "print each letter as a line of JSON")
+	return cmd
+}
+
+func (r *queueReviveCommand) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usageError(cmd, errors.New("the NAME of a queue is missing"))
+	case r.all && len(args) > 1:
+		return usageError(cmd, errors.New("IDs and --all exclude each other"))
+	case !r.all && len(args) == 1:
+		return usageError(cmd, errors.New("ID is missing; --all revives all dead letters"))
+	}
+	if err := r.open(cmd, args[0], delayqueue.Config{}); err != nil {
+		return err
+	}
+	defer r.close()
+	if r.all {
+		return r.reviveAll(cmd)
+	}
+	return r.each(cmd, args[1:], func(id string) (string, bool, error) {
+		n, err := r.queue.Revive(cmd.Context(), id)
+		if n == 1 {
+			return outcomeRevived, true, err
+		}
+		return outcomeNotDead, false, err
+	})
+}
+
+// reviveAll revives the letters that are dead now. A letter that dies again meanwhile goes
+// to the end of the list, and is not counted.
+func (r *queueReviveCommand) reviveAll(cmd *cobra.Command) error {
+	stats, err := r.queue.Stats(cmd.Context())
+	if err != nil {
+		return r.failed(cmd, err)
+	}
+	left := stats.Dead
+	for letter, err := range r.queue.List(cmd.Context(), delayqueue.ListOptions{States: []delayqueue.State{delayqueue.Dead}, MaxPayload: -1}) {
+		if err != nil {
+			return r.failed(cmd, err)
+		}
+		if left--; left < 0 {
+			return nil
+		}
+		if delayqueue.ValidateID(letter.ID) != nil {
+			continue // another client's
+		}
+		n, err := r.queue.Revive(cmd.Context(), letter.ID)
+		if err != nil {
+			return r.failed(cmd, fmt.Errorf("message %s: %w", quoted(shortened(letter.ID)), err))
+		}
+		if n == 0 {
+			continue // revived or dropped by another client
+		}
+		if err := r.report(cmd, letter.ID, outcomeRevived); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each changes messages one by one, and prints the outcomes. If an id is invalid, it
+// changes none.
+func (a *queueAccess) each(cmd *cobra.Command, ids []string, change func(id string) (outcome string, done bool, err error)) error {
+	for _, id := range ids {
+		if err := delayqueue.ValidateID(id); err != nil {
+			return usageError(cmd, err)
+		}
+	}
+	var undone error
+	for _, id := range ids {
+		outcome, done, err := change(id)
+		if err != nil {
+			return a.failed(cmd, err)
+		}
+		if err := a.report(cmd, id, outcome); err != nil {
+			return err
+		}
+		if !done {
+			undone = cmp.Or(undone, error(&exitError{code: exitNotDone})) // reported already
+		}
+	}
+	return undone
+}
+
+// queueCancelCommand is one execution of `leasewheel queue cancel`.
+type queueCancelCommand struct{ queueAccess }
+
+func newQueueCancelCommand() *cobra.Command {
+	c := &queueCancelCommand{}
+	cmd := &cobra.Command{
+		Use:     "cancel [flags] NAME ID...",
+		Short:   "Drop messages of a queue",
+		Long:    queueCancelLong,
+		Example: queueCancelExample,
+		RunE:    c.run,
+
+		DisableFlagsInUseLine: true,
+	}
+	c.register(cmd, "print each message as a line of JSON")
+	return cmd
+}
+
+func (c *queueCancelCommand) run(cmd *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return usageError(cmd, errors.New("cancel takes the NAME of a queue and the IDs of messages"))
+	}
+	if err := c.open(cmd, args[0], delayqueue.Config{}); err != nil {
+		return err
+	}
+	defer c.close()
+	return c.each(cmd, args[1:], func(id string) (string, bool, error) {
+		switch err := c.queue.Cancel(cmd.Context(), id); {
+		case errors.Is(err, delayqueue.ErrNotFound):
+			return outcomeNotFound, false, nil
+		case errors.Is(err, delayqueue.ErrLeased):
+			return outcomeLeased, false, nil
+		default:
+			return outcomeCancelled, true, err
+		}
+	})
+}

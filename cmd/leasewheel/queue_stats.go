@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
+)
+
+const queueStatsLong = `Stats counts the messages of the queue NAME by state, and shows for how long the
+backlog has waited, when the first waiting message is due, and when the oldest dead
+letter died. It takes one request, of the same time for any number of messages.
+
+Exit codes:
+  0   also if the queue is empty
+  64  the arguments are invalid
+  69  the server cannot be reached, or refused`
+
+const queueStatsExample = `  leasewheel queue stats mails
+  leasewheel queue stats --json mails | jq .dead`
+
+// queueStatsCommand is one execution of `leasewheel queue stats`.
+type queueStatsCommand struct{ queueAccess }
+
+func newQueueStatsCommand() *cobra.Command {
+	s := &queueStatsCommand{}
+	cmd := &cobra.Command{
+		Use:     "stats [flags] NAME",
+		Short:   "Count the messages of a queue",
+		Long:    queueStatsLong,
+		Example: queueStatsExample,
+		RunE:    s.run,
+
+		DisableFlagsInUseLine: true,
+	}
+	s.register(cmd, "print JSON")
+	return cmd
+}
+
+func (s *queueStatsCommand) run(cmd *cobra.Command, args []string) error {
+	name, err := queueName(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := s.open(cmd, name, delayqueue.Config{}); err != nil {
+		return err
+	}
+	defer s.close()
+	stats, err := s.queue.Stats(cmd.Context())
+	if err != nil {
+		return s.failed(cmd, err)
+	}
+	write := writeQueueStats
+	if s.json {
+		write = writeQueueStatsJSON
+	}
+	if err := write(cmd.OutOrStdout(), name, &stats); err != nil {
+		return exitf(exitUnavailable, "writing the counts: %w", err)
+	}
+	return nil
+}
+
+func writeQueueStats(w io.Writer, name string, s *delayqueue.Stats) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fact := func(what, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	fact("queue", "%s", quoted(name))
+	backlog := grouped(s.Ready)
+	if s.Ready > 0 {
+		backlog += fmt.Sprintf(", for %v", round3(s.Age))
+	}
+	fact("ready", "%s", backlog)
+	fact("delayed", "%s", grouped(s.Delayed))
+	fact("leased", "%s", grouped(s.Leased))
+	dead := grouped(s.Dead)
+	if s.Dead > 0 {
+		dead += ", since " + secondOf(s.OldestDeath)
+	}
+	fact("dead", "%s", dead)
+	if !s.NextDue.IsZero() {
+		fact("first due", "%s", secondOf(s.NextDue))
+	}
+	return table.Flush()
+}
+
+// queueStatsReport is what a queue has in JSON. docs/queue-stats.schema.json describes it.
+type queueStatsReport struct {
+	Queue       string        `json:"queue"`
+	Ready       int64         `json:"ready"`
+	Delayed     int64         `json:"delayed"`
+	Leased      int64         `json:"leased"`
+	Dead        int64         `json:"dead"`
+	Age         time.Duration `json:"age_ns"`
+	NextDue     *time.Time    `json:"next_due,omitempty"`
+	OldestDeath *time.Time    `json:"oldest_death,omitempty"`
+}
+
+func writeQueueStatsJSON(w io.Writer, name string, s *delayqueue.Stats) error {
+	return writeEscaped(w, queueStatsReport{
+		Queue: name, Ready: s.Ready, Delayed: s.Delayed, Leased: s.Leased, Dead: s.Dead,
+		Age: s.Age, NextDue: instantOf(s.NextDue), OldestDeath: instantOf(s.OldestDeath),
+	}, "  ")
+}

@@ -1,0 +1,173 @@
+package delayqueue
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// ListOptions selects what [Queue.List] lists. Its zero value lists all messages.
+type ListOptions struct {
+	// States are the states of the listed messages. Default: all.
+	States []State
+	// MaxPayload is the most bytes of each payload; [Info.Size] is the size of the whole
+	// one. Default: whole payloads. Negative: no payloads.
+	MaxPayload int
+}
+
+// validate returns an error for invalid options.
+func (o *ListOptions) validate() error {
+	for _, state := range o.States {
+		if state >= states {
+			return invalid("%v in ListOptions.States; accepted are Delayed, Ready, Leased and Dead", state)
+		}
+	}
+	return nil
+}
+
+// clip returns the most bytes of a payload.
+func (o *ListOptions) clip() int { return max(0, cmp.Or(o.MaxPayload, math.MaxInt32)) }
+
+// wants reports whether messages of a state are listed.
+func (o *ListOptions) wants(state State) bool {
+	return len(o.States) == 0 || slices.Contains(o.States, state)
+}
+
+// List lists messages, some dozens in a request, however many there are: first those that
+// are ready and then those that are delayed, in the order of their due times, then those
+// with workers by the ends of their leases, and the dead letters in the order of their
+// deaths. The messages of workers whose leases have ended come first of all.
+//
+// The list is no snapshot, and the loop itself may change messages. A message that stays
+// in its state, at its due time, is listed once. One that is put, moved, claimed or
+// settled meanwhile may be listed in both of its states, or left out. An error ends the
+// list.
+func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		if err := o.validate(); err != nil {
+			yield(Info{}, err)
+			return
+		}
+		l := listing{queue: q, options: o, now: "now"}
+		for _, part := range parts {
+			if !o.wants(part.state) {
+				continue
+			}
+			for info, err := range l.part(ctx, part) {
+				if !yield(info, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Dead lists the dead letters, as [Queue.List] does. They may be revived or dropped
+// meanwhile, also by the loop itself, without others being skipped. One that dies again
+// meanwhile is listed again.
+func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
+	return q.List(ctx, ListOptions{States: []State{Dead}})
+}
+
+// part is a part of a zset, whose messages are in one state.
+type part struct {
+	state State
+	zset  string
+	// early parts end with the time of the list, late ones begin after it.
+	early, late bool
+}
+
+// parts are in the order of the list.
+var parts = []part{
+	{Ready, "leased", true, false}, // the leases have ended
+	{Ready, "due", true, false},
+	{Delayed, "due", false, true},
+	{Leased, "leased", false, true},
+	{Dead, "dead", false, false},
+}
+
+// position is that of a message in its zset. The score is as the server wrote it.
+type position struct{ score, id string }
+
+// listing is one list.
+type listing struct {
+	queue   *Queue
+	options ListOptions
+	// now is the time of the list by the server's clock, which divides a zset into its
+	// parts: "now" until the first reply, then a ms.
+	now string
+}
+
+// part lists a part.
+func (l *listing) part(ctx context.Context, p part) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		// If the last message is gone, the server continues from the first one of the same
+		// score: those up to the last one were listed.
+		var next, last position
+		if p.late {
+			next.score = l.now
+		}
+		// A renewal moves a lease towards the end of its zset.
+		renewed := make(map[string]bool)
+		for more := true; more; {
+			page, err := l.page(ctx, p, next)
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for i, info := range page.infos {
+				at := position{page.scores[i], info.ID}
+				if at.score == last.score && at.id <= last.id || renewed[at.id] {
+					continue
+				}
+				last = at
+				if p.state == Leased {
+					renewed[at.id] = true
+				}
+				if l.options.wants(info.State) && !yield(info, nil) {
+					return
+				}
+			}
+			next, more = page.last, page.more
+		}
+	}
+}
+
+// page is a reply of list.lua.
+type page struct {
+	infos  []Info
+	scores []string // of infos
+	more   bool
+	last   position // the last one examined
+}
+
+// page requests the messages that follow a position.
+func (l *listing) page(ctx context.Context, p part, after position) (page, error) {
+	most := ""
+	if p.early {
+		most = l.now
+	}
+	reply, err := l.queue.ask(ctx, listScript, p.zset, after.score, after.id, most, batch, batchBytes, l.options.clip())
+	if err != nil {
+		return page{}, err
+	}
+	r := reader{parts: reply}
+	now := r.time()
+	if l.now == "now" {
+		l.now = strconv.FormatInt(now.UnixMilli(), 10)
+	}
+	found := page{more: r.number() == 1, last: position{r.text(), r.text()}}
+	for r.err == nil && len(r.parts) > 0 {
+		score, size := r.text(), r.number()
+		info, err := readInfo(r.list(), now)
+		if err != nil {
+			return page{}, cmp.Or(r.err, err)
+		}
+		info.Size = int(size)
+		found.infos, found.scores = append(found.infos, info), append(found.scores, score)
+	}
+	return found, r.err
+}
