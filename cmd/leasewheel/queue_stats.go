@@ -66,24 +66,22 @@ func (s *queueStatsCommand) run(cmd *cobra.Command, args []string) error {
 
 func writeQueueStats(w io.Writer, name string, s *delayqueue.Stats) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fact := func(what, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", what, fmt.Sprintf(format, args...))
-	}
-	fact("queue", "%s", quoted(name))
+	fact := func(what, value string) { fmt.Fprintf(table, "%s\t%s\n", what, value) }
+	fact("queue", quoted(name))
 	backlog := grouped(s.Ready)
 	if s.Ready > 0 {
 		backlog += fmt.Sprintf(", for %v", round3(s.Age))
 	}
-	fact("ready", "%s", backlog)
-	fact("delayed", "%s", grouped(s.Delayed))
-	fact("leased", "%s", grouped(s.Leased))
+	fact("ready", backlog)
+	fact("delayed", grouped(s.Delayed))
+	fact("leased", grouped(s.Leased))
 	dead := grouped(s.Dead)
 	if s.Dead > 0 {
 		dead += ", since " + secondOf(s.OldestDeath)
 	}
-	fact("dead", "%s", dead)
+	fact("dead", dead)
 	if !s.NextDue.IsZero() {
-		fact("first due", "%s", secondOf(s.NextDue))
+		fact("first due", secondOf(s.NextDue))
 	}
 	return table.Flush()
 }

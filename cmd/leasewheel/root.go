@@ -42,7 +42,7 @@ func newRootCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
-				return currentBuild().print(cmd.OutOrStdout(), false)
+				return currentBuild().write(cmd.OutOrStdout(), false)
 			}
 			return cmd.Help()
 		},

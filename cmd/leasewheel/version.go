@@ -25,7 +25,7 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version of this command",
 		Long:  versionLong,
 		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return currentBuild().print(cmd.OutOrStdout(), asJSON) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return currentBuild().write(cmd.OutOrStdout(), asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -81,7 +81,7 @@ func (b build) String() string {
 	return strings.Join(words, " ")
 }
 
-func (b build) print(to io.Writer, asJSON bool) (err error) {
+func (b build) write(to io.Writer, asJSON bool) (err error) {
 	if asJSON {
 		err = writeJSON(to, b)
 	} else {

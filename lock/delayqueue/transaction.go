@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // errQueued is the error of a TxPut whose transaction was not executed.
@@ -18,8 +18,8 @@ type TxPut struct {
 	// ID is the id of the message.
 	ID string
 
-	queue string
-	cmd   *redis.Cmd
+	queue  string
+	result func() (reply any, err error)
 }
 
 // PutTx adds a Put to a transaction of the caller's, for the same server and database as
@@ -48,7 +48,7 @@ type TxPut struct {
 //
 // The script is sent with its source, about 8 KiB. On a pipeline without a transaction
 // the message is put by itself.
-func (q *Queue) PutTx(ctx context.Context, tx redis.Pipeliner, m Message) (*TxPut, error) {
+func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*TxPut, error) {
 	if q.closed.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -66,16 +66,16 @@ func (q *Queue) PutTx(ctx context.Context, tx redis.Pipeliner, m Message) (*TxPu
 		return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
 	}
 	kind, ms := instant(m.Delay, m.Due)
-	cmd := putScript.Queue(ctx, tx, q.keys, publish, "transaction", m.ID, kind, ms, rand.Text()[:13]+"0.0", m.Payload)
-	return &TxPut{ID: m.ID, queue: q.name, cmd: cmd}, nil
+	result := putScript.Queue(ctx, tx, q.keys, publish, "transaction", m.ID, kind, ms, rand.Text()[:13]+"0.0", m.Payload)
+	return &TxPut{ID: m.ID, queue: q.name, result: result}, nil
 }
 
 // Err returns nil if the transaction has put the message, [ErrDuplicate] if the queue had
-// one of that id, and otherwise the error of go-redis, such as [redis.TxFailedErr], or the
+// one of that id, and otherwise the error of go-redis, such as redis.TxFailedErr, or the
 // server's. After an error of the connection the transaction may have been executed.
 func (p *TxPut) Err() error {
-	err := p.cmd.Err()
-	switch reply := p.cmd.Val(); {
+	reply, err := p.result()
+	switch {
 	case err != nil:
 	case reply == nil:
 		err = errQueued

@@ -30,15 +30,18 @@ func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) 
 // endless is the deadline of a request that never arrives late.
 var endless = deadline{by: strconv.FormatInt(maxNumber, 10), most: strconv.FormatInt(maxNumber, 10)}
 
-// Queue adds a run of the script to a pipeline, such as a transaction, of a client of the
-// server that has the keys. The script is sent with its source: a transaction cannot be
-// repeated for a server that does not know it. The run has no deadline, since the rest of
-// the pipeline has none.
-func (sc Script) Queue(ctx context.Context, pipe redis.Pipeliner, keys []string, args ...any) *redis.Cmd {
+// Pipeline is a pipeline or a transaction of go-redis that its user executes.
+type Pipeline = redis.Pipeliner
+
+// Queue adds a run of the script to a pipeline of a client of the server that has the
+// keys. result returns its reply or error, and neither before the pipeline was executed.
+// The script is sent with its source: a transaction cannot be repeated for a server that
+// does not know it. The run has no deadline, since the rest of the pipeline has none.
+func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args ...any) (result func() (reply any, err error)) {
 	c := newCall(sc.script, keys, args...)
 	cmd := c.command(ctx, endless, true).Cmd // go-redis may repeat it as it repeats the rest
 	_ = pipe.Process(ctx, cmd)
-	return cmd
+	return cmd.Result
 }
 
 // Listen calls wake for every message on a channel, and after every gap in which a
