@@ -133,7 +133,7 @@ func rulesOf(uses []aclUse, pattern string) []string {
 			continue
 		}
 		for _, u := range uses {
-			for _, rule := range strings.Fields(u.rules) {
+			for rule := range strings.FieldsSeq(u.rules) {
 				if rule = onPattern(rule, pattern); strings.HasPrefix(rule, kind) && !slices.Contains(rules, rule) {
 					rules = append(rules, rule)
 				}

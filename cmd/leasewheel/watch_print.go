@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -35,7 +36,8 @@ func (w *watchCommand) writeDocument(r *refresh) error {
 
 // writeLine prints a refresh as a line for people.
 func (w *watchCommand) writeLine(r *refresh) error {
-	line := r.at.UTC().Format(time.RFC3339)
+	var line strings.Builder
+	line.WriteString(r.at.UTC().Format(time.RFC3339))
 	current := r.current()
 	failed := 0
 	for _, v := range r.views {
@@ -44,14 +46,14 @@ func (w *watchCommand) writeLine(r *refresh) error {
 		}
 	}
 	if failed < len(r.views) {
-		line += "  " + countsOf(current)
+		line.WriteString("  " + countsOf(current))
 	}
 	for _, v := range r.views {
 		if v.err != nil {
-			line += "  " + visible(oneLine(v.err))
+			line.WriteString("  " + visible(oneLine(v.err)))
 		}
 	}
-	_, err := fmt.Fprintln(os.Stdout, line)
+	_, err := fmt.Fprintln(os.Stdout, line.String())
 	return err
 }
 
