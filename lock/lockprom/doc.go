@@ -14,7 +14,7 @@
 // only as [Config.LockLabel] maps them. Where a value has several words, they are joined by
 // underscores: kind="read_lock", cause="taken_over".
 //
-// What each metric means, and what to do when it rises, is in docs/operating.md. Beside this
+// What each metric means, and what to do when it rises, is in docs/metrics.md. Beside this
 // file are alerts.yaml, the rules for Prometheus, and dashboard.json, a dashboard for
 // Grafana.
 package lockprom
