@@ -1,9 +1,6 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,44 +17,6 @@ func readme(t *testing.T) string {
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "README.md"))
 	require.NoError(t, err)
 	return string(text)
-}
-
-// The Go code in the README is that of examples, which are run as tests.
-func TestReadmeCodeIsTested(t *testing.T) {
-	examples := []string{
-		body(t, "wheel/example_readme_test.go", "Example_readme"),
-		body(t, "lock/redisstore/example_readme_test.go", "readmeLock"),
-		body(t, "lock/redisstore/example_readme_test.go", "readmeDeferred"),
-		body(t, "lock/delayqueue/example_readme_test.go", "readmeQueue"),
-		body(t, "lock/elect/example_test.go", "readmeElection"),
-	}
-	var blocks []string
-	for _, match := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme(t), -1) {
-		blocks = append(blocks, match[1])
-	}
-	assert.Equal(t, examples, blocks)
-}
-
-// body returns the text between the braces of a function, without its indentation and
-// without the comment on its output.
-func body(t *testing.T, file, function string) string {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(moduleDir(t), file))
-	require.NoError(t, err)
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
-	require.NoError(t, err)
-	for _, declaration := range parsed.Decls {
-		f, ok := declaration.(*ast.FuncDecl)
-		if !ok || f.Name.Name != function {
-			continue
-		}
-		inside := string(source[files.Position(f.Body.Lbrace).Offset+1 : files.Position(f.Body.Rbrace).Offset])
-		inside, _, _ = strings.Cut(inside, "\t// Output:")
-		return strings.TrimPrefix(regexp.MustCompile(`(?m)^\t`).ReplaceAllString(inside, ""), "\n")
-	}
-	t.Fatalf("%s: no function %s", file, function)
-	return ""
 }
 
 // The README contains every command, and every exit code of run.

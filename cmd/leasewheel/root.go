@@ -59,9 +59,10 @@ func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this command",
-		Args:  noArguments,
+		Use:                   "version",
+		Short:                 "Print the version of this command",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
 			return err

@@ -4,10 +4,10 @@
 // and measures waits and holds as a [lock.Observer]:
 //
 //	metrics := lockprom.New(lockprom.Config{})
+//	prometheus.MustRegister(metrics)
 //	locker, err := lock.New(store, lock.Config{Observer: metrics.Observer("orders")})
 //	…
 //	metrics.AddLocker("orders", locker)
-//	prometheus.MustRegister(metrics)
 //
 // The labels have few values: the names that the program gives to its lockers, watchdogs
 // and wheels, the kind of lock, the outcome, and the cause of a loss. Names of locks appear
