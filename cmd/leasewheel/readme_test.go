@@ -37,6 +37,25 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 	}
 }
 
+// Each program of the README is a file of its own that is run as a test. With a single
+// example in it, pkg.go.dev shows the whole file.
+func TestReadmeNamesThePrograms(t *testing.T) {
+	_, section, found := strings.Cut(readme(t), "\n## Programs\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	programs := regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(([^)]+)\)`).FindAllStringSubmatch(section, -1)
+	assert.Len(t, programs, 8)
+	for _, match := range programs {
+		source, err := os.ReadFile(filepath.Join(moduleDir(t), filepath.FromSlash(match[1])))
+		require.NoError(t, err)
+		count := func(pattern string) int { return len(regexp.MustCompile(pattern).FindAll(source, -1)) }
+		examples, tests := count(`(?m)^func Example`), count(`(?m)^func Test`)
+		assert.True(t, examples == 1 && tests == 0 || examples == 0 && tests > 0, "%s: %d examples, %d tests", match[1], examples, tests)
+		assert.Equal(t, examples, count(`(?m)^\t// Output:$`), "%s: an example without output is not run", match[1])
+		assert.Positive(t, count(`(?m)^type `), "%s: pkg.go.dev shows the example's body alone", match[1])
+	}
+}
+
 // Links within the repository have targets.
 func TestDocumentLinks(t *testing.T) {
 	root := moduleDir(t)
