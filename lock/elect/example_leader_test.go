@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -45,9 +46,14 @@ func (a *assigner) lead(ctx context.Context, term int64) error {
 
 // assignments stands for the database that the leader changes. It refuses a leader that was
 // paused and has a successor: in SQL, "UPDATE … WHERE term <= ?".
-type assignments struct{ term int64 }
+type assignments struct {
+	mu   sync.Mutex
+	term int64
+}
 
 func (a *assignments) save(term int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if term < a.term {
 		return fmt.Errorf("term %d is over", term)
 	}

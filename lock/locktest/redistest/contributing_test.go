@@ -15,7 +15,7 @@ func TestContributing(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	proxy := redistest.StartProxy(t, server)
 	client := proxy.Client(t)
-	require.NoError(t, client.Ping(t.Context()).Err()) // a connection that needs no further answer
+	require.NoError(t, client.Ping(t.Context()).Err())  // a connection that needs no further answer
 	proxy.Set(redistest.Fault{Replies: redistest.Drop}) // requests arrive, answers do not
 
 	direct := server.Client(t)
