@@ -68,42 +68,42 @@ func Example_httpHandler() {
 		},
 	})
 	server := httptest.NewServer(mux)
-	post := func(ctx context.Context, order string) {
+	post := func(ctx context.Context, order string) string {
 		request, _ := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/orders/"+order+"/ship", nil)
 		reply, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return // the client has gone
+			return "the client has gone"
 		}
 		defer reply.Body.Close()
-		fmt.Println(order, reply.Status)
+		return reply.Status
 	}
 	ctx := context.Background()
 
-	post(ctx, "1")
+	fmt.Println(post(ctx, "1"))
 
 	client, leave := context.WithCancel(ctx)
 	go post(client, "2")
 	<-working
-	post(ctx, "2") // meanwhile
+	fmt.Println("meanwhile:", post(ctx, "2"))
 	leave()
 	fmt.Println("the work of the first one:", <-ended)
 
-	go func() {
-		<-working
-		redis.Delete("orders:3") // the server loses its data
-		fmt.Println("lost:", errors.Is(<-ended, lock.ErrLost))
-	}()
-	post(ctx, "3")
+	reply := make(chan string)
+	go func() { reply <- post(ctx, "3") }()
+	<-working
+	redis.Delete("orders:3") // the server loses its data
+	fmt.Println("lost:", errors.Is(<-ended, lock.ErrLost))
+	fmt.Println(<-reply)
 
 	server.Close() // a program: http.Server.Shutdown, which waits for the requests; then the locks
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	fmt.Println("shut down:", locker.Shutdown(limited))
 	// Output:
-	// 1 200 OK
-	// 2 409 Conflict
+	// 200 OK
+	// meanwhile: 409 Conflict
 	// the work of the first one: context canceled
 	// lost: true
-	// 3 503 Service Unavailable
+	// 503 Service Unavailable
 	// shut down: <nil>
 }
