@@ -51,6 +51,7 @@ func completeHelp(root *cobra.Command) {
 	if err != nil {
 		return // it is not there
 	}
+	completion.Use, completion.DisableFlagsInUseLine = "completion SHELL", true
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	for _, cmd := range append(completion.Commands(), completion) {
 		cmd.Args = noArguments

@@ -24,7 +24,7 @@ terminal might act upon is escaped, and only the first bytes of a payload are pr
 
 func newQueueCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "queue COMMAND",
+		Use:   "queue COMMAND [flags] NAME",
 		Short: "Look into delay queues, and change them",
 		Long:  queueLong,
 		RunE: func(cmd *cobra.Command, args []string) error {

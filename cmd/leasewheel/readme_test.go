@@ -1,9 +1,6 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,44 +19,6 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-// The Go code in the README is that of examples, which are run as tests.
-func TestReadmeCodeIsTested(t *testing.T) {
-	examples := []string{
-		body(t, "wheel/example_readme_test.go", "Example_readme"),
-		body(t, "lock/redisstore/example_readme_test.go", "readmeLock"),
-		body(t, "lock/redisstore/example_readme_test.go", "readmeDeferred"),
-		body(t, "lock/delayqueue/example_readme_test.go", "readmeQueue"),
-		body(t, "lock/elect/example_test.go", "readmeElection"),
-	}
-	var blocks []string
-	for _, match := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readme(t), -1) {
-		blocks = append(blocks, match[1])
-	}
-	assert.Equal(t, examples, blocks)
-}
-
-// body returns the text between the braces of a function, without its indentation and
-// without the comment on its output.
-func body(t *testing.T, file, function string) string {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(moduleDir(t), file))
-	require.NoError(t, err)
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
-	require.NoError(t, err)
-	for _, declaration := range parsed.Decls {
-		f, ok := declaration.(*ast.FuncDecl)
-		if !ok || f.Name.Name != function {
-			continue
-		}
-		inside := string(source[files.Position(f.Body.Lbrace).Offset+1 : files.Position(f.Body.Rbrace).Offset])
-		inside, _, _ = strings.Cut(inside, "\t// Output:")
-		return strings.TrimPrefix(regexp.MustCompile(`(?m)^\t`).ReplaceAllString(inside, ""), "\n")
-	}
-	t.Fatalf("%s: no function %s", file, function)
-	return ""
-}
-
 // The README contains every command, and every exit code of run.
 func TestReadmeNamesTheCommands(t *testing.T) {
 	text := readme(t)
@@ -75,6 +34,25 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 	}
 	for _, code := range []int{exitUsage, exitUnavailable, exitNotAcquired, exitLost, exitCannotExec, exitNotFound} {
 		assert.Contains(t, codes, strconv.Itoa(code))
+	}
+}
+
+// Each program of the README is a file of its own that is run as a test. With a single
+// example in it, pkg.go.dev shows the whole file.
+func TestReadmeNamesThePrograms(t *testing.T) {
+	_, section, found := strings.Cut(readme(t), "\n## Programs\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	programs := regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(([^)]+)\)`).FindAllStringSubmatch(section, -1)
+	assert.Len(t, programs, 8)
+	for _, match := range programs {
+		source, err := os.ReadFile(filepath.Join(moduleDir(t), filepath.FromSlash(match[1])))
+		require.NoError(t, err)
+		count := func(pattern string) int { return len(regexp.MustCompile(pattern).FindAll(source, -1)) }
+		examples, tests := count(`(?m)^func Example`), count(`(?m)^func Test`)
+		assert.True(t, examples == 1 && tests == 0 || examples == 0 && tests > 0, "%s: %d examples, %d tests", match[1], examples, tests)
+		assert.Equal(t, examples, count(`(?m)^\t// Output:$`), "%s: an example without output is not run", match[1])
+		assert.Positive(t, count(`(?m)^type `), "%s: pkg.go.dev shows the example's body alone", match[1])
 	}
 }
 

@@ -24,19 +24,22 @@ func Example_readme() {
 		panic(err)
 	}
 	defer store.Close()
-	ctx, stop := context.WithCancel(context.WithValue(context.Background(), sent{}, "it was sent"))
-	time.AfterFunc(2*time.Second, stop)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ctx = context.WithValue(ctx, shutDown{}, stop)
 	if err := readmeQueue(ctx, store, []byte("please pay")); err != nil {
 		fmt.Println(err)
 	}
-	// Output: invoice 7: please pay, it was sent
+	// Output: invoice 7: please pay
 }
 
-// sent is the key of a value that handlers find in their contexts.
-type sent struct{}
+// shutDown is the key of the function that ends the program. Handlers find it in their
+// contexts, as they find all values of Work's.
+type shutDown struct{}
 
 func send(ctx context.Context, d *delayqueue.Delivery) error {
-	fmt.Printf("%s: %s, %v\n", d.ID, d.Payload, ctx.Value(sent{}))
+	fmt.Printf("%s: %s\n", d.ID, d.Payload)
+	ctx.Value(shutDown{}).(context.CancelFunc)()
 	return nil
 }
 

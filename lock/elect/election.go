@@ -28,8 +28,8 @@ type Election struct {
 
 // New returns a handle on the election called name. It is decided by the mutex of that
 // name, which candidates hold with options o. [lock.Options.TTL] is how long a dead leader
-// is not replaced. [lock.Options.Alive] and [lock.Options.Heartbeat] end the term of one
-// that hangs. [Election.Run] refuses [lock.Options.Passes] and [lock.Options.MinHold].
+// is not replaced. [lock.Options.Alive] ends the term of one that hangs. [Election.Run]
+// refuses [lock.Options.Passes], [lock.Options.MinHold] and [lock.Options.Heartbeat].
 func New(l *lock.Locker, name string, o lock.Options) *Election {
 	return &Election{locker: l, mutex: l.Mutex(name).With(o), options: o}
 }
@@ -59,6 +59,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 	if e.options.Passes > 0 || e.options.MinHold > 0 {
 		return errors.New("elect: Options.Passes and Options.MinHold do not suit an election: they delay the next leader")
+	}
+	if e.options.Heartbeat > 0 {
+		return errors.New("elect: Options.Heartbeat does not suit an election: a leader has no Lease to call Beat of; use Options.Alive")
 	}
 	for {
 		lease, err := e.mutex.Lock(ctx)

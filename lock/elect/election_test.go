@@ -246,6 +246,8 @@ func TestRunRefuses(t *testing.T) {
 	for _, o := range []lock.Options{{Passes: 1}, {MinHold: time.Hour}} {
 		require.ErrorContains(t, elect.New(l, "leader", o).Run(t.Context(), lead), "delay the next leader")
 	}
+	heartbeat := lock.Options{Heartbeat: time.Hour}
+	require.ErrorContains(t, elect.New(l, "leader", heartbeat).Run(t.Context(), lead), "use Options.Alive")
 	reader, err := l.ReadWrite("read").Read().TryLock(t.Context())
 	require.NoError(t, err)
 	_, err = elect.New(l, "read", lock.Options{}).Leader(t.Context())

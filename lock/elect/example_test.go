@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/elect"
@@ -19,25 +18,19 @@ func exampleLocker() (*lock.Locker, func()) {
 	return locktest.New(&t, lock.Config{}), t.End
 }
 
-// The election of README.md, verbatim. The program ends by a time limit here, in place of
-// signal.NotifyContext.
+// The election of README.md, verbatim. Its leader resigns at once.
 func Example_readme() {
 	locker, stop := exampleLocker()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	fmt.Println(readmeElection(ctx, locker))
+	fmt.Println(readmeElection(context.Background(), locker))
 	// Output:
-	// it leads
-	// context deadline exceeded
+	// it leads: true true
+	// <nil>
 }
 
 func schedule(ctx context.Context, term int64) error {
-	if term > 0 {
-		fmt.Println("it leads")
-	}
-	<-ctx.Done()
-	return ctx.Err()
+	fmt.Println("it leads:", term > 0, ctx.Err() == nil)
+	return nil
 }
 
 func readmeElection(ctx context.Context, locker *lock.Locker) error {
@@ -50,8 +43,8 @@ func readmeElection(ctx context.Context, locker *lock.Locker) error {
 func ExampleElection_Leader() {
 	locker, stop := exampleLocker()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	ctx, shutDown := context.WithCancel(context.Background())
+	defer shutDown()
 
 	election := elect.New(locker, "scheduler", lock.Options{})
 	err := election.Run(ctx, func(ctx context.Context, term int64) error {
@@ -60,6 +53,7 @@ func ExampleElection_Leader() {
 			return err
 		}
 		fmt.Println("leads:", leader.Client.ID == locker.ClientID(), term > 0)
+		shutDown()
 		<-ctx.Done() // the work
 		return nil
 	})
@@ -68,6 +62,6 @@ func ExampleElection_Leader() {
 	fmt.Println("none:", errors.Is(err, elect.ErrNoLeader))
 	// Output:
 	// leads: true true
-	// context deadline exceeded
+	// context canceled
 	// none: true
 }

@@ -16,6 +16,29 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
+// The lines of docs/metrics.md.
+func Example() {
+	var t locktest.Scope // instead of a server
+	defer t.End()
+	store := locktest.Start(&t).Store(&t)
+
+	telemetry, err := lockotel.New(lockotel.Config{}) // on the global providers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer telemetry.Close()
+	locker, err := lock.New(store, lock.Config{Observer: telemetry.Observer("orders")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close(context.Background())
+	defer telemetry.AddLocker("orders", locker)()
+	fmt.Println(locker.Mutex("orders:42").Do(context.Background(), func(context.Context) error { return nil }))
+	// Output: <nil>
+}
+
 // One telemetry serves all lockers of a process. Programs that set the global providers
 // leave the config empty.
 func ExampleTelemetry() {

@@ -4,17 +4,17 @@
 // and measures waits and holds as a [lock.Observer]:
 //
 //	metrics := lockprom.New(lockprom.Config{})
+//	prometheus.MustRegister(metrics)
 //	locker, err := lock.New(store, lock.Config{Observer: metrics.Observer("orders")})
 //	…
 //	metrics.AddLocker("orders", locker)
-//	prometheus.MustRegister(metrics)
 //
 // The labels have few values: the names that the program gives to its lockers, watchdogs
 // and wheels, the kind of lock, the outcome, and the cause of a loss. Names of locks appear
 // only as [Config.LockLabel] maps them. Where a value has several words, they are joined by
 // underscores: kind="read_lock", cause="taken_over".
 //
-// What each metric means, and what to do when it rises, is in docs/operating.md. Beside this
+// What each metric means, and what to do when it rises, is in docs/metrics.md. Beside this
 // file are alerts.yaml, the rules for Prometheus, and dashboard.json, a dashboard for
 // Grafana.
 package lockprom

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/lockprom"
@@ -27,6 +28,27 @@ func grep(registry *prometheus.Registry, prefixes ...string) {
 			}
 		}
 	}
+}
+
+// The lines of docs/metrics.md.
+func Example() {
+	var t locktest.Scope // instead of a server
+	defer t.End()
+	store := locktest.Start(&t).Store(&t)
+
+	metrics := lockprom.New(lockprom.Config{})
+	prometheus.MustRegister(metrics)
+	locker, err := lock.New(store, lock.Config{Observer: metrics.Observer("orders")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close(context.Background())
+	metrics.AddLocker("orders", locker)
+
+	count, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "leasewheel_leases_held")
+	fmt.Println(count, err, prometheus.Unregister(metrics))
+	// Output: 1 <nil> true
 }
 
 // One collector serves all lockers of a process.

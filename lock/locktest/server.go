@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,7 @@ type Server struct {
 	frozen chan struct{}
 	// disconnected: connections are refused. Guarded by mu.
 	disconnected bool
+	refused      time.Time          // guarded by mu; when a connection was last refused
 	wires        map[*wire]struct{} // guarded by mu; the open connections
 }
 
@@ -90,11 +92,21 @@ func (s *Server) Client(t TB) *redis.Client {
 	return client
 }
 
+// probePause is a little more than go-redis's pool sleeps between its probes of a server that
+// refused many connections. The probes do not end with the client, but after their pause.
+const probePause = time.Second + time.Millisecond
+
+// close runs after the clients are closed. It returns once their probes have ended, since the
+// test's bubble must end without them.
 func (s *Server) close() {
 	s.mu.Lock()
 	s.closed = true
+	refused := s.refused
 	s.mu.Unlock()
 	s.redis.Close()
+	if !refused.IsZero() {
+		time.Sleep(time.Until(refused.Add(probePause)))
+	}
 }
 
 func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
@@ -104,6 +116,7 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	if s.disconnected {
+		s.refused = time.Now()
 		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
 	}
 	pipe, err := s.redis.Dial()

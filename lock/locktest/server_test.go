@@ -80,6 +80,24 @@ func TestDisconnectAndReconnect(t *testing.T) {
 	})
 }
 
+// A bubble may end as soon as an outage is over, or during one.
+func TestEndAfterOutage(t *testing.T) {
+	for name, reconnect := range map[string]bool{"over": true, "not over": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l := server.Locker(t, lock.Config{})
+				server.Disconnect()
+				_, err := l.Mutex("a").LockWithin(t.Context(), 10*time.Minute)
+				require.ErrorIs(t, err, lock.ErrUnavailable)
+				if reconnect {
+					server.Reconnect()
+				}
+			})
+		})
+	}
+}
+
 // A scope ends what it started in reverse order, and panics where a test would fail.
 func TestScope(t *testing.T) {
 	var scope locktest.Scope

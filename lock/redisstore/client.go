@@ -92,6 +92,9 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // go-redis's handshake: over a slow network each of its round trips takes time from the
 // renewal of a lease.
 func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
+	if rawURL == "" {
+		return nil, badURL("it is empty")
+	}
 	scheme, rest, isURL := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
 	if !isURL || base != "redis" && base != "rediss" && scheme != "unix" {

@@ -82,6 +82,11 @@ func TestOpenKindsOfURL(t *testing.T) {
 	}
 }
 
+func TestOpenNeedsAURL(t *testing.T) {
+	_, err := redisstore.Open("", redisstore.Config{})
+	require.ErrorContains(t, err, "malformed URL: it is empty; accepted are redis://")
+}
+
 func TestDialSecures(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	client, err := redisstore.Dial("rediss://redis.example:7000", config)

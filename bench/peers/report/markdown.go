@@ -167,21 +167,21 @@ const repeatText = `
 
 ## How to repeat it
 
-` + "```" + `
+` + "```sh" + `
 make bench
 ` + "```" + `
 
 takes more than an hour, wants a machine that does nothing else, and writes this
 file and benchmarks.txt, whose lines benchstat reads:
 
-` + "```" + `
+` + "```sh" + `
 make tools
 .cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/benchmarks.txt
 ` + "```" + `
 
 A part of it, from the folder bench/peers:
 
-` + "```" + `
+` + "```sh" + `
 go run ./report -only '^Schedule' -count 1
 go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6
 go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks
