@@ -2,7 +2,6 @@ package wheel_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -139,17 +138,9 @@ func (m *bookmaker) beat(rnd *rand.Rand) {
 
 // Goroutines schedule, reset and cancel their own and each other's timeouts, of every form,
 // while these expire. Each runs once or is cancelled once, none of them early or out of
-// order; and no periodic run begins after a cancel that returned true. LEASEWHEEL_STRESS=5m
-// repeats the test for that long.
-func TestRaceOfResetCancelAndFire(t *testing.T) {
-	var last time.Duration
-	if s := os.Getenv("LEASEWHEEL_STRESS"); s != "" {
-		last = must(time.ParseDuration(s))
-	}
-	for began, more := time.Now(), true; more; more = time.Since(began) < last {
-		races(t, raceOfResetCancelAndFire)
-	}
-}
+// order; and no periodic run begins after a cancel that returned true. [TestStress] does the
+// like on one wheel for as long as one wants.
+func TestRaceOfResetCancelAndFire(t *testing.T) { races(t, raceOfResetCancelAndFire) }
 
 func raceOfResetCancelAndFire(t *testing.T, c wheel.Config) {
 	m := &bookmaker{t: t, w: start(t, c), began: time.Now(), ordered: c.Executor == nil}
