@@ -172,7 +172,7 @@ func TestGoBlocks(t *testing.T) {
 				found = append(found, b)
 			}
 		}
-		if assert.Equal(t, len(goBlocks[document]), len(found), "%s: each block of Go needs a place in goBlocks", document) {
+		if assert.Len(t, found, len(goBlocks[document]), "%s: each block of Go needs a place in goBlocks", document) {
 			for i, b := range found {
 				goBlocks[document][i](t, b)
 			}

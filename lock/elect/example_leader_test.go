@@ -23,10 +23,10 @@ type assigner struct {
 // after ctx has ended, and otherwise the error that ended it.
 func (a *assigner) run(ctx context.Context) error {
 	err := elect.New(a.locker, "assigner", lock.Options{}).Run(ctx, a.lead)
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (a *assigner) lead(ctx context.Context, term int64) error {

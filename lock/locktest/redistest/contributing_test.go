@@ -33,5 +33,5 @@ func TestContributing(t *testing.T) {
 	cancel()
 	proxy.Heal()
 	proxy.Reset() // the connection whose answer was dropped
-	<-answered
+	require.Error(t, <-answered, "its caller gave up")
 }
