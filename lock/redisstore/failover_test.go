@@ -136,7 +136,7 @@ func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
 	l := replicated(t, cluster.Client(t), 1, lock.Config{RequestTimeout: 10 * time.Second})
-	tooMany := replicated(t, cluster.Client(t), 9, lock.Config{})
+	tooMany := replicated(t, cluster.Client(t), 9, lock.Config{RequestTimeout: 3 * time.Second})
 	for name, handle := range map[string]func(*lock.Locker) *lock.Mutex{
 		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("m") },
 		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("f") },
