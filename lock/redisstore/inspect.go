@@ -28,8 +28,8 @@ var (
 	//go:embed force.lua
 	forceSource string
 
-	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
+	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ driver.Inspector = (*Store)(nil)

@@ -22,11 +22,8 @@ end
 -- othersListening reports whether a channel has a subscriber that is not subscribed to
 -- leasewheel's own channel, as each of its waiting clients is.
 local function othersListening(publish, channel, own)
-  if publish == 'publish' then
-    local counts = redis.call('pubsub', 'numsub', channel, own)
-    return tonumber(counts[2]) > tonumber(counts[4])
-  end
-  local ours = oursListening(publish, own)
-  if subscribers('shardnumsub', channel) > ours then return true end
-  return publish ~= 'spublish' and subscribers('numsub', channel) > (publish == 'both' and ours or 0)
+  local counts = redis.call('pubsub', publish == 'publish' and 'numsub' or 'shardnumsub', channel, own)
+  local all, ours = tonumber(counts[2]), tonumber(counts[4])
+  if all > ours or publish == 'publish' or publish == 'spublish' then return all > ours end
+  return subscribers('numsub', channel) > (publish == 'both' and ours or 0)
 end

@@ -72,10 +72,14 @@ var (
 	ownerSource string
 	//go:embed wait_queue.lua
 	waitQueueSource string
+	//go:embed grant_next.lua
+	grantNextSource string
 	//go:embed mutex_yield.lua
 	mutexYieldSource string
 	//go:embed acquire.lua
 	acquireSource string
+	//go:embed acquire_held.lua
+	acquireHeldSource string
 	//go:embed acquire_contended.lua
 	acquireContendedSource string
 	//go:embed release.lua
@@ -88,8 +92,8 @@ var (
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newShortcutScript(acquireSource, tokenSource, ownerSource, publishSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release   = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
+	acquire   = newShortcutScript(acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release   = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )
