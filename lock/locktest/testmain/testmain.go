@@ -24,7 +24,7 @@ import (
 func Run(m goleak.TestingM, options ...goleak.Option) {
 	redis.SetLogger(&logging.VoidLogger{})
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // heaps are small, and collecting takes a tenth of the time of tests
+		debug.SetGCPercent(200) // collecting takes a tenth of the processor time of tests
 	}
 	// A pool whose server refuses connections dials once a second, and ends up to a second
 	// after its client was closed: later than goleak waits.
