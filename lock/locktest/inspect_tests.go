@@ -481,8 +481,9 @@ func tellsPermitsInUse(b *bench) {
 	if info := b.ask(p.Inspect); brief.Valid() {
 		b.counted(info, lock.KindPermit, 0, 2)
 	}
+	time.Sleep(time.Until(brief.Until()))
 	for deadline := time.Now().Add(soon); b.ask(p.Inspect).Count == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	b.counted(b.ask(p.Inspect), lock.KindPermit, 1, 1)
 

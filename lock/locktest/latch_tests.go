@@ -241,10 +241,7 @@ func latchRefusesWrongCounts(b *bench) {
 
 func latchLeavesOtherLocksAlone(b *bench) {
 	l := b.locker(lock.Config{Poll: 20 * time.Millisecond})
-	lease, err := l.Mutex(b.name("a")).Lock(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	lease := b.mutexOf(l, "a")
 	latch := l.Latch(b.name("a"))
 	_, set := latch.TrySetCount(b.Context(), 3)
 	_, read := latch.Count(b.Context())

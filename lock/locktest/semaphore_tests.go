@@ -187,10 +187,19 @@ func countsRequestsOnce(b *bench) {
 func (b *bench) semaphore(l *lock.Locker, name string, permits int64) *lock.Semaphore {
 	b.Helper()
 	s := l.Semaphore(b.name(name))
-	if first, err := s.TrySetPermits(b.Context(), permits); err != nil || !first {
-		b.Fatalf("setting %d permits of %q: %v, %v", permits, name, first, err)
-	}
+	b.setsFirst(s, permits)
 	return s
+}
+
+// setsFirst gives permits to a semaphore that has none.
+func (b *bench) setsFirst(s interface {
+	TrySetPermits(ctx context.Context, permits int64) (bool, error)
+}, permits int64,
+) {
+	b.Helper()
+	if first, err := s.TrySetPermits(b.Context(), permits); err != nil || !first {
+		b.Fatalf("setting %d permits: %v, %v", permits, first, err)
+	}
 }
 
 // available waits until so many permits are available: those of a caller that has given
@@ -359,10 +368,7 @@ func refusesWrongCounts(b *bench) {
 // The name of another kind of lock is not a semaphore, and vice versa.
 func leavesOtherLocksAlone(b *bench) {
 	l := b.locker(lock.Config{Poll: 20 * time.Millisecond})
-	lease, err := l.Mutex(b.name("a")).Lock(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	lease := b.mutexOf(l, "a")
 	s := l.Semaphore(b.name("a"))
 	_, set := s.TrySetPermits(b.Context(), 3)
 	_, read := s.Available(b.Context())
@@ -783,9 +789,7 @@ func numbersItsGrants(b *bench) {
 func (b *bench) expiring(l *lock.Locker, name string, permits int64) *lock.Permits {
 	b.Helper()
 	p := l.Permits(b.name(name))
-	if first, err := p.TrySetPermits(b.Context(), permits); err != nil || !first {
-		b.Fatalf("setting %d permits of %q: %v, %v", permits, name, first, err)
-	}
+	b.setsFirst(p, permits)
 	return p
 }
 

@@ -35,6 +35,10 @@ type Suite struct {
 	// Kinds are the kinds that the store supports. Default: every kind.
 	Kinds []lock.Kind
 
+	// Tested are the kinds whose tests run, for a further backend that differs from a tested
+	// one in nothing that depends on the kind. Default: Kinds.
+	Tested []lock.Kind
+
 	// Split: clients that ask at the same instant may all be refused, as by a store made
 	// of several stores, which such clients split.
 	Split bool
@@ -70,7 +74,7 @@ func Run(t *testing.T, s Suite) {
 		{"Latch", lock.KindLatch, latchTests},
 		{"Inspect", lock.KindMutex, inspectTests},
 	} {
-		if !s.keeps(group.kind) {
+		if !s.keeps(group.kind) || s.Tested != nil && !slices.Contains(s.Tested, group.kind) {
 			continue
 		}
 		t.Run(group.name, func(t *testing.T) {

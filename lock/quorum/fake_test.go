@@ -305,3 +305,13 @@ func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// acquiresLate is the way of a node whose acquisitions arrive late.
+func acquiresLate(by time.Duration) func(string, *driver.Hold) mishap {
+	return func(request string, _ *driver.Hold) mishap {
+		if request == "acquire" {
+			return mishap{there: by}
+		}
+		return mishap{}
+	}
+}

@@ -268,12 +268,7 @@ func TestLateAcquisitionIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		all[2].set(func(request string, _ *driver.Hold) mishap {
-			if request == "acquire" {
-				return mishap{there: nodeTimeout / 2}
-			}
-			return mishap{}
-		})
+		all[2].set(acquiresLate(nodeTimeout / 2))
 		h := hold("me:1")
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)

@@ -22,8 +22,7 @@ import (
 // no lock fails only the requests for it.
 func TestRequestsTravelTogether(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
 	const goroutines, rounds = 100, 20
@@ -161,8 +160,7 @@ func together(t *testing.T, store *redisstore.Store, admin *redis.Client, reques
 // those before it.
 func TestOneBatchForManyLocks(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	hold := func(name string, n int, count int64) *driver.Hold {
 		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: time.Minute, Place: time.Second}

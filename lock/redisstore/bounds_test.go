@@ -217,8 +217,7 @@ func TestHugeValuesDoNotStopTheServer(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := redistest.Start(t, redistest.Config{})
-			admin := server.Client(t)
+			server, admin := startServer(t)
 			store := open(t, server.Client(t))
 			fill(t, admin, c.fill)
 			for i, do := range c.do {
@@ -266,8 +265,7 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 	})
 	t.Run("IsTold", func(t *testing.T) {
 		t.Parallel()
-		server := redistest.Start(t, redistest.Config{})
-		admin := server.Client(t)
+		server, admin := startServer(t)
 		store := open(t, server.Client(t))
 		require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindFair, 1)).Verdict)
 		fill(t, admin, dead)
@@ -289,8 +287,7 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 // living reader is done.
 func TestWriterBehindManyDeadReaders(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	fill(t, admin, `
 		redis.call('hset', 'a', 'mode', 'read')
@@ -322,8 +319,7 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 // Expired permits count as available, in any number.
 func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	const expired = `
 		redis.call('set', 'a', 0)
@@ -350,8 +346,7 @@ func TestManyExpiredPermitsAreAvailable(t *testing.T) {
 // was set back. It ends like one that is made now.
 func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	const back = 15 * time.Second
 	dead := heldFor(driver.KindFair, 2)
@@ -467,8 +462,7 @@ func TestGarbageAtEveryKey(t *testing.T) {
 	garbage = append(garbage,
 		[]any{"HSET", "mode", "inf"}, []any{"RPUSH", java + ":1", "x", ""}, []any{"SADD", "x"}, []any{"XADD", "*", "a", "b"})
 
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	for _, key := range keys {
 		for _, g := range garbage {

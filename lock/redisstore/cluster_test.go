@@ -27,6 +27,15 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	return client.(*redis.ClusterClient)
 }
 
+// nodeClients returns a client of each node of a cluster.
+func nodeClients(t *testing.T, c *redistest.Cluster) (clients []*redis.Client) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		clients = append(clients, node.Client(t))
+	}
+	return clients
+}
+
 // The keys of a lock must be on one server for any name. The keys of redsync and others
 // are not, for names with braces.
 func TestClusterKeysAreInOneSlot(t *testing.T) {
@@ -104,15 +113,16 @@ func TestClusterOneSubscriptionConnectionPerNode(t *testing.T) {
 	mine, theirs := locker(t, clusterClient(t, cluster), lock.Config{}), locker(t, clusterClient(t, cluster), lock.Config{})
 	const locks = 90
 	locked := contendFor(t, mine, theirs, locks, "lock ")
+	nodes := nodeClients(t, cluster)
 	shardChannels := func() (all int) {
-		for _, node := range cluster.Nodes {
-			all += len(node.Client(t).PubSubShardChannels(t.Context(), "*").Val())
+		for _, node := range nodes {
+			all += len(node.PubSubShardChannels(t.Context(), "*").Val())
 		}
 		return all
 	}
 	require.Eventually(t, func() bool { return shardChannels() == 3*locks }, 10*time.Second, 10*time.Millisecond)
-	for _, node := range cluster.Nodes {
-		list, err := node.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+	for _, node := range nodes {
+		list, err := node.Do(t.Context(), "client", "list", "type", "pubsub").Text()
 		require.NoError(t, err)
 		assert.Equal(t, 1, strings.Count(list, "\n"), "%s", list)
 	}
@@ -146,16 +156,18 @@ func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	store := &recording{Store: open(t, clusterClient(t, cluster))}
-	l, err := lock.New(store, lock.Config{TTL: time.Second})
+	const ttl = 3 * time.Second // so that a busy machine loses none
+	l, err := lock.New(store, lock.Config{TTL: ttl})
 	require.NoError(t, err)
 	defer l.Close(context.Background())
 	leases := make([]*lock.Lease, 200)
 	for i := range leases {
 		leases[i] = mustLock(t, l, fmt.Sprintf("lock %d", i))
 	}
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		for _, node := range cluster.Nodes {
-			require.NoError(t, node.Client(t).ScriptFlush(t.Context()).Err())
+	nodes := nodeClients(t, cluster)
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, node := range nodes {
+			require.NoError(t, node.ScriptFlush(t.Context()).Err())
 		}
 	}
 	for _, lease := range leases {
@@ -167,7 +179,7 @@ func TestClusterRenewsDespiteScriptFlush(t *testing.T) {
 	for _, err := range store.errs { // a busy machine may be late
 		assert.NotContains(t, err.Error(), "NOSCRIPT")
 	}
-	assert.Greater(t, store.rounds, 10)
+	assert.GreaterOrEqual(t, store.rounds, 4)
 }
 
 // changesNothing checks that a change of the topology without loss of data loses no

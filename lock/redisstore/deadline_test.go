@@ -135,9 +135,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			wire := redistest.StartProxy(t, server)
-			admin := server.Client(t)
+			_, wire, admin := startProxied(t)
 			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
 			c.before(t.Context(), admin)
 			// The store has read the server's clock, and the server has the script.
@@ -201,9 +199,7 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			wire := redistest.StartProxy(t, server)
-			admin := server.Client(t)
+			_, wire, admin := startProxied(t)
 			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
 			h := mutexOf("a", 1)
 			h.Kind, h.TTL = c.kind, time.Hour
@@ -297,8 +293,7 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 			for _, cancelled := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%v %v cancelled=%v", format, delay, cancelled), func(t *testing.T) {
 					t.Parallel()
-					server := redistest.Start(t, redistest.Config{})
-					admin := server.Client(t)
+					server, admin := startServer(t)
 					stall := &stalling{name: "stalled", delay: delay, arrived: make(chan struct{})}
 					options := server.Options()
 					options.Dialer = stall.dial

@@ -51,8 +51,7 @@ func TestFairQueueIsLeftToRedissonWithoutATTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			client := server.Client(t)
+			server, client := startServer(t)
 			store := open(t, client)
 			require.Equal(t, driver.Granted, asks(t, store, fairHold(ourOwner(1), 0)).Verdict)
 			asks(t, store, fairHold(ourOwner(2), 5*time.Second))
@@ -151,8 +150,7 @@ func TestFairSkipsCrashedThreadsOfRedisson(t *testing.T) {
 // threads of Redisson, and all are served in the order of arrival.
 func TestFairOrderOutlivesLostSubscriptions(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 30 * time.Second, Poll: time.Hour})
 	holder := newRedissonThread(t, server, 1)
 	require.True(t, holder.lock(redissonWait))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -145,7 +144,7 @@ func mustLockFair(t testing.TB, l *lock.Locker) *lock.Lease {
 	defer cancel()
 	lease, err := l.Fair("orders").Lock(ctx)
 	if !assert.NoError(t, err) {
-		runtime.Goexit() // of the calling goroutine, which need not be the test's
+		t.FailNow() // ends the calling goroutine, which need not be the test's
 	}
 	return lease
 }
@@ -183,8 +182,7 @@ func asks(t testing.TB, s driver.Store, h *driver.Hold) driver.Answer {
 
 func TestFairWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
 	lease := mustLockFair(t, l)
 	assert.Equal(t, map[string]string{lease.Owner(): "1"}, admin.HGetAll(t.Context(), "orders").Val())
@@ -242,8 +240,7 @@ func TestFairLockAndMutexAreOneLock(t *testing.T) {
 // Redisson's threads and our waiters share one queue, and wake each other.
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	first, second, third := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
 
@@ -419,18 +416,18 @@ func TestClusterFairChannels(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	mine, theirs := locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour}), locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour})
-	channels := func(node *redistest.Server) int {
-		return len(node.Client(t).PubSubShardChannels(t.Context(), fairChannel+":*").Val())
+	owner := cluster.Owner(t, "orders").Client(t)
+	channels := func() int {
+		return len(owner.PubSubShardChannels(t.Context(), fairChannel+":*").Val())
 	}
-	owner := cluster.Owner(t, "orders")
 	lease := mustLockFair(t, mine)
 	const waiters = 30
 	got := make(chan *lock.Lease, waiters)
 	for i := range waiters {
 		go send(got, func() *lock.Lease { return mustLockFair(t, []*lock.Locker{mine, theirs}[i%2]) })
 	}
-	require.Eventually(t, func() bool { return channels(owner) == waiters }, 10*time.Second, 5*time.Millisecond)
-	list, err := owner.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+	require.Eventually(t, func() bool { return channels() == waiters }, 10*time.Second, 5*time.Millisecond)
+	list, err := owner.Do(t.Context(), "client", "list", "type", "pubsub").Text()
 	require.NoError(t, err)
 	assert.Equal(t, 2, strings.Count(list, "\n"), "one connection for each process: %s", list)
 	order := queue(t, clusterClient(t, cluster))
@@ -442,7 +439,7 @@ func TestClusterFairChannels(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 	}
 	assert.Less(t, time.Since(begin), 3*time.Second, "everybody was woken")
-	require.Eventually(t, func() bool { return channels(owner) == 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return channels() == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
 // waitFairly makes n goroutines of this process each take the lock called orders once, and
@@ -470,18 +467,18 @@ func waitFairly(ctx context.Context, locker *lock.Locker, client redis.Universal
 // one process dies, with a tenth of them, the others are still served.
 func TestFairAmongProcesses(t *testing.T) {
 	t.Parallel()
-	const all, dying = 1000, 100
 	for _, test := range []struct {
 		name   string
+		all    int // waiters
 		killed int // how many are served before a process is killed; none if negative
 	}{
-		{"all live", -1},
-		{"a tenth dies waiting", 0},
-		{"a tenth dies meanwhile", 300},
+		{"all live", 1000, -1},
+		{"a tenth dies waiting", 400, 0},
+		{"a tenth dies meanwhile", 400, 120},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server := redistest.Start(t, redistest.Config{})
-			admin := server.Client(t)
+			all, dying := test.all, test.all/10
+			server, admin := startServer(t)
 			l := locker(t, server.Client(t), lock.Config{})
 			lease := mustLockFair(t, l)
 			victim := startProcess(t, "wait fairly", server.URL(), dying)

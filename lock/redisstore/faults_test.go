@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +42,7 @@ func loginAs(t testing.TB, server *redistest.Server, user, password string) *red
 	t.Helper()
 	options := server.Options()
 	options.Username, options.Password = user, password
+	options.ReadTimeout, options.WriteTimeout = answersWithin, answersWithin // contexts bound requests
 	client := redis.NewClient(options)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
@@ -86,7 +86,7 @@ func mustLock(t testing.TB, l *lock.Locker, name string) *lock.Lease {
 	defer cancel()
 	lease, err := l.Mutex(name).Lock(ctx)
 	if !assert.NoError(t, err) {
-		runtime.Goexit() // of the calling goroutine, which need not be the test's
+		t.FailNow() // ends the calling goroutine, which need not be the test's
 	}
 	return lease
 }
@@ -266,9 +266,7 @@ func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
 // a lock taken by ourselves, and a release of a lock that is not held.
 func TestReplyIsLostOnTheWire(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	admin := server.Client(t)
+	_, wire, admin := startProxied(t)
 	for _, retries := range []int{-1, 0, 5} { // of go-redis: none, its default, many
 		options := wire.Options()
 		options.MaxRetries = retries
@@ -295,12 +293,12 @@ func TestReplyIsLostOnTheWire(t *testing.T) {
 	}
 }
 
-// A very bad network that still works loses no lease of 4 s.
+// A very bad network that still works loses no lease of 8 s.
 func TestBadNetwork(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	wire := redistest.StartProxy(t, server)
-	const ttl = 4 * time.Second
+	const ttl = 8 * time.Second
 	wire.Set(redistest.Fault{Delay: 25 * time.Millisecond, Jitter: 50 * time.Millisecond, Slice: true})
 	var lockers []*lock.Locker
 	for range 2 {
@@ -311,7 +309,7 @@ func TestBadNetwork(t *testing.T) {
 		lockers = append(lockers, locker(t, client, lock.Config{TTL: ttl, RetryFor: time.Minute}))
 	}
 	kept := mustLock(t, lockers[0], "kept")
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(ttl + ttl/2)
 	var work sync.WaitGroup
 	var holders, taken int // guarded by the lock
 	for i := range 4 {
@@ -349,8 +347,7 @@ func TestBadNetwork(t *testing.T) {
 // subscription that replaces it, long before the poll.
 func TestSubscriptionIsCut(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
 	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 	for _, kind := range []string{"pubsub", "normal"} {
@@ -380,11 +377,11 @@ func awaitChannels(t testing.TB, client *redis.Client, n int) {
 // A server may lose its scripts at any moment without an effect on callers.
 func TestScriptFlushStorm(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 2 * time.Second})
 	kept := mustLock(t, l, "kept")
 	stop := make(chan struct{})
+	flushes := 0 // read after the storm
 	var storm sync.WaitGroup
 	storm.Go(func() {
 		for {
@@ -392,15 +389,18 @@ func TestScriptFlushStorm(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond):
-				_ = admin.ScriptFlush(context.Background()).Err()
+				if admin.ScriptFlush(context.Background()).Err() == nil {
+					flushes++
+				}
 			}
 		}
 	})
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
 	}
 	close(stop)
 	storm.Wait()
+	assert.Greater(t, flushes, 10)
 	require.NoError(t, kept.Err())
 	require.NoError(t, kept.Unlock(t.Context()))
 }
@@ -433,8 +433,7 @@ func TestServerLosesItsData(t *testing.T) {
 // ones live on.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
 	lease := mustLock(t, l, "held")
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())

@@ -75,8 +75,7 @@ func (r *redisson) unlock(name, channel string) bool {
 
 func TestWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
 	message := listening(t, admin, "redisson_lock__channel:{orders:42}")
 
@@ -174,8 +173,7 @@ func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int6
 // grow from one holder to the next.
 func TestSharesFencingTokensWithRedisson(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{})
 	const counter = "redisson_lock_token:{a}"
 	theirs := func() int64 { return admin.Incr(t.Context(), counter).Val() }
@@ -205,8 +203,7 @@ func TestSharesFencingTokensWithRedisson(t *testing.T) {
 
 func TestFencingCounterExpires(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	for fence, want := range map[time.Duration]time.Duration{
 		0:                redisstore.DefaultFenceTTL,
 		30 * time.Second: 30 * time.Second,
@@ -225,8 +222,7 @@ func TestFencingCounterExpires(t *testing.T) {
 // them prolongs it.
 func TestFencingCounterOfReaders(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{})
 	const counter = "redisson_lock_token:{a}"
 	read := func() *lock.Lease {
@@ -253,8 +249,7 @@ func TestFencingCounterOfReaders(t *testing.T) {
 // changed.
 func TestOtherFamilies(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{Poll: 100 * time.Millisecond})
 	for _, ttl := range []time.Duration{0, time.Minute} {
 		require.NoError(t, admin.Set(t.Context(), "a", "redsync's", ttl).Err())
@@ -287,8 +282,7 @@ func TestOtherFamilies(t *testing.T) {
 // commands for the lock.
 func TestLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond}), locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond})
 	lease := mustLock(t, mine, "a")
 	released := make(chan error, 1)
@@ -320,8 +314,7 @@ func commands(t *testing.T, client *redis.Client) int64 {
 // One connection subscribes for any number of locks.
 func TestOneSubscriptionConnection(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
 	const locks = 100
 	locked := contendFor(t, mine, theirs, locks, "lock ")
@@ -376,8 +369,7 @@ func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
-		server := redistest.Start(t, redistest.Config{})
-		admin := server.Client(t)
+		server, admin := startServer(t)
 		l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{Format: format}), lock.Config{})
 		for i := range 200 {
 			require.NoError(t, mustLock(t, l, fmt.Sprint("order ", i)).Unlock(t.Context()))

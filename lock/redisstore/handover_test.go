@@ -47,8 +47,7 @@ func startWaiter(t testing.TB, l *lock.Locker) <-chan *lock.Lease {
 // next ones send no requests.
 func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	first := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second, Poll: time.Hour})
 	lease := mustLock(t, first, "a")
 	var waiting []<-chan *lock.Lease
@@ -96,8 +95,7 @@ func TestReleaseGrantsToTheFirstInLine(t *testing.T) {
 // A hand-over grants for the provisional TTL; the first renewal prolongs it to the TTL.
 func TestHandedLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{TTL: 4 * time.Second})
 	lease := mustLock(t, mine, "a")
 	got := startWaiter(t, theirs)
@@ -130,8 +128,7 @@ func TestHandedLeaseIsRenewed(t *testing.T) {
 // release.
 func TestCommandsOfAHandOver(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	const clients, rounds = 8, 50
 	lockers := make([]*lock.Locker, clients)
 	for i := range lockers {
@@ -178,8 +175,7 @@ func scripts(t *testing.T, admin *redis.Client) (calls int64) {
 // A release itself skips a waiter whose process has died.
 func TestReleasePassesOverTheDead(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
 	got := startWaiter(t, theirs)
@@ -199,8 +195,7 @@ func TestReleasePassesOverTheDead(t *testing.T) {
 // TTL. Then the next waiter gets it.
 func TestOfferToTheFrozenEnds(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
 	const frozen = "285475da-9152-4c83-822a-67ee2f116a79"
 	conn := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}", "leasewheel_lock__channel:{a}:"+frozen)
@@ -286,8 +281,8 @@ func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 // whose text has fewer digits.
 func TestTokensAreMicroseconds(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin, store := server.Client(t), open(t, server.Client(t))
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
 	h := &driver.Hold{Name: "a", Owner: "client:1", Count: 1, TTL: time.Minute}
 	for short := false; !short; time.Sleep(time.Millisecond) {
 		before := admin.Time(t.Context()).Val().UnixMicro()

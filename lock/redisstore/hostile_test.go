@@ -39,8 +39,8 @@ func addDead(t *testing.T, admin *redis.Client, n int) {
 // A run of any script skips a hundred dead waiters at most.
 func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin, store := server.Client(t), open(t, server.Client(t))
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
 	holder, next := mutexOf("a", 1), mutexOf("a", 2)
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
@@ -68,8 +68,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 // A living waiter behind ten thousand dead ones gets the lock soon, without its poll.
 func TestLivingWaiterBehindManyDead(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine := locker(t, server.Client(t), lock.Config{})
 	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
@@ -87,8 +86,8 @@ func TestLivingWaiterBehindManyDead(t *testing.T) {
 // An invalid member of the wait queue is dropped when it becomes the head, without delay.
 func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin, store := server.Client(t), open(t, server.Client(t))
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
 	require.NoError(t, admin.ConfigSet(t.Context(), "slowlog-log-slower-than", "1000").Err())
 	client := owner(3)[:36]
 	hears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}:"+client)
@@ -150,8 +149,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 		redisstore.FormatRedisson: {"a", mutexQueue, counterOfA},
 		redisstore.FormatPlain:    {"a", "leasewheel_lock_turns:{a}", counterOfA},
 	} {
-		server := redistest.Start(t, redistest.Config{})
-		admin := server.Client(t)
+		server, admin := startServer(t)
 		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
 		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(driver.Notice) {})
 		require.NoError(t, err)
@@ -213,8 +211,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 // leave it to others for a while.
 func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	const turns = "leasewheel_lock_turns:{a}"
 	for format, leave := range map[redisstore.Format]func(ahead time.Duration){
 		redisstore.FormatRedisson: func(ahead time.Duration) {
@@ -259,8 +256,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 		for _, life := range life {
 			t.Run(fmt.Sprint(format, life), func(t *testing.T) {
 				t.Parallel()
-				server := redistest.Start(t, redistest.Config{})
-				admin := server.Client(t)
+				server, admin := startServer(t)
 				store := openWith(t, server.Client(t), redisstore.Config{Format: format, FenceTTL: life})
 				h, twice, waiter := mutexOf("a", 1), mutexOf("a", 1), mutexOf("a", 2)
 				twice.Count, waiter.Place = 2, time.Minute
@@ -300,8 +296,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 // altered, cut or repeated message makes it ask at most.
 func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	mine := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
 	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 	channel := "leasewheel_lock__channel:{a}:" + theirs.ClientID()
@@ -366,8 +361,8 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw ~* &* +@all"}})
 	admin := server.Client(t)
 	client := loginAs(t, server, "ada", "pw")
-	const ttl = 3 * time.Second
-	l := locker(t, client, lock.Config{TTL: ttl})
+	const ttl = 6 * time.Second // so that a busy machine loses none
+	l := locker(t, client, lock.Config{TTL: ttl, RequestTimeout: answersWithin})
 	kept := make([]*lock.Lease, 50)
 	for i := range kept {
 		kept[i] = mustLock(t, l, fmt.Sprintf("orders:%d", i))
@@ -383,6 +378,7 @@ func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 		go func() {
 			n := 0
 			for ; ctx.Err() == nil; n++ {
+				time.Sleep(4 * time.Millisecond)
 				lease, err := l.Mutex(fmt.Sprintf("orders:busy:%d", g)).Lock(context.WithoutCancel(ctx))
 				if err == nil {
 					err = lease.Unlock(context.WithoutCancel(ctx))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // owner returns an owner of one client.
@@ -33,8 +32,7 @@ func released(h *driver.Hold) *driver.Hold {
 // another program uses the name. A hash that a client of Redisson holds is a lock.
 func TestForeignHashIsNoMutex(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{})
 	const redisson = "8a9a0fb5-1e4c-4f3a-9d5f-0d3f6f1d2c11"
 	for name, test := range map[string]struct {

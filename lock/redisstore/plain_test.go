@@ -43,21 +43,13 @@ func plainSuite(client func(t testing.TB) redis.UniversalClient, tokens bool) lo
 	}
 }
 
+// The commands of the format run on one server with tokens, and in a cluster without. A
+// master with sentinels gets the same commands as one server, see TestSentinel. In virtual
+// time, TestPlainInBubble runs the suite both ways.
 func TestPlainSingleServer(t *testing.T) {
 	t.Parallel()
-	for name, tokens := range map[string]bool{"tokens": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }, tokens))
-		})
-	}
-}
-
-func TestPlainSentinel(t *testing.T) {
-	t.Parallel()
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return set.Client(t) }, true))
+	server := redistest.Start(t, redistest.Config{})
+	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }, true))
 }
 
 func TestPlainCluster(t *testing.T) {
@@ -85,8 +77,7 @@ func TestPlainInBubble(t *testing.T) {
 
 func TestPlainWireFormat(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{TTL: 20 * time.Second})
 	message := listening(t, admin, "redisson_lock__channel:{orders:42}")
 
@@ -136,8 +127,7 @@ func failure(_ *lock.Lease, err error) error { return err }
 // A key of any other type or format blocks the name, and nothing more.
 func TestFormatsFindForeignValues(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	hash, plain := open(t, server.Client(t)), openPlain(t, server.Client(t))
 	hold := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
 	ended := *hold
@@ -276,8 +266,7 @@ func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
 // look like locks. Other programs' values do no harm to a terminal.
 func TestPlainInspectsStrangers(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{})
 	lease := mustLock(t, l, "ours")
 	for name, value := range map[string]string{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -186,7 +185,7 @@ func mustTake(t *testing.T, ctx context.Context, m *lock.Mutex) *lock.Lease { //
 	defer cancel()
 	lease, err := m.Lock(ctx)
 	if !assert.NoError(t, err) {
-		runtime.Goexit() // of the calling goroutine, which need not be the test's
+		t.FailNow() // ends the calling goroutine, which need not be the test's
 	}
 	return lease
 }
@@ -404,8 +403,7 @@ func TestKeepsUpAClaim(t *testing.T) {
 // A name with another kind of lock, or of value, is refused as such and never changed.
 func TestReadWriteAmongOtherFamilies(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{TTL: 600 * time.Millisecond})
 	rw := l.ReadWrite("a")
 	foreign := func() {
@@ -447,8 +445,7 @@ func TestReadWriteAmongOtherFamilies(t *testing.T) {
 // Leases of every kind, with each hold of a reader, are renewed in one round trip.
 func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	client := server.Client(t)
+	_, client := startServer(t)
 	roundTrips := redistest.CountRoundTrips(client)
 	store := open(t, client)
 	var items []renewal.Item

@@ -72,9 +72,7 @@ func (f *former) reply(ctx context.Context, command []string) string {
 // attempt gets no reply. Such a command may have been carried out.
 func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	admin := server.Client(t)
+	_, wire, admin := startProxied(t)
 	a := &former{gate: make(chan struct{})}
 	close(a.gate)
 	address := fakeServer(t, func(command []string) string { return a.reply(t.Context(), command) })

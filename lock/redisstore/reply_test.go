@@ -464,7 +464,7 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 			require.False(t, t.Failed())
 			require.Zero(t, c.failed.Load(), "before the fault; the latest: %v", c.latest())
 			state.strike(t, server, admin)
-			c.run(time.Second)
+			c.run(400 * time.Millisecond)
 			if name != "NOSCRIPT" { // which is made up for
 				assert.Positive(t, c.failed.Load(), "the fault was met")
 			}
@@ -540,7 +540,7 @@ func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 			var work sync.WaitGroup
 			for g := range 48 {
 				work.Go(func() {
-					for i := range 20 {
+					for i := range 8 {
 						n := 1000*(g+1) + i
 						switch g % 3 {
 						case 0:

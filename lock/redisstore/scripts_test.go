@@ -19,8 +19,7 @@ import (
 // A later reader with a short lease does not shorten the lock of an earlier one.
 func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	long, short := heldFor(driver.KindRead, 1), heldFor(driver.KindRead, 2)
 	short.TTL = time.Second
@@ -40,8 +39,7 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 // A permit that has expired is not renewed, although its place is still there.
 func TestExpiredPermitIsNotRenewed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "a", 1, 0).Err())
 	h := heldFor(driver.KindPermit, 1)
@@ -93,8 +91,7 @@ func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 	for _, behind := range []int{1, 3, 6} {
 		t.Run(fmt.Sprint(behind), func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			admin := server.Client(t)
+			server, admin := startServer(t)
 			store := open(t, server.Client(t))
 			require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 			first := newRedissonThread(t, server, 1)

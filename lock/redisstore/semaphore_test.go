@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -194,7 +193,7 @@ func mustHave(t *testing.T, p *lock.Permits) *lock.Lease {
 	defer cancel()
 	lease, err := p.Acquire(ctx)
 	if !assert.NoError(t, err) {
-		runtime.Goexit() // of the calling goroutine, which need not be the test's
+		t.FailNow() // ends the calling goroutine, which need not be the test's
 	}
 	return lease
 }
@@ -378,8 +377,7 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 // Values that are no count, or no permits, are left as they are.
 func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{Poll: 20 * time.Millisecond})
 	for what, write := range map[string]func(ctx context.Context, name string) error{
 		"text": func(ctx context.Context, name string) error { return admin.Set(ctx, name, "opLock token", 0).Err() },
@@ -426,8 +424,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 // A permit is lost when its key has become something else.
 func TestPermitsAreLostToForeignValues(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	p := locker(t, server.Client(t), lock.Config{TTL: time.Second}).Permits("a")
 	_, err := p.TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
@@ -508,9 +505,8 @@ func usePermits(ctx context.Context, locker *lock.Locker, client redis.Universal
 // while other processes have some. When those die, their permits come back.
 func TestPermitsAmongProcesses(t *testing.T) {
 	t.Parallel()
-	const permits, dying, processes, rounds = 7, 2, 4, 240
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	const permits, dying, processes, rounds = 7, 2, 4, 120
+	server, admin := startServer(t)
 	p := locker(t, server.Client(t), lock.Config{}).Permits("pool")
 	_, err := p.TrySetPermits(t.Context(), permits)
 	require.NoError(t, err)
@@ -555,8 +551,7 @@ func TestPermitsAmongProcesses(t *testing.T) {
 func TestSemaphoreCommands(t *testing.T) {
 	t.Parallel()
 	const waiters, permits = 64, 16
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	_, err := l.Semaphore("a").TrySetPermits(t.Context(), 0)
 	require.NoError(t, err)

@@ -124,9 +124,7 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 // like a client that does not enter the wait queue, to which every other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	admin := server.Client(t)
+	server, wire, admin := startProxied(t)
 	store := open(t, wire.Client(t))
 	subscribe := func(name string) (driver.Subscription, error) {
 		return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
@@ -180,8 +178,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 // A subscription connection without messages, whose pings are answered, is kept.
 func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	var woken atomic.Int32
 	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
@@ -223,9 +220,7 @@ func pubsubID(t *testing.T, admin *redis.Client) string {
 // a subscription that other callers are making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	admin := server.Client(t)
+	_, wire, admin := startProxied(t)
 	store := open(t, wire.Client(t))
 	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "mine"}, func(driver.Notice) {})
 	require.NoError(t, err)

@@ -28,8 +28,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 	for _, life := range []time.Duration{20 * time.Millisecond, time.Hour, -1} {
 		t.Run(fmt.Sprint(life), func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			admin := server.Client(t)
+			server, admin := startServer(t)
 			store := openWith(t, server.Client(t), redisstore.Config{FenceTTL: life})
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -89,8 +88,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 // unchanged, and never makes a wrong token.
 func TestDamagedCounterRefusesGrants(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	for format, kinds := range map[redisstore.Format][]driver.Kind{
 		redisstore.FormatRedisson: {driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite},
 		redisstore.FormatPlain:    {driver.KindMutex},
@@ -164,8 +162,8 @@ func TestCounterOfZeroIsNoToken(t *testing.T) {
 // waiter.
 func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin, store := server.Client(t), open(t, server.Client(t))
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
 	holder, waiter := mutexOf("a", 1), mutexOf("a", 2)
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
@@ -227,8 +225,7 @@ func TestCounterOutlivesEachGrant(t *testing.T) {
 	for name, endless := range map[string]bool{"its own": false, "without a TTL": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			admin := server.Client(t)
+			server, admin := startServer(t)
 			const life = 600 * time.Millisecond
 			store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: life})
 			require.NoError(t, err)
@@ -331,8 +328,7 @@ func TestRaisedCounterOfRedissonLasts(t *testing.T) {
 // larger than the last one. Any other proposal changes nothing.
 func TestProposedToken(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	admin := server.Client(t)
+	server, admin := startServer(t)
 	heeded, ignored := 0, 0
 	for request, place := range map[string]time.Duration{"short": 0, "with all arguments": time.Second} {
 		for _, life := range []time.Duration{time.Hour, -1} {

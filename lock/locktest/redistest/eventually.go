@@ -10,12 +10,16 @@ import (
 // fatal ends the waiting in eventually: another call of check cannot help.
 type fatal struct{ error }
 
+// The pauses between two calls of a check grow from firstPause by a quarter each to
+// longestPause. A server that starts answers within some of the first; a cluster needs 2 s,
+// and asking it without pause would cost more than its tests.
+const firstPause, longestPause = 2 * time.Millisecond, 40 * time.Millisecond
+
 // eventually calls check until it returns nil, and returns its last error after limit. It
 // is for states of other processes, which send no notification.
 func eventually(limit time.Duration, check func() error) error {
-	pause := time.NewTicker(2 * time.Millisecond)
-	defer pause.Stop()
-	for begun := time.Now(); ; <-pause.C {
+	pause := firstPause
+	for begun := time.Now(); ; pause = min(pause+pause/4, longestPause) {
 		err := check()
 		if err == nil {
 			return nil
@@ -26,6 +30,7 @@ func eventually(limit time.Duration, check func() error) error {
 		if time.Since(begun) > limit {
 			return fmt.Errorf("redistest: not ready after %v: %w", limit, err)
 		}
+		time.Sleep(pause)
 	}
 }
 

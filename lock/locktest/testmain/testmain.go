@@ -8,6 +8,9 @@
 package testmain
 
 import (
+	"os"
+	"runtime/debug"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
@@ -20,6 +23,9 @@ import (
 // go-redis's own logging is off meanwhile: the tests break connections on purpose.
 func Run(m goleak.TestingM, options ...goleak.Option) {
 	redis.SetLogger(&logging.VoidLogger{})
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // collecting takes a tenth of the processor time of tests
+	}
 	// A pool whose server refuses connections dials once a second, and ends up to a second
 	// after its client was closed: later than goleak waits.
 	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
