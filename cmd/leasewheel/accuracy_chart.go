@@ -247,7 +247,8 @@ func spaced(d time.Duration) string {
 }
 
 func (c *canvas) axisTitle(horizontal, vertical string) {
-	c.printf(`<text x="%g" y="%g" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, chartHeight-8, html.EscapeString(horizontal))
+	// At the left, where it is in view on a narrow screen, too.
+	c.printf(`<text x="%g" y="%g">%s</text>`, plotLeft, chartHeight-8, html.EscapeString(horizontal))
 	middle := (plotTop + plotBottom) / 2
 	c.printf(`<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
 }

@@ -32,7 +32,12 @@ func (r *accuracyReport) htmlHead(b *strings.Builder) {
 func (r *accuracyReport) htmlCharts(b *strings.Builder) {
 	lateness, jitter := r.chartSeries(latenessOf), r.chartSeries(jitterOf)
 	chart := func(title, note, picture string) { htmlChart(b, "h2", title, note, picture) }
+	var items [][2]string
+	for _, s := range lateness {
+		items = append(items, [2]string{fmt.Sprintf(`<line class="curve %s" stroke="var(--c%d)" x1="1" y1="10" x2="27" y2="10"/>`, s.style, s.hue), s.name})
+	}
 	if len(lateness) > 0 {
+		htmlLegend(b, items)
 		chart("Lateness by percentile", "How late the runs are, from the most punctual to the latest. A dot marks the maximum.",
 			percentileChart("Lateness by percentile", "lateness", lateness, ""))
 		chart("Lateness as a histogram", "How many runs are how late.",

@@ -67,10 +67,8 @@ func (r *demoReport) inSentences() string {
 
 // htmlLegend explains the spans and the marks, as they are drawn.
 func (r *demoReport) htmlLegend(b *strings.Builder) {
-	b.WriteString("<ul class=\"legend\">\n")
-	item := func(shape, text string) {
-		fmt.Fprintf(b, "<li><svg class=\"chart\" viewBox=\"0 0 28 20\" aria-hidden=\"true\">%s</svg>%s</li>\n", shape, text)
-	}
+	var items [][2]string
+	item := func(shape, text string) { items = append(items, [2]string{shape, text}) }
 	bar := func(kind spanKind, height int) string {
 		return fmt.Sprintf(`<rect class="%s" x="1" y="%d" width="26" height="%d"/>`, kind, 10-height/2, height)
 	}
@@ -87,7 +85,8 @@ func (r *demoReport) htmlLegend(b *strings.Builder) {
 	item(sign(markKilled), "killed")
 	item(sign(markDeleted), "deleted on the server")
 	item(`<line class="takeover" x1="2" y1="10" x2="12" y2="10"/>`+sign(markTakenOver), "taken over by another process")
-	b.WriteString("</ul>\n<p class=\"note\">Point at anything for its exact times and its fencing token. The numbers in the close-ups are the last six digits of tokens.</p>\n")
+	htmlLegend(b, items)
+	b.WriteString("<p class=\"note\">Point at anything for its exact times and its fencing token. The numbers in the close-ups are the last six digits of tokens.</p>\n")
 }
 
 func (r *demoReport) htmlTimeline(b *strings.Builder) {

@@ -148,7 +148,7 @@ func (r *demoReport) sumUpExclusion(s *demoSummary) {
 	s.heading("One lock", "%d processes add to one counter", r.Processes)
 	s.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
 	s.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "by the host's clock")
-	s.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "the counter reads %s after %s writes", grouped(x.Counter), grouped(x.Writes))
+	s.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "counter: %s after %s writes", grouped(x.Counter), grouped(x.Writes))
 	s.promise(x.Disorder == 0, "fencing tokens out of order", x.Disorder, "")
 	s.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")
 }
@@ -157,11 +157,11 @@ func (r *demoReport) sumUpFaults(s *demoSummary) {
 	f, k := r.Frozen, r.Killed
 	s.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
 	s.fact("awake again after", f.Awake, "a plain timer of the process")
-	s.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
+	s.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; limit %v", f.Cause, f.ToldLimit)
 	s.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
 
 	s.heading("One holder killed", "SIGKILL while it has the lock")
-	s.promise(k.Free > 0 && k.Free <= k.FreeLimit, "next holder after", k.Free, "promised within %v", k.FreeLimit)
+	s.promise(k.Free > 0 && k.Free <= k.FreeLimit, "next holder after", k.Free, "limit %v", k.FreeLimit)
 }
 
 func (r *demoReport) sumUpLeases(s *demoSummary) {
@@ -173,7 +173,7 @@ func (r *demoReport) sumUpLeases(s *demoSummary) {
 	}
 	s.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", grouped(l.Batches), perBatch)
 	s.promise(l.Lost == 0, "lost", l.Lost, "")
-	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, the last after %v; promised within %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
+	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, in %v; limit %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
 	s.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 

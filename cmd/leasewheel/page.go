@@ -31,6 +31,9 @@ th:first-child,td:first-child{text-align:left;padding-left:0}
 .words th,.words td{text-align:left}
 .words td{white-space:normal}
 .words .figure{text-align:right;white-space:nowrap}
+.legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.75rem 0;padding:0;list-style:none;font-size:.875rem}
+.legend li{display:flex;align-items:center;gap:.4rem}
+.legend svg{width:28px;height:20px;flex:none}
 thead th{color:var(--muted);font-weight:500}
 tbody th{font-weight:500}
 pre{overflow-x:auto;padding:.75rem 1rem;border:1px solid var(--line);border-radius:6px;font-size:.875rem}
@@ -85,6 +88,16 @@ func htmlMachine(b *strings.Builder, m bench.Machine, version string, at time.Ti
 	fmt.Fprintf(b, "<p class=\"note\">%s, %d cores, %s/%s, %s, %s, %s</p>\n<pre>%s</pre>\n",
 		pageText(cmp.Or(m.CPU, "unknown processor")), m.Cores, m.OS, m.Arch, m.Go, pageText(version),
 		at.Format("2006-01-02 15:04 UTC"), pageText(repeat))
+}
+
+// htmlLegend writes a list of what a chart's shapes mean: pairs of a shape, which is markup
+// within 28 by 20, and a text. On a narrow screen it is in view where a chart's edge is not.
+func htmlLegend(b *strings.Builder, items [][2]string) {
+	b.WriteString("<ul class=\"legend\">\n")
+	for _, item := range items {
+		fmt.Fprintf(b, "<li><svg class=\"chart\" viewBox=\"0 0 28 20\" aria-hidden=\"true\">%s</svg>%s</li>\n", item[0], pageText(item[1]))
+	}
+	b.WriteString("</ul>\n")
 }
 
 // htmlTable writes a table whose first row is its head. class is that of the table.

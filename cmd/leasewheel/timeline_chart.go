@@ -41,9 +41,6 @@ const timelineStyle = `
 .batch{stroke:var(--c1);stroke-width:1}
 .chart .token{font-size:10px;fill:var(--muted)}
 .chart .moment{stroke:var(--muted);stroke-width:1}
-.legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.75rem 0;padding:0;list-style:none;font-size:.875rem}
-.legend li{display:flex;align-items:center;gap:.4rem}
-.legend svg{width:28px;height:20px;flex:none}
 `
 
 // markShapes are the paths of marks, around the origin.
