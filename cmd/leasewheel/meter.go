@@ -76,7 +76,7 @@ func (m *meter) fitting() string {
 	if err != nil || width <= 0 {
 		return line
 	}
-	used := 1 // in the last column, terminals wrap
+	used := len("^C") // which a terminal may echo behind the line, and must not wrap
 	for i, r := range line {
 		if used += columnsOf(r); used > width {
 			return line[:i]
