@@ -15,7 +15,6 @@ import (
 
 // The size of a chart and the room that is kept free around its plot.
 const (
-	chartWidth  = 960.0
 	chartHeight = 420.0
 	plotLeft    = 76.0
 	plotTop     = 14.0
@@ -23,23 +22,6 @@ const (
 	plotBottom  = chartHeight - 54
 	labelHeight = 18.0
 )
-
-// chartStyle colours the charts: the first column, the floor, is grey and
-// dashed, every tick size has a hue, and its precise mode is dotted. Each hue
-// stands out from its background by at least 4.5 to 1.
-const chartStyle = `
-.chart{--ground:#fff;--fg:#1f2430;--muted:#5b6372;--grid:#e3e6eb;--c0:#656c79;--c1:#0b62c4;--c2:#b34700;--c3:#0a7355;--c4:#8431b0;--c5:#bf1650;--c6:#0b6b80;--c7:#7a5200;--c8:#3d4fb8;
-font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
-@media (prefers-color-scheme:dark){.chart{--ground:#14171c;--fg:#e8eaee;--muted:#a4acb9;--grid:#2c323c;--c0:#a4acb9;--c1:#6cb2ff;--c2:#ffa968;--c3:#5fd3ac;--c4:#d49bf5;--c5:#ff90ab;--c6:#67d2e6;--c7:#e3c078;--c8:#a3b1ff}}
-.chart text{fill:var(--fg)}
-.chart .tick{fill:var(--muted)}
-.chart .grid{stroke:var(--grid);stroke-width:1}
-.chart .curve{fill:none;stroke-width:2;stroke-linejoin:round}
-.chart .area{stroke:none;fill-opacity:.13}
-.chart .leader{fill:none;stroke-width:1;stroke-opacity:.55}
-.chart .floor{stroke-dasharray:6 4}
-.chart .precise{stroke-dasharray:2 3}
-`
 
 // A series is one line of a chart.
 type series struct {
@@ -88,7 +70,7 @@ func (r *accuracyReport) writeSVG(w io.Writer) error {
 // share. The share's axis grows by nines.
 func percentileChart(title, what string, all []series, style string) string {
 	var c canvas
-	c.open(title, what+" that a share of the runs does not exceed, for "+names(all), style)
+	c.open(chartHeight, title, what+" that a share of the runs does not exceed, for "+names(all), style)
 	most := int64(1)
 	for _, s := range all {
 		most = max(most, s.dist.Count())
@@ -144,7 +126,7 @@ func (c *canvas) percentileCurve(s series, x, y axis) label {
 // histogramChart draws how the runs spread over the durations.
 func histogramChart(title, what string, all []series) string {
 	var c canvas
-	c.open(title, "histogram of the "+what+" of "+names(all), "")
+	c.open(chartHeight, title, "histogram of the "+what+" of "+names(all), "")
 	x := durationAxis(all, plotLeft, plotRight)
 	most := 0.0
 	var bins [][]float64
@@ -193,18 +175,6 @@ func (c *canvas) histogram(s series, bins []float64, y axis) {
 		s.style, s.hue, outline, html.EscapeString(s.name))
 }
 
-// An axis maps values between low and high to pixels between from and to.
-type axis struct{ low, high, from, to float64 }
-
-func (a axis) at(v float64) float64 {
-	v = min(max(v, a.low), a.high)
-	return a.from + (v-a.low)/(a.high-a.low)*(a.to-a.from)
-}
-
-func (a axis) value(px float64) float64 {
-	return a.low + (px-a.from)/(a.to-a.from)*(a.high-a.low)
-}
-
 // durationAxis is a logarithmic axis in nanoseconds that spans all series from their
 // early percentiles, five decades at most, to their maxima.
 func durationAxis(all []series, from, to float64) axis {
@@ -221,51 +191,11 @@ func durationAxis(all []series, from, to float64) axis {
 // logNs is the logarithm of a duration in nanoseconds; nothing is below one.
 func logNs(d time.Duration) float64 { return math.Log10(float64(max(d, 1))) }
 
-// ceilTick rounds up to the logarithm of 1, 2 or 5 times a power of ten.
-func ceilTick(log float64) float64 {
-	decade := math.Floor(log)
-	for _, m := range []float64{1, 2, 5} {
-		if tick := decade + math.Log10(m); tick >= log-1e-9 {
-			return tick
-		}
-	}
-	return decade + 1
-}
-
-// niceStep rounds up to 1, 2 or 5 times a power of ten.
-func niceStep(v float64) float64 {
-	return math.Pow(10, ceilTick(math.Log10(max(v, 1e-6))))
-}
-
 // A label stands at the end of a line.
 type label struct {
 	text string
 	hue  int
 	x, y float64
-}
-
-// A canvas collects the elements of a chart.
-type canvas struct{ strings.Builder }
-
-func (c *canvas) printf(format string, args ...any) {
-	fmt.Fprintf(c, format, args...)
-	c.WriteByte('\n')
-}
-
-func (c *canvas) open(title, description, style string) {
-	c.printf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
-		chartWidth, chartHeight, html.EscapeString(title))
-	c.printf(`<desc>%s</desc>`, html.EscapeString(description))
-	if style != "" {
-		// A separate picture has its own background: the page around it may be dark where
-		// its reader's system is not.
-		c.printf(`<style>%s</style><rect width="100%%" height="100%%" rx="6" fill="var(--ground)"/>`, style)
-	}
-}
-
-func (c *canvas) close() string {
-	c.WriteString("</svg>")
-	return c.String()
 }
 
 func (c *canvas) horizontalTick(y float64, text string) {
@@ -317,7 +247,8 @@ func spaced(d time.Duration) string {
 }
 
 func (c *canvas) axisTitle(horizontal, vertical string) {
-	c.printf(`<text x="%g" y="%g" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, chartHeight-8, html.EscapeString(horizontal))
+	// At the left, where it is in view on a narrow screen, too.
+	c.printf(`<text x="%g" y="%g">%s</text>`, plotLeft, chartHeight-8, html.EscapeString(horizontal))
 	middle := (plotTop + plotBottom) / 2
 	c.printf(`<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
 }

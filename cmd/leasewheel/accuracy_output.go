@@ -39,14 +39,9 @@ func (o *accuracyOutputs) check(columns []bench.Column) error {
 		}
 	}
 	for _, path := range paths {
-		if path == "" {
-			continue
+		if err := checkWritable(path); err != nil {
+			return err
 		}
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
-		if err != nil {
-			return fmt.Errorf("cannot write the report: %w", err)
-		}
-		f.Close()
 	}
 	return nil
 }
@@ -61,25 +56,25 @@ func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
 	}
 	errs := []error{
 		err,
-		writeFile(o.csv, os.O_TRUNC, r.writeCSV),
-		writeFile(o.gobench, os.O_APPEND, r.writeGoBench),
-		writeFile(o.html, os.O_TRUNC, r.writeHTML),
-		writeFile(o.svg, os.O_TRUNC, r.writeSVG),
+		writeFile(o.csv, r.writeCSV),
+		appendFile(o.gobench, r.writeGoBench),
+		writeFile(o.html, r.writeHTML),
+		writeFile(o.svg, r.writeSVG),
 	}
 	if o.hgrm != "" {
 		for _, result := range r.results {
-			errs = append(errs, writeFile(hgrmPath(o.hgrm, result.Column.Name), os.O_TRUNC, result.Lateness.WriteHgrm))
+			errs = append(errs, writeFile(hgrmPath(o.hgrm, result.Column.Name), result.Lateness.WriteHgrm))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// writeFile calls write for the file at path; without a path it does nothing.
-func writeFile(path string, flag int, write func(io.Writer) error) error {
+// appendFile calls write for the end of the file at path; without a path it does nothing.
+func appendFile(path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
 	}

@@ -207,7 +207,7 @@ func TestChartsAreWellFormed(t *testing.T) {
 	require.NoError(t, r.writeHTML(&page))
 	require.NoError(t, r.writeSVG(&picture))
 	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page.String(), -1)
-	require.Len(t, svgs, 3)
+	require.Len(t, svgs, 3+len(exampleColumns()), "three charts and their legend")
 	for _, svg := range append(svgs, picture.String()) {
 		assert.NotContains(t, svg, "NaN")
 		assert.NotContains(t, svg, "Inf")

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -28,13 +29,16 @@ continues; one is killed (SIGKILL) while it holds the lock. Meanwhile this proce
 keeps some thousand leases alive on one timer wheel, deletes a few of them on the
 server, and measures the accuracy of the wheel.
 
-The report lists the observations.
+The report lists the observations. With --html it is also a page, which shows as a
+timeline who waited for, held, lost and took over each lease, and when. After Ctrl-C the
+page has what was seen until then.
 
 Exit codes:
   0      every promise was kept
   1      one was broken, which the report names
   64     the arguments are invalid
   69     the server cannot be reached, or refused
+  70     the page was not written
   128+N  signal N ended it`
 
 // demoLimit ends a demo that hangs.
@@ -55,6 +59,7 @@ type demoFlags struct {
 	ttl       durationFlag
 	duration  durationFlag
 	json      bool
+	html      string
 }
 
 func newDemoCommand() *cobra.Command {
@@ -63,10 +68,10 @@ func newDemoCommand() *cobra.Command {
 		Use:     "demo",
 		Short:   "Show and check the library with contending, frozen and killed processes",
 		Long:    demoLong,
-		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json",
+		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.validate(); err != nil {
+			if err := errors.Join(f.validate(), checkWritable(f.html)); err != nil {
 				return usageError(cmd, err)
 			}
 			return f.run(cmd)
@@ -79,6 +84,7 @@ func newDemoCommand() *cobra.Command {
 	flags.Var(&f.ttl, "ttl", "time to live of every lease, 1s to 10s")
 	flags.Var(&f.duration, "duration", "how long to contend, at least; up to 40s")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	flags.StringVar(&f.html, "html", "", "also write a page with the timeline of the leases, in one file, to `FILE`")
 	f.server.register(flags)
 	flags.Lookup("redis").Usage = "URL of a server to use instead of the embedded one"
 	return cmd
@@ -106,13 +112,24 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	defer stop()
 
 	report, err := f.show(ctx)
+	var pageErr error
+	if report != nil {
+		report.at, report.version, report.repeat, report.machine = time.Now().UTC(), version(), repeatCommand(cmd), bench.ReadMachine()
+		if pageErr = writeFile(f.html, report.writeHTML); pageErr != nil {
+			pageErr = fmt.Errorf("demo: the page was not written: %w", pageErr)
+		}
+	}
 	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
-		return &exitError{code: exitSignal + int(interrupt)}
+		return &exitError{code: exitSignal + int(interrupt), err: pageErr}
 	}
 	if err != nil {
-		return exitf(demoExitCode(err), "demo: %w", err)
+		return exitf(demoExitCode(err), "demo: %w", errors.Join(err, pageErr))
 	}
-	return f.print(report)
+	err = f.print(report)
+	if pageErr != nil {
+		return &exitError{code: exitInternal, err: pageErr}
+	}
+	return err
 }
 
 // print writes the report to standard output.

@@ -32,22 +32,18 @@ const (
 	keeperProbeDelay = 500 * time.Millisecond
 )
 
-// countingStore counts the renewals that pass through it.
+// countingStore counts the renewals that pass through it, and notes them in a life.
 type countingStore struct {
 	driver.Store
+	life              *leasesLife
 	batches, renewals atomic.Int64
 }
 
 func (s *countingStore) Renew(ctx context.Context, items []renewal.Item) {
+	sent := time.Now()
 	s.Store.Renew(ctx, items)
-	renewed := int64(0)
-	for i := range items {
-		if items[i].Outcome == renewal.Renewed {
-			renewed++
-		}
-	}
 	s.batches.Add(1)
-	s.renewals.Add(renewed)
+	s.renewals.Add(int64(s.life.renewed(items, sent, time.Now())))
 }
 
 // keeper holds very many leases in one process, on one wheel, and measures the wheel's
@@ -55,6 +51,7 @@ func (s *countingStore) Renew(ctx context.Context, items []renewal.Item) {
 type keeper struct {
 	server *server
 	store  *countingStore
+	life   *leasesLife
 	wheel  *wheel.Wheel
 	locker *lock.Locker
 	prefix string
@@ -73,8 +70,9 @@ type keeper struct {
 
 // newKeeper makes a keeper whose locks are named prefix and a number.
 func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
+	life := newLeasesLife()
 	k := &keeper{
-		server: s, store: &countingStore{Store: s.store}, prefix: prefix,
+		server: s, store: &countingStore{Store: s.store, life: life}, life: life, prefix: prefix,
 		losses: make(map[string]time.Time), lossTold: make(chan struct{}, 1),
 	}
 	var err error
@@ -92,6 +90,9 @@ func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
 // take acquires n leases. The watchdog renews them from then on.
 func (k *keeper) take(ctx context.Context, n int) error {
 	k.leases = make([]*lock.Lease, n)
+	for _, i := range shownLeases(n) {
+		k.life.show(k.name(i), fmt.Sprintf("lease %d", i))
+	}
 	tenth := n / 10
 	if err := k.takeRange(ctx, 0, tenth); err != nil {
 		return err
@@ -108,9 +109,11 @@ func (k *keeper) takeRange(ctx context.Context, from, to int) error {
 	for i := from; i < to; i++ {
 		group.Go(func() (err error) {
 			name := k.name(i)
-			options := lock.Options{OnLost: func(error) { k.noteLoss(name) }}
+			options := lock.Options{OnLost: func(err error) { k.noteLoss(name, err) }}
+			asked := time.Now()
 			if k.leases[i], err = k.locker.Mutex(name).With(options).TryLock(ctx); err == nil {
 				k.taken.Add(1)
+				k.life.granted(name, asked, time.Now(), k.leases[i].Token())
 			}
 			return err
 		})
@@ -120,11 +123,14 @@ func (k *keeper) takeRange(ctx context.Context, from, to int) error {
 
 func (k *keeper) name(i int) string { return fmt.Sprintf("%s:%d", k.prefix, i) }
 
-func (k *keeper) noteLoss(name string) {
+func (k *keeper) noteLoss(name string, err error) {
 	at := time.Now()
 	k.mu.Lock()
 	k.losses[name] = at
 	k.mu.Unlock()
+	if lost, ok := errors.AsType[*lock.LostError](err); ok {
+		k.life.told(name, at, lost.Cause.String())
+	}
 	select {
 	case k.lossTold <- struct{}{}:
 	default:
@@ -136,10 +142,11 @@ func (k *keeper) noteLoss(name string) {
 func (k *keeper) deleteSome(ctx context.Context, limit time.Duration) (deleted, told int, slowest time.Duration, err error) {
 	names := make([]string, min(keeperDeletes, len(k.leases)))
 	for i := range names {
-		names[i] = k.name(i * len(k.leases) / len(names))
+		names[i] = k.name(shownLeases(len(k.leases))[2*i])
 	}
 	begin := time.Now()
 	for _, name := range names { // one by one: they may be on different nodes
+		k.life.deleted(name, time.Now())
 		if err := k.server.client.Del(ctx, name).Err(); err != nil {
 			return 0, 0, 0, err
 		}

@@ -36,6 +36,7 @@ type demo struct {
 	holds  []hold
 	told   map[int64]bool // tokens of leases whose loss was reported
 	report demoReport
+	lives  *timeline
 
 	scene atomic.Pointer[string] // the present scene, for the meter
 	tally atomic.Int64           // acquisitions, for the meter
@@ -53,23 +54,22 @@ func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
 		events: make(chan actorEvent, 64), actors: make(map[*actor]struct{}),
 		told: make(map[int64]bool),
 	}
+	d.lives = &timeline{begin: clock.Of(d.begin)}
 	d.report = demoReport{Processes: f.processes, TTL: job.TTL, Failures: []string{}}
 	d.announce("starting")
 	return d, nil
 }
 
-// run plays the demo and returns the observations.
+// run plays the demo and returns the observations, even with an error: then there are fewer.
 func (d *demo) run(ctx context.Context) (*demoReport, error) {
 	d.meter = startMeter(os.Stderr, d.progress)
 	err := d.play(ctx)
 	d.report.Elapsed = time.Since(d.begin)
 	d.cleanUp(context.WithoutCancel(ctx))
 	d.meter.stop()
-	if err != nil {
-		return nil, err
-	}
+	d.report.unfinished = err
 	d.conclude()
-	return &d.report, nil
+	return &d.report, err
 }
 
 // play runs the scenes.
@@ -83,8 +83,11 @@ func (d *demo) play(ctx context.Context) error {
 			return err
 		}
 	}
+	takeCtx, stopTaking := context.WithCancel(ctx)
 	var taking errgroup.Group
-	taking.Go(func() error { return d.keeper.take(ctx, d.flags.leases) })
+	defer taking.Wait() //nolint:errcheck // reported below, unless the demo has failed before
+	defer stopTaking()
+	taking.Go(func() error { return d.keeper.take(takeCtx, d.flags.leases) })
 	contended := time.NewTimer(time.Duration(d.flags.duration))
 	defer contended.Stop()
 	if err := d.awaitHolds(ctx, 3*d.flags.processes, 0); err != nil {
@@ -117,6 +120,7 @@ func (d *demo) freeze(ctx context.Context) error {
 		return err
 	}
 	frozen := time.Now()
+	d.lives.froze(victim.id, holding.Token, d.clock.Of(frozen))
 	d.announce("process %d is frozen while it holds the lock", victim.id)
 	if err := d.awaitHolds(ctx, d.flags.processes, holding.Token); err != nil {
 		return err
@@ -132,6 +136,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	if err := victim.signal(unix.SIGCONT); err != nil {
 		return err
 	}
+	d.lives.thawed(victim.id, holding.Token, thawed)
 	f := &d.report.Frozen
 	f.For, f.ToldLimit = time.Since(frozen), d.keeper.wheel.Tick()+noticeLimit
 	d.announce("process %d continues, and writes", victim.id)
@@ -169,6 +174,7 @@ func (d *demo) kill(ctx context.Context) error {
 		return err
 	}
 	killed := d.clock.Now()
+	d.lives.killed(victim.id, holding.Token, killed)
 	d.holds = append(d.holds, hold{holding.From, killed, holding.Token})
 	k := &d.report.Killed
 	k.FreeLimit = d.job.TTL + time.Second
@@ -236,6 +242,7 @@ func (d *demo) start() error {
 	a, err := startActor(d.cast, d.job, d.events)
 	if a != nil {
 		d.actors[a] = struct{}{}
+		d.lives.started(a.id, d.clock.Now())
 	}
 	return err
 }
@@ -294,8 +301,10 @@ func (d *demo) await(ctx context.Context, timeout <-chan time.Time, wanted func(
 // note adds an event to the observations.
 func (d *demo) note(e actorEvent) {
 	x := &d.report.Exclusion
+	d.lives.note(e.actor.id, e.workerEvent)
 	switch {
 	case e.over:
+		d.lives.ended(e.actor.id, d.clock.Now())
 		delete(d.actors, e.actor)
 		if e.err != nil && !e.actor.doomed {
 			d.report.Failures = append(d.report.Failures, fmt.Sprintf("process %d: %v", e.actor.id, e.err))
@@ -345,6 +354,8 @@ func (d *demo) cleanUp(ctx context.Context) {
 	for len(d.actors) > 0 {
 		d.note(<-d.events)
 	}
+	d.keeper.life.addTo(d.lives, d.clock)
+	d.lives.finish(d.clock.Now())
 	d.report.Leases.Lost = d.keeper.lossCount() - d.report.Leases.Told
 	if !d.embedded {
 		d.announce("giving back %d leases", d.flags.leases)
@@ -366,5 +377,8 @@ func (d *demo) conclude() {
 	r.Leases.Renewals, r.Leases.Batches = d.keeper.store.renewals.Load(), d.keeper.store.batches.Load()
 	r.Leases.Goroutines, r.Leases.GoroutinesTenth = d.keeper.all, d.keeper.tenth
 	r.Timer = timerReportOf(d.keeper.wheel.Tick(), d.keeper.measured())
-	r.judge()
+	r.lives = d.lives
+	if r.unfinished == nil {
+		r.judge()
+	}
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -7,12 +9,30 @@ import (
 	"time"
 )
 
-// demoPage formats the report for people: a block for each scene, and on each of its
-// lines a mark, a name, a figure and its meaning.
-type demoPage struct {
-	text   strings.Builder
-	colour bool
+// demoSummary is the report for people: a section for each scene, and in each of its rows
+// a mark, a name, a figure and its meaning.
+type demoSummary struct {
+	sections []demoSection
 }
+
+type demoSection struct {
+	title, subject string
+	rows           []demoRow
+}
+
+type demoRow struct {
+	mark                  demoMark
+	name, figure, meaning string
+}
+
+// demoMark is the sign before a row.
+type demoMark string
+
+const (
+	keptMark   demoMark = "✓"
+	brokenMark demoMark = "✗"
+	factMark   demoMark = "·" // a figure without a promise
+)
 
 // The colours of marks and headings.
 const (
@@ -22,32 +42,25 @@ const (
 	dim   = "2"
 )
 
-func (p *demoPage) paint(style, s string) string {
-	if !p.colour {
-		return s
-	}
-	return "\x1b[" + style + "m" + s + "\x1b[0m"
+func (s *demoSummary) heading(title, format string, args ...any) {
+	s.sections = append(s.sections, demoSection{title: title, subject: fmt.Sprintf(format, args...)})
 }
 
-func (p *demoPage) heading(title, format string, args ...any) {
-	fmt.Fprintf(&p.text, "\n%s  %s\n", p.paint(bold, title), p.paint(dim, fmt.Sprintf(format, args...)))
-}
-
-// promise prints a figure with a promised limit.
-func (p *demoPage) promise(kept bool, name string, figure any, format string, args ...any) {
-	mark := p.paint(green, "✓")
+// promise adds a figure with a promised limit.
+func (s *demoSummary) promise(kept bool, name string, figure any, format string, args ...any) {
+	mark := keptMark
 	if !kept {
-		mark = p.paint(red, "✗")
+		mark = brokenMark
 	}
-	p.line(mark, name, figure, format, args...)
+	s.row(mark, name, figure, format, args...)
 }
 
-// fact prints a figure without a promise.
-func (p *demoPage) fact(name string, figure any, meaning string) {
-	p.line("·", name, figure, "%s", meaning)
+// fact adds a figure without a promise.
+func (s *demoSummary) fact(name string, figure any, meaning string) {
+	s.row(factMark, name, figure, "%s", meaning)
 }
 
-func (p *demoPage) line(mark, name string, figure any, format string, args ...any) {
+func (s *demoSummary) row(mark demoMark, name string, figure any, format string, args ...any) {
 	text := fmt.Sprint(figure)
 	switch v := figure.(type) {
 	case int:
@@ -57,74 +70,118 @@ func (p *demoPage) line(mark, name string, figure any, format string, args ...an
 	case time.Duration:
 		text = round3(v).String()
 	}
-	line := fmt.Sprintf("  %s %-27s %9s  %s", mark, name, text, p.paint(dim, fmt.Sprintf(format, args...)))
-	fmt.Fprintln(&p.text, strings.TrimRight(line, " "))
+	last := &s.sections[len(s.sections)-1]
+	last.rows = append(last.rows, demoRow{mark, name, text, fmt.Sprintf(format, args...)})
+}
+
+// headline is the run in a line.
+func (r *demoReport) headline() string {
+	return fmt.Sprintf("%s · %d processes · %s leases · TTL %v · %.1f s",
+		visible(r.Server), r.Processes, grouped(int64(r.Leases.Count)), r.TTL, r.Elapsed.Seconds())
 }
 
 // writeText prints the report for people.
 func (r *demoReport) writeText(w io.Writer, colour bool) error {
-	p := &demoPage{colour: colour}
-	fmt.Fprintf(&p.text, "%s · %s · %d processes · %s leases · TTL %v · %.1f s\n",
-		p.paint(bold, "leasewheel demo"), r.Server, r.Processes, grouped(int64(r.Leases.Count)), r.TTL, r.Elapsed.Seconds())
-	r.writeExclusion(p)
-	r.writeFaults(p)
-	r.writeLeases(p)
-	r.writeTimer(p)
-	r.writeVerdict(p)
-	_, err := io.WriteString(w, p.text.String())
+	paint := func(style, text string) string {
+		if !colour {
+			return text
+		}
+		return "\x1b[" + style + "m" + text + "\x1b[0m"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s\n", paint(bold, "leasewheel demo"), r.headline())
+	for _, section := range r.summary().sections {
+		fmt.Fprintf(&b, "\n%s  %s\n", paint(bold, section.title), paint(dim, section.subject))
+		for _, row := range section.rows {
+			mark := string(row.mark)
+			switch row.mark {
+			case keptMark:
+				mark = paint(green, mark)
+			case brokenMark:
+				mark = paint(red, mark)
+			case factMark:
+			}
+			line := fmt.Sprintf("  %s %-27s %9s  %s", mark, row.name, row.figure, paint(dim, row.meaning))
+			fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		}
+	}
+	if len(r.Broken) == 0 {
+		fmt.Fprintf(&b, "\n%s\n", paint(green, everyPromiseKept))
+	} else {
+		fmt.Fprintf(&b, "\n%s\n", paint(red, "Broken promises:"))
+		for _, broken := range r.Broken {
+			fmt.Fprintf(&b, "  %s\n", broken)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (r *demoReport) writeExclusion(p *demoPage) {
+const everyPromiseKept = "Every promise was kept."
+
+// summary returns the report's figures for people.
+func (r *demoReport) summary() *demoSummary {
+	s := &demoSummary{}
+	if r.unfinished != nil {
+		r.sumUpUnfinished(s)
+		return s
+	}
+	r.sumUpExclusion(s)
+	r.sumUpFaults(s)
+	r.sumUpLeases(s)
+	r.sumUpTimer(s)
+	return s
+}
+
+// sumUpUnfinished has the figures that mean something at any time of a run.
+func (r *demoReport) sumUpUnfinished(s *demoSummary) {
+	s.heading("One lock", "%d processes add to one counter", r.Processes)
+	s.fact("acquisitions", r.Exclusion.Acquisitions, "")
+	s.fact("overlapping holders", r.Exclusion.Overlaps, "by the host's clock")
+	s.fact("fencing tokens out of order", r.Exclusion.Disorder, "")
+	s.heading("Many leases", "%s in one process, on one wheel", grouped(int64(r.Leases.Count)))
+	s.fact("renewals", r.Leases.Renewals, "")
+}
+
+func (r *demoReport) sumUpExclusion(s *demoSummary) {
 	x := r.Exclusion
-	p.heading("One lock", "%d processes add to one counter", r.Processes)
-	p.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
-	p.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "by the host's clock")
-	p.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "the counter reads %s after %s writes", grouped(x.Counter), grouped(x.Writes))
-	p.promise(x.Disorder == 0, "fencing tokens out of order", x.Disorder, "")
-	p.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")
+	s.heading("One lock", "%d processes add to one counter", r.Processes)
+	s.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
+	s.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "by the host's clock")
+	s.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "counter: %s after %s writes", grouped(x.Counter), grouped(x.Writes))
+	s.promise(x.Disorder == 0, "fencing tokens out of order", x.Disorder, "")
+	s.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")
 }
 
-func (r *demoReport) writeFaults(p *demoPage) {
+func (r *demoReport) sumUpFaults(s *demoSummary) {
 	f, k := r.Frozen, r.Killed
-	p.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
-	p.fact("awake again after", f.Awake, "a plain timer of the process")
-	p.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; promised within %v of waking", f.Cause, f.ToldLimit)
-	p.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
+	s.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
+	s.fact("awake again after", f.Awake, "a plain timer of the process")
+	s.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; limit %v", f.Cause, f.ToldLimit)
+	s.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
 
-	p.heading("One holder killed", "SIGKILL while it has the lock")
-	p.promise(k.Free > 0 && k.Free <= k.FreeLimit, "next holder after", k.Free, "promised within %v", k.FreeLimit)
+	s.heading("One holder killed", "SIGKILL while it has the lock")
+	s.promise(k.Free > 0 && k.Free <= k.FreeLimit, "next holder after", k.Free, "limit %v", k.FreeLimit)
 }
 
-func (r *demoReport) writeLeases(p *demoPage) {
+func (r *demoReport) sumUpLeases(s *demoSummary) {
 	l := r.Leases
-	p.heading("Many leases", "%s in one process, on one wheel", grouped(int64(l.Count)))
+	s.heading("Many leases", "%s in one process, on one wheel", grouped(int64(l.Count)))
 	perBatch := 0.0
 	if l.Batches > 0 {
 		perBatch = float64(l.Renewals) / float64(l.Batches)
 	}
-	p.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", grouped(l.Batches), perBatch)
-	p.promise(l.Lost == 0, "lost", l.Lost, "")
-	p.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, the last after %v; promised within %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
-	p.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
+	s.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", grouped(l.Batches), perBatch)
+	s.promise(l.Lost == 0, "lost", l.Lost, "")
+	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, in %v; limit %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
+	s.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 
-func (r *demoReport) writeTimer(p *demoPage) {
+func (r *demoReport) sumUpTimer(s *demoSummary) {
 	t := r.Timer
-	p.heading("The wheel", "%v tick", t.Tick)
-	p.promise(t.Fired > 0 && t.Early == 0, "early fires", t.Early, "of %s timeouts", grouped(int64(t.Fired)))
-	p.fact("late, median", t.P50, "")
-	p.fact("late, 99th percentile", t.P99, "")
-	p.fact("late, worst", t.Max, "")
-}
-
-func (r *demoReport) writeVerdict(p *demoPage) {
-	if len(r.Broken) == 0 {
-		fmt.Fprintf(&p.text, "\n%s\n", p.paint(green, "Every promise was kept."))
-		return
-	}
-	fmt.Fprintf(&p.text, "\n%s\n", p.paint(red, "Broken promises:"))
-	for _, broken := range r.Broken {
-		fmt.Fprintf(&p.text, "  %s\n", broken)
-	}
+	s.heading("The wheel", "%v tick", t.Tick)
+	s.promise(t.Fired > 0 && t.Early == 0, "early fires", t.Early, "of %s timeouts", grouped(int64(t.Fired)))
+	s.fact("late, median", t.P50, "")
+	s.fact("late, 99th percentile", t.P99, "")
+	s.fact("late, worst", t.Max, "")
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -6,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
@@ -27,6 +30,14 @@ type demoReport struct {
 	Failures []string `json:"failures"`
 	// Broken are the promises that were broken; empty after a good run.
 	Broken []string `json:"broken"`
+
+	// The rest is for the page.
+	lives      *timeline
+	unfinished error // why the run ended too soon
+	at         time.Time
+	version    string
+	repeat     string
+	machine    bench.Machine
 }
 
 // exclusionReport: several processes contend for one lock and one counter.

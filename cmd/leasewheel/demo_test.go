@@ -3,11 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -52,9 +57,67 @@ func check(t *testing.T, r demoReport) {
 }
 
 func TestDemo(t *testing.T) {
-	r := demoOf(t, start(t, nowhere, append([]string{"demo"}, small...)...))
+	file := filepath.Join(t.TempDir(), "leases.html")
+	r := demoOf(t, start(t, nowhere, append([]string{"demo", "--html", file}, small...)...))
 	check(t, r)
 	assert.Equal(t, "embedded server", r.Server)
+	checkPage(t, r, pageIn(t, file))
+}
+
+// pageIn reads the page that a demo has written, alone in its folder.
+func pageIn(t *testing.T, file string) *element {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	entries, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	assert.Len(t, entries, 1, "a temporary file is left")
+	assert.True(t, strings.HasSuffix(string(text), "</html>\n"), "the page is whole")
+	return parsePage(t, string(text))
+}
+
+// checkPage compares the page with the report of the same run.
+func checkPage(t *testing.T, r demoReport, page *element) {
+	t.Helper()
+	requireLoadsNothing(t, page)
+	assert.Equal(t, everyPromiseKept, page.all(withClass("verdict"))[0].text)
+	all := pictures(t, page)
+	whole, many := all[0], all[len(all)-1]
+	assert.Len(t, whole.lanes, r.Processes+1, "and one in place of the killed process")
+	assert.Len(t, whole.takeovers, 2)
+	count := map[string]int{}
+	var holds []drawn
+	for _, lane := range whole.drawn {
+		for _, d := range lane {
+			count[d.kind]++
+			if d.kind == "held" {
+				holds = append(holds, d)
+			}
+		}
+	}
+	assert.Equal(t, r.Exclusion.Acquisitions+1, count["held"], "and that of the killed holder")
+	assert.Equal(t, 1, count["frozen"])
+	assert.Equal(t, 2, count["lost"], "of the frozen and of the killed holder")
+	assert.Equal(t, 1, count["killed"])
+	assert.Equal(t, 1, count["refused"])
+	assert.Equal(t, 2, count["taken-over"])
+	slices.SortFunc(holds, func(a, b drawn) int { return cmp.Compare(a.from, b.from) })
+	for i, h := range holds[1:] {
+		assert.GreaterOrEqual(t, h.from, holds[i].until-0.001, "up to the precision of the picture: %v %v", holds[i], h)
+	}
+
+	count = map[string]int{}
+	for _, lane := range many.drawn {
+		for _, d := range lane {
+			count[d.kind]++
+		}
+	}
+	assert.Len(t, many.lanes, 10)
+	assert.Equal(t, 10, count["held"])
+	assert.Equal(t, r.Leases.Deleted, count["deleted"])
+	assert.Equal(t, r.Leases.Told, count["told"])
+	assert.Greater(t, count["renewed"], 10)
+	assert.Greater(t, len(many.batches), 1)
 }
 
 // On a real server the demo shows the same, and leaves nothing behind that does
@@ -78,20 +141,44 @@ func TestDemoOnARealServer(t *testing.T) {
 	}
 }
 
-func TestDemoInterrupted(t *testing.T) {
-	server := redistest.Start(t, redistest.Config{})
-	p := start(t, nil, "demo", "--redis", server.URL(), "--duration", "40s")
+// atWork waits until a demo has taken leases on the server, and returns its own client.
+func atWork(t *testing.T, server *redistest.Server) redis.UniversalClient {
+	t.Helper()
 	client, ctx := server.Client(t), bounded(t)
 	eventually(t, "at work", func() bool {
 		n, err := client.DBSize(ctx).Result()
 		return err == nil && n > 100
 	})
+	return client
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	server := redistest.Start(t, redistest.Config{})
+	file := filepath.Join(t.TempDir(), "leases.html")
+	p := start(t, nil, "demo", "--redis", server.URL(), "--duration", "40s", "--html", file)
+	client := atWork(t, server)
 	p.signal(unix.SIGINT)
 	assert.Equal(t, 130, p.wait())
 	assert.Empty(t, p.stdout.String())
-	clients, err := client.ClientList(ctx).Result()
+	clients, err := client.ClientList(bounded(t)).Result()
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(clients, "\n"), "only ours: no process of the demo is left\n%s", clients)
+	page := pageIn(t, file)
+	assert.Equal(t, "The demo did not finish: interrupt. No promise was judged.", page.all(withClass("verdict"))[0].text)
+	assert.Len(t, pictures(t, page)[0].lanes, 6)
+}
+
+// A page that cannot be written any more at the end is an error beside the report.
+func TestDemoPageNotWritten(t *testing.T) {
+	server := redistest.Start(t, redistest.Config{})
+	folder := filepath.Join(t.TempDir(), "folder")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	p := start(t, nil, append([]string{"demo", "--redis", server.URL(), "--html", filepath.Join(folder, "leases.html")}, small...)...)
+	atWork(t, server)
+	require.NoError(t, os.RemoveAll(folder))
+	assert.Equal(t, exitInternal, p.wait())
+	p.requireOneLine("the page was not written: open " + filepath.Join(folder, "leases.html") + ": no such file")
+	assert.Contains(t, p.stdout.String(), `"acquisitions"`)
 }
 
 func TestDemoRefusesArguments(t *testing.T) {
@@ -108,6 +195,8 @@ func TestDemoRefusesArguments(t *testing.T) {
 		"long":           {[]string{"--duration", "1h"}, exitUsage, "accepted are 0 to 40s"},
 		"malformed URL":  {[]string{"--redis", "redis://:" + secret + "@h:x"}, exitUsage, "malformed URL"},
 		"no server":      {[]string{"--redis", "redis://:" + secret + "@127.0.0.1:1"}, exitUnavailable, "server 127.0.0.1:1: "},
+		"no folder":      {[]string{"--html", "no/such/folder/x.html"}, exitUsage, "cannot write the report: open no/such/folder/x.html: no such file"},
+		"a folder":       {[]string{"--html", "testdata"}, exitUsage, "cannot write the report: open testdata: is a directory"},
 		"file not found": {[]string{"--redis-file", "/nonexistent/url"}, exitUsage, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {

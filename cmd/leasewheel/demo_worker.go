@@ -60,13 +60,15 @@ const (
 	eventHeld    = "held"    // had the lock from From to Until and added one to the counter
 	eventHolding = "holding" // has the lock as ordered
 	eventLost    = "lost"    // the loss was reported at At, for Cause; was Awake again then, if frozen
-	eventStale   = "stale"   // wrote as ordered, with an old token
+	eventStale   = "stale"   // wrote as ordered, at At, with an old token
+	eventWaited  = "waited"  // waited for the lock from Asked to Until, in vain
 )
 
 // workerEvent is a line of a worker's standard output.
 type workerEvent struct {
 	Kind     string            `json:"kind"`
 	Token    int64             `json:"token,omitempty"`
+	Asked    hostclock.Instant `json:"asked,omitempty"` // when the process began to wait for the lock
 	From     hostclock.Instant `json:"from,omitempty"`
 	Until    hostclock.Instant `json:"until,omitempty"`
 	At       hostclock.Instant `json:"at,omitempty"`
@@ -162,19 +164,21 @@ func (w *worker) serve(ctx context.Context) error {
 	w.mutex = locker.Mutex(w.job.Lock)
 
 	for ctx.Err() == nil {
+		asked := w.clock.Now()
 		lease, err := w.mutex.Lock(ctx)
 		from := w.clock.Now()
 		switch {
 		case err != nil && ctx.Err() != nil:
+			w.report(workerEvent{Kind: eventWaited, Asked: asked, Until: from})
 			return nil
 		case err != nil:
 			return err
 		}
 		select {
 		case <-w.holds:
-			err = w.holdOn(ctx, lease, from)
+			err = w.holdOn(ctx, lease, asked, from)
 		default:
-			err = w.increment(context.WithoutCancel(ctx), lease, from)
+			err = w.increment(context.WithoutCancel(ctx), lease, asked, from)
 		}
 		if err != nil {
 			return err
@@ -185,7 +189,7 @@ func (w *worker) serve(ctx context.Context) error {
 
 // increment reads the counter, waits, and writes it: without the lock, or with two
 // holders of it, increments would be lost.
-func (w *worker) increment(ctx context.Context, lease *lock.Lease, from hostclock.Instant) error {
+func (w *worker) increment(ctx context.Context, lease *lock.Lease, asked, from hostclock.Instant) error {
 	value, err := w.read(ctx)
 	if err != nil {
 		return err
@@ -201,13 +205,13 @@ func (w *worker) increment(ctx context.Context, lease *lock.Lease, from hostcloc
 		w.report(workerEvent{Kind: eventLost, Token: lease.Token(), At: w.clock.Now(), Cause: lost.Cause.String()})
 		err = nil
 	}
-	w.report(workerEvent{Kind: eventHeld, Token: lease.Token(), From: from, Until: until, Accepted: accepted})
+	w.report(workerEvent{Kind: eventHeld, Token: lease.Token(), Asked: asked, From: from, Until: until, Accepted: accepted})
 	return err
 }
 
 // holdOn keeps the lock until it is lost. The process is about to be frozen, and will
 // write without checking the lease when it continues: a stale holder, as after any pause.
-func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from hostclock.Instant) error {
+func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, asked, from hostclock.Instant) error {
 	var told sync.WaitGroup
 	defer told.Wait()
 	awake := make(chan hostclock.Instant, 1)
@@ -222,7 +226,7 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from hostclock.I
 		case <-ctx.Done():
 		}
 	})
-	w.report(workerEvent{Kind: eventHolding, Token: lease.Token(), From: from, Until: w.clock.Of(lease.Until())})
+	w.report(workerEvent{Kind: eventHolding, Token: lease.Token(), Asked: asked, From: from, Until: w.clock.Of(lease.Until())})
 	select {
 	case <-w.writes:
 	case <-ctx.Done():
@@ -236,7 +240,7 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, from hostclock.I
 	if err != nil {
 		return err
 	}
-	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), From: from, Until: w.clock.Of(lease.Until()), Accepted: accepted})
+	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), Asked: asked, From: from, Until: w.clock.Of(lease.Until()), At: w.clock.Now(), Accepted: accepted})
 	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
 	}

@@ -129,7 +129,7 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 	var rows []row
 	now := time.Now()
 	failure, _ = l.each(cmd, pattern, func(server string, info lock.Info) error {
-		text := tableRow(&info, now)
+		text := tableRow(&info, now, sinceThen)
 		if server != "" {
 			text += "\t" + server
 		}
@@ -152,15 +152,15 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 	return failure, table.Flush()
 }
 
-// tableRow describes a lock in one row of the table.
-func tableRow(info *lock.Info, now time.Time) string {
+// tableRow describes a lock in one row of the table. age writes how long it is held.
+func tableRow(info *lock.Info, now time.Time, age func(since, now time.Time) string) string {
 	first := &info.Holders[0]
 	holder, held, ttl := clientName(first.Client, first.Owner), "-", "endless"
 	if more := info.HolderCount - 1; more > 0 {
 		holder += fmt.Sprintf(" +%s", grouped(more))
 	}
 	if !first.Since.IsZero() {
-		held = sinceThen(first.Since, now)
+		held = age(first.Since, now)
 	}
 	if info.TTL > 0 {
 		ttl = round3(info.TTL).String()

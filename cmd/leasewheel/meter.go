@@ -71,11 +71,18 @@ func (m *meter) paint() {
 // fitting returns the line, cut to the terminal's width: a wrapped line could not be
 // repainted in place.
 func (m *meter) fitting() string {
-	line := []rune(m.line())
-	if width, _, err := term.GetSize(int(m.out.Fd())); err == nil && width > 0 {
-		line = line[:min(len(line), width-1)]
+	line := m.line()
+	width, _, err := term.GetSize(int(m.out.Fd()))
+	if err != nil || width <= 0 {
+		return line
 	}
-	return string(line)
+	used := len("^C") // which a terminal may echo behind the line, and must not wrap
+	for i, r := range line {
+		if used += columnsOf(r); used > width {
+			return line[:i]
+		}
+	}
+	return line
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -115,6 +115,7 @@ type runCommand struct {
 	name    string
 	argv    []string
 	path    string // of the executable
+	locker  *lock.Locker
 	servers nodes
 }
 
@@ -353,6 +354,7 @@ func labelOf(executable string) string {
 func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <-chan os.Signal) (*lock.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	r.locker = locker
 	type result struct {
 		lease *lock.Lease
 		err   error
@@ -440,6 +442,8 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 		return nil, err
 	}
 	r.say("waiting for lock %q", r.name)
+	stop := r.showWaiting(ctx, begin)
+	defer stop()
 	if r.wait == 0 {
 		return handle.Lock(ctx)
 	}

@@ -84,14 +84,14 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	defer w.close()
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	show := w.writeLine
 	switch {
 	case w.json:
-		show = w.writeDocument
+		return w.refreshEach(ctx, cmd, pattern, w.writeDocument)
 	case isTerminal(os.Stdout):
-		show = newScreen(os.Stdout, time.Duration(w.interval)).show
+		s := newScreen(os.Stdout, time.Duration(w.interval))
+		return cmp.Or(w.refreshEach(ctx, cmd, pattern, s.show), s.end())
 	}
-	return w.refreshEach(ctx, cmd, pattern, show)
+	return w.refreshEach(ctx, cmd, pattern, w.writeLine)
 }
 
 // refreshEach shows a refresh after every interval, until the context ends.

@@ -21,7 +21,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	require.NoError(t, client.Del(t.Context(), "fair").Err())
 	c.await("4 locks")
 	c.press(ctrlC)
-	c.await("exit 0")
+	c.await(clearLine + "exit 0") // no ^C is left before the prompt
 }
 
 // The frames of a screen: the second is drawn over the first, and a terminal with another

@@ -58,6 +58,13 @@ func (s *screen) show(r *refresh) error {
 	return err
 }
 
+// end clears the line below the last refresh, where the terminal has echoed Ctrl-C as ^C,
+// for the shell's prompt.
+func (s *screen) end() error {
+	_, err := s.out.WriteString(clearLine)
+	return err
+}
+
 // lines returns the refresh as lines that fit into width columns and height rows.
 func (r *refresh) lines(width, height int, interval time.Duration) []string {
 	var rows []watchedLock
@@ -85,7 +92,7 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 		if len(rows) > left {
 			shown = rows[:max(left-1, 0)]
 		}
-		lines = append(lines, table(r.cells(shown), width)...)
+		lines = append(lines, table(narrowed(r.cells(shown), width), width)...)
 		if more := int64(len(rows) - len(shown)); more > 0 {
 			lines = append(lines, fmt.Sprintf("and %s more; a PATTERN narrows the list", grouped(more)))
 		}
@@ -104,11 +111,48 @@ func (r *refresh) cells(rows []watchedLock) [][]string {
 	}
 	cells := [][]string{heading}
 	for _, row := range rows {
-		cell := strings.Split(tableRow(row.info, row.at), "\t")
+		info := *row.info
+		if info.TTL > time.Second {
+			info.TTL = seconds(info.TTL)
+		}
+		cell := strings.Split(tableRow(&info, row.at, wholeSeconds), "\t")
 		if len(r.views) > 1 {
 			cell = append(cell, row.server)
 		}
 		cells = append(cells, cell)
+	}
+	return cells
+}
+
+// wholeSeconds writes an age so that the columns keep their widths between refreshes.
+func wholeSeconds(since, now time.Time) string { return seconds(now.Sub(since)).String() }
+
+// seconds drops what changes faster than a person reads.
+func seconds(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Second) }
+
+// readableWidth is how many columns of a name or an owner are enough to know it by.
+const readableWidth = 14
+
+// narrowed leaves columns out, the least important first, until names and owners are
+// readable in lines of width columns.
+func narrowed(cells [][]string, width int) [][]string {
+	for _, heading := range []string{"KIND", "HELD", "TTL", "SERVER"} {
+		needed := -2 // the gap after the last column
+		for i := range cells[0] {
+			widest := 0
+			for _, row := range cells {
+				widest = max(widest, columns(row[i]))
+			}
+			needed += min(widest, readableWidth) + 2
+		}
+		if needed <= width {
+			break
+		}
+		if i := slices.Index(cells[0], heading); i >= 0 {
+			for n, row := range cells {
+				cells[n] = slices.Delete(row, i, i+1)
+			}
+		}
 	}
 	return cells
 }
@@ -178,8 +222,9 @@ func columns(text string) (n int) {
 // columnsOf counts two columns for every character of a script that has wide ones. Some
 // take one or none, so that a line may be shorter than counted, and never longer.
 func columnsOf(r rune) int {
-	const firstWide = 0x1100 // Hangul; no character below is wide
-	if r >= firstWide && r != '…' {
+	const firstWide = 0x1100            // Hangul; no character below is wide
+	block := r >= 0x2580 && r <= 0x259f // as in a bar of progress
+	if r >= firstWide && r != '…' && !block {
 		return 2
 	}
 	return 1

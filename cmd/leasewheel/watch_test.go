@@ -183,11 +183,24 @@ func TestScreenLines(t *testing.T) {
 	assert.Equal(t, []string{
 		"12:00:00  every 2s  2 locks, 1 waiter",
 		"",
-		"NAME    KIND   HOLDER                                  HELD  TTL    WAITERS",
-		"second  mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27.3s  1",
-		"first   mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27.3s  0",
+		"NAME    KIND   HOLDER                                  HELD  TTL  WAITERS",
+		"second  mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27s  1",
+		"first   mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27s  0",
 	}, screenOf(80, 24, "first", "second"))
-	assert.Equal(t, "a-very-long-n…  mutex  285475da-9152-…  3s    27.3s  0", screenOf(60, 24, "a-very-long-name-that-is-longer-than-its-column")[3])
+	assert.Equal(t, "a-very-long-na…  mutex  285475da-9152-4…  3s    27s  0", screenOf(60, 24, "a-very-long-name-that-is-longer-than-its-column")[3])
+}
+
+// On a narrow terminal columns go, before names and owners become unreadable.
+func TestScreenOfANarrowTerminal(t *testing.T) {
+	t.Parallel()
+	for width, want := range map[int][2]string{
+		50: {"NAME            HOLDER          HELD  TTL  WAITERS", "nightly:a-rat…  285475da-9152…  3s    27s  0"},
+		44: {"NAME            HOLDER          TTL  WAITERS", "nightly:a-rat…  285475da-9152…  27s  0"},
+		39: {"NAME            HOLDER          WAITERS", "nightly:a-rat…  285475da-9152…  0"},
+	} {
+		lines := screenOf(width, 24, "nightly:a-rather-long-name")
+		assert.Equal(t, want[:], lines[2:4], width)
+	}
 }
 
 // No line is wider than the screen, and no refresh higher, whatever the names are.

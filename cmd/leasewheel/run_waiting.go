@@ -1,0 +1,90 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// waitingRefresh is how often a waiting run asks who holds the lock.
+const waitingRefresh = 5 * time.Second
+
+// showWaiting shows on a terminal that run waits, for how long, and who holds the lock,
+// until the returned function is called. With --verbose, messages say so instead.
+func (r *runCommand) showWaiting(ctx context.Context, begin time.Time) (stop func()) {
+	if r.verbose || !isTerminal(os.Stderr) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var (
+		mu   sync.Mutex
+		last holding
+		done sync.WaitGroup
+	)
+	done.Go(func() {
+		for ctx.Err() == nil {
+			if now, err := r.holder(ctx); err == nil {
+				mu.Lock()
+				last = now
+				mu.Unlock()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(waitingRefresh):
+			}
+		}
+	})
+	m := startMeter(os.Stderr, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return waitingLine(r.name, begin, time.Now(), last)
+	})
+	return func() {
+		m.stop()
+		cancel()
+		done.Wait()
+	}
+}
+
+// holding is who holds a lock. Without an owner it is unknown.
+type holding struct {
+	owner string // in words
+	since time.Time
+	more  int64 // other holders
+}
+
+// holder returns who holds the lock that run waits for.
+func (r *runCommand) holder(ctx context.Context) (h holding, err error) {
+	if r.kinds.kind() == lock.KindPermit {
+		return h, nil // which of them matters cannot be said
+	}
+	info, err := r.locker.Inspect(ctx, r.name)
+	if err != nil || len(info.Holders) == 0 {
+		return h, err
+	}
+	first := &info.Holders[0]
+	h = holding{clientName(first.Client, first.Owner), first.Since, info.HolderCount - 1}
+	return h, nil
+}
+
+// waitingLine is the line of a run that waits.
+func waitingLine(name string, begin, now time.Time, h holding) string {
+	line := fmt.Sprintf("waiting %v for %s", seconds(now.Sub(begin)), quoted(name))
+	if h.owner == "" {
+		return line
+	}
+	line += ", held by " + h.owner
+	if h.more > 0 {
+		line += fmt.Sprintf(" +%s", grouped(h.more))
+	}
+	if !h.since.IsZero() {
+		line += fmt.Sprintf(" for %v", seconds(now.Sub(h.since)))
+	}
+	return line
+}
