@@ -49,10 +49,9 @@ test: ## Run the tests under the race detector, on real servers; with CI=true th
 		go -C $$module test -race -vet=all $(TESTFLAGS) ./...; \
 	done
 
-# Without cgo, as for every platform: what one of the two has compiled serves the other.
 .PHONY: lint
 lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
-	@set -eux; export CGO_ENABLED=0; \
+	@set -eux; \
 	for module in . $(NESTED); do \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
 		go -C $$module mod tidy -diff; \
