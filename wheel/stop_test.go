@@ -267,7 +267,7 @@ func TestRaceOfStopWithEverything(t *testing.T) {
 		rnd := newRand(t)
 		for _, c.MaxPending = range []int64{0, 100} {
 			for _, c.Buckets = range []int{4, 16} {
-				for range 2 {
+				for range 4 {
 					stopInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))))
 				}
 			}
