@@ -40,7 +40,7 @@ func TestNoLockIsIdleWhileItIsWanted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				s := &scene{T: t, dice: &dice{rng: rand.New(rand.NewPCG(seed, 0))}, dies: test.dies, limit: max(test.limit, time.Second), waiters: make(map[int]struct{}), holders: make(map[int]time.Time)}
-				end := time.Now().Add(90 * time.Second)
+				end := time.Now().Add(45 * time.Second)
 				var users sync.WaitGroup
 				for range 2 + s.roll(3) {
 					var store driver.Store = server.Store(t)

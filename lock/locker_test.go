@@ -96,11 +96,11 @@ func TestShortAndLongTTLs(t *testing.T) {
 	})
 }
 
-// Leases of several days are valid to their end.
+// A lease is renewed for a day, in which no other process gets the lock.
 func TestDaysOfRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		mine, theirs := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
+		mine, theirs := server.Locker(t, lock.Config{TTL: 5 * time.Minute}), server.Locker(t, lock.Config{})
 		lease, err := mine.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		for range 24 {

@@ -28,7 +28,7 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 				task := func(deadline time.Duration) func() {
 					return func() { runs = append(runs, run{deadline, time.Since(start)}) }
 				}
-				const count = 1500
+				const count = 500
 				for range count {
 					d := 11*ms + time.Duration(rnd.Int64N(int64(2*pause/ms)))*ms
 					h := must(w.ScheduleAt(start.Add(d), none))
@@ -117,7 +117,7 @@ func TestLateWorkerKeepsTheOrder(t *testing.T) {
 	var ran, disorder int
 	var worst time.Duration
 	crowd(t, 4, func(_ int, rnd *rand.Rand) {
-		for time.Since(began) < 700*ms {
+		for time.Since(began) < 300*ms {
 			var inTime atomic.Bool
 			at := time.Now().Add(time.Duration(rnd.Int64N(int64(5 * ms))))
 			deadline := at.Sub(began)

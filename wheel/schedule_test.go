@@ -40,7 +40,7 @@ func loads(rnd *rand.Rand) map[string]load {
 	all := map[string]load{}
 	for _, tick := range []time.Duration{100 * time.Microsecond, ms, 10 * ms, 16_666_667, second} {
 		var random []time.Duration
-		for range 3000 {
+		for range 1000 {
 			d := time.Duration(rnd.Int64N(int64(300 * tick)))
 			if rnd.IntN(4) == 0 { // on the edge of a tick
 				d = d / tick * tick

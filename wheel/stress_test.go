@@ -3,7 +3,6 @@ package wheel_test
 import (
 	"math/rand/v2"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,213 +11,185 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// TestStress drives wheels with ticks of 200 µs in precise mode, with each kind of
-// executor, from several goroutines on real clocks, and accounts for every
-// timeout: none early, doubled, lost, out of order, or begun after a Cancel that
-// returned true, and numbers that add up. It takes a second; LEASEWHEEL_STRESS=5m
-// sets another time.
+// Goroutines schedule, reset and cancel their own and each other's timeouts, of every form,
+// while these expire. Each runs once or is cancelled once, none of them early or out of
+// order, timers that are armed anew in every round included; and no periodic run begins
+// after a cancel that returned true. Two rounds take a moment; LEASEWHEEL_STRESS=5m plays
+// rounds for as long as that.
 func TestStress(t *testing.T) {
-	last := time.Second
+	var last time.Duration
 	if s := os.Getenv("LEASEWHEEL_STRESS"); s != "" {
 		last = must(time.ParseDuration(s))
 	}
-	pool := wheel.NewPool(4, 1<<20)
-	t.Cleanup(pool.Close)
-	for name, e := range map[string]wheel.Executor{"inline": nil, "Goroutines": wheel.Goroutines, "Pool": pool} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := start(t, wheel.Config{Tick: 200 * time.Microsecond, Precise: true, Executor: e})
-			s := &stress{t: t, w: w, began: time.Now(), ordered: e == nil}
-			var all sync.WaitGroup
-			seed := newRand(t).Uint64()
-			for i := range uint64(4) {
-				all.Go(func() { s.produce(randOf(seed, i), last) })
-			}
-			all.Wait()
-			s.check()
-		})
-	}
+	races(t, func(t *testing.T, c wheel.Config) {
+		t.Parallel()
+		m := &bookmaker{t: t, w: start(t, c), began: time.Now(), ordered: c.Executor == nil}
+		for round := 0; round < 2 || time.Since(m.began) < last; round++ {
+			m.round()
+		}
+		m.check()
+	})
 }
 
-type stress struct {
-	t       *testing.T
-	w       *wheel.Wheel
-	began   time.Time
-	ordered bool // tasks run on the worker
-	latest  time.Duration
-
-	scheduled, ran, cancelled, periodic              atomic.Int64
-	early, doubled, lost, disorder, afterCancel, bad atomic.Int64
-}
-
-// A stake is one timeout: a one-shot task, or a timer that is reused.
-type stake struct {
-	s      *stress
-	timer  *wheel.Timer
-	handle timeout.Timeout
-	// due is a lower bound of the deadline, since the start.
-	due atomic.Int64
-	// exact is the deadline if it was scheduled before that and not moved, or 0.
+// A bet is one timeout whose outcome is fully known afterwards.
+type bet struct {
+	form                     string
+	handle                   timeout.Timeout
+	timer                    *wheel.Timer // nil, or the one that every round arms
+	ran, cancelled, returned atomic.Int32
+	// notBefore is the earliest deadline that the timeout may still have, in
+	// nanoseconds since the test began: raised only after a Reset succeeded,
+	// and lowered before one.
+	notBefore atomic.Int64
+	// exact is the deadline of a timeout that was scheduled before that and not moved, or 0.
 	exact atomic.Int64
-	// end is how it ended: open, ran or cancelled.
-	end   atomic.Int32
-	round *sync.WaitGroup
 }
 
 const (
-	open = iota
-	ran
-	cancelled
+	bettors  = 8
+	betsEach = 1250 // bets of each in a round
+	reused   = 200  // of these, on timers that every round arms
 )
 
-func (k *stake) run() {
-	s, now, due := k.s, time.Since(k.s.began), time.Duration(k.due.Load())
-	if now < due {
-		s.early.Add(1)
-	}
-	if !k.end.CompareAndSwap(open, ran) {
-		if k.end.Load() == cancelled {
-			s.afterCancel.Add(1)
-		} else {
-			s.doubled.Add(1)
-		}
-		return
-	}
-	if exact := time.Duration(k.exact.Load()); s.ordered && exact != 0 {
-		if exact < s.latest {
-			s.disorder.Add(1)
-		}
-		s.latest = max(s.latest, exact)
-	}
-	s.ran.Add(1)
-	k.round.Done()
+// A bookmaker places bets on a wheel, and periodic tasks beside them.
+type bookmaker struct {
+	t       *testing.T
+	w       *wheel.Wheel
+	began   time.Time
+	ordered bool          // tasks run on the worker
+	latest  time.Duration // the latest exact deadline that has run; the worker's
+	bets    [bettors][betsEach]bet
+
+	fired, cancelled, beats                   int64 // of all rounds
+	periodic, ended                           atomic.Int64
+	early, disorder, overlapping, afterCancel atomic.Int64
 }
 
-func (k *stake) bet(d time.Duration) {
-	now := time.Since(k.s.began)
-	k.due.Store(int64(now + d))
-	k.round.Add(1)
-	k.s.scheduled.Add(1)
-	if k.timer != nil {
-		if was, err := k.timer.Arm(d); was || err != nil {
-			k.s.bad.Add(1)
+// round places all bets, and checks that each has had one end.
+func (m *bookmaker) round() {
+	var ready [bettors]atomic.Int64 // how many of each bettor's are to be seen
+	var beats, fired, cancelled atomic.Int64
+	delay := func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * ms))) }
+	crowd(m.t, bettors, func(me int, r *rand.Rand) {
+		for k := range betsEach {
+			b := &m.bets[me][k]
+			m.place(b, delay(r), once[r.IntN(len(once))], k < reused)
+			ready[me].Store(int64(k + 1))
+			// Only its own goroutine moves a timeout, so that it is known which deadline
+			// counts; all may cancel it. One that could be set again is not moved: it may
+			// have run.
+			if own := &m.bets[me][k-min(k, r.IntN(30))]; !forms[own.form].again {
+				m.move(own, delay(r))
+			}
+			if other := r.IntN(bettors); r.IntN(3) == 0 {
+				if n := ready[other].Load(); n > 0 {
+					o := &m.bets[other][int(n)-1-int(min(n-1, r.Int64N(30)))]
+					if o.handle.Cancel() {
+						o.cancelled.Add(1)
+					}
+				}
+			}
+			if k%50 == 0 {
+				m.beat(r)
+				beats.Add(1)
+			}
 		}
-	} else {
-		k.handle = must(k.s.w.Schedule(d, k.run))
+	})
+	settled(m.t, m.w, &m.ended)
+	for i := range m.bets {
+		for k := range m.bets[i] {
+			b := &m.bets[i][k]
+			require(m.t, b.ran.Load()+b.cancelled.Load() == 1,
+				"by %s, ran %d times and was cancelled %d times", b.form, b.ran.Load(), b.cancelled.Load())
+			check(m.t, b.handle.State() != timeout.Pending, "pending in the end")
+			fired.Add(int64(b.ran.Load()))
+			cancelled.Add(int64(b.cancelled.Load()))
+		}
 	}
-	if at := k.handle.Deadline(); time.Now().Before(at) {
-		k.exact.Store(int64(at.Sub(k.s.began)))
-	}
+	const least = bettors * betsEach / 10
+	check(m.t, fired.Load() >= least && cancelled.Load() >= least,
+		"%d ran and %d were cancelled: that is no race", fired.Load(), cancelled.Load())
+	m.fired, m.cancelled, m.beats = m.fired+fired.Load(), m.cancelled+cancelled.Load(), m.beats+beats.Load()
 }
 
-func (k *stake) reset(d time.Duration) {
-	k.exact.Store(0)
-	due := int64(time.Since(k.s.began) + d)
-	old := k.due.Load()
-	k.due.Store(min(old, due)) // while it is not known
-	if k.handle.Reset(d) && k.timer == nil {
-		k.due.Store(due)
-	}
-}
-
-func (k *stake) cancel() {
+func (m *bookmaker) place(b *bet, d time.Duration, form string, reused bool) {
+	b.ran.Store(0)
+	b.cancelled.Store(0)
+	b.exact.Store(0)
+	b.notBefore.Store(int64(time.Since(m.began) + d))
 	switch {
-	case !k.handle.Cancel():
-	case k.end.CompareAndSwap(open, cancelled):
-		k.s.cancelled.Add(1)
-		k.round.Done()
-	default: // it has run, or was cancelled before
-		k.s.afterCancel.Add(1)
+	case !reused:
+		b.form = form
+		b.handle = must(forms[form].schedule(m.w, d, func() { m.run(b) }))
+	case b.timer == nil:
+		b.form = "Arm"
+		b.timer = armed(m.w, d, func() { m.run(b) })
+		b.handle = b.timer.Timeout()
+	default:
+		check(m.t, !must(b.timer.Arm(d)), "a timer was pending before its round")
+	}
+	if at := b.handle.Deadline(); time.Now().Before(at) {
+		b.exact.Store(int64(at.Sub(m.began)))
 	}
 }
 
-// produce bets in rounds: of one-shot tasks, of timers, and of periodic tasks.
-func (s *stress) produce(rnd *rand.Rand, last time.Duration) {
-	delay := func() time.Duration { return time.Duration(rnd.Int64N(int64(10 * ms))) }
-	timers := make([]*stake, 200)
-	for i := range timers {
-		k := &stake{s: s, timer: new(wheel.Timer)}
-		k.timer.Init(s.w, k.run)
-		k.handle = k.timer.Timeout()
-		timers[i] = k
-	}
-	for time.Since(s.began) < last {
-		var round sync.WaitGroup
-		stakes := make([]*stake, 0, 1200)
-		for range 1000 {
-			stakes = append(stakes, &stake{s: s, round: &round})
-		}
-		for _, k := range timers {
-			k.round = &round
-			k.end.Store(open)
-			k.exact.Store(0)
-			stakes = append(stakes, k)
-		}
-		for _, i := range rnd.Perm(len(stakes)) {
-			stakes[i].bet(delay())
-		}
-		s.beat(rnd)
-		for range len(stakes) {
-			k := stakes[rnd.IntN(len(stakes))]
-			switch rnd.IntN(4) {
-			case 0:
-				k.cancel()
-			case 1:
-				if k.timer == nil { // one that has run would be armed again
-					k.reset(delay())
-				}
-			}
-		}
-		done := make(chan struct{})
-		go func() { round.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(30 * second):
-			for _, k := range stakes {
-				if k.end.Load() == open {
-					s.lost.Add(1)
-				}
-			}
-			return
-		}
+func (m *bookmaker) move(b *bet, d time.Duration) {
+	b.exact.Store(0)
+	before, at := b.notBefore.Load(), int64(time.Since(m.began)+d)
+	b.notBefore.Store(min(before, at))
+	if b.handle.Reset(d) {
+		b.notBefore.Store(at)
 	}
 }
 
-// beat makes some periodic tasks run, and cancels them.
-func (s *stress) beat(rnd *rand.Rand) {
-	for range 4 {
-		var over atomic.Bool
-		var under atomic.Int64
-		h := must(s.w.EveryFunc(time.Now(), s.w.Tick(), wheel.Missed(rnd.IntN(3)), func(timeout.Timeout) {
-			if over.Load() {
-				s.afterCancel.Add(1)
-			}
-			if under.Add(1) != 1 {
-				s.doubled.Add(1)
-			}
-			s.periodic.Add(1)
-			under.Add(-1)
-		}))
-		time.Sleep(time.Duration(rnd.Int64N(int64(ms))))
-		if h.Cancel() {
-			over.Store(true)
-		}
+func (m *bookmaker) run(b *bet) {
+	if int64(time.Since(m.began)) < b.notBefore.Load() {
+		m.early.Add(1)
 	}
+	if exact := time.Duration(b.exact.Load()); m.ordered && exact != 0 {
+		if exact < m.latest {
+			m.disorder.Add(1)
+		}
+		m.latest = max(m.latest, exact)
+	}
+	b.ran.Add(1)
+	m.ended.Add(1)
 }
 
-func (s *stress) check() {
-	time.Sleep(100 * ms) // what an executor still has
-	left := len(s.w.Stop())
-	n := s.w.Stats()
-	fired := s.ran.Load() + s.periodic.Load()
-	s.t.Logf("%d scheduled, %d ran, %d cancelled, %d periodic runs; early %d, doubled %d, lost %d, out of order %d, begun after a cancel %d; %+v",
-		s.scheduled.Load(), s.ran.Load(), s.cancelled.Load(), s.periodic.Load(),
-		s.early.Load(), s.doubled.Load(), s.lost.Load(), s.disorder.Load(), s.afterCancel.Load(), n)
-	if s.early.Load()+s.doubled.Load()+s.lost.Load()+s.disorder.Load()+s.afterCancel.Load()+s.bad.Load() != 0 || left != 0 {
-		s.t.Errorf("promises were broken; %d are left, %d timers were armed in another state than theirs", left, s.bad.Load())
+// beat makes a periodic task run for a moment, and cancels it.
+func (m *bookmaker) beat(rnd *rand.Rand) {
+	var over atomic.Bool
+	var under, runs atomic.Int64
+	missed := wheel.Missed(rnd.IntN(3))
+	first := time.Now()
+	h := must(m.w.EveryFunc(first, m.w.Tick(), missed, func(timeout.Timeout) {
+		if over.Load() {
+			m.afterCancel.Add(1)
+		}
+		if under.Add(1) != 1 {
+			m.overlapping.Add(1)
+		}
+		if time.Since(first) < time.Duration(runs.Add(1)-1)*m.w.Tick() {
+			m.early.Add(1)
+		}
+		m.periodic.Add(1)
+		under.Add(-1)
+		m.ended.Add(1)
+	}))
+	time.Sleep(time.Duration(rnd.Int64N(int64(ms))))
+	if h.Cancel() {
+		over.Store(true)
 	}
-	if int64(n.Fired-n.Rejected) != fired || n.Scheduled != n.Fired+n.Cancelled || n.Pending != 0 ||
-		s.scheduled.Load() != s.ran.Load()+s.cancelled.Load() {
-		s.t.Errorf("the numbers do not add up")
-	}
+	check(m.t, h.State() == timeout.Cancelled, "after a cancel it is %v", h.State())
+}
+
+// check checks what all rounds have in common.
+func (m *bookmaker) check() {
+	check(m.t, m.early.Load()+m.disorder.Load()+m.overlapping.Load()+m.afterCancel.Load() == 0,
+		"%d runs early, %d out of order, %d at once with another, %d begun after a cancel",
+		m.early.Load(), m.disorder.Load(), m.overlapping.Load(), m.afterCancel.Load())
+	s, runs := m.w.Stats(), m.periodic.Load()
+	check(m.t, s.Fired == uint64(m.fired+runs) && s.Cancelled == uint64(m.cancelled+m.beats) && s.Rejected == 0,
+		"%d ran, %d were cancelled, %d periodic runs; the numbers are %+v", m.fired, m.cancelled, runs, s)
+	m.t.Logf("%d ran, %d were cancelled, %d periodic runs", m.fired, m.cancelled, runs)
 }

@@ -69,7 +69,7 @@ var fences = map[string]fence{
 // unfenced reports whether a package may use anything: it is a program, or
 // serves tests.
 func unfenced(pkg string) bool {
-	return slices.ContainsFunc([]string{"bench", "cmd", "lock/locktest"}, func(folder string) bool {
+	return slices.ContainsFunc([]string{"bench", "cmd", "lock/locktest", "lock/internal/exporter/exportertest"}, func(folder string) bool {
 		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
 	})
 }

@@ -367,38 +367,36 @@ func TestDamage(t *testing.T) {
 
 // A message that kills its workers does not do so without end.
 func TestPoison(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	q := open(t, server.Client(t), config{})
-	put(t, q, message{ID: "poison"})
-	died := make(chan struct{})
-	release := make(chan struct{})
-	defer close(release)
-	const ttl = 300 * time.Millisecond
-	for range 3 { // workers that die while they have it
-		dying := open(t, server.Client(t), config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go func() {
-			_ = dying.Work(ctx, func(context.Context, *delivery) error {
-				died <- struct{}{}
-				<-release
-				return nil
-			}, worker{TTL: ttl, MaxAttempts: 3, MaxHold: time.Millisecond})
-		}()
-		<-died
-	}
-	l := newLog()
-	work(t, q, succeed, worker{TTL: ttl, MaxAttempts: 3, Report: l.add})
-	eventually(t, "it is dead", func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{})
+		put(t, q, message{ID: "poison"})
+		died := make(chan struct{})
+		release := make(chan struct{})
+		defer close(release)
+		for range 3 { // workers that die while they have it
+			dying := open(t, server.Client(t), config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				_ = dying.Work(ctx, func(context.Context, *delivery) error {
+					died <- struct{}{}
+					<-release
+					return nil
+				}, worker{MaxAttempts: 3, MaxHold: time.Millisecond})
+			}()
+			<-died
+		}
+		l := newLog()
+		work(t, q, succeed, worker{MaxAttempts: 3, Report: l.add})
+		time.Sleep(time.Minute)
 		info, err := q.Get(t.Context(), "poison")
-		return err == nil && info.State == delayqueue.Dead
+		require.NoError(t, err)
+		assert.Equal(t, delayqueue.Dead, info.State)
+		assert.Equal(t, 3, info.Attempt)
+		assert.Contains(t, info.LastError, "the lease of attempt 3 ended")
+		assert.Empty(t, l.all())
 	})
-	info, err := q.Get(t.Context(), "poison")
-	require.NoError(t, err)
-	assert.Equal(t, 3, info.Attempt)
-	assert.Contains(t, info.LastError, "the lease of attempt 3 ended")
-	assert.Empty(t, l.all())
 }
 
 // No key that a queue leaves on the server stays there for ever.

@@ -189,7 +189,7 @@ func whole(t testing.TB, client redis.UniversalClient) map[string][]string {
 // eventually waits for a state without a notification.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	require.Eventually(t, is, time.Minute, 2*time.Millisecond, what)
+	require.Eventually(t, is, time.Minute, 20*time.Millisecond, what)
 }
 
 // logTo returns a logger that writes to w, one record at a time.

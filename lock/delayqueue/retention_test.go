@@ -18,7 +18,7 @@ import (
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
-		q := open(t, client, config{})
+		q := open(t, client, config{Poll: time.Hour})
 		bury(t, q, message{ID: "old"})
 		var said safeBuilder
 		keeping := open(t, client, config{Retention: time.Hour, Poll: time.Minute, Logger: logTo(&said)})

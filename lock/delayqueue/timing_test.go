@@ -35,7 +35,7 @@ const slack = 2 * time.Millisecond
 func TestClaimedWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, embedded(t), config{Poll: time.Hour})
-		const n = 500
+		const n = 200
 		due := make(map[string]time.Time)
 		var messages []message
 		for i := range n {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -13,8 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-
-	"github.com/leasewheel/leasewheel/lock"
 )
 
 // harness is a telemetry whose metrics and spans are exported to the test.
@@ -45,11 +42,6 @@ func newHarness(t *testing.T, c Config) *harness {
 		require.NoError(t, h.tracer.Shutdown(context.Background()))
 	})
 	return h
-}
-
-// patient is the config of a locker in real time, on a machine that may be busy.
-func patient(observer *lock.Observer) lock.Config {
-	return lock.Config{Observer: observer, TTL: time.Hour, RequestTimeout: time.Minute}
 }
 
 // exported is what one collection has returned.

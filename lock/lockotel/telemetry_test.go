@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,13 +14,11 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A source that was added is exported until it is removed, and one that was added several
-// times once, under its first name, until it is removed as often.
 func TestSources(t *testing.T) {
 	h := newHarness(t, Config{})
 	named := func(prefix string) (names []string) {
@@ -33,48 +29,16 @@ func TestSources(t *testing.T) {
 		}
 		return names
 	}
-	wheels := func() []string {
-		names := named(`leasewheel.wheel.fired{wheel=`)
-		require.Equal(t, names, named(`leasewheel.wheel.lag_count{wheel=`))
-		return names
+	both := func(one, other string) func() []string {
+		return func() []string {
+			names := named(one)
+			require.Equal(t, names, named(other))
+			return names
+		}
 	}
-	watchdogs := func() []string {
-		names := named(`leasewheel.leases.held{watchdog=`)
-		require.Equal(t, names, named(`leasewheel.renewal.lag_count{watchdog=`))
-		return names
-	}
-	server := locktest.Start(t)
-	shared, err := wheel.New(wheel.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { shared.Stop() })
-	a, b := server.Locker(t, lock.Config{Wheel: shared}), server.Locker(t, lock.Config{Wheel: shared})
-	own := server.Locker(t, lock.Config{})
-	dog, err := renewal.New(server.Store(t), renewal.Config{Wheel: shared})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = dog.Close(context.Background()) })
-
-	assert.Empty(t, wheels())
-	removeA := h.AddLocker("a", a)
-	removeB := h.AddLocker("b", b)
-	removeOwn := h.AddLocker("own", own)
-	removeDog := h.AddWatchdog("dog", dog)
-	removeWheel := h.AddWheel("shared", shared)
-	assert.Equal(t, []string{"a", "own"}, wheels())
-	assert.Equal(t, []string{"a", "b", "dog", "own"}, watchdogs())
-	assert.Panics(t, func() { h.AddLocker("a", own) })
-	assert.Panics(t, func() { h.AddWatchdog("b", dog) })
-	assert.Panics(t, func() { h.AddWheel("a", new(wheel.Wheel)) })
-
-	removeA()
-	removeA() // once more changes nothing
-	removeDog()
-	assert.Equal(t, []string{"b", "own"}, watchdogs())
-	removeB()
-	removeOwn()
-	assert.Empty(t, watchdogs())
-	assert.Equal(t, []string{"a"}, wheels())
-	removeWheel()
-	assert.Empty(t, wheels())
+	exportertest.Sources(t, h,
+		both(`leasewheel.wheel.fired{wheel=`, `leasewheel.wheel.lag_count{wheel=`),
+		both(`leasewheel.leases.held{watchdog=`, `leasewheel.renewal.lag_count{watchdog=`))
 }
 
 // Names of locks are no attributes of metrics unless they are mapped, and then there is a
@@ -132,7 +96,7 @@ func TestErrorType(t *testing.T) {
 // statistics.
 func TestProviders(t *testing.T) {
 	h := newHarness(t, Config{})
-	l := locktest.New(t, patient(h.Observer("x")))
+	l := locktest.New(t, exportertest.Patient(h.Observer("x")))
 	h.AddLocker("x", l)
 	assert.Contains(t, h.export(t).kinds, "leasewheel.lock.waiters")
 	require.NoError(t, h.Telemetry.Close())
@@ -148,45 +112,13 @@ func TestProviders(t *testing.T) {
 	require.NoError(t, global.Close())
 }
 
-// Lockers come and go while metrics are collected and locks are used.
 func TestConcurrentUse(t *testing.T) {
 	h := newHarness(t, Config{LockLabel: func(_ lock.Kind, name string) string { return name }, MaxLockLabels: 3})
-	server := locktest.Start(t)
-	var lockers sync.WaitGroup
-	for i := range 4 {
-		lockers.Go(func() {
-			for round := range 5 {
-				name := strconv.Itoa(i)
-				l, err := lock.New(server.Store(t), patient(h.Observer(name)))
-				if !assert.NoError(t, err) {
-					return
-				}
-				remove := h.AddLocker(name, l)
-				for j := range 5 {
-					assert.NoError(t, l.Mutex(strconv.Itoa(j+round)).Do(t.Context(), func(context.Context) error { return nil }))
-				}
-				assert.NoError(t, l.Close(t.Context()))
-				remove()
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		lockers.Wait()
-		close(done)
-	}()
-	for over := false; !over; {
-		select {
-		case <-done:
-			over = true
-		default:
-			h.export(t)
-		}
-	}
+	exportertest.ConcurrentUse(t, h, func() { h.export(t) })
 	named := make(map[string]int)
 	for _, span := range h.spans.GetSpans() {
 		named[span.Name]++
 	}
 	delete(named, "lock.wait") // some waited
-	assert.Equal(t, map[string]int{"lock.acquire": 4 * 5 * 5, "lock.hold": 4 * 5 * 5}, named)
+	assert.Equal(t, map[string]int{"lock.acquire": exportertest.ConcurrentGrants, "lock.hold": exportertest.ConcurrentGrants}, named)
 }
