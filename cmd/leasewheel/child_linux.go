@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +29,8 @@ func adoptOrphans() {
 // process is killed. If the guard is killed, this process adopts the command.
 type guard struct {
 	pid int
-	out *gob.Encoder
-	in  *gob.Decoder
+	out *json.Encoder
+	in  *json.Decoder
 }
 
 // keep starts a guard, which starts the command, and reports the command's changes of
@@ -99,8 +99,8 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	}
 	g.pid = process.Pid
 	process.Release() //nolint:errcheck // wait4 reaps it
-	g.out, g.in = gob.NewEncoder(ours), gob.NewDecoder(ours)
-	order := guardOrder{Path: spec.path, Argv: spec.argv, Env: spec.env, Action: spec.policy.action, Grace: spec.policy.grace}
+	g.out, g.in = json.NewEncoder(ours), json.NewDecoder(ours)
+	order := guardOrder{Path: []byte(spec.path), Argv: rawBytes(spec.argv), Env: rawBytes(spec.env), Action: spec.policy.action, Grace: spec.policy.grace}
 	if err = g.out.Encode(order); err == nil {
 		err = g.in.Decode(&first)
 	}
