@@ -121,7 +121,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 // ending reports to the guard that the command is being ended: if this process is killed
 // now, only the rest of the grace remains.
 func (c *child) ending(action lossAction) {
-	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck // it may have been killed
+	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck,errchkjson // it may have been killed
 }
 
 // strays returns the processes that descend from this one, without the guard.

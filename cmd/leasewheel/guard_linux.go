@@ -124,7 +124,7 @@ func awaitChild() {
 }
 
 // report sends a report. If leasewheel run is gone, listen detects it.
-func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck // see above
+func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck,errchkjson // see above
 
 // listen records orders until leasewheel run is gone. Then it ends the command.
 func (g *guarding) listen() {
