@@ -154,7 +154,7 @@ func (c *passwordCommand) execute() (string, error) {
 	case errors.Is(err, syscall.ECHILD):
 		// leasewheel run waits for every process that descends from it, and was faster.
 	case err != nil:
-		return "", fmt.Errorf("%s: %w; run it by hand to see its messages", flag, withoutName(err))
+		return "", fmt.Errorf("%s: %w; run it by hand to see its messages", flag, err)
 	}
 	password, err := onePassword(out.Bytes())
 	if err != nil {
