@@ -126,6 +126,24 @@ func TestSilentGroupIsProbed(t *testing.T) {
 	})
 }
 
+// A group whose leases were all lost while the store did not answer is silent until other
+// leases are renewed there.
+func TestGroupSpeaksAfterItsLeasesWereLost(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		b.node("", func(n *node) { n.refuse = errRefused })
+		<-l.Lost()
+		b.isLost(l, Unreachable)
+		require.Equal(b, 1, b.dog.Stats().Silent)
+		b.node("", func(n *node) { n.refuse = nil })
+		next := b.grant(Spec{Key: "next"})
+		time.Sleep(20 * time.Second)
+		require.True(b, next.Valid())
+		require.Positive(b, b.dog.Stats().Renewed)
+		require.Zero(b, b.dog.Stats().Silent)
+	})
+}
+
 // awaitRequest0 waits for a request that may not take any time.
 func (b *bench) awaitRequest0() {
 	b.take()

@@ -169,7 +169,7 @@ func TestLeastUserWithSentinels(t *testing.T) {
 	}
 	values["addr"] = addresses[1:]
 	newClient := func() redis.UniversalClient {
-		client, err := redisstore.Dial("redis-sentinel://guide:secret@"+addresses[0]+"?"+values.Encode(), nil)
+		client, err := redisstore.Dial("redis-sentinel://guide:secret@"+addresses[0]+"?"+values.Encode(), redisstore.ClientConfig{})
 		require.NoError(t, err)
 		return client
 	}

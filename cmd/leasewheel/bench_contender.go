@@ -27,14 +27,12 @@ var contenderConfig = redisstore.Config{FenceTTL: time.Minute}
 // standard input, where no other user can read the server's password.
 type contenderSpec struct {
 	Redis string `json:"redis"`
-	CA    string `json:"ca,omitempty"`
-	Cert  string `json:"cert,omitempty"`
-	Key   string `json:"key,omitempty"`
-	Fair  bool   `json:"fair,omitempty"`
+	connectionFlags
+	Fair bool `json:"fair,omitempty"`
 }
 
 func (s *benchServer) contenderSpec(fair bool) contenderSpec {
-	return contenderSpec{Redis: s.flags.urls[0], CA: s.flags.ca, Cert: s.flags.cert, Key: s.flags.key, Fair: fair}
+	return contenderSpec{Redis: s.flags.urls[0], connectionFlags: s.flags.connectionFlags, Fair: fair}
 }
 
 // way is how a measurement opens the locks, here and in other processes.
@@ -62,7 +60,7 @@ type contenderLocks struct {
 }
 
 func (c contenderSpec) open() (contention.Locks, error) {
-	flags := serverFlags{urls: []string{c.Redis}, ca: c.CA, cert: c.Cert, key: c.Key}
+	flags := serverFlags{urls: []string{c.Redis}, connectionFlags: c.connectionFlags}
 	server, err := flags.open("", contenderConfig)
 	if err != nil {
 		return nil, err

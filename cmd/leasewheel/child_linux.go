@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +29,8 @@ func adoptOrphans() {
 // process is killed. If the guard is killed, this process adopts the command.
 type guard struct {
 	pid int
-	out *gob.Encoder
-	in  *gob.Decoder
+	out *json.Encoder
+	in  *json.Decoder
 }
 
 // keep starts a guard, which starts the command, and reports the command's changes of
@@ -99,8 +99,8 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	}
 	g.pid = process.Pid
 	process.Release() //nolint:errcheck // wait4 reaps it
-	g.out, g.in = gob.NewEncoder(ours), gob.NewDecoder(ours)
-	order := guardOrder{Path: spec.path, Argv: spec.argv, Env: spec.env, Action: spec.policy.action, Grace: spec.policy.grace}
+	g.out, g.in = json.NewEncoder(ours), json.NewDecoder(ours)
+	order := guardOrder{Path: []byte(spec.path), Argv: rawBytes(spec.argv), Env: rawBytes(spec.env), Action: spec.policy.action, Grace: spec.policy.grace}
 	if err = g.out.Encode(order); err == nil {
 		err = g.in.Decode(&first)
 	}
@@ -121,7 +121,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 // ending reports to the guard that the command is being ended: if this process is killed
 // now, only the rest of the grace remains.
 func (c *child) ending(action lossAction) {
-	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck // it may have been killed
+	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck,errchkjson // it may have been killed
 }
 
 // strays returns the processes that descend from this one, without the guard.

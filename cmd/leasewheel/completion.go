@@ -37,7 +37,7 @@ var flagValues = map[string][]string{
 }
 
 // fileFlags are the flags whose values are files.
-var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
+var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-sentinel-password-file", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
 
 // completeFlags completes the values of all flags of cmd and of its subcommands: those of
 // flagValues, files, and nothing where a shell would suggest files that are none.
@@ -74,6 +74,9 @@ func (l *lookup) completeNames(most int) cobra.CompletionFunc {
 func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begun string) (names []string) {
 	ctx, cancel := context.WithTimeout(cmp.Or(ctx, context.Background()), completionTimeout)
 	defer cancel()
+	if flags.PasswordCommand != "" {
+		return nil // a key press must start no command
+	}
 	config, err := stored.config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil // the command itself reports it

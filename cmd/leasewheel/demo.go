@@ -164,7 +164,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	id := "leasewheel:demo:" + rand.Text()[:8]
 	job := workerJob{
-		Redis: url, CA: f.server.ca, Cert: f.server.cert, Key: f.server.key,
+		Redis: url, connectionFlags: f.server.connectionFlags,
 		Lock: id + ":lock", Counter: id + ":counter", TTL: time.Duration(f.ttl),
 	}
 	server, err := job.open()

@@ -32,10 +32,8 @@ const workerCommand = "demo-worker"
 // workerJob is the first line of a worker's standard input, where no other user can read
 // the server's password.
 type workerJob struct {
-	Redis   string        `json:"redis"`
-	CA      string        `json:"ca,omitempty"`
-	Cert    string        `json:"cert,omitempty"`
-	Key     string        `json:"key,omitempty"`
+	Redis string `json:"redis"`
+	connectionFlags
 	Lock    string        `json:"lock"`
 	Counter string        `json:"counter"`
 	TTL     time.Duration `json:"ttl"`
@@ -43,7 +41,7 @@ type workerJob struct {
 
 // open connects to the job's server. The demo's keys expire there soon.
 func (j *workerJob) open() (*server, error) {
-	flags := serverFlags{urls: []string{j.Redis}, ca: j.CA, cert: j.Cert, key: j.Key}
+	flags := serverFlags{urls: []string{j.Redis}, connectionFlags: j.connectionFlags}
 	return flags.open("", redisstore.Config{FenceTTL: time.Minute})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,12 @@ func exitf(code int, format string, args ...any) error {
 	return &exitError{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// usageError marks err as a mistake in the arguments and points to the help.
+// usageError marks err as a mistake in the arguments and points to the help, unless it has
+// an exit code already.
 func usageError(cmd *cobra.Command, err error) error {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit
+	}
 	return exitf(exitUsage, "%w (see %s --help)", err, cmd.CommandPath())
 }
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
@@ -20,11 +20,12 @@ const guardCommand = "run-guard"
 const guardFile = 3
 
 // guardOrder is a message to the guard: first the command to start, later that the
-// command is being ended, and how.
+// command is being ended, and how. Paths, arguments and variables are bytes: as strings,
+// those that are not UTF-8 would change in JSON.
 type guardOrder struct {
-	Path   string
-	Argv   []string
-	Env    []string
+	Path   []byte   `json:",omitempty"`
+	Argv   [][]byte `json:",omitempty"`
+	Env    [][]byte `json:",omitempty"`
 	Action lossAction
 	Grace  time.Duration
 }
@@ -38,6 +39,22 @@ type guardReport struct {
 	Status  unix.WaitStatus
 }
 
+// rawBytes returns texts as bytes, and texts the reverse.
+func rawBytes(texts []string) (all [][]byte) {
+	for _, text := range texts {
+		all = append(all, []byte(text))
+	}
+	return all
+}
+
+func texts(raw [][]byte) []string {
+	all := make([]string, 0, len(raw)) // not nil: no variables is not the environment of this process
+	for _, text := range raw {
+		all = append(all, string(text))
+	}
+	return all
+}
+
 func guardCommands() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    guardCommand,
@@ -47,7 +64,7 @@ func guardCommands() []*cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			socket := os.NewFile(guardFile, "guarded")
 			unix.CloseOnExec(guardFile)
-			g := &guarding{out: gob.NewEncoder(socket), in: gob.NewDecoder(socket)}
+			g := &guarding{out: json.NewEncoder(socket), in: json.NewDecoder(socket)}
 			if err := g.in.Decode(&g.order); err != nil {
 				return usageError(cmd, errors.New("only leasewheel run starts this command"))
 			}
@@ -60,8 +77,8 @@ func guardCommands() []*cobra.Command {
 // guarding is a running guard. While a lease is valid, leasewheel run keeps the grace in
 // reserve, so the command is gone before the lease has run out.
 type guarding struct {
-	out   *gob.Encoder
-	in    *gob.Decoder
+	out   *json.Encoder
+	in    *json.Decoder
 	order guardOrder
 	child *child
 
@@ -78,8 +95,8 @@ func (g *guarding) run() {
 	// The kernel sends the command its signal when this thread ends, not the process.
 	runtime.LockOSThread()
 	adoptOrphans()
-	process, err := os.StartProcess(g.order.Path, g.order.Argv, &os.ProcAttr{
-		Env:   g.order.Env,
+	process, err := os.StartProcess(string(g.order.Path), texts(g.order.Argv), &os.ProcAttr{
+		Env:   texts(g.order.Env),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   ownGroup(g.order.Action.orphaned()),
 	})
@@ -107,7 +124,7 @@ func awaitChild() {
 }
 
 // report sends a report. If leasewheel run is gone, listen detects it.
-func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck // see above
+func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck,errchkjson // see above
 
 // listen records orders until leasewheel run is gone. Then it ends the command.
 func (g *guarding) listen() {

@@ -173,10 +173,20 @@ func (a *authority) leaf(name string) *x509.Certificate {
 
 // serveTLS puts TLS in front of server and returns the address.
 func (a *authority) serveTLS(server *redistest.Server, clients bool) string {
-	certFile, keyFile := a.issue("server", a.leaf("server"))
+	return a.serveTLSAs(server, clients, a.leaf("server"), nil)
+}
+
+// serveTLSAs is serveTLS with a certificate. asked gets the name that each client asks for.
+func (a *authority) serveTLSAs(server *redistest.Server, clients bool, leaf *x509.Certificate, asked func(name string)) string {
+	certFile, keyFile := a.issue("server", leaf)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	require.NoError(a.t, err)
-	config := &tls.Config{Certificates: []tls.Certificate{pair}}
+	config := &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if asked != nil {
+			asked(hello.ServerName)
+		}
+		return &pair, nil
+	}}
 	if clients {
 		text, err := os.ReadFile(a.file)
 		require.NoError(a.t, err)

@@ -28,17 +28,21 @@ var errNoServer = errors.New("no server: name it with --redis URL, --redis-file 
 type serverFlags struct {
 	urls []string // their passwords show in the process list; file and the environment hide them
 	file string   // contains the URLs
-	ca   string   // PEM files for TLS
-	cert string
-	key  string
+	connectionFlags
 }
 
 func (s *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&s.urls, "redis", nil, "`URL` of the server (default: $"+redisURLVariable+")")
 	flags.StringVar(&s.file, "redis-file", "", "read the URL from this `file`, which may be private to this user")
-	flags.StringVar(&s.ca, "redis-ca", "", "trust the certificate authorities in this PEM file (rediss://)")
-	flags.StringVar(&s.cert, "redis-cert", "", "present the client certificate in this PEM file (rediss://)")
-	flags.StringVar(&s.key, "redis-key", "", "key of the client certificate, a PEM file")
+	flags.StringVar(&s.User, "redis-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
+	flags.StringVar(&s.PasswordFile, "redis-password-file", "", "read the password from this `file`, again for each connection")
+	flags.StringVar(&s.PasswordCommand, "redis-password-command", "", "run this `LINE` with /bin/sh for each connection; it prints the password")
+	flags.StringVar(&s.SentinelUser, "redis-sentinel-user", "", "`NAME` of the user at the sentinels (redis-sentinel://)")
+	flags.StringVar(&s.SentinelPasswordFile, "redis-sentinel-password-file", "", "read the sentinels' password from this `file` (redis-sentinel://)")
+	flags.StringVar(&s.CA, "redis-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Cert, "redis-cert", "", "present the client certificate in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Key, "redis-key", "", "key of the client certificate, a PEM `file`")
+	flags.StringVar(&s.ServerName, "redis-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
 }
 
 // resolve returns the URLs of the flags, or else those in fallback, of the environment.
@@ -104,10 +108,7 @@ func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error
 // connect returns the server with a URL.
 func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, error) {
 	redisstore.LogTo(c.Logger)
-	if s.ca+s.cert+s.key != "" && !byTLS(rawURL) {
-		return nil, errors.New("--redis-ca, --redis-cert and --redis-key need a rediss:// URL")
-	}
-	config, err := s.tlsConfig()
+	config, err := s.clientConfig(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +121,24 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 		return nil, errors.Join(err, client.Close())
 	}
 	return &server{client: client, store: store, prefix: c.Prefix, url: rawURL, address: addressOf(rawURL)}, nil
+}
+
+// clientConfig returns what the flags say about the client of a URL.
+func (c *connectionFlags) clientConfig(rawURL string) (config redisstore.ClientConfig, err error) {
+	if err = c.validate(rawURL); err != nil {
+		return config, err
+	}
+	if config.TLS, err = c.tlsConfig(); err != nil {
+		return config, err
+	}
+	if c.SentinelPasswordFile != "" {
+		config.SentinelUsername = c.SentinelUser
+		if config.SentinelPassword, err = passwordFromFile("--redis-sentinel-password-file", c.SentinelPasswordFile); err != nil {
+			return config, err
+		}
+	}
+	config.Credentials, err = c.source()
+	return config, err
 }
 
 // byTLS reports whether a URL asks for TLS.
@@ -150,28 +169,28 @@ func addressOf(rawURL string) string {
 
 func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
 
-// tlsConfig returns the TLS configuration with the certificates of the flags, or nil
-// if they name none.
-func (s *serverFlags) tlsConfig() (*tls.Config, error) {
-	if s.ca+s.cert+s.key == "" {
+// tlsConfig returns the TLS configuration of the flags, or nil if they say nothing about
+// TLS.
+func (c *connectionFlags) tlsConfig() (*tls.Config, error) {
+	if c.CA+c.Cert+c.Key+c.ServerName == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		pem, err := os.ReadFile(s.ca)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
 		if err != nil {
 			return nil, fmt.Errorf("--redis-ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--redis-ca %s: it contains no PEM certificate", s.ca)
+			return nil, fmt.Errorf("--redis-ca %s: it contains no PEM certificate", c.CA)
 		}
 	}
-	if (s.cert == "") != (s.key == "") {
+	if (c.Cert == "") != (c.Key == "") {
 		return nil, errors.New("--redis-cert and --redis-key belong together")
 	}
-	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
 			return nil, fmt.Errorf("--redis-cert: %w", err)
 		}

@@ -86,10 +86,14 @@ func newShell(t *testing.T, quorum bool) *shell {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	server := redistest.Start(t, redistest.Config{})
+	server := redistest.Start(t, redistest.Config{Users: []string{"worker on >token-of-worker ~* &* +@all"}})
 	s := &shell{folder: t.TempDir()}
 	secrets := filepath.Join(s.folder, "secrets")
-	addresses := []string{"redis://127.0.0.1:6379", server.URL(), "/run/secrets", secrets}
+	worker := strings.Replace(server.URL(), "unix://", "unix://worker@", 1)
+	addresses := []string{
+		"redis://127.0.0.1:6379", server.URL(), "/run/secrets", secrets,
+		"redis://worker@cache:6379", worker, "rediss://worker@cache:6379", worker,
+	}
 	if quorum {
 		for _, name := range []string{"a", "b", "c"} {
 			addresses = append(addresses, "redis://"+name, redistest.Start(t, redistest.Config{}).URL())
@@ -100,6 +104,8 @@ func newShell(t *testing.T, quorum bool) *shell {
 		redisURLVariable+"="+server.URL(), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"))
 	s.write(t, "secrets/redis", server.URL())
 	s.write(t, "secrets/shop", "secret")
+	s.write(t, "secrets/worker", "token-of-worker\n")
+	s.write(t, "print-token", "#!/bin/sh\necho token-of-worker\n")
 	s.write(t, "bin/leasewheel", leasewheelScript)
 	for _, program := range []string{"bin/backup", "bin/make", "warm.sh", "report", "train", "job"} {
 		s.write(t, program, "#!/bin/sh\n")

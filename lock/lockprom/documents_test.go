@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -147,14 +148,28 @@ func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("dashboard.json")
 	require.NoError(t, err)
 	var dashboard struct {
+		UID           string
+		SchemaVersion int
+		Templating    struct {
+			List []struct{ Name, Type, Query any }
+		}
 		Panels []struct {
 			ID          int
 			Type, Title string
+			Description string
+			Datasource  struct{ Type, UID string }
+			FieldConfig struct{ Defaults struct{ Unit string } }
 			GridPos     struct{ X, Y, W, H int }
-			Targets     []struct{ Expr string }
+			Targets     []struct{ RefID, Expr, LegendFormat string }
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &dashboard))
+	assert.NotEmpty(t, dashboard.UID)
+	assert.GreaterOrEqual(t, dashboard.SchemaVersion, 36, "the first with objects as data sources")
+	require.NotEmpty(t, dashboard.Templating.List)
+	assert.Equal(t, "datasource", dashboard.Templating.List[0].Name)
+	assert.Equal(t, "datasource", dashboard.Templating.List[0].Type)
+	assert.Equal(t, "prometheus", dashboard.Templating.List[0].Query)
 	families := everything(t)
 	shown := make(map[string]bool)
 	ids, cells := make(map[int]bool), make(map[[2]int]string)
@@ -169,14 +184,80 @@ func TestDashboard(t *testing.T) {
 				cells[cell] = p.Title
 			}
 		}
-		assert.True(t, p.Type == "row" || len(p.Targets) > 0, p.Title)
+		if p.Type == "row" {
+			continue
+		}
+		assert.NotEmpty(t, p.Targets, p.Title)
+		assert.Equal(t, "prometheus ${datasource}", p.Datasource.Type+" "+p.Datasource.UID, p.Title)
+		assert.Contains(t, []string{"s", "ops", "short", "percentunit"}, p.FieldConfig.Defaults.Unit, p.Title)
+		assert.NotEmpty(t, p.Description, p.Title)
+		refs := make(map[string]bool)
 		for _, target := range p.Targets {
+			assert.False(t, refs[target.RefID], "%s: a query's name is another's", p.Title)
+			refs[target.RefID] = true
+			checkLegend(t, target.Expr, target.LegendFormat)
 			for _, name := range checkQuery(t, families, target.Expr) {
 				shown[family(families, name)] = true
 			}
 		}
 	}
 	assert.Equal(t, slices.Sorted(maps.Keys(families)), slices.Sorted(maps.Keys(shown)))
+}
+
+var (
+	shownLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
+	alertLabel = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+// checkLegend checks that a legend shows the labels that its query keeps, all of them and no
+// other, and that a quantile is one of buckets.
+func checkLegend(t *testing.T, query, legend string) {
+	t.Helper()
+	by := grouping.FindStringSubmatch(query)
+	var kept, named []string
+	if by != nil {
+		kept = strings.Split(by[1], ", ")
+	}
+	if strings.HasPrefix(query, "histogram_quantile(") {
+		assert.Contains(t, kept, "le", query)
+		assert.Contains(t, query, "_bucket{", query)
+		kept = slices.DeleteFunc(kept, func(label string) bool { return label == "le" })
+	}
+	for _, match := range shownLabel.FindAllStringSubmatch(legend, -1) {
+		named = append(named, match[1])
+	}
+	assert.ElementsMatch(t, kept, named, "%s as %s", query, legend)
+}
+
+// Each alert is tested by rules that promtool executes, which runs here where it is
+// installed. An alert's summary names labels that its query keeps.
+func TestRulesOfAlerts(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	tests, err := os.ReadFile("alerts.test.yaml")
+	require.NoError(t, err)
+	families := everything(t)
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		alert, rest, _ := strings.Cut(rule, "\n")
+		assert.Contains(t, string(tests), `{alertname="`+alert+`"}`)
+		query, annotations, _ := strings.Cut(rest, "labels:\n")
+		kept := names(families)[metric.FindString(query)]
+		if by := grouping.FindStringSubmatch(query); by != nil {
+			kept = strings.Split(by[1], ", ")
+		} else {
+			kept = append(slices.Clone(kept), "job", "instance")
+		}
+		for _, match := range alertLabel.FindAllStringSubmatch(annotations, -1) {
+			assert.Contains(t, kept, match[1], alert)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed: the rules were not executed")
+		return
+	}
+	out, err := exec.Command(promtool, "test", "rules", "alerts.test.yaml").CombinedOutput()
+	require.NoError(t, err, string(out))
 }
 
 // family returns the metric that a name in a query belongs to.

@@ -68,7 +68,7 @@ func bounded(contextTimeoutEnabled bool) error {
 //
 // No error of Open quotes a value of the URL: each may be a secret.
 func Open(rawURL string, c Config) (*Store, error) {
-	client, err := Dial(rawURL, nil)
+	client, err := Dial(rawURL, ClientConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +83,29 @@ func Open(rawURL string, c Config) (*Store, error) {
 // ErrURL is the error for a URL that [Open] cannot use.
 var ErrURL = errors.New("redisstore: malformed URL")
 
+// ClientConfig has what a URL cannot say about a client. Its zero value adds nothing.
+type ClientConfig struct {
+	// TLS replaces the default configuration, which trusts the system's roots, for a URL
+	// that asks for TLS. Its ServerName may be empty: then it is the URL's host.
+	TLS *tls.Config
+	// Credentials returns the user and the password for each new connection to a server, so
+	// that the next connection uses a password that has changed. An empty username means
+	// the URL's. The URL must have no password for the server. An error fails the
+	// connection; its text must contain no secret. It is called concurrently, and never for
+	// sentinels. Default: the URL's user and password.
+	Credentials func(context.Context) (username, password string, err error)
+	// SentinelUsername and SentinelPassword are for the sentinels of a redis-sentinel URL.
+	// With either, user:password@ in the URL is the server's.
+	SentinelUsername, SentinelPassword string
+}
+
 // Dial returns the client that [Open] makes for a URL, for callers that need the
-// client itself and close it. It connects on first use. For a URL that asks for TLS,
-// config replaces the default, which trusts the system's roots; its ServerName may be
-// empty.
+// client itself and close it, or that configure it further. It connects on first use.
 //
 // The client respects the deadlines of contexts. It omits the optional commands of
 // go-redis's handshake: over a slow network each of its round trips takes time from the
 // renewal of a lease.
-func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
+func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 	if rawURL == "" {
 		return nil, badURL("it is empty")
 	}
@@ -104,6 +118,9 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 	if err := refuse(plain); err != nil {
 		return nil, err
 	}
+	if mode != "sentinel" && c.SentinelUsername+c.SentinelPassword != "" {
+		return nil, badURL("a user or a password for sentinels needs redis-sentinel://")
+	}
 	switch mode {
 	case "":
 		o, err := redis.ParseURL(plain)
@@ -112,15 +129,23 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
-		o.TLSConfig = secure(o.TLSConfig, config)
+		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
+		if err != nil {
+			return nil, err
+		}
 		return redis.NewClient(o), nil
 	case "sentinel":
-		o, err := parseSentinelURL(plain)
+		o, err := parseSentinelURL(plain, c)
 		if err != nil {
 			return nil, err
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
-		o.TLSConfig = secure(o.TLSConfig, config)
+		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
+		if err != nil {
+			return nil, err
+		}
 		return redis.NewFailoverClient(o), nil
 	case "cluster":
 		o, err := redis.ParseClusterURL(plain)
@@ -129,7 +154,11 @@ func Dial(rawURL string, config *tls.Config) (redis.UniversalClient, error) {
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
-		o.TLSConfig = secure(o.TLSConfig, config)
+		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
+		if err != nil {
+			return nil, err
+		}
 		return redis.NewClusterClient(o), nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
@@ -162,7 +191,7 @@ func refuse(rawURL string) error {
 
 // parseSentinelURL parses the URL of sentinels. The parser of go-redis uses
 // user:password@ for the sentinels and has no other option for their credentials.
-func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
+func parseSentinelURL(rawURL string, c ClientConfig) (*redis.FailoverOptions, error) {
 	const username, password = "sentinel_username", "sentinel_password"
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -171,6 +200,12 @@ func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
 	options, server := u.Query(), u.User
 	named := options.Has(username) || options.Has(password)
 	user, secret := options.Get(username), options.Get(password)
+	if c.SentinelUsername+c.SentinelPassword != "" {
+		if named && secret != "" && c.SentinelPassword != "" {
+			return nil, badURL("it has a password for the sentinels, which is given apart from it too")
+		}
+		named, user, secret = true, cmp.Or(c.SentinelUsername, user), cmp.Or(c.SentinelPassword, secret)
+	}
 	if named {
 		if server != nil && (options.Has("username") || options.Has("password")) {
 			return nil, badURL("with sentinel_username or sentinel_password, user:password@ is the server's, and so are username and password: give the server's once")
@@ -195,6 +230,30 @@ func parseSentinelURL(rawURL string) (*redis.FailoverOptions, error) {
 	}
 	return o, nil
 }
+
+// provider returns the source of the credentials for a server whose URL has a user and a
+// password, or nil if the URL is the source.
+func (c *ClientConfig) provider(username, password string) (func(context.Context) (string, string, error), error) {
+	switch {
+	case c.Credentials == nil:
+		return nil, nil
+	case password != "":
+		return nil, badURL("it has a password for the server, which is given apart from it too")
+	}
+	return func(ctx context.Context) (string, string, error) {
+		user, secret, err := c.Credentials(ctx)
+		if err != nil {
+			err = &credentialsError{err}
+		}
+		return cmp.Or(user, username), secret, err
+	}, nil
+}
+
+// credentialsError is an error of [ClientConfig.Credentials].
+type credentialsError struct{ err error }
+
+func (e *credentialsError) Error() string { return e.err.Error() }
+func (e *credentialsError) Unwrap() error { return e.err }
 
 // noMaintenance leaves out one round trip of the handshake.
 func noMaintenance() *maintnotifications.Config {

@@ -72,7 +72,7 @@ func TestOpenKindsOfURL(t *testing.T) {
 		"redis-cluster://127.0.0.1:7000?addr=127.0.0.1:7001&addr=127.0.0.1:7002": &redis.ClusterClient{},
 		"rediss-cluster://:" + secret + "@127.0.0.1:7000":                        &redis.ClusterClient{},
 	} {
-		client, err := redisstore.Dial(url, nil)
+		client, err := redisstore.Dial(url, redisstore.ClientConfig{})
 		require.NoError(t, err, url)
 		assert.IsType(t, want, client, url)
 		store, err := redisstore.New(client, redisstore.Config{})
@@ -89,7 +89,7 @@ func TestOpenNeedsAURL(t *testing.T) {
 
 func TestDialSecures(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	client, err := redisstore.Dial("rediss://redis.example:7000", config)
+	client, err := redisstore.Dial("rediss://redis.example:7000", redisstore.ClientConfig{TLS: config})
 	require.NoError(t, err)
 	defer client.Close()
 	used := client.(*redis.Client).Options().TLSConfig
@@ -98,7 +98,7 @@ func TestDialSecures(t *testing.T) {
 	assert.Empty(t, config.ServerName, "the caller's is left alone")
 	assert.False(t, used.InsecureSkipVerify)
 
-	plain, err := redisstore.Dial("redis://redis.example:7000", config)
+	plain, err := redisstore.Dial("redis://redis.example:7000", redisstore.ClientConfig{TLS: config})
 	require.NoError(t, err)
 	defer plain.Close()
 	assert.Nil(t, plain.(*redis.Client).Options().TLSConfig)
@@ -167,7 +167,7 @@ func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
 		"verification":                  {"rediss://:" + secret + "@h?skip_verify=" + secret, "skip_verify"},
 	} {
-		_, err := redisstore.Dial(test.url, nil)
+		_, err := redisstore.Dial(test.url, redisstore.ClientConfig{})
 		require.ErrorIs(t, err, redisstore.ErrURL, name)
 		assert.ErrorContains(t, err, test.says, name)
 		assert.NotContains(t, err.Error(), secret, name)
@@ -180,7 +180,7 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 		"rediss://h?skip_verify=true", "rediss://h?skip_verify=1", "redis://h?skip_verify=true",
 		"rediss-sentinel://h?master_name=m&skip_verify=true", "rediss-cluster://h?skip_verify=true",
 	} {
-		_, err := redisstore.Dial(url, nil)
+		_, err := redisstore.Dial(url, redisstore.ClientConfig{})
 		require.ErrorIs(t, err, redisstore.ErrURL, url)
 		assert.ErrorContains(t, err, "skip_verify is refused", url)
 	}
@@ -211,7 +211,7 @@ func TestSentinelURLHasTwoLogins(t *testing.T) {
 		"the server's is not the sentinels": {":" + secret + "@", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, err := redisstore.Dial("redis-sentinel://"+test.login+sentinel+"?master_name="+redistest.MasterName+test.options, nil)
+			client, err := redisstore.Dial("redis-sentinel://"+test.login+sentinel+"?master_name="+redistest.MasterName+test.options, redisstore.ClientConfig{})
 			require.NoError(t, err)
 			defer client.Close()
 			err = client.Ping(t.Context()).Err()

@@ -21,7 +21,7 @@ import (
 // clusterClient returns a client as Open makes it.
 func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	t.Helper()
-	client, err := redisstore.Dial(strings.Replace(c.URL(), "redis://", "redis-cluster://", 1), nil)
+	client, err := redisstore.Dial(strings.Replace(c.URL(), "redis://", "redis-cluster://", 1), redisstore.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client.(*redis.ClusterClient)

@@ -34,6 +34,8 @@ var (
 	ErrMisconfigured = errors.New("the server cannot save its data and refuses writes")
 	// ErrAuth is NOAUTH or WRONGPASS.
 	ErrAuth = errors.New("the server does not accept the credentials")
+	// ErrCredentials is an error of [ClientConfig.Credentials]; may pass.
+	ErrCredentials = errors.New("the client has no credentials")
 	// ErrNoPermission is NOPERM, also from within a script.
 	ErrNoPermission = errors.New("the user lacks a permission")
 	// ErrWrongType is WRONGTYPE.
@@ -145,6 +147,9 @@ func classify(err error) error {
 	if errors.As(err, &refused) {
 		f := faultOf(refused.Error())
 		return &ServerError{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.err == nil || f.midway, advice: f.advice}
+	}
+	if failed, ok := errors.AsType[*credentialsError](err); ok {
+		return &ServerError{Fault: ErrCredentials, Err: failed.err, passing: true, advice: "the next connection asks for them again"}
 	}
 	closed := errors.Is(err, redis.ErrClosed)
 	var op *net.OpError

@@ -302,7 +302,7 @@ func TestBadNetwork(t *testing.T) {
 	wire.Set(redistest.Fault{Delay: 25 * time.Millisecond, Jitter: 50 * time.Millisecond, Slice: true})
 	var lockers []*lock.Locker
 	for range 2 {
-		client, err := redisstore.Dial(wire.URL(), nil)
+		client, err := redisstore.Dial(wire.URL(), redisstore.ClientConfig{})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		// On a busy machine many requests in a row may meet a cut.

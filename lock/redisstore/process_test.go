@@ -62,7 +62,7 @@ func workOn(url, number string, work job) error {
 	if err != nil {
 		return err
 	}
-	client, err := redisstore.Dial(url, nil)
+	client, err := redisstore.Dial(url, redisstore.ClientConfig{})
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func openGo(address string, options []string) (*goClient, error) {
 		target = "redis-sentinel://" + addresses[0] + "?master_name=leasewheel"
 	}
 	// A machine that is busy with JVMs stops a process for seconds.
-	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"read_timeout=60s", nil)
+	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"read_timeout=60s", redisstore.ClientConfig{})
 	if err != nil {
 		return nil, err
 	}

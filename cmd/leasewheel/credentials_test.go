@@ -1,0 +1,311 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// passwordFile returns a private file with the text.
+func passwordFile(t *testing.T, text string) string {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// A password comes from a file or a command, with and without the end of its line, for the
+// default user and for others.
+func TestPasswordSources(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{
+		TCP: true, Password: secret, Users: []string{"alice on >al!ce ~* &* +@all"},
+	})
+	_, address := server.Addr()
+	lines := passwordFile(t, secret+"\n")
+	for name, test := range map[string]struct {
+		user  string
+		flags []string
+		code  int
+	}{
+		"file":                       {"", []string{"--redis-password-file", passwordFile(t, secret)}, 0},
+		"file with a newline":        {"", []string{"--redis-password-file", lines}, 0},
+		"file with CRLF":             {"", []string{"--redis-password-file", passwordFile(t, secret+"\r\n")}, 0},
+		"spaces are the password's":  {"", []string{"--redis-password-file", passwordFile(t, secret+" \n")}, exitUnavailable},
+		"user of the URL":            {"alice@", []string{"--redis-password-file", passwordFile(t, "al!ce\n")}, 0},
+		"user of a flag":             {"", []string{"--redis-user", "alice", "--redis-password-file", passwordFile(t, "al!ce\n")}, 0},
+		"a flag's user, not the URL": {"bob@", []string{"--redis-user", "alice", "--redis-password-file", passwordFile(t, "al!ce\n")}, 0},
+		"another user's":             {"alice@", []string{"--redis-password-file", lines}, exitUnavailable},
+		"command":                    {"", []string{"--redis-password-command", "cat " + lines}, 0},
+		"command, no newline":        {"alice@", []string{"--redis-password-command", "printf %s 'al!ce'"}, 0},
+		"command that logs":          {"", []string{"--redis-password-command", "echo " + secret + " >&2; cat " + lines}, 0},
+		"command that takes a while": {"", []string{"--redis-password-command", "sleep 1.5; cat " + lines}, 0},
+		"command that is wrong":      {"", []string{"--redis-password-command", "echo wrong"}, exitUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, nil, append([]string{"ls", "--redis", "redis://" + test.user + address}, test.flags...)...)
+			assert.Equal(t, test.code, p.wait())
+			if test.code == 0 {
+				assert.Empty(t, p.stderr.String())
+			} else {
+				p.requireOneLine("check the user and the password")
+			}
+		})
+	}
+}
+
+// What is wrong with a source of passwords is one line, at once, without the secret.
+func TestPasswordSourcesThatFail(t *testing.T) {
+	t.Parallel()
+	const file, command = "--redis-password-file", "--redis-password-command"
+	good := passwordFile(t, secret)
+	server := []string{"--redis", "redis://127.0.0.1:1"}
+	for name, test := range map[string]struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		"no file":             {[]string{file, "/nonexistent/password"}, exitUsage, "--redis-password-file: open /nonexistent/password: no such file"},
+		"a directory":         {[]string{file, t.TempDir()}, exitUsage, "is a directory"},
+		"an empty file":       {[]string{file, passwordFile(t, "")}, exitUsage, "the file has no password"},
+		"an empty line":       {[]string{file, passwordFile(t, "\r\n")}, exitUsage, "the file has no password"},
+		"two lines":           {[]string{file, passwordFile(t, secret+"\n"+secret+"\n")}, exitUsage, "the file has more than one line"},
+		"an empty last line":  {[]string{file, passwordFile(t, secret+"\n\n")}, exitUsage, "the file has more than one line"},
+		"a carriage return":   {[]string{file, passwordFile(t, secret+"\r"+secret)}, exitUsage, "the file has more than one line"},
+		"a large file":        {[]string{file, passwordFile(t, strings.Repeat(secret, maxPassword))}, exitUsage, "more than 65536 bytes"},
+		"an endless file":     {[]string{file, "/dev/zero"}, exitUsage, "more than 65536 bytes"},
+		"no text":             {[]string{file, passwordFile(t, secret+"\xff")}, exitUsage, "is no text"},
+		"a command fails":     {[]string{command, "echo " + secret + "; echo " + secret + " >&2; exit 3"}, exitUnavailable, "--redis-password-command: exit status 3"},
+		"no command":          {[]string{command, "/nonexistent/command"}, exitUnavailable, "--redis-password-command: exit status 127"},
+		"a command is killed": {[]string{command, "kill -9 $$"}, exitUnavailable, "--redis-password-command: signal: killed"},
+		"it prints nothing":   {[]string{command, "true"}, exitUnavailable, "its output has no password"},
+		"it prints two lines": {[]string{command, "cat " + good + "; echo; cat " + good}, exitUnavailable, "its output has more than one line"},
+		"it prints for ever":  {[]string{command, "head -c 1000000 /dev/zero"}, exitUnavailable, "more than 65536 bytes"},
+
+		"both":                 {[]string{file, good, command, "true"}, exitUsage, "exclude each other"},
+		"the URL has one":      {[]string{file, good, "--redis", "redis://:" + secret + "@127.0.0.1:1"}, exitUsage, "password for the server, which is given apart"},
+		"a user alone":         {[]string{"--redis-user", "alice"}, exitUsage, "--redis-user needs --redis-password-file or"},
+		"a sentinel's user":    {[]string{"--redis-sentinel-user", "alice"}, exitUsage, "--redis-sentinel-user needs"},
+		"no sentinel":          {[]string{"--redis-sentinel-password-file", good}, exitUsage, "needs a redis-sentinel:// URL"},
+		"no sentinel's file":   {[]string{"--redis", "redis-sentinel://127.0.0.1:1?master_name=m", "--redis-sentinel-password-file", "/nonexistent"}, exitUsage, "--redis-sentinel-password-file: open /nonexistent"},
+		"a sentinel's twice":   {[]string{"--redis", "redis-sentinel://127.0.0.1:1?master_name=m&sentinel_password=" + secret, "--redis-sentinel-password-file", good}, exitUsage, "password for the sentinels, which is given apart"},
+		"a name without TLS":   {[]string{"--redis-server-name", "redis.internal"}, exitUsage, "need a rediss:// URL"},
+		"a flag without value": {[]string{file}, exitUsage, "needs an argument"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags := test.flags
+			if !strings.Contains(strings.Join(flags, " "), "--redis ") {
+				flags = append(server, flags...)
+			}
+			p := start(t, nil, append([]string{"ls"}, flags...)...)
+			assert.Equal(t, test.code, p.wait())
+			p.requireOneLine(test.says)
+		})
+	}
+}
+
+// A file that this user may not read is named.
+func TestPasswordFileThatIsUnreadable(t *testing.T) {
+	t.Parallel()
+	file := passwordFile(t, secret)
+	require.NoError(t, os.Chmod(file, 0))
+	_, err := passwordFromFile("--redis-password-file", file)
+	if os.Geteuid() == 0 {
+		require.NoError(t, err, "root reads every file")
+		return
+	}
+	require.ErrorIs(t, err, os.ErrPermission)
+	require.ErrorContains(t, err, file)
+}
+
+// A command that hangs is ended with its limit, as are those that it has started.
+func TestPasswordCommandThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"exec sleep 1000", "echo " + secret + "; sleep 1000 & sleep 1000"} {
+		command := &passwordCommand{line: line, limit: 200 * time.Millisecond}
+		begin := time.Now()
+		_, err := command.password(t.Context())
+		require.ErrorContains(t, err, "--redis-password-command did not end within 200ms")
+		assert.NotContains(t, err.Error(), secret)
+		assert.Less(t, time.Since(begin), patience)
+	}
+}
+
+// Connections that are made while the command runs share one run. A result without a
+// waiter serves the next connection, and no later one.
+func TestPasswordCommandRunsAreShared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runs, gate := filepath.Join(dir, "runs"), filepath.Join(dir, "gate")
+	command := &passwordCommand{
+		line:  "echo >>" + runs + "; while ! [ -e " + gate + " ]; do sleep 0.01; done; wc -l <" + runs + " | tr -d ' '",
+		limit: time.Minute,
+	}
+	count := func() int {
+		text, err := os.ReadFile(runs)
+		if err != nil {
+			return 0
+		}
+		return strings.Count(string(text), "\n")
+	}
+
+	// Two give up, so the run's result is kept.
+	short, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := command.password(short)
+			failed <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return count() == 1 }, patience, time.Millisecond)
+	cancel()
+	for range 2 {
+		require.ErrorContains(t, <-failed, "--redis-password-command still runs")
+	}
+	command.mu.Lock()
+	run := command.running
+	command.mu.Unlock()
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	<-run.done
+	assert.Equal(t, 1, count())
+
+	for i, want := range []string{"1", "2", "3"} {
+		password, err := command.password(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, password, "call %d", i)
+	}
+}
+
+// A kept result is used once, and only while it is recent. That of a failed run never is.
+func TestPasswordIsNotKeptForLong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		age  time.Duration
+		err  error
+		used bool
+	}{
+		"recent": {passwordKept / 2, nil, true},
+		"old":    {2 * passwordKept, nil, false},
+		"failed": {0, errors.New("it failed"), false},
+	} {
+		command := &passwordCommand{running: &passwordRun{err: test.err, ended: time.Now().Add(-test.age)}}
+		assert.Equal(t, test.used, command.takeKept() != nil, name)
+		assert.Nil(t, command.takeKept(), name)
+	}
+}
+
+// A password that changes while a lock is held is used by the next connection. The lease
+// survives, also if the file is behind the server for a while.
+func TestPasswordRotates(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string]func(file string) []string{
+		"file":    func(file string) []string { return []string{"--redis-password-file", file} },
+		"command": func(file string) []string { return []string{"--redis-password-command", "cat " + file} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const first, second = secret + "-1", secret + "-2"
+			server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"worker on >" + first + " ~* &* +@all"}})
+			_, address := server.Addr()
+			file := passwordFile(t, first+"\n")
+			admin, ctx := server.Client(t), bounded(t)
+			const ttl = 20 * time.Second
+			held := holder(t, nil, append([]string{"--redis", "redis://worker@" + address, "--ttl", ttl.String()}, flags(file)...)...)
+
+			require.NoError(t, admin.Do(ctx, "acl", "setuser", "worker", "resetpass", ">"+second).Err())
+			require.NoError(t, admin.Do(ctx, "client", "kill", "user", "worker").Err())
+			time.Sleep(time.Second) // refused meanwhile
+			require.NoError(t, os.WriteFile(file, []byte(second+"\n"), 0o600))
+			left := func() time.Duration { return admin.PTTL(ctx, "job").Val() }
+			before := left()
+			require.Eventually(t, func() bool { return left() > before }, ttl, 10*time.Millisecond, "it is renewed")
+
+			require.NoError(t, held.stdin.Close())
+			assert.Equal(t, 0, held.wait())
+			assert.NotContains(t, held.stderr.String(), secret)
+			assert.Zero(t, admin.Exists(ctx, "job").Val(), "and released")
+		})
+	}
+}
+
+// The sentinels' password is apart from the server's. Each is refused by the other.
+func TestSentinelPasswords(t *testing.T) {
+	t.Parallel()
+	const theirs = secret + "-of-sentinels"
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{
+		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: secret},
+	})
+	_, sentinel := set.Sentinels[0].Addr()
+	admin := redis.NewClient(set.Sentinels[0].Options())
+	defer admin.Close()
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "watcher", "on", ">"+theirs, "+@all", "&*").Err())
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "default", "resetpass", ">"+theirs).Err())
+	ours, sentinels := passwordFile(t, secret+"\n"), passwordFile(t, theirs+"\n")
+	for name, test := range map[string]struct {
+		login, options string
+		flags          []string
+		code           int
+	}{
+		"both by file":              {"", "", []string{"--redis-password-file", ours, "--redis-sentinel-password-file", sentinels}, 0},
+		"a user at the sentinels":   {"", "", []string{"--redis-password-file", ours, "--redis-sentinel-user", "watcher", "--redis-sentinel-password-file", sentinels}, 0},
+		"the server's in the URL":   {":" + secret + "@", "", []string{"--redis-sentinel-password-file", sentinels}, 0},
+		"the sentinels' in the URL": {"", "&sentinel_password=" + url.QueryEscape(theirs), []string{"--redis-password-file", ours}, 0},
+		"before the host":           {url.UserPassword("", theirs).String() + "@", "", []string{"--redis-password-file", ours}, 0},
+		"the server's by a command": {"default@", "", []string{"--redis-password-command", "cat " + ours, "--redis-sentinel-password-file", sentinels}, 0},
+		"the two exchanged":         {"", "", []string{"--redis-password-file", sentinels, "--redis-sentinel-password-file", ours}, exitUnavailable},
+		"no password for sentinels": {"", "", []string{"--redis-password-file", ours}, exitUnavailable},
+		"no password for a server":  {"", "", []string{"--redis-sentinel-password-file", sentinels}, exitUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := "redis-sentinel://" + test.login + sentinel + "?master_name=" + redistest.MasterName + test.options
+			p := start(t, nil, append([]string{"ls", "--redis", server}, test.flags...)...)
+			assert.Equal(t, test.code, p.wait())
+			if test.code == 0 {
+				assert.Empty(t, p.stderr.String())
+			} else {
+				p.requireOneLine("")
+			}
+		})
+	}
+}
+
+// The name that the certificate must have is the flag's, if the URL has an address only. It
+// is sent to the server as well.
+func TestServerName(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	a := newAuthority(t)
+	leaf := a.leaf("server")
+	leaf.IPAddresses, leaf.DNSNames = []net.IP{}, []string{"redis.internal"}
+	asked := make(chan string, 100)
+	address := a.serveTLSAs(server, false, leaf, func(name string) { asked <- name })
+	for name, code := range map[string]int{"redis.internal": 0, "redis.example": exitUnavailable, "": exitUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, nil, "ls", "--redis", "rediss://"+address, "--redis-ca", a.file, "--redis-server-name", name)
+			assert.Equal(t, code, p.wait())
+			assert.Equal(t, name, <-asked)
+			for len(asked) > 0 {
+				<-asked
+			}
+			if code != 0 {
+				p.requireOneLine("certificate")
+			}
+		})
+	}
+}
