@@ -1,8 +1,10 @@
 package locktest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,4 +131,30 @@ func ExampleScope() {
 		fmt.Println(err)
 	}
 	// Output: it holds the lock, without Redis
+}
+
+// A connection may be closed, and another dialled, while the server writes a reply that
+// nobody reads.
+func TestCloseWithAReplyUnread(t *testing.T) {
+	dial := locktest.Start(t).Client(t).Options().Dialer
+	conn, err := dial(t.Context(), "", "")
+	require.NoError(t, err)
+	_, err = conn.Write([]byte("*3\r\n$4\r\nEVAL\r\n$31\r\nreturn string.rep('x', 1000000)\r\n$1\r\n0\r\n"))
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1)) // the reply has begun
+	require.NoError(t, err)
+	dialled := make(chan error, 1)
+	go func() {
+		other, err := dial(t.Context(), "", "")
+		if err == nil {
+			err = other.Close()
+		}
+		dialled <- err
+	}()
+	require.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		return len(dialled) == 1 || bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*Miniredis).Dial("))
+	}, time.Minute, time.Millisecond, "the other dial waits for the server, or is done")
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-dialled)
 }

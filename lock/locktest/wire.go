@@ -38,7 +38,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close drops unsent data.
+// Close drops unsent data. The pipe ends first: the server may be writing to it, and let no
+// dial go on meanwhile, for which forget would wait.
 func (w *wire) Close() error {
 	w.mu.Lock()
 	if !w.closed {
@@ -47,8 +48,9 @@ func (w *wire) Close() error {
 	w.closed = true
 	w.signal()
 	w.mu.Unlock()
+	err := w.Conn.Close()
 	w.server.forget(w)
-	return w.Conn.Close()
+	return err
 }
 
 func (w *wire) signal() {
