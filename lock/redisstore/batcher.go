@@ -12,33 +12,24 @@ import (
 )
 
 // batcher sends the requests of this process to one node. A request leaves at once and
-// alone if nothing is in flight. Those that come meanwhile queue, and leave together in
-// one pipeline when that has returned: group commit. They leave beside what is in flight
-// after patience, or when they are enough. Requests in a batch succeed or fail
-// independently.
+// alone unless maxInFlight others are in flight. Those that come then queue, and leave
+// together in one pipeline as soon as one of the others has returned: group commit.
+// Requests in a batch succeed or fail independently.
 type batcher struct {
 	store *Store
 
 	mu       sync.Mutex
-	queued   []*request  // guarded by mu; empty unless something is in flight
-	inFlight int         // guarded by mu; at most maxInFlight
-	overdue  *time.Timer // guarded by mu; nil until first used. Fires patience after a request has found an empty queue
+	queued   []*request // guarded by mu; empty unless maxInFlight are in flight
+	inFlight int        // guarded by mu; at most maxInFlight
 }
 
 const (
-	// patience is how long a request waits for the one in flight. It is about the round
-	// trip on one machine, where a few large batches cost the least. Over a slower
-	// network it is a small part of the round trip.
-	patience = 200 * time.Microsecond
-	// maxInFlight is how many connections the batches use at most.
+	// maxInFlight is how many requests and batches are in flight, each on a connection of
+	// its own. So the server works while this process does.
 	maxInFlight = 4
 	// batchSize is the most requests of a batch. It blocks other clients of the server
 	// for less than a millisecond.
 	batchSize = 64
-	// enough is how many requests leave without patience once they have queued: their batch
-	// costs each of them little more than a larger one would, and the server works while
-	// this process does.
-	enough = batchSize / 2
 )
 
 // request is one call, and its reply once it is done.
@@ -95,7 +86,7 @@ func (s *Store) batcher(key string) *batcher {
 // run sends a request, alone or with others, and returns its reply.
 func (b *batcher) run(ctx context.Context, c call) (any, error) {
 	b.mu.Lock()
-	if b.inFlight == 0 {
+	if b.inFlight < maxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.returned()
@@ -103,13 +94,6 @@ func (b *batcher) run(ctx context.Context, c call) (any, error) {
 	}
 	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
 	b.queued = append(b.queued, r)
-	switch {
-	case b.inFlight == maxInFlight:
-	case len(b.queued) >= enough:
-		b.leave()
-	case len(b.queued) == 1:
-		b.awaitPatience()
-	}
 	b.mu.Unlock()
 
 	select {
@@ -137,64 +121,26 @@ func (b *batcher) withdraw(r *request) bool {
 	return i >= 0
 }
 
-// awaitPatience has the queue leave after patience. The caller holds mu.
-func (b *batcher) awaitPatience() {
-	if b.overdue == nil {
-		b.overdue = time.AfterFunc(patience, b.patienceEnds)
-		return
-	}
-	b.overdue.Reset(patience)
-}
-
-func (b *batcher) patienceEnds() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inFlight < maxInFlight && len(b.queued) > 0 {
-		b.leave()
-	}
-}
-
-// leave sends the queued requests beside those in flight, of which there are fewer than
-// maxInFlight. The caller holds mu.
-func (b *batcher) leave() {
-	b.inFlight++
-	batch := b.take()
-	b.store.batchers.begin(func() { b.sendAll(batch) })
-}
-
-// returned sends the queued requests in place of a request that has returned.
+// returned sends what has queued, in place of a request that has returned.
 func (b *batcher) returned() {
 	if batch := b.next(); batch != nil {
 		b.store.batchers.begin(func() { b.sendAll(batch) })
 	}
 }
 
-// next returns the batch that replaces one that has returned, or nil. While others are in
-// flight, fewer than enough requests wait for them, so that there is one large batch in
-// flight rather than several small ones.
+// next returns the batch that replaces a request or a batch that has returned, or nil.
 func (b *batcher) next() []*request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queued) >= enough || len(b.queued) > 0 && b.inFlight == 1 {
-		return b.take()
+	if len(b.queued) == 0 {
+		b.inFlight--
+		return nil
 	}
-	if len(b.queued) > 0 && b.inFlight == maxInFlight {
-		b.awaitPatience() // nothing could leave before
-	}
-	b.inFlight--
-	return nil
-}
-
-// take removes a batch from the queue. The caller holds mu.
-func (b *batcher) take() []*request {
 	batch := b.queued
 	b.queued = nil
 	if len(batch) > batchSize {
 		b.queued = slices.Clone(batch[batchSize:])
 		batch = batch[:batchSize]
-		if b.inFlight < maxInFlight {
-			b.awaitPatience()
-		}
 	}
 	return batch
 }
