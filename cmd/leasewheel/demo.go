@@ -39,6 +39,7 @@ Exit codes:
   64     the arguments are invalid
   69     the server cannot be reached, or refused
   70     the page was not written
+  75     the machine was overloaded, and a promise not kept for that reason
   128+N  signal N ended it`
 
 // demoLimit ends a demo that hangs.
@@ -123,7 +124,11 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return &exitError{code: exitSignal + int(interrupt), err: pageErr}
 	}
 	if err != nil {
-		return exitf(demoExitCode(err), "demo: %w", errors.Join(err, pageErr))
+		code := demoExitCode(err)
+		if report != nil && code != exitUsage && report.Stalls.explain(report.TTL) {
+			code, err = exitOverloaded, fmt.Errorf("the machine was overloaded (%v): %w", &report.Stalls, err)
+		}
+		return exitf(code, "demo: %w", errors.Join(err, pageErr))
 	}
 	err = f.print(report)
 	if pageErr != nil {

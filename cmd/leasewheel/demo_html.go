@@ -34,14 +34,29 @@ func (r *demoReport) htmlHead(b *strings.Builder) {
 	case r.unfinished != nil:
 		class, verdict = "broken", fmt.Sprintf("The demo did not finish: %s. No promise was judged.", oneLine(r.unfinished))
 	case len(r.Broken) > 0:
-		class, verdict = "broken", "Broken promises:"
+		class, verdict = "broken", brokenHeading
+	case len(r.Overloaded) > 0:
+		class, verdict = "broken", overloadedHeading
 	}
 	fmt.Fprintf(b, "<h1>The lives of leases</h1>\n<p class=\"what\">%s</p>\n<p class=\"verdict %s\">%s</p>\n",
 		pageText("leasewheel demo · "+r.headline()), class, pageText(verdict))
 	if r.unfinished == nil {
-		htmlList(b, r.Broken)
+		r.htmlNotKept(b)
 	}
 	fmt.Fprintf(b, "<p>%s</p>\n", pageText(r.inSentences()))
+}
+
+// htmlNotKept lists the promises that were not kept.
+func (r *demoReport) htmlNotKept(b *strings.Builder) {
+	htmlList(b, r.Broken)
+	if len(r.Overloaded) == 0 {
+		return
+	}
+	if len(r.Broken) > 0 {
+		fmt.Fprintf(b, "<p class=\"verdict broken\">%s</p>\n", pageText(overloadedHeading))
+	}
+	htmlList(b, r.Overloaded)
+	fmt.Fprintf(b, "<p>%s.</p>\n", pageText(upperFirst(r.Stalls.String())))
 }
 
 // inSentences sums up the run.

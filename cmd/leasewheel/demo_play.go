@@ -63,7 +63,9 @@ func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
 // run plays the demo and returns the observations, even with an error: then there are fewer.
 func (d *demo) run(ctx context.Context) (*demoReport, error) {
 	d.meter = startMeter(os.Stderr, d.progress)
+	stalls := watchStalls()
 	err := d.play(ctx)
+	d.report.Stalls = stalls.end()
 	d.report.Elapsed = time.Since(d.begin)
 	d.cleanUp(context.WithoutCancel(ctx))
 	d.meter.stop()

@@ -105,19 +105,31 @@ func (r *demoReport) writeText(w io.Writer, colour bool) error {
 			fmt.Fprintln(&b, strings.TrimRight(line, " "))
 		}
 	}
-	if len(r.Broken) == 0 {
-		fmt.Fprintf(&b, "\n%s\n", paint(green, everyPromiseKept))
-	} else {
-		fmt.Fprintf(&b, "\n%s\n", paint(red, "Broken promises:"))
-		for _, broken := range r.Broken {
-			fmt.Fprintf(&b, "  %s\n", broken)
+	list := func(heading string, sentences []string) {
+		if len(sentences) > 0 {
+			fmt.Fprintf(&b, "\n%s\n", paint(red, heading))
+			for _, sentence := range sentences {
+				fmt.Fprintf(&b, "  %s\n", sentence)
+			}
 		}
+	}
+	if len(r.Broken)+len(r.Overloaded) == 0 {
+		fmt.Fprintf(&b, "\n%s\n", paint(green, everyPromiseKept))
+	}
+	list(brokenHeading, r.Broken)
+	list(overloadedHeading, r.Overloaded)
+	if len(r.Overloaded) > 0 {
+		fmt.Fprintf(&b, "%s: run it again on one with more time.\n", upperFirst(r.Stalls.String()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-const everyPromiseKept = "Every promise was kept."
+const (
+	everyPromiseKept  = "Every promise was kept."
+	brokenHeading     = "Broken promises:"
+	overloadedHeading = "Not kept, as the machine was overloaded:"
+)
 
 // summary returns the report's figures for people.
 func (r *demoReport) summary() *demoSummary {

@@ -75,6 +75,89 @@ func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
 	}
 }
 
+// What the machine may have broken is told apart from what it cannot break, and the exit
+// code is 75.
+func TestDemoReportOfAnOverloadedMachine(t *testing.T) {
+	lossy := stallsReport{Count: 3, Sum: time.Second, Worst: 700 * time.Millisecond}
+	short := stallsReport{Count: 1, Sum: 60 * time.Millisecond, Worst: 60 * time.Millisecond}
+	for name, test := range map[string]struct {
+		stalls  stallsReport
+		plant   func(*demoReport)
+		excused bool
+	}{
+		"lost":                      {lossy, func(r *demoReport) { r.Exclusion.Lost = 1 }, true},
+		"lost, hardly a stall":      {short, func(r *demoReport) { r.Exclusion.Lost = 1 }, false},
+		"refused":                   {lossy, func(r *demoReport) { r.Exclusion.Refused = 1 }, true},
+		"increment":                 {lossy, func(r *demoReport) { r.Exclusion.Counter = 998 }, false},
+		"many lost":                 {lossy, func(r *demoReport) { r.Leases.Lost = 3 }, true},
+		"deletion unnoticed":        {lossy, func(r *demoReport) { r.Leases.Told = 4 }, true},
+		"failed":                    {lossy, func(r *demoReport) { r.Failures = []string{"process 2"} }, true},
+		"told late":                 {short, func(r *demoReport) { r.Frozen.Told = 100 * time.Millisecond }, true},
+		"told later than by stalls": {short, func(r *demoReport) { r.Frozen.Told = 200 * time.Millisecond }, false},
+		"free late":                 {lossy, func(r *demoReport) { r.Killed.Free = 4 * time.Second }, true},
+		"free much later":           {lossy, func(r *demoReport) { r.Killed.Free = 5 * time.Second }, false},
+		"deletion noticed late":     {lossy, func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second }, true},
+		"never told":                {lossy, func(r *demoReport) { r.Frozen.Cause = "" }, false},
+		"overlap":                   {lossy, func(r *demoReport) { r.Exclusion.Overlaps = 1 }, false},
+		"disorder":                  {lossy, func(r *demoReport) { r.Exclusion.Disorder = 1 }, false},
+		"stale write":               {lossy, func(r *demoReport) { r.Frozen.StaleRefused = 0 }, false},
+		"early":                     {lossy, func(r *demoReport) { r.Timer.Early = 1 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := goodReport()
+			r.Stalls = test.stalls
+			test.plant(&r)
+			r.judge()
+			kept, other, code := r.Overloaded, r.Broken, exitOverloaded
+			if !test.excused {
+				kept, other, code = r.Broken, r.Overloaded, exitBroken
+			}
+			require.Len(t, kept, 1)
+			assert.Empty(t, other)
+			assert.Equal(t, &exitError{code: code}, r.verdict())
+			var text bytes.Buffer
+			require.NoError(t, r.writeText(&text, false))
+			assert.Contains(t, text.String(), kept[0])
+			assert.NotContains(t, text.String(), everyPromiseKept)
+			assert.Equal(t, test.excused, strings.Contains(text.String(), overloadedHeading), text.String())
+			assert.Equal(t, test.excused, strings.Contains(text.String(), "A plain timer of the demo was late "), text.String())
+			r.lives = scriptedTimeline()
+			page := pageOf(t, &r)
+			assert.Contains(t, page.text, kept[0])
+			assert.Equal(t, test.excused, strings.Contains(page.text, overloadedHeading))
+		})
+	}
+}
+
+// An increment may be lost along with the lease of a process that stalled: fencing does not
+// help against a write that comes before the next holder's first one.
+func TestDemoReportOfALostIncrement(t *testing.T) {
+	r := goodReport()
+	r.Stalls.add(time.Second)
+	r.Exclusion.Counter, r.Exclusion.Lost = 998, 1
+	r.Exclusion.Overlaps = 1
+	r.judge()
+	assert.Len(t, r.Overloaded, 2)
+	assert.Len(t, r.Broken, 1)
+	assert.Equal(t, &exitError{code: exitBroken}, r.verdict())
+	r.lives = scriptedTimeline()
+	page := pageOf(t, &r)
+	assert.Contains(t, page.text, brokenHeading)
+	assert.Contains(t, page.text, overloadedHeading)
+}
+
+func TestStallsReport(t *testing.T) {
+	var s stallsReport
+	for _, late := range []time.Duration{-1, 0, stallLimit - 1, stallLimit, time.Second, 60 * time.Millisecond} {
+		s.add(late)
+	}
+	assert.Equal(t, stallsReport{Count: 3, Sum: stallLimit + 1060*time.Millisecond, Worst: time.Second}, s)
+	assert.Equal(t, "a plain timer of the demo was late 3 times, 1.11s in all, 1s at worst", s.String())
+	assert.True(t, s.explain(3*time.Second))
+	assert.False(t, s.explain(4*time.Second))
+	assert.Equal(t, "a plain timer of the demo was late once, 0s in all, 0s at worst", (&stallsReport{Count: 1}).String())
+}
+
 func TestDemoReportOfAGoodRun(t *testing.T) {
 	r := goodReport()
 	r.judge()
