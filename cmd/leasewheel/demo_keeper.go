@@ -111,7 +111,8 @@ func (k *keeper) takeRange(ctx context.Context, from, to int) error {
 			name := k.name(i)
 			options := lock.Options{OnLost: func(err error) { k.noteLoss(name, err) }}
 			asked := time.Now()
-			if k.leases[i], err = k.locker.Mutex(name).With(options).TryLock(ctx); err == nil {
+			// The lock is free. Lock repeats a request that a busy server did not answer.
+			if k.leases[i], err = k.locker.Mutex(name).With(options).Lock(ctx); err == nil {
 				k.taken.Add(1)
 				k.life.granted(name, asked, time.Now(), k.leases[i].Token())
 			}
