@@ -89,6 +89,16 @@ func (c *console) press(keys string) {
 	require.NoError(c.t, err)
 }
 
+// interrupt sends the signal of Ctrl-C to the foreground job, without the key: for the key
+// the kernel first sends the signal, then drops output that was not read yet, and echoes ^C,
+// all of it perhaps after the job has ended.
+func (c *console) interrupt() {
+	c.t.Helper()
+	job, err := unix.IoctlGetInt(int(c.keys.Fd()), unix.TIOCGPGRP)
+	require.NoError(c.t, err)
+	require.NoError(c.t, unix.Kill(-job, unix.SIGINT))
+}
+
 // await waits until the screen shows a line that contains text.
 func (c *console) await(text string) {
 	c.t.Helper()
@@ -96,7 +106,10 @@ func (c *console) await(text string) {
 	for {
 		select {
 		case line, open := <-c.lines:
-			require.True(c.t, open, "the session ended before %q: %q", text, seen)
+			if !open {
+				_ = c.cmd.Wait()
+				require.FailNow(c.t, "the session ended", "%v before %q: %q", c.cmd.ProcessState, text, seen)
+			}
 			seen = append(seen, line)
 			if strings.Contains(line, text) {
 				return
