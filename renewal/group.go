@@ -25,8 +25,8 @@ func (g *group) idle() bool {
 	return g.inFlight == 0 && len(g.first.queue)+len(g.again.queue) == 0
 }
 
-// silent reports whether the group's last request was not answered. A lane alone cannot
-// tell: once its leases are lost it sends no request that could be answered.
+// silent reports whether the group's last request was not answered. A lane alone does
+// not show it: once its leases are lost it sends no request that could be answered.
 func (g *group) silent() bool {
 	return g.first.unanswered > 0 && g.lastAnswer < g.first.silentAt ||
 		g.again.unanswered > 0 && g.lastAnswer < g.again.silentAt

@@ -174,7 +174,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// connectionFlags say how to connect to the servers that URLs name. Child processes get
+// connectionFlags are how to connect to the servers that URLs name. Child processes get
 // them on their standard input.
 type connectionFlags struct {
 	CA         string `json:"ca,omitempty"` // PEM files for TLS

@@ -95,7 +95,7 @@ func (r *demoReport) htmlLegend(b *strings.Builder) {
 	item(bar(spanHeld, 14)+sign(markRenewed), "renewed")
 	item(bar(spanLost, 7)+`<line class="frozen" x1="1" y1="10" x2="27" y2="10" stroke-width="14"/>`, "frozen")
 	item(bar(spanLost, 7), "lease over, holder not notified or dead")
-	item(sign(markTold), "loss reported to the holder")
+	item(sign(markReported), "loss reported to the holder")
 	item(sign(markRefused), "stale write refused")
 	item(sign(markKilled), "killed")
 	item(sign(markDeleted), "deleted on the server")
@@ -169,7 +169,7 @@ func (t *timeline) closeUps() (all []closeUp) {
 				add(h.stopped, 0, upperFirst(l.name)+" is frozen while it holds the lock")
 			}
 			if h.continued != 0 {
-				add(h.continued, h.told.Since(h.continued)+closeUpBefore, upperFirst(l.name)+" continues, and writes with its old token")
+				add(h.continued, h.reported.Since(h.continued)+closeUpBefore, upperFirst(l.name)+" continues, and writes with its old token")
 			}
 		}
 	}

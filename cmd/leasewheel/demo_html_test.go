@@ -111,7 +111,7 @@ func pictures(t *testing.T, page *element) (all []picture) {
 			continue // of the legend
 		}
 		p := picture{title: svg.attr["aria-label"], drawn: map[string][]drawn{}}
-		// Two ticks tell the scale.
+		// Two ticks give the scale.
 		ticks := svg.all(withClass("tick"))
 		require.GreaterOrEqual(t, len(ticks), 2, p.title)
 		value := func(tick *element) float64 {
@@ -198,7 +198,7 @@ func scriptedReport() *demoReport {
 		},
 		marks: []mark{
 			{markRenewed, second(1.75), 99, ""}, {markRenewed, second(2.75), 99, ""},
-			{markDeleted, second(4), 99, ""}, {markTold, second(4.5), 99, "taken over"},
+			{markDeleted, second(4), 99, ""}, {markReported, second(4.5), 99, "taken over"},
 		},
 	}}
 	r.lives.batches = []renewalBatch{{second(2.5), second(2.75), 40}, {second(1.5), second(1.75), 20}}
@@ -246,7 +246,7 @@ func TestDemoPageHoldsEveryEvent(t *testing.T) {
 		{"held", 1.5, 3, "with token 12"},
 		{"frozen", 1.75, 5, "is frozen for 3.25s"},
 		{"lost", 3, 5.1, "has lost its lease, for 2.1s without notice"},
-		{"told", 5.1, 5.1, "5.100000 s: process 1 is notified of its loss: expired here"},
+		{"reported", 5.1, 5.1, "5.100000 s: process 1 is notified of its loss: expired here"},
 		{"refused", 5.2, 5.2, "writes with the old token 12 and is refused"},
 		{"waiting", 5.5, 9.5, "waits for 4s"},
 	}, whole.drawn["process 1"])
@@ -280,7 +280,7 @@ func TestDemoPageHoldsEveryEvent(t *testing.T) {
 		{"renewed", 2.75, 2.75, "2.750000 s: lease 7 is renewed"},
 		{"lost", 4, 4.5, "for 500ms without notice"},
 		{"deleted", 4, 4, "is deleted on the server"},
-		{"told", 4.5, 4.5, "is notified of its loss: taken over"},
+		{"reported", 4.5, 4.5, "is notified of its loss: taken over"},
 	}, many.drawn["lease 7"])
 	requireDrawn(t, []drawn{
 		{"batch", 1.5, 1.5, "20 renewals in one request, answered after 250ms"},
@@ -309,7 +309,7 @@ func TestDemoPageCloseUps(t *testing.T) {
 	requireDrawn(t, []drawn{
 		{"lost", -10, 100, ""},
 		{"frozen", -10, 0, ""},
-		{"told", 100, 100, ""},
+		{"reported", 100, 100, ""},
 		{"refused", 200, 200, ""},
 		{"waiting", 500, 500, ""},
 	}, all[4].drawn["process 1"])
@@ -321,14 +321,14 @@ func TestDemoPageInWords(t *testing.T) {
 	t.Parallel()
 	r := scriptedReport()
 	page := pageOf(t, r)
-	var told []string
+	var list []string
 	for _, row := range page.all(named("table"))[0].all(named("tr")) {
-		told = append(told, strings.TrimSpace(row.text))
+		list = append(list, strings.TrimSpace(row.text))
 	}
 	assert.Equal(t, []string{
 		"timewhowhat",
 		"1.750000 sprocess 1is frozen (SIGSTOP), holding the lock with token 12",
-		"3.000000 sprocess 1has a lease that is over, and does not know",
+		"3.000000 sprocess 1has a lease that is over, and was not notified",
 		"3.500000 sprocess 2takes over the lock from process 1, with token 13",
 		"4.000000 slease 7is deleted on the server",
 		"4.500000 slease 7is notified of its loss: taken over",
@@ -337,7 +337,7 @@ func TestDemoPageInWords(t *testing.T) {
 		"5.200000 sprocess 1writes with the old token 12 and is refused",
 		"6.500000 sprocess 2is killed (SIGKILL), holding the lock with token 14",
 		"8.000000 sprocess 3takes over the lock from process 2, with token 15",
-	}, told)
+	}, list)
 
 	var printed strings.Builder
 	require.NoError(t, r.writeText(&printed, false))
@@ -373,7 +373,7 @@ func TestDemoPageOfABadRun(t *testing.T) {
 	assert.Empty(t, pictures(t, page))
 }
 
-// What a server or a lock is named, and what an error says, is text on the page.
+// The names of servers and locks, and the texts of errors, are text on the page.
 func TestDemoPageEscapes(t *testing.T) {
 	t.Parallel()
 	const hostile = `</title></style><script>alert(1)</script><img src=x onerror="alert(1)">"'&` + "\u202e\x00"

@@ -130,7 +130,7 @@ func (k *keeper) noteLoss(name string, err error) {
 	k.losses[name] = at
 	k.mu.Unlock()
 	if lost, ok := errors.AsType[*lock.LostError](err); ok {
-		k.life.told(name, at, lost.Cause.String())
+		k.life.lossReported(name, at, lost.Cause.String())
 	}
 	select {
 	case k.lossTold <- struct{}{}:

@@ -22,11 +22,11 @@ type leasesLife struct {
 
 // leaseLife is the life of one lease. Times that are zero did not come.
 type leaseLife struct {
-	title                         string
-	token                         int64
-	asked, granted, deleted, told time.Time
-	cause                         string // of the loss
-	renewed                       []time.Time
+	title                             string
+	token                             int64
+	asked, granted, deleted, reported time.Time
+	cause                             string // of the loss
+	renewed                           []time.Time
 }
 
 // batchLife is one request that renewed leases.
@@ -73,8 +73,8 @@ func (l *leasesLife) deleted(name string, at time.Time) {
 	l.change(name, func(lease *leaseLife) { lease.deleted = at })
 }
 
-func (l *leasesLife) told(name string, at time.Time, cause string) {
-	l.change(name, func(lease *leaseLife) { lease.told, lease.cause = at, cause })
+func (l *leasesLife) lossReported(name string, at time.Time, cause string) {
+	l.change(name, func(lease *leaseLife) { lease.reported, lease.cause = at, cause })
 }
 
 // renewed notes a batch of renewals, and returns how many of them succeeded.
@@ -117,7 +117,7 @@ func (l *leaseLife) lane(clock hostclock.Clock) *lane {
 	if l.granted.IsZero() {
 		return lane
 	}
-	over := l.told
+	over := l.reported
 	lane.waited(instant(l.asked), instant(l.granted))
 	for _, at := range l.renewed {
 		lane.marks = append(lane.marks, mark{markRenewed, instant(at), l.token, ""})
@@ -125,10 +125,10 @@ func (l *leaseLife) lane(clock hostclock.Clock) *lane {
 	if !l.deleted.IsZero() {
 		over = l.deleted
 		lane.marks = append(lane.marks, mark{markDeleted, instant(l.deleted), l.token, ""})
-		lane.spans = append(lane.spans, span{spanLost, instant(l.deleted), instant(l.told), l.token})
+		lane.spans = append(lane.spans, span{spanLost, instant(l.deleted), instant(l.reported), l.token})
 	}
-	if !l.told.IsZero() {
-		lane.marks = append(lane.marks, mark{markTold, instant(l.told), l.token, l.cause})
+	if !l.reported.IsZero() {
+		lane.marks = append(lane.marks, mark{markReported, instant(l.reported), l.token, l.cause})
 	}
 	lane.spans = append(lane.spans, span{spanHeld, instant(l.granted), instant(over), l.token})
 	return lane

@@ -52,8 +52,8 @@ func TestLeasesLife(t *testing.T) {
 		life.deleted("gone", time.Now())
 		life.deleted("other", time.Now())
 		time.Sleep(time.Second)
-		life.told("gone", time.Now(), "taken over")
-		life.told("other", time.Now(), "taken over")
+		life.lossReported("gone", time.Now(), "taken over")
+		life.lossReported("other", time.Now(), "taken over")
 		assert.EqualValues(t, 2, store.renewals.Load())
 
 		lives := &timeline{begin: clock.Of(begin)}
@@ -75,7 +75,7 @@ func TestLeasesLife(t *testing.T) {
 			},
 			marks: []mark{
 				{markDeleted, at(2050 * time.Millisecond), 8, ""},
-				{markTold, at(3050 * time.Millisecond), 8, "taken over"},
+				{markReported, at(3050 * time.Millisecond), 8, "taken over"},
 			},
 		}, lives.leases[1])
 		assert.Equal(t, &lane{name: "lease 2"}, lives.leases[2])

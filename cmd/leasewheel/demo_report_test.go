@@ -75,8 +75,8 @@ func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
 	}
 }
 
-// What the machine may have broken is told apart from what it cannot break, and the exit
-// code is 75.
+// A promise that stalls may have broken is listed apart from those that they cannot break,
+// and the exit code is 75.
 func TestDemoReportOfAnOverloadedMachine(t *testing.T) {
 	lossy := stallsReport{Count: 3, Sum: time.Second, Worst: 700 * time.Millisecond}
 	short := stallsReport{Count: 1, Sum: 60 * time.Millisecond, Worst: 60 * time.Millisecond}
@@ -85,23 +85,23 @@ func TestDemoReportOfAnOverloadedMachine(t *testing.T) {
 		plant   func(*demoReport)
 		excused bool
 	}{
-		"lost":                      {lossy, func(r *demoReport) { r.Exclusion.Lost = 1 }, true},
-		"lost, hardly a stall":      {short, func(r *demoReport) { r.Exclusion.Lost = 1 }, false},
-		"refused":                   {lossy, func(r *demoReport) { r.Exclusion.Refused = 1 }, true},
-		"increment":                 {lossy, func(r *demoReport) { r.Exclusion.Counter = 998 }, false},
-		"many lost":                 {lossy, func(r *demoReport) { r.Leases.Lost = 3 }, true},
-		"deletion unnoticed":        {lossy, func(r *demoReport) { r.Leases.Told = 4 }, true},
-		"failed":                    {lossy, func(r *demoReport) { r.Failures = []string{"process 2"} }, true},
-		"told late":                 {short, func(r *demoReport) { r.Frozen.Told = 100 * time.Millisecond }, true},
-		"told later than by stalls": {short, func(r *demoReport) { r.Frozen.Told = 200 * time.Millisecond }, false},
-		"free late":                 {lossy, func(r *demoReport) { r.Killed.Free = 4 * time.Second }, true},
-		"free much later":           {lossy, func(r *demoReport) { r.Killed.Free = 5 * time.Second }, false},
-		"deletion noticed late":     {lossy, func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second }, true},
-		"never told":                {lossy, func(r *demoReport) { r.Frozen.Cause = "" }, false},
-		"overlap":                   {lossy, func(r *demoReport) { r.Exclusion.Overlaps = 1 }, false},
-		"disorder":                  {lossy, func(r *demoReport) { r.Exclusion.Disorder = 1 }, false},
-		"stale write":               {lossy, func(r *demoReport) { r.Frozen.StaleRefused = 0 }, false},
-		"early":                     {lossy, func(r *demoReport) { r.Timer.Early = 1 }, false},
+		"lost":                          {lossy, func(r *demoReport) { r.Exclusion.Lost = 1 }, true},
+		"lost, hardly a stall":          {short, func(r *demoReport) { r.Exclusion.Lost = 1 }, false},
+		"refused":                       {lossy, func(r *demoReport) { r.Exclusion.Refused = 1 }, true},
+		"increment":                     {lossy, func(r *demoReport) { r.Exclusion.Counter = 998 }, false},
+		"many lost":                     {lossy, func(r *demoReport) { r.Leases.Lost = 3 }, true},
+		"deletion unnoticed":            {lossy, func(r *demoReport) { r.Leases.Told = 4 }, true},
+		"failed":                        {lossy, func(r *demoReport) { r.Failures = []string{"process 2"} }, true},
+		"notified late":                 {short, func(r *demoReport) { r.Frozen.Told = 100 * time.Millisecond }, true},
+		"notified later than by stalls": {short, func(r *demoReport) { r.Frozen.Told = 200 * time.Millisecond }, false},
+		"free late":                     {lossy, func(r *demoReport) { r.Killed.Free = 4 * time.Second }, true},
+		"free much later":               {lossy, func(r *demoReport) { r.Killed.Free = 5 * time.Second }, false},
+		"deletion noticed late":         {lossy, func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second }, true},
+		"never notified":                {lossy, func(r *demoReport) { r.Frozen.Cause = "" }, false},
+		"overlap":                       {lossy, func(r *demoReport) { r.Exclusion.Overlaps = 1 }, false},
+		"disorder":                      {lossy, func(r *demoReport) { r.Exclusion.Disorder = 1 }, false},
+		"stale write":                   {lossy, func(r *demoReport) { r.Frozen.StaleRefused = 0 }, false},
+		"early":                         {lossy, func(r *demoReport) { r.Timer.Early = 1 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := goodReport()

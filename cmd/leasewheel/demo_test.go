@@ -124,7 +124,7 @@ func checkPage(t *testing.T, r demoReport, page *element) {
 	assert.Len(t, many.lanes, 10)
 	assert.Equal(t, 10, count["held"])
 	assert.Equal(t, r.Leases.Deleted, count["deleted"])
-	assert.Equal(t, r.Leases.Told, count["told"])
+	assert.Equal(t, r.Leases.Told, count["reported"])
 	assert.Greater(t, count["renewed"], 10)
 	assert.Greater(t, len(many.batches), 1)
 }

@@ -59,7 +59,7 @@ type markKind string
 
 const (
 	markRenewed   markKind = "renewed"
-	markTold      markKind = "told" // the loss was reported to the holder
+	markReported  markKind = "reported" // the loss was reported to the holder
 	markRefused   markKind = "refused"
 	markAccepted  markKind = "accepted" // a write with an old token, which breaks the promise
 	markKilled    markKind = "killed"
@@ -86,7 +86,7 @@ type keptHold struct {
 	token              int64
 	stopped, continued hostclock.Instant
 	killed             hostclock.Instant
-	told               hostclock.Instant
+	reported           hostclock.Instant
 }
 
 // process returns the lane of a process.
@@ -126,9 +126,9 @@ func (t *timeline) note(id int, e workerEvent) {
 		l.waited(e.Asked, e.From)
 		l.kept = append(l.kept, &keptHold{from: e.From, until: e.Until, token: e.Token})
 	case eventLost:
-		l.marks = append(l.marks, mark{markTold, e.At, e.Token, e.Cause})
+		l.marks = append(l.marks, mark{markReported, e.At, e.Token, e.Cause})
 		if h := l.keptWith(e.Token); h != nil {
-			h.told = e.At
+			h.reported = e.At
 		}
 	case eventStale:
 		kind := markRefused
@@ -198,7 +198,7 @@ func (t *timeline) finish(end hostclock.Instant) {
 // who has the lock next.
 func (t *timeline) finishHold(l *lane, h *keptHold) {
 	next := t.nextHolder(h.token)
-	over, known := h.until, cmp.Or(h.told, t.end)
+	over, known := h.until, cmp.Or(h.reported, t.end)
 	if h.killed != 0 {
 		over, known = h.killed, t.end
 		if next != nil {
@@ -272,7 +272,7 @@ func (t *timeline) occurrences() (all []occurrence) {
 				}
 			case spanLost:
 				if h := l.keptWith(s.token); h != nil && h.killed == 0 {
-					all = append(all, occurrence{s.from, l.name, "has a lease that is over, and does not know"})
+					all = append(all, occurrence{s.from, l.name, "has a lease that is over, and was not notified"})
 				}
 			case spanAlive, spanWaiting, spanHeld:
 			}
@@ -287,12 +287,12 @@ func (t *timeline) occurrences() (all []occurrence) {
 	return all
 }
 
-// words says what happened at a mark.
+// words describes a mark.
 func (m mark) words() string {
 	switch m.kind {
 	case markRenewed:
 		return "is renewed"
-	case markTold:
+	case markReported:
 		return "is notified of its loss: " + m.note
 	case markRefused:
 		return fmt.Sprintf("writes with the old token %d and is refused", m.token)

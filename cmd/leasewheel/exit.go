@@ -19,7 +19,7 @@ const (
 	exitUnavailable = 69  // the server cannot be reached or refused
 	exitInternal    = 70  // a defect of leasewheel itself, or of its host
 	exitNotAcquired = 75  // the lock is held; -E overrides
-	exitOverloaded  = 75  // the demo cannot tell: the machine stalled
+	exitOverloaded  = 75  // stalls of the machine may explain what the demo saw
 	exitLost        = 76  // the lock was lost while the command ran
 	exitCannotExec  = 126 // the command exists and cannot be executed
 	exitNotFound    = 127 // the command does not exist

@@ -58,8 +58,8 @@ func writePage(w io.Writer, title, style, body string) error {
 	return err
 }
 
-// pageText returns text as markup that shows it: whoever chose the text can neither add
-// markup nor turn the direction of the text around it.
+// pageText returns text as markup that shows it. A text from outside can neither add markup
+// nor turn the direction of the text around it.
 func pageText(text string) string { return html.EscapeString(visible(text)) }
 
 // htmlList writes items, if there are any.

@@ -77,7 +77,7 @@ func replaceFile(path string, report []byte) (written bool, err error) {
 // errors name path.
 func createBeside(path string) (*os.File, error) {
 	target := followed(path)
-	// Not as os.CreateTemp has it: all may read a report whom the umask does not exclude.
+	// Not as os.CreateTemp has it: the umask alone decides who may read a report.
 	mode := fs.FileMode(0o666)
 	if info, err := os.Stat(target); err == nil {
 		earlier, err := os.OpenFile(path, os.O_WRONLY, 0) // fails for a folder, too

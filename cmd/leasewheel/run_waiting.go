@@ -16,7 +16,7 @@ import (
 const waitingRefresh = 5 * time.Second
 
 // showWaiting shows on a terminal that run waits, for how long, and who holds the lock,
-// until the returned function is called. With --verbose, messages say so instead.
+// until the returned function is called. With --verbose, there are messages instead.
 func (r *runCommand) showWaiting(ctx context.Context, begin time.Time) (stop func()) {
 	if r.verbose || !isTerminal(os.Stderr) {
 		return func() {}
@@ -62,7 +62,7 @@ type holding struct {
 // holder returns who holds the lock that run waits for.
 func (r *runCommand) holder(ctx context.Context) (h holding, err error) {
 	if r.kinds.kind() == lock.KindPermit {
-		return h, nil // which of them matters cannot be said
+		return h, nil // the release of any of them may end the wait
 	}
 	info, err := r.locker.Inspect(ctx, r.name)
 	if err != nil || len(info.Holders) == 0 {

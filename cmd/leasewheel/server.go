@@ -123,7 +123,7 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 	return &server{client: client, store: store, prefix: c.Prefix, url: rawURL, address: addressOf(rawURL)}, nil
 }
 
-// clientConfig returns what the flags say about the client of a URL.
+// clientConfig returns the configuration of a URL's client.
 func (c *connectionFlags) clientConfig(rawURL string) (config redisstore.ClientConfig, err error) {
 	if err = c.validate(rawURL); err != nil {
 		return config, err
@@ -169,7 +169,7 @@ func addressOf(rawURL string) string {
 
 func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
 
-// tlsConfig returns the TLS configuration of the flags, or nil if they say nothing about
+// tlsConfig returns the TLS configuration of the flags, or nil if none is about
 // TLS.
 func (c *connectionFlags) tlsConfig() (*tls.Config, error) {
 	if c.CA+c.Cert+c.Key+c.ServerName == "" {

@@ -33,7 +33,7 @@ const timelineStyle = `
 .frozen{stroke:var(--frozen);stroke-dasharray:2 4}
 .mark{fill:none;stroke:var(--fg);stroke-width:2;stroke-linecap:round}
 .mark.renewed{stroke-width:1.25}
-.mark.told,.mark.taken-over{fill:var(--fg);stroke:var(--ground);stroke-width:1}
+.mark.reported,.mark.taken-over{fill:var(--fg);stroke:var(--ground);stroke-width:1}
 .mark.taken-over{fill:var(--taken)}
 .mark.deleted{fill:var(--ground);stroke-width:1.5}
 .mark.accepted{stroke:var(--lost)}
@@ -46,7 +46,7 @@ const timelineStyle = `
 // markShapes are the paths of marks, around the origin.
 var markShapes = map[markKind]string{
 	markRenewed:   "M0,-7V7",
-	markTold:      "M0,-6L6,0L0,6L-6,0Z",
+	markReported:  "M0,-6L6,0L0,6L-6,0Z",
 	markRefused:   "M-4,4L4,-4M0,-6A6,6 0 1 0 0,6A6,6 0 1 0 0,-6",
 	markAccepted:  "M-5,1L-1,5L6,-5",
 	markKilled:    "M-6,-6L6,6M-6,6L6,-6",
@@ -177,7 +177,7 @@ func (c *timelineCanvas) span(l *lane, s span, y float64) {
 	c.printf(`<rect class="span %s" x="%.2f" y="%g" width="%.2f" height="%g"><title>%s</title></rect>`, s.kind, left, y-height/2, right-left, height, title)
 }
 
-// words says what a span is.
+// words describes a span.
 func (s span) words() string {
 	took := round3(s.until.Since(s.from))
 	switch s.kind {

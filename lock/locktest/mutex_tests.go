@@ -72,7 +72,7 @@ func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	return lease
 }
 
-// mutexOf locks a mutex, whatever kind is tested.
+// mutexOf locks a mutex, also in the tests of other kinds.
 func (b *bench) mutexOf(l *lock.Locker, name string) *lock.Lease {
 	b.Helper()
 	lease, err := l.Mutex(b.name(name)).Lock(b.Context())

@@ -134,7 +134,7 @@ func ExampleScope() {
 }
 
 // A connection may be closed, and another dialled, while the server writes a reply that
-// nobody reads.
+// is not read.
 func TestCloseWithAReplyUnread(t *testing.T) {
 	dial := locktest.Start(t).Client(t).Options().Dialer
 	conn, err := dial(t.Context(), "", "")

@@ -83,7 +83,7 @@ func Open(rawURL string, c Config) (*Store, error) {
 // ErrURL is the error for a URL that [Open] cannot use.
 var ErrURL = errors.New("redisstore: malformed URL")
 
-// ClientConfig has what a URL cannot say about a client. Its zero value adds nothing.
+// ClientConfig has what a URL has no place for. Its zero value adds nothing.
 type ClientConfig struct {
 	// TLS replaces the default configuration, which trusts the system's roots, for a URL
 	// that asks for TLS. Its ServerName may be empty: then it is the URL's host.

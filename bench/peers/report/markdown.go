@@ -103,8 +103,8 @@ left empty; a negative lateness is too early.
 const lockGoalsText = `
 ## Locks against the limits
 
-On a redis-server of its own for each measurement, by TCP on one machine unless a row says
-otherwise. What a limit names no other peer for is compared with the best of those with
+On a redis-server of its own for each measurement, by TCP on one machine unless a row has
+another network. What a limit names no other peer for is compared with the best of those with
 their defaults.
 
 `
