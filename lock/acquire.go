@@ -240,10 +240,7 @@ func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
 // unknown.
 func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
 	by := time.Now().Add(min(l.config.RequestTimeout, ttl/3))
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
-		by = deadline
-	}
-	return withDeadline(ctx, by)
+	return withDeadline(ctx, earliest(ctx, by))
 }
 
 // watch makes the lease of a grant and has the watchdog renew it.

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,14 +41,54 @@ func TestRequestContextIsAContextWithDeadline(t *testing.T) {
 
 			child, cancelChild := context.WithCancel(expired)
 			defer cancelChild()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second - time.Nanosecond)
 			synctest.Wait()
-			cancelLate()
+			require.NoError(t, expired.Err())
+			require.NoError(t, child.Err())
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
 			require.ErrorIs(t, expired.Err(), context.DeadlineExceeded)
 			require.ErrorIs(t, child.Err(), context.DeadlineExceeded)
+			require.ErrorIs(t, context.Cause(child), context.DeadlineExceeded)
+			cancelLate()
+			require.ErrorIs(t, expired.Err(), context.DeadlineExceeded)
 			<-expired.Done()
 			cancelled.Done()
 			require.ErrorIs(t, cancelled.Err(), context.Canceled)
 		})
 	}
+}
+
+// Children of a request's context end with it, and cost no goroutine until then: one each
+// is what package context starts for a context of another kind.
+func TestRequestContextEndsItsChildren(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		request, cancel := withDeadline(t.Context(), time.Now().Add(time.Second))
+		before := runtime.NumGoroutine()
+		children := make([]context.Context, 10)
+		for i := range children {
+			child, stop := context.WithTimeout(request, time.Hour)
+			defer stop()
+			children[i] = child
+		}
+		called := make(chan error, 2)
+		context.AfterFunc(request, func() { called <- request.Err() })
+		unwanted := context.AfterFunc(request, func() { called <- nil })
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+		require.True(t, unwanted(), "the function was stopped in time")
+
+		cancel()
+		synctest.Wait()
+		for _, child := range children {
+			require.ErrorIs(t, child.Err(), context.Canceled)
+		}
+		require.ErrorIs(t, <-called, context.Canceled)
+		require.Empty(t, called)
+
+		late, stop := context.WithCancel(request)
+		defer stop()
+		synctest.Wait()
+		require.ErrorIs(t, late.Err(), context.Canceled)
+	})
 }

@@ -164,23 +164,40 @@ type contextMutex struct {
 // lock reports whether it acquired the mutex before ctx ended.
 func (m *contextMutex) lock(ctx context.Context) bool {
 	for {
-		m.mu.Lock()
-		if !m.busy {
-			m.busy = true
-			m.mu.Unlock()
+		free := m.tryLock()
+		if free == nil {
 			return true
 		}
-		if m.free == nil {
-			m.free = make(chan struct{})
-		}
-		free := m.free
-		m.mu.Unlock()
 		select {
 		case <-free:
 		case <-ctx.Done():
 			return false
 		}
 	}
+}
+
+// lockWithin reports whether it acquired the mutex before the limit.
+func (m *contextMutex) lockWithin(u limit) bool {
+	if m.tryLock() == nil {
+		return true
+	}
+	ctx, cancel := u.context()
+	defer cancel()
+	return m.lock(ctx)
+}
+
+// tryLock acquires the mutex, or returns a channel that the next unlock closes.
+func (m *contextMutex) tryLock() (free <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.busy {
+		m.busy = true
+		return nil
+	}
+	if m.free == nil {
+		m.free = make(chan struct{})
+	}
+	return m.free
 }
 
 func (m *contextMutex) unlock() {
@@ -200,12 +217,11 @@ func (o *ownership) held() bool { return o.count.Load() > 0 }
 // ownership. used is false if the caller has not received the lease.
 func (o *ownership) unlock(ctx context.Context, used bool) error {
 	l := o.locker
-	ctx, cancel := l.unlocking(ctx)
-	defer cancel()
+	limit := l.unlocking(ctx)
 	if used {
 		o.used.Store(true)
 	}
-	if !o.countMutex.lock(ctx) {
+	if !o.countMutex.lockWithin(limit) {
 		return o.unlockLater()
 	}
 	h := o.hold
@@ -214,7 +230,7 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 		if err := o.lease.Err(); err != nil {
 			return err
 		}
-		return o.lower(ctx, &h)
+		return o.lower(limit, &h)
 	}
 	if l.handToNext(o) {
 		o.countMutex.unlock()
@@ -223,41 +239,41 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
-	err := o.end(ctx, &h)
+	err := o.end(limit, &h)
 	o.over(err)
 	return err
 }
 
 // end ends the ownership, whose last hold is being unlocked, and unlocks countMutex.
-func (o *ownership) end(ctx context.Context, h *driver.Hold) error {
+func (o *ownership) end(u limit, h *driver.Hold) error {
 	defer o.countMutex.unlock()
 	keep := o.used.Load() && time.Now().Before(o.keepUntil)
-	stopped, lost := o.stop(ctx)
+	stopped, lost := o.stop(u)
 	if lost != nil {
 		if o.locker.cleanup.add(h, o.unknownUntil) != nil { // the locker is closed
-			_, _ = o.locker.release(ctx, h, time.Time{})
+			_, _ = o.locker.release(u, h, time.Time{})
 		}
 		return lost
 	}
 	if !keep {
-		return o.lower(ctx, h)
+		return o.lower(u, h)
 	}
-	return o.keep(ctx, h, stopped)
+	return o.keep(u, h, stopped)
 }
 
 // keep leaves the lock in the store until MinHold is over. A renewal that arrives
 // afterwards gives the lock its TTL again, so the request is repeated once the renewal has
 // returned.
-func (o *ownership) keep(ctx context.Context, h *driver.Hold, stopped bool) error {
+func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 	for {
 		h.Keep = max(time.Until(o.keepUntil), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
-		if err := o.lower(ctx, h); err != nil {
+		if err := o.lower(u, h); err != nil {
 			return err
 		}
 		if stopped {
 			break
 		}
-		if stopped = o.lease.Stop(ctx) == nil; !stopped {
+		if stopped = o.stopWithin(u); !stopped {
 			return o.keepUnknown(fmt.Errorf("%w: a renewal of %q has not returned", ErrUnavailable, h.Name))
 		}
 	}
@@ -286,9 +302,7 @@ func (o *ownership) unlockLater() (err error) {
 	if o.handOff != nil {
 		o.locker.finish(o.handOff)
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, lost := o.stop(ended)
+	_, lost := o.stop(limit{ctx: past})
 	switch {
 	case lost != nil:
 		err = lost
@@ -304,20 +318,32 @@ func (o *ownership) unlockLater() (err error) {
 // stop ends the renewal. It returns whether no renewal is in flight any more, and the loss
 // if the lease was lost before. It waits for one, but for at most half of the remaining
 // time: a renewal after the release finds no hold.
-func (o *ownership) stop(ctx context.Context) (stopped bool, lost error) {
-	deadline, _ := ctx.Deadline()
-	bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
-	defer cancel()
-	stopped = o.lease.Stop(bounded) == nil
+func (o *ownership) stop(u limit) (stopped bool, lost error) {
+	stopped = o.lease.Stop(past) == nil || o.stopWithin(u.half())
 	if err := o.lease.Err(); errors.Is(err, ErrLost) {
 		return stopped, err
 	}
 	return stopped, nil
 }
 
+// stopWithin ends the renewal. It returns whether no renewal is in flight any more, for
+// which it waits until the limit.
+func (o *ownership) stopWithin(u limit) bool {
+	ctx, cancel := u.context()
+	defer cancel()
+	return o.lease.Stop(ctx) == nil
+}
+
+// past is a context that has ended, for what must not wait.
+var past = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // lower lowers the owner's holds in the store to h.Count.
-func (o *ownership) lower(ctx context.Context, h *driver.Hold) error {
-	held, err := o.locker.release(ctx, h, o.unknownUntil)
+func (o *ownership) lower(u limit, h *driver.Hold) error {
+	held, err := o.locker.release(u, h, o.unknownUntil)
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)

@@ -122,9 +122,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Owed = 0, true
-	unlocking, cancel := s.locker.unlocking(ctx)
-	defer cancel()
-	switch held, err := s.locker.release(unlocking, h, time.Time{}); {
+	switch held, err := s.locker.release(s.locker.unlocking(ctx), h, time.Time{}); {
 	case err != nil:
 		return err
 	case held:

@@ -223,6 +223,6 @@ func (l *Locker) releaseAbandoned(ctx context.Context, lease *renewal.Lease) err
 	}
 	h := *lease.Ref().(*driver.Hold)
 	h.Count = 0
-	_, err := l.release(ctx, &h, time.Time{})
+	_, err := l.release(l.unlocking(ctx), &h, time.Time{})
 	return err
 }
