@@ -35,7 +35,7 @@ const (
 // request is one call, and its reply once it is done.
 type request struct {
 	ctx context.Context
-	call
+	*call
 	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
 	reply any           // or an error
 }
@@ -84,13 +84,13 @@ func (s *Store) batcher(key string) *batcher {
 }
 
 // run sends a request, alone or with others, and returns its reply.
-func (b *batcher) run(ctx context.Context, c call) (any, error) {
+func (b *batcher) run(ctx context.Context, c *call) (any, error) {
 	b.mu.Lock()
 	if b.inFlight < maxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.returned()
-		return b.store.runOne(ctx, &c)
+		return b.store.runOne(ctx, c)
 	}
 	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
 	b.queued = append(b.queued, r)

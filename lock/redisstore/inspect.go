@@ -85,7 +85,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 
 // inspectCall returns the call that describes a lock in Redisson's format. named is set if
 // the caller asked for the lock by name: then its holder's owner may have any form.
-func (s *Store) inspectCall(name string, as driver.Kind, publish string, named bool) call {
+func (s *Store) inspectCall(name string, as driver.Kind, publish string, named bool) *call {
 	mode, channel, asked := "", semaphoreChannel(name), 0
 	if named {
 		asked = 1

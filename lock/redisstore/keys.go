@@ -11,8 +11,38 @@ func derive(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-func channelKey(name string) string { return derive("redisson_lock__channel", name) }
+// deriveEach stores what derive returns for each prefix, in one allocation for all: each
+// request for a lock has several.
+func deriveEach(name string, prefixes []string, derived ...*string) {
+	before, after := ":{", "}"
+	if strings.Contains(name, "{") {
+		before, after = ":", ""
+	}
+	size := len(prefixes) * (len(before) + len(name) + len(after))
+	for _, p := range prefixes {
+		size += len(p)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for i, p := range prefixes {
+		start := all.Len()
+		all.WriteString(p)
+		all.WriteString(before)
+		all.WriteString(name)
+		all.WriteString(after)
+		*derived[i] = all.String()[start:]
+	}
+}
 
-func tokenKey(name string) string { return derive("redisson_lock_token", name) }
+func channelKey(name string) string { return derive(channelPrefix, name) }
+
+func tokenKey(name string) string { return derive(tokenPrefix, name) }
+
+const (
+	channelPrefix   = "redisson_lock__channel"
+	tokenPrefix     = "redisson_lock_token" //nolint:gosec // no credential
+	waitQueuePrefix = "leasewheel_lock_line"
+	yieldPrefix     = "leasewheel_lock_turns"
+)
 
 func clientKey(id string) string { return derive("leasewheel:client", id) }

@@ -178,7 +178,7 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 // inspectAll reads locks in one pipeline, and their clients in another. It returns the
 // held ones, and the first error.
 func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*driver.Info, failure error) {
-	calls := make([]call, len(names))
+	calls := make([]*call, len(names))
 	for i, name := range names {
 		if s.config.Format == FormatPlain {
 			calls[i] = plainCall(name, "", true)

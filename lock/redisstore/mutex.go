@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ import (
 // grants the lock to the first of them, on a channel of its own.
 type mutex struct{}
 
-func waitQueueKey(name string) string { return derive("leasewheel_lock_line", name) }
+func waitQueueKey(name string) string { return derive(waitQueuePrefix, name) }
 
 // waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
 // ":" and a client's id it is the channel of that client's grants.
@@ -87,30 +86,42 @@ func (s *Store) member(h *driver.Hold) string {
 	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
-// mutexCall returns the call of a mutex script. Its first argument is the publish command.
-func (s *Store) mutexCall(ctx context.Context, sc *script, name string, args []any) (call, error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return call{}, err
-	}
-	args = slices.Insert(args, 0, any(publish))
-	return newCall(sc, []string{name, waitQueueKey(name), tokenKey(name), yieldKey(name)}, args...), nil
+// mutexRequest has the strings of a mutex script. The call points at them: the hold may
+// change while a request for it is in flight.
+type mutexRequest struct {
+	name, waitQueue, token, yield string // KEYS
+	channel                       string // of the releases
+	owner                         string
+}
+
+var mutexPrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
+
+func newMutexRequest(h *driver.Hold) *mutexRequest {
+	r := &mutexRequest{name: h.Name, owner: h.Owner}
+	deriveEach(h.Name, mutexPrefixes, &r.waitQueue, &r.token, &r.yield, &r.channel)
+	return r
+}
+
+// call returns the call of a mutex script.
+func (r *mutexRequest) call(sc *script, args []any) *call {
+	return &call{script: sc, keys: []any{&r.name, &r.waitQueue, &r.token, &r.yield}, args: args}
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+	publish, err := s.publishing(ctx)
+	if err != nil {
+		return driver.Answer{}, err
+	}
+	r := newMutexRequest(h)
 	args := make([]any, 0, 8)
-	args = append(args, s.fenceMillis(), h.TTL.Milliseconds(), h.Owner)
+	args = append(args, publish, s.fenceMillis(), h.TTL.Milliseconds(), &r.owner)
 	switch member := s.member(h); {
 	case h.Count > 1 || member != "" || h.Reserve > 0:
 		args = append(args, h.ProposedToken, h.Count, member, h.Reserve)
 	case h.ProposedToken > 0:
 		args = append(args, h.ProposedToken)
 	}
-	c, err := s.mutexCall(ctx, acquire, h.Name, args)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	reply, err := s.do(ctx, c)
+	reply, err := s.do(ctx, r.call(acquire, args))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -182,16 +193,17 @@ func remaining(pttl int64) time.Duration {
 }
 
 func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
-	args := make([]any, 0, 8)
-	args = append(args, channelKey(h.Name), h.Owner, s.fenceMillis())
-	if member := s.member(h); h.Count > 0 || member != "" || h.GrantedByRelease {
-		args = append(args, h.Count, h.TTL.Milliseconds(), member, h.GrantedByRelease)
-	}
-	c, err := s.mutexCall(ctx, release, h.Name, args)
+	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.do(ctx, c)
+	r := newMutexRequest(h)
+	args := make([]any, 0, 8)
+	args = append(args, publish, &r.channel, &r.owner, s.fenceMillis())
+	if member := s.member(h); h.Count > 0 || member != "" || h.GrantedByRelease {
+		args = append(args, h.Count, h.TTL.Milliseconds(), member, h.GrantedByRelease)
+	}
+	reply, err := s.do(ctx, r.call(release, args))
 	if err != nil {
 		return false, err
 	}

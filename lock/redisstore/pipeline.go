@@ -111,7 +111,7 @@ func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (
 
 // runAll runs calls in one pipeline and returns their replies, each of which may be an
 // error.
-func (s *Store) runAll(ctx context.Context, calls []call) []any {
+func (s *Store) runAll(ctx context.Context, calls []*call) []any {
 	requests := make([]*request, len(calls))
 	for i, c := range calls {
 		requests[i] = &request{ctx: ctx, call: c}
@@ -143,7 +143,7 @@ func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*
 	sent := make([]*request, 0, len(requests))
 	attempts := make([]attempt, 0, len(requests))
 	for _, r := range requests {
-		a, err := s.attempt(r.ctx, &r.call)
+		a, err := s.attempt(r.ctx, r.call)
 		if err != nil {
 			r.reply = err
 			continue
@@ -186,6 +186,9 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 	})
 	if old >= 0 && clock.Err() == nil {
 		attempts[old].clock.renew(attempts[old].reading, asked, clock.Val())
+	}
+	if !slices.ContainsFunc(attempts, func(a attempt) bool { return unknown(a.cmd.Err()) }) {
+		return
 	}
 	s.pipeline(ctx, func(pipe redis.Pipeliner) {
 		for i := range attempts {

@@ -33,7 +33,7 @@ type plainMutex struct{}
 
 // yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
 // clients, which are notified of releases, or is left to their peers, which poll.
-func yieldKey(name string) string { return derive("leasewheel_lock_turns", name) }
+func yieldKey(name string) string { return derive(yieldPrefix, name) }
 
 // handlers is Redisson's channel, on which leasewheel's clients of both formats are
 // notified of releases.

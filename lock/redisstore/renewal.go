@@ -48,9 +48,9 @@ func (s *Store) replies(ctx context.Context, batches []*batch) []any {
 		}
 		return []any{reply}
 	}
-	calls := make([]call, len(batches))
+	calls := make([]*call, len(batches))
 	for i, b := range batches {
-		calls[i] = b.call
+		calls[i] = &b.call
 	}
 	return s.runAll(ctx, calls)
 }

@@ -115,8 +115,8 @@ type call struct {
 }
 
 // newCall returns the call of a script.
-func newCall(sc *script, keys []string, args ...any) call {
-	c := call{script: sc, keys: make([]any, len(keys)), args: args}
+func newCall(sc *script, keys []string, args ...any) *call {
+	c := &call{script: sc, keys: make([]any, len(keys)), args: args}
 	for i := range keys {
 		c.keys[i] = &keys[i]
 	}
@@ -156,7 +156,7 @@ func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 
 // unknown reports whether the server has no such script in its cache. SCRIPT FLUSH, a
 // restart or a failover may empty the cache at any time.
-func unknown(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+func unknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // run runs a script on the server that has the keys. Under load it is batched with other
 // requests of this process.
@@ -165,9 +165,9 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 }
 
 // do makes a call on the server that has its keys.
-func (s *Store) do(ctx context.Context, c call) (any, error) {
+func (s *Store) do(ctx context.Context, c *call) (any, error) {
 	if s.config.Replicas > 0 && c.script.granting {
-		return s.runReplicated(ctx, &c)
+		return s.runReplicated(ctx, c)
 	}
 	return s.batcher(c.key()).run(ctx, c)
 }
