@@ -96,10 +96,10 @@ func (w *Watchdog) collectDue() {
 }
 
 // room returns how many more leases would fill up the requests of the taken ones: all
-// requests that the groups may have in flight. Half of a renewal's cost is the wake-up
-// for it.
+// requests that the groups may have in flight, and as many again that follow these. Half
+// of a renewal's cost is the wake-up for it, after which nothing is in the caches.
 func (w *Watchdog) room(taken int) int {
-	full := w.config.BatchSize * w.config.GroupParallel * max(1, len(w.groups))
+	full := rounds * w.config.BatchSize * w.config.GroupParallel * max(1, len(w.groups))
 	return (full - taken%full) % full
 }
 

@@ -30,6 +30,9 @@ const (
 	minTicks = 4
 	// maxTTL keeps the arithmetic far from its limits.
 	maxTTL = 10 * 365 * 24 * time.Hour
+	// rounds is how often the requests that a group may have in flight are filled up for
+	// one wake-up.
+	rounds = 3
 	// stride is how many leases are handled before mu is unlocked briefly.
 	stride = 256
 	// groupIdle is how long a group without due leases is kept.
