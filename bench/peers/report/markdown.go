@@ -34,6 +34,8 @@ var peers = map[string]string{
 	"leasewheel-loose":   "the same, with fencing tokens that grow by the servers' clocks (`LooseTokens`)",
 	"delayqueue":         "`lock/delayqueue` with its defaults",
 	"grouped":            "a floor: SET NX and a compare-and-delete by script, of all goroutines in one pipeline after the other, without waiting",
+	"batched":            "a floor: one goroutine that renews a list of locks in turn, by a script for 128 of them",
+	"tickers":            "redsync, with a goroutine and a ticker for each lock, as its users write",
 	"autopipelined":      "SET and a script through go-redis's automatic pipelines, without waiting",
 }
 
@@ -44,24 +46,29 @@ func (r *results) writeMarkdown(w io.Writer) error {
 
 <!-- Written by make bench. Edit bench/peers/report instead. -->
 
-- Machine: %s, %s cores, %s/%s, %s
+- Machine: %s cores, %s/%s, %s
 
 Every benchmark of every implementation ran in a process of its own, one after
 the other in each round, so that ratios hold where absolute figures do not.
 
-`, r.config["cpu"], r.config["cores"], r.config["goos"], r.config["goarch"], r.config["go"])
+`, r.config["cores"], r.config["goos"], r.config["goarch"], r.config["go"])
 	r.section(&b, goalsText, "Schedule")
 	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows(goals))
 	b.WriteString(comparisonText)
 	r.writeComparison(&b, implementations, comparisons)
 	if rows := r.goalRows(lockGoals); rows != nil {
-		r.section(&b, lockGoalsText, "Pairs")
+		r.section(&b, lockGoalsText, "Pairs", "HandOver", "Names", "Waiters")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
 		b.WriteString(lockComparisonText)
 		r.writeComparison(&b, lockImplementations, lockComparisons)
 	}
+	if rows := r.goalRows(heldGoals); rows != nil {
+		r.section(&b, heldText, "Held")
+		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
+		r.writeComparison(&b, heldImplementations, heldComparisons)
+	}
 	if rows := r.goalRows(quorumGoals); rows != nil {
-		r.section(&b, quorumText, "Quorum")
+		r.section(&b, quorumText, "Quorum", "QuorumIll")
 		writeTable(&b, []string{"what", "leasewheel", "redsync", "ratio", "limit", ""}, rows)
 		r.writeComparison(&b, quorumImplementations, quorumComparisons)
 	}
@@ -74,12 +81,25 @@ the other in each round, so that ratios hold where absolute figures do not.
 	return err
 }
 
-// section begins a part with its text, and with when what is like workload was
-// measured.
-func (r *results) section(b *strings.Builder, text, workload string) {
+// section begins a part with its text, and with when the workloads were measured.
+func (r *results) section(b *strings.Builder, text string, workloads ...string) {
 	b.WriteString(text)
-	if run, ok := r.runs[workload]; ok {
-		fmt.Fprintf(b, "Measured on %v.\n\n", run)
+	var runs []run
+	of := make(map[run][]string)
+	for _, w := range workloads {
+		if run, ok := r.runs[w]; ok {
+			if of[run] == nil {
+				runs = append(runs, run)
+			}
+			of[run] = append(of[run], w)
+		}
+	}
+	for _, run := range runs {
+		fmt.Fprintf(b, "Measured on %v", run)
+		if len(runs) > 1 {
+			fmt.Fprintf(b, " (%s)", strings.Join(of[run], ", "))
+		}
+		b.WriteString(".\n\n")
 	}
 }
 
@@ -119,6 +139,15 @@ the grants of each waiter: 1 if all got the same. **Commands** are those that th
 clients send, **calls** those that scripts add on the server, by its own statistics;
 requests that travel together in one script are one command. **Overlaps** are grants
 while somebody held the lock.
+
+`
+
+const heldText = `
+## Held locks
+
+One process keeps locks of one redis-server alive by TCP, renewing each every third of
+its time to live. The memory is all that the process has for them, connections and stacks
+included.
 
 `
 
@@ -163,6 +192,9 @@ const repeatText = `
   want it again as soon as they have given it back.
 - **a million names**: 128 goroutines acquire and release each name once; then the
   server's keys are counted.
+- **held locks** are acquired in no order of their names. After a time to live the heap and
+  the stacks are read, then five intervals of renewal are measured; the server counts the
+  renewals.
 - **10,000 waiters**: goroutines of one process that want 500 locks of another
   client. Heap and stack are what they add, their own goroutines included.
 

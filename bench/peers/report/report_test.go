@@ -152,9 +152,9 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"- Machine: A Processor, 2 cores, linux/amd64, go1.26.8\n",
-		"\nMeasured on 2026-01-02 at commit abc1234; medians, rounds: 3.\n",
-		"\nMeasured on 2026-01-02 at commit abc1234; medians, rounds: 1.\n",
+		"- Machine: 2 cores, linux/amd64, go1.26.8\n",
+		"\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 3.\n",
+		"\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 1.\n",
 		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
 		"| early of 10,000 | 0 | – | – | 9989 |\n",
 		"| … shift of a later one | – | – | -8.50 ms | – |\n",
@@ -184,19 +184,19 @@ func TestNamesAgree(t *testing.T) {
 	if !slices.Equal(declared, run) {
 		t.Errorf("benchmarks are %v, but run are %v", declared, run)
 	}
-	for _, g := range slices.Concat(goals, lockGoals, quorumGoals) {
+	for _, g := range slices.Concat(goals, lockGoals, heldGoals, quorumGoals) {
 		for _, name := range []string{g.measured, g.against.workload} {
 			if workload, _, _ := strings.Cut(name, "/"); name != "" && !slices.Contains(declared, workload) {
 				t.Errorf("no benchmark measures %q of %q", name, g.what)
 			}
 		}
 	}
-	for _, c := range slices.Concat(comparisons, lockComparisons, quorumComparisons, queueComparisons) {
+	for _, c := range slices.Concat(comparisons, lockComparisons, heldComparisons, quorumComparisons, queueComparisons) {
 		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
 			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
 		}
 	}
-	for _, impl := range slices.Concat(implementations, lockImplementations, quorumImplementations, queueImplementations) {
+	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations) {
 		if peers[impl] == "" {
 			t.Errorf("nothing says what %s is", impl)
 		}

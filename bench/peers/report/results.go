@@ -27,12 +27,12 @@ type results struct {
 
 // A run is how a workload was measured: parts of a file may come from several.
 type run struct {
-	date, commit string
-	rounds       int
+	date, commit, cpu string
+	rounds            int
 }
 
 func (r run) String() string {
-	return fmt.Sprintf("%s at commit %s; medians, rounds: %d", r.date, r.commit, r.rounds)
+	return fmt.Sprintf("%s at commit %s, %s; medians, rounds: %d", r.date, r.commit, r.cpu, r.rounds)
 }
 
 // parseResults reads lines in the format of Go's benchmarks.
@@ -74,7 +74,7 @@ func (r *results) add(line *benchfmt.Result) {
 		}
 		r.samples[p] = append(r.samples[p], value)
 		rounds := max(r.runs[string(base)].rounds, len(r.samples[p]))
-		r.runs[string(base)] = run{r.config["date"], r.config["commit"], rounds}
+		r.runs[string(base)] = run{r.config["date"], r.config["commit"], r.config["cpu"], rounds}
 	}
 }
 

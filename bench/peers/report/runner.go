@@ -87,6 +87,7 @@ var workloads = []workload{
 		once: true, pkg: locksPackage},
 	{name: "Names", impls: []string{"leasewheel", "leasewheel-plain", "redsync"}, once: true, pkg: locksPackage},
 	{name: "Waiters", impls: []string{"leasewheel", "leasewheel-plain", "rueidislock", "directed"}, once: true, pkg: locksPackage},
+	{name: "Held", impls: heldImplementations, once: true, pkg: locksPackage},
 	{name: "Quorum", impls: quorumImplementations, once: true, pkg: quorumPackage},
 	{name: "QuorumIll", impls: quorumImplementations, once: true, pkg: quorumPackage},
 	{name: "Messages", impls: queueImplementations, benchtime: "20000x", pkg: queuePackage},
