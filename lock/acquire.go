@@ -245,17 +245,15 @@ func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context,
 
 // watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	own := newOwnership(l, *a.hold, g.Token, a.unknownUntil)
-	own.hold.GrantedByRelease = g.byRelease
-	own.handOff = g.handOff
-	if a.options.MinHold > 0 {
-		own.keepUntil = time.Now().Add(a.options.MinHold)
-	}
-	spec := own.spec(a)
-	spec.Granted, spec.First = g.asked, g.TTL
+	hold, ttl := *a.hold, a.hold.TTL
+	hold.GrantedByRelease = g.byRelease
 	if !g.byRelease && g.TTL > 0 {
-		spec.TTL = g.TTL
+		ttl = g.TTL
 	}
+	own := newOwnership(l, hold, ttl, &a.options, g.Token, a.unknownUntil)
+	own.handOff = g.handOff
+	spec := own.spec(a)
+	spec.Granted, spec.First, spec.TTL = g.asked, g.TTL, ttl
 	lease, err := l.watchdog.Watch(spec)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):

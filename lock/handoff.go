@@ -91,10 +91,11 @@ func (l *Locker) handToNext(o *ownership) bool {
 // that is impossible. The TTLs must be equal: a reentrant acquisition would otherwise
 // send the store a shorter TTL than the lease was granted for.
 func (o *ownership) transfer(a *acquisition) *Lease {
-	if a.hold.TTL != o.hold.TTL {
+	hold := o.hold(1)
+	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	next := newOwnership(o.locker, o.hold, o.token+1, o.unknownUntil)
+	next := newOwnership(o.locker, *hold, o.lease.TTL(), &a.options, o.token+1, o.unknownUntil)
 	next.handOff = o.handOff
 	lease, err := o.lease.Pass(next.spec(a))
 	if err != nil {

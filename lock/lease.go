@@ -42,10 +42,10 @@ func (l *Lease) Beat() { l.own.lease.Beat() }
 func (l *Lease) Token() int64 { return l.own.token }
 
 // Name returns the lock's name.
-func (l *Lease) Name() string { return l.own.hold.Name }
+func (l *Lease) Name() string { return l.own.name() }
 
 // Owner returns the owner as the store has it: "<client id>:<number>".
-func (l *Lease) Owner() string { return l.own.hold.Owner }
+func (l *Lease) Owner() string { return l.own.lease.Owner() }
 
 // Unlock releases this hold; with the last hold, the lock becomes free. It returns
 // within [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already.

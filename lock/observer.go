@@ -167,7 +167,7 @@ func (o *ownership) over(err error) {
 
 func (o *ownership) report(err error) {
 	o.locker.observe("Ended", func() {
-		o.locker.config.Observer.Ended(o.lease.Context(), Ended{Kind: o.hold.Kind, Name: o.hold.Name, Held: time.Since(o.since), Err: err})
+		o.locker.config.Observer.Ended(o.lease.Context(), Ended{Kind: o.kind, Name: o.name(), Held: time.Since(o.terms.since), Err: err})
 	})
 }
 

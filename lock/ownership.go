@@ -16,18 +16,16 @@ import (
 // share it. It ends when the last of them is unlocked.
 type ownership struct {
 	locker  *Locker
-	hold    driver.Hold // never changed; the watchdog's Ref points at it
-	lease   *renewal.Lease
+	lease   *renewal.Lease // its Key and Owner are the hold's name and owner
 	token   int64
 	handOff *handOff // nil if the lease is not handed off within the process
+	// terms are nil for most ownerships: a process may have a million.
+	terms *terms
+	kind  Kind
 	// used is set once a hold was unlocked that its caller has received: MinHold counts.
 	used atomic.Bool
-	// since is when the lease began, and reported what the [Observer] knows of it, if there
-	// is one.
-	since    time.Time
+	// reported is what the [Observer] knows of the lease, if there is one.
 	reported atomic.Uint32
-	// keepUntil is the end of [Options.MinHold], zero if there is none.
-	keepUntil time.Time
 
 	// countMutex serializes changes of count, including their request to the store.
 	// Counts are absolute, so they must arrive in order.
@@ -38,15 +36,59 @@ type ownership struct {
 	count        atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
 }
 
+// terms are what an ownership has beyond a name, an owner and the TTL of its lease. They
+// are never changed.
+type terms struct {
+	hold driver.Hold
+	// since is when the lease began, if there is an [Observer].
+	since time.Time
+	// keepUntil is the end of [Options.MinHold], zero if there is none.
+	keepUntil time.Time
+}
+
 // newOwnership returns an ownership whose lease is not registered with the watchdog yet.
-func newOwnership(l *Locker, h driver.Hold, token int64, unknownUntil time.Time) *ownership {
-	own := &ownership{locker: l, hold: h, token: token, unknownUntil: unknownUntil}
-	if l.config.Observer.Ended != nil {
-		own.since = time.Now()
+// h is the hold as requests take it, and ttl that of its lease.
+func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, token int64, unknownUntil time.Time) *ownership {
+	own := &ownership{locker: l, kind: h.Kind, token: token, unknownUntil: unknownUntil}
+	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || h.TTL != ttl || !plain(&h) {
+		own.terms = &terms{hold: h}
+		if observed {
+			own.terms.since = time.Now()
+		}
+		if o.MinHold > 0 {
+			own.terms.keepUntil = time.Now().Add(o.MinHold)
+		}
 	}
 	own.count.Store(1)
 	return own
 }
+
+// plain reports whether a hold has only a kind, a name, an owner, a count and a TTL.
+func plain(h *driver.Hold) bool {
+	return h.Permits == 0 && len(h.Forget) == 0 && !h.Owed && h.Place == 0 && h.BlockReaders == 0 &&
+		h.ProvisionalTTL == 0 && !h.GrantedByRelease && h.Reserve == 0 && h.ProposedToken == 0 && h.Keep == 0 && h.Under == ""
+}
+
+// hold returns the hold with this count, as requests take it.
+func (o *ownership) hold(count int64) *driver.Hold {
+	if o.terms == nil {
+		return &driver.Hold{Kind: o.kind, Name: o.lease.Key(), Owner: o.lease.Owner(), Count: count, TTL: o.lease.TTL()}
+	}
+	h := o.terms.hold
+	h.Count = count
+	return &h
+}
+
+// keepUntil is the end of [Options.MinHold], zero if there is none.
+func (o *ownership) keepUntil() time.Time {
+	if o.terms == nil {
+		return time.Time{}
+	}
+	return o.terms.keepUntil
+}
+
+// name returns the lock's name.
+func (o *ownership) name() string { return o.lease.Key() }
 
 // spec returns the watchdog's description of the lease.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
@@ -62,9 +104,9 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 		}
 	}
 	return renewal.Spec{
-		Key:       o.hold.Name,
-		Owner:     o.hold.Owner,
-		Ref:       &o.hold,
+		Key:       a.hold.Name,
+		Owner:     a.hold.Owner,
+		Ref:       o.kind,
 		TTL:       a.hold.TTL,
 		Fixed:     a.options.Fixed,
 		MaxHold:   a.options.MaxHold,
@@ -90,7 +132,7 @@ func ownershipIn(ctx context.Context, l *Locker, kind Kind, name string) *owners
 
 // with returns a context derived from ctx that carries the ownership.
 func (o *ownership) with(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownershipKey{o.locker, o.hold.Kind, o.hold.Name}, o)
+	return context.WithValue(ctx, ownershipKey{o.locker, o.kind, o.name()}, o)
 }
 
 // reacquire takes the lock once more. It returns nil and no error if an Unlock has ended
@@ -113,7 +155,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, o.locker.config.RequestTimeout)
 	defer cancel()
 	if !o.countMutex.lock(ctx) {
-		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
+		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.name())
 	}
 	defer o.countMutex.unlock()
 	if o.count.Load() == 0 {
@@ -122,9 +164,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	if err := o.lease.Err(); err != nil {
 		return nil, err
 	}
-	h := o.hold
-	h.Count = o.count.Load() + 1
-	a.ctx, a.hold = ctx, &h
+	a.ctx, a.hold = ctx, o.hold(o.count.Load()+1)
 	g, err := o.locker.ask(&a)
 	if a.unknownUntil.After(o.unknownUntil) {
 		o.unknownUntil = a.unknownUntil
@@ -136,7 +176,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 		return nil, o.lost()
 	}
 	if !o.add() { // an Unlock did not wait for this request
-		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.hold.Name)
+		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.name())
 	}
 	return &Lease{own: o}, nil
 }
@@ -224,13 +264,13 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 	if !o.countMutex.lockWithin(limit) {
 		return o.unlockLater()
 	}
-	h := o.hold
-	if h.Count = o.count.Add(-1); h.Count > 0 {
+	h := o.hold(o.count.Add(-1))
+	if h.Count > 0 {
 		defer o.countMutex.unlock()
 		if err := o.lease.Err(); err != nil {
 			return err
 		}
-		return o.lower(limit, &h)
+		return o.lower(limit, h)
 	}
 	if l.handToNext(o) {
 		o.countMutex.unlock()
@@ -239,7 +279,7 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
-	err := o.end(limit, &h)
+	err := o.end(limit, h)
 	o.over(err)
 	return err
 }
@@ -247,7 +287,7 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 // end ends the ownership, whose last hold is being unlocked, and unlocks countMutex.
 func (o *ownership) end(u limit, h *driver.Hold) error {
 	defer o.countMutex.unlock()
-	keep := o.used.Load() && time.Now().Before(o.keepUntil)
+	keep := o.used.Load() && time.Now().Before(o.keepUntil())
 	stopped, lost := o.stop(u)
 	if lost != nil {
 		if o.locker.cleanup.add(h, o.unknownUntil) != nil { // the locker is closed
@@ -266,7 +306,7 @@ func (o *ownership) end(u limit, h *driver.Hold) error {
 // returned.
 func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 	for {
-		h.Keep = max(time.Until(o.keepUntil), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
+		h.Keep = max(time.Until(o.keepUntil()), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
 		if err := o.lower(u, h); err != nil {
 			return err
 		}
@@ -285,17 +325,17 @@ func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 
 // keepUnknown returns the error of an Unlock that may not have kept the lock.
 func (o *ownership) keepUnknown(err error) error {
-	return fmt.Errorf("%w; the store frees %q when its TTL of %v or its MinHold is over", err, o.hold.Name, o.hold.TTL)
+	return fmt.Errorf("%w; the store frees %q when its TTL of %v or its MinHold is over", err, o.name(), o.lease.TTL())
 }
 
 // unlockLater releases a hold in the background, because another request of the ownership
 // has not returned in time.
 func (o *ownership) unlockLater() (err error) {
-	err = fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.hold.Name)
+	err = fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.name())
 	if o.count.Add(-1) > 0 {
-		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, o.hold.Name)
+		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, o.name())
 	}
-	h := o.hold
+	h := o.hold(0)
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
 	defer func() { o.over(err) }()
@@ -306,10 +346,10 @@ func (o *ownership) unlockLater() (err error) {
 	switch {
 	case lost != nil:
 		err = lost
-	case o.used.Load() && time.Now().Before(o.keepUntil):
+	case o.used.Load() && time.Now().Before(o.keepUntil()):
 		return o.keepUnknown(err)
 	}
-	if abandoned := o.locker.cleanup.add(&h, time.Now().Add(o.locker.config.RequestTimeout)); abandoned != nil {
+	if abandoned := o.locker.cleanup.add(h, time.Now().Add(o.locker.config.RequestTimeout)); abandoned != nil {
 		err = fmt.Errorf("%w (%w)", err, abandoned)
 	}
 	return err
@@ -361,5 +401,5 @@ func (o *ownership) lower(u limit, h *driver.Hold) error {
 
 // lost returns the error for a lock that the store does not have any more.
 func (o *ownership) lost() error {
-	return &LostError{Package: packageName, Key: o.hold.Name, Cause: renewal.Deleted}
+	return &LostError{Package: packageName, Key: o.name(), Cause: renewal.Deleted}
 }

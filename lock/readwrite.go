@@ -55,7 +55,7 @@ func (rw *ReadWrite) Write() *Mutex {
 // writerIn returns the owner of the write lock that ctx carries, or "".
 func writerIn(ctx context.Context, l *Locker, name string) string {
 	if w := ownershipIn(ctx, l, KindWrite, name); w != nil && w.held() {
-		return w.hold.Owner
+		return w.lease.Owner()
 	}
 	return ""
 }

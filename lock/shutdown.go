@@ -221,8 +221,7 @@ func (l *Locker) releaseAbandoned(ctx context.Context, lease *renewal.Lease) err
 	if err := lease.Stop(ctx); err != nil { // a renewal is in flight
 		return err
 	}
-	h := *lease.Ref().(*driver.Hold)
-	h.Count = 0
-	_, err := l.release(l.unlocking(ctx), &h, time.Time{})
+	h := &driver.Hold{Kind: lease.Ref().(Kind), Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL()}
+	_, err := l.release(l.unlocking(ctx), h, time.Time{})
 	return err
 }

@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// Hold is one ownership of one lock. An acquisition requests it, a renewal extends it (as
-// [renewal.Item.Ref]) and a release ends it. A store reads it and never changes it.
+// Hold is one ownership of one lock. An acquisition requests it, a renewal extends it,
+// and a release ends it. A store reads it and never changes it.
 type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; lock.ValidateName has accepted it.

@@ -24,7 +24,8 @@ import (
 // A kind of lock is a value of [Kind] with its own fields in [Hold], not a method of
 // Store. New kinds, and stores made of other stores, therefore need no new methods.
 type Store interface {
-	// Renewer renews holds for the watchdog. The Ref of each lease is its *[Hold].
+	// Renewer renews holds for the watchdog. The Ref of each lease is the [Kind] of
+	// its hold, and its Owner the hold's.
 	renewal.Renewer
 
 	// Supports returns nil if the store supports locks of this kind. Otherwise it returns

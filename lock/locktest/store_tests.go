@@ -226,7 +226,7 @@ func tokensGrow(b *bench) {
 func renewals(holds ...*driver.Hold) []renewal.Item {
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL}
+		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}
 	}
 	return items
 }

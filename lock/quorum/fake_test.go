@@ -166,7 +166,7 @@ func (b *booth) Group(string, any) string { return "" }
 func (b *booth) Renew(ctx context.Context, items []renewal.Item) {
 	outcomes := make([]renewal.Outcome, len(items))
 	leases := slices.Clone(items)
-	err := b.carry(ctx, "renew", leases[0].Ref.(*driver.Hold), func() {
+	err := b.carry(ctx, "renew", &driver.Hold{Kind: leases[0].Ref.(driver.Kind), Name: leases[0].Key, Owner: leases[0].Owner, TTL: leases[0].TTL}, func() {
 		for i, lease := range leases {
 			switch p := b.held(lease.Key); {
 			case p == nil:

@@ -109,13 +109,10 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	return granted
 }
 
-// keyOfItem returns the key of a lease's hold: a mutex, unless its Ref has another kind.
+// keyOfItem returns the key of a lease's hold: a mutex, unless its Ref is another kind.
 func keyOfItem(lease *renewal.Item) holdKey {
-	key := holdKey{driver.KindMutex, lease.Key, lease.Owner}
-	if h, ok := lease.Ref.(*driver.Hold); ok {
-		key.kind = h.Kind
-	}
-	return key
+	kind, _ := lease.Ref.(driver.Kind)
+	return holdKey{kind, lease.Key, lease.Owner}
 }
 
 // prolong records that grants were renewed. asked is the instant before the first node

@@ -60,7 +60,7 @@ func (r *round) describe(n *node) []renewal.Item {
 	for i, g := range r.grants {
 		if g != nil {
 			hold := g.hold.at(n)
-			items[i].Key, items[i].Owner, items[i].Ref = hold.Name, hold.Owner, hold
+			items[i].Key, items[i].Owner = hold.Name, hold.Owner
 		}
 	}
 	return items

@@ -57,7 +57,7 @@ func renew(t *testing.T, pattern []behaviour) {
 			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
 	}
-	items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: h, TTL: ttl}}
+	items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: h.Kind, TTL: ttl}}
 	begin := time.Now()
 	store.Renew(t.Context(), items)
 	took := time.Since(begin)
@@ -106,7 +106,7 @@ func TestRenewsInBatches(t *testing.T) {
 			h.Name = fmt.Sprintf("lock %d", i)
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})
+			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
 		}
 		synctest.Wait()
 		for _, b := range all[:3] {

@@ -503,7 +503,7 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 			h.Name = name
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h, TTL: ttl})
+			items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h.Kind, TTL: ttl})
 		}
 		synctest.Wait()
 		all[2].lose()

@@ -41,7 +41,7 @@ func heldFor(kind driver.Kind, n int) *driver.Hold {
 func renewItems(ctx context.Context, s *redisstore.Store, holds ...*driver.Hold) []renewal.Item {
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL}
+		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}
 	}
 	s.Renew(ctx, items)
 	return items

@@ -206,7 +206,7 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
 			renew := func(ctx context.Context) renewal.Item {
-				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h, TTL: h.TTL}}
+				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
 				store.Renew(ctx, items)
 				return items[0]
 			}

@@ -185,7 +185,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 						sound(what+": acquire", err)
 						_, err = store.Acquire(t.Context(), again)
 						sound(what+": again", err)
-						items := []renewal.Item{{Key: "a", Owner: other.Owner, Ref: other, TTL: time.Minute}}
+						items := []renewal.Item{{Key: "a", Owner: other.Owner, Ref: other.Kind, TTL: time.Minute}}
 						store.Renew(t.Context(), items)
 						sound(what+": renew", items[0].Err)
 						again.Count = 1
@@ -273,7 +273,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				require.ErrorIs(t, err, driver.ErrNotDone)
 				assert.Equal(t, before, contents(t, admin), "a refused grant changes nothing")
 
-				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h, TTL: time.Minute}}
+				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: time.Minute}}
 				store.Renew(t.Context(), items)
 				assert.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
 				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
@@ -437,7 +437,7 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 				a, err := store.Acquire(t.Context(), h)
 				require.NoError(t, err)
 				require.Equal(t, driver.Granted, a.Verdict)
-				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.TTL})
+				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
 			}
 		}
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())

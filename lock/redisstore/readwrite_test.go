@@ -457,7 +457,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, driver.Granted, answer.Verdict)
 			}
-			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Hour})
+			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: time.Hour})
 		}
 	}
 	roundTrips.Store(0)

@@ -103,10 +103,8 @@ func newBatch(script *script, room int) *batch {
 
 // kindKept returns the kind of lock of a lease, by its Ref; by default a mutex.
 func kindKept(ref any) driver.Kind {
-	if h, ok := ref.(*driver.Hold); ok {
-		return h.Kind
-	}
-	return driver.KindMutex
+	kind, _ := ref.(driver.Kind)
+	return kind
 }
 
 // settle stores a script's reply, or its error, in the items of a batch.

@@ -267,7 +267,7 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			for i := range 3 {
 				h := of(kind, fmt.Sprintf("nobody's %v %d", kind, i))
-				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h, TTL: time.Minute})
+				items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: time.Minute})
 			}
 		}
 		c.store.Renew(ctx, items)
