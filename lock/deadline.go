@@ -53,7 +53,13 @@ func (c *requestContext) watch() <-chan struct{} {
 		close(c.done)
 		return c.done
 	}
-	c.timer = time.AfterFunc(time.Until(c.deadline), c.expire)
+	left := time.Until(c.deadline)
+	if left <= 0 { // at once: no request is sent that cannot be answered in time
+		c.err = context.DeadlineExceeded
+		close(c.done)
+		return c.done
+	}
+	c.timer = time.AfterFunc(left, c.expire)
 	return c.done
 }
 

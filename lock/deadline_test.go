@@ -59,6 +59,20 @@ func TestRequestContextIsAContextWithDeadline(t *testing.T) {
 	}
 }
 
+// A deadline that is over ends the context by the first call of Done, not soon after it.
+func TestRequestContextThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, cancel := withDeadline(t.Context(), time.Now())
+		defer cancel()
+		select {
+		case <-late.Done():
+		default:
+			t.Fatal("it has not ended")
+		}
+		require.ErrorIs(t, late.Err(), context.DeadlineExceeded)
+	})
+}
+
 // Children of a request's context end with it, and cost no goroutine until then: one each
 // is what package context starts for a context of another kind.
 func TestRequestContextEndsItsChildren(t *testing.T) {
