@@ -45,6 +45,7 @@ var permitTests = []test{
 	{"TakesExpiredPermitsBack", takesExpiredPermitsBack},
 	{"RenewsEachPermitByItself", renewsEachPermitByItself},
 	{"ReleasesItsOwnPermitOnly", releasesItsOwnPermitOnly},
+	{"KeepsAPermitForAWhile", keepsAPermitForAWhile},
 	{"NumbersItsGrants", numbersItsGrants},
 	{"SetsPermitsOnce", setsExpiringPermitsOnce},
 	{"SetsPermitsForAWhile", setsPermitsForAWhile},
@@ -709,6 +710,22 @@ func grantsAPermitOnce(b *bench) {
 	time.Sleep(ttl + 50*time.Millisecond)
 	b.stands(s, "a", 1) // the first owner's second request began a fresh TTL
 	b.release(s, back(b.permit("a", 1)), true)
+}
+
+// A holder that has gone may leave its permit taken for a while, shorter than its TTL.
+func keepsAPermitForAWhile(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", driver.CountCreate, 1, done(1))
+	h := lasting(b.permit("a", 1), hour)
+	b.granted(s, h)
+	ended := back(h)
+	ended.Keep = ttl
+	b.release(s, ended, true)
+	if refusal := b.refused(s, b.permit("a", 2)); refusal.TTL <= 0 || refusal.TTL > ttl {
+		b.Errorf("refused by %+v; the permit stays taken for %v", refusal, ttl)
+	}
+	time.Sleep(ttl + 50*time.Millisecond)
+	b.granted(s, b.permit("a", 2))
 }
 
 func takesExpiredPermitsBack(b *bench) {

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -34,7 +35,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 
 // keep lets a hold end h.Keep from now, instead of releasing it.
 func (s *Store) keep(ctx context.Context, h *driver.Hold) (held bool, err error) {
-	item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h, TTL: h.Keep}}
+	item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.Keep}}
 	s.Renew(ctx, item)
 	return item[0].Outcome == renewal.Renewed, item[0].Err
 }
@@ -72,7 +73,7 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	open := make(map[together]*batch)
 	for _, i := range some {
 		lease := &items[i]
-		k, err := s.leasedKind(kindKept(lease.Ref))
+		k, err := s.leasedBy(lease.Ref)
 		name, unfit := s.names.key(lease.Key)
 		if err = cmp.Or(err, unfit); err != nil {
 			items[i].Err = err
@@ -101,10 +102,13 @@ func newBatch(script *script, room int) *batch {
 	}
 }
 
-// kindKept returns the kind of lock of a lease, by its Ref; by default a mutex.
-func kindKept(ref any) driver.Kind {
-	kind, _ := ref.(driver.Kind)
-	return kind
+// leasedBy returns the kind of lock of a lease with that Ref, by default a mutex.
+func (s *Store) leasedBy(ref any) (leased, error) {
+	kind, ok := ref.(driver.Kind)
+	if !ok && ref != nil {
+		return nil, fmt.Errorf("redisstore: the Ref of a lease is a %T, not the Kind of its hold", ref)
+	}
+	return s.leasedKind(kind)
 }
 
 // settle stores a script's reply, or its error, in the items of a batch.

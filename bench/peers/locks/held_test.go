@@ -81,7 +81,7 @@ func held(b *testing.B, server *redistest.Server, keeper holder, names []string,
 	if err := all.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(ttl)
+	time.Sleep(ttl / 2)
 	memoryEach := (memory() - before) / float64(len(names))
 
 	counter := (impl{}).count(b, server)
@@ -89,7 +89,8 @@ func held(b *testing.B, server *redistest.Server, keeper holder, names []string,
 		b.Fatal(err)
 	}
 	client, _ := bench.ReadUsage()
-	time.Sleep(5 * ttl / 3) // intervals of renewal
+	window := max(5*time.Second, 2*ttl/3) // two intervals of renewal or more
+	time.Sleep(window)
 	now, _ := bench.ReadUsage()
 	if err := counter.edge(); err != nil {
 		b.Fatal(err)
@@ -102,7 +103,7 @@ func held(b *testing.B, server *redistest.Server, keeper holder, names []string,
 	b.ReportMetric(memoryEach, "B/lock")
 	b.ReportMetric(float64(now.Since(client).CPU)/renewed, "cpu-ns/renewal")
 	b.ReportMetric(float64(counter.cpu())/renewed, "server-cpu-ns/renewal")
-	b.ReportMetric(renewed/float64(len(names))/5, "renewals/lock/interval")
+	b.ReportMetric(renewed/float64(len(names))/(window.Seconds()/(ttl/3).Seconds()), "renewals/lock/interval")
 	b.ReportMetric(max(float64(len(names))-float64(size), 0), "lost")
 	b.ReportMetric(0, "ns/op")
 	if err := keeper.Close(); err != nil {

@@ -192,9 +192,9 @@ const repeatText = `
   want it again as soon as they have given it back.
 - **a million names**: 128 goroutines acquire and release each name once; then the
   server's keys are counted.
-- **held locks** are acquired in no order of their names. After a time to live the heap and
-  the stacks are read, then five intervals of renewal are measured; the server counts the
-  renewals.
+- **held locks** are acquired in no order of their names. After half a time to live the
+  heap and the stacks are read, then renewals are measured for five seconds or for two
+  intervals; the server counts them.
 - **10,000 waiters**: goroutines of one process that want 500 locks of another
   client. Heap and stack are what they add, their own goroutines included.
 
