@@ -257,11 +257,11 @@ func (o *ownership) held() bool { return o.count.Load() > 0 }
 // ownership. used is false if the caller has not received the lease.
 func (o *ownership) unlock(ctx context.Context, used bool) error {
 	l := o.locker
-	limit := l.unlocking(ctx)
+	u := l.unlocking(ctx)
 	if used {
 		o.used.Store(true)
 	}
-	if !o.countMutex.lockWithin(limit) {
+	if !o.countMutex.lockWithin(u) {
 		return o.unlockLater()
 	}
 	h := o.hold(o.count.Add(-1))
@@ -270,7 +270,7 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 		if err := o.lease.Err(); err != nil {
 			return err
 		}
-		return o.lower(limit, h)
+		return o.lower(u, h)
 	}
 	if l.handToNext(o) {
 		o.countMutex.unlock()
@@ -279,7 +279,7 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
-	err := o.end(limit, h)
+	err := o.end(u, h)
 	o.over(err)
 	return err
 }
