@@ -2,6 +2,7 @@ package locks
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -35,6 +36,37 @@ func TestImplementationsDoTheirWork(t *testing.T) {
 				if h.Overlaps != 0 {
 					t.Errorf("%d processes: two held the lock at once, %d times", processes, h.Overlaps)
 				}
+			}
+		})
+	}
+}
+
+// Nor may one that renews nothing be measured: after their first time to live, all locks
+// are held.
+func TestHoldersKeepTheirLocks(t *testing.T) {
+	for _, h := range holders {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			admin := server.Client(t)
+			const locks, ttl = 10, 5 * time.Second
+			keeper, err := h.open(server.Options().Addr, locks, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := make([]string, locks)
+			for n := range names {
+				names[n] = fmt.Sprint(name, n)
+				if err := keeper.hold(t.Context(), n, names[n]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(ttl + ttl/4)
+			if held, err := admin.Exists(t.Context(), names...).Result(); held != locks || err != nil {
+				t.Errorf("%d of %d are held: %v", held, locks, err)
+			}
+			if err := keeper.Close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
