@@ -6,7 +6,7 @@ import "time"
 type Verdict uint8
 
 const (
-	// Refused: another owner holds the lock.
+	// Refused: another owner holds the lock, or the store leaves it to others for a while.
 	Refused Verdict = iota
 	// Granted: the owner has as many holds as requested.
 	Granted
@@ -26,7 +26,8 @@ type Answer struct {
 	Reserved int64
 	// TTL is, with Granted, the time to live that the store chose; zero: as requested.
 	// With Refused, it is how long the current holder's lease lasts unless it is renewed, and
-	// of several holders the one that ends first; zero or less: unknown.
+	// of several holders the one that ends first, or for how long a free lock is left to
+	// others; zero or less: unknown.
 	TTL time.Duration
 	// Foreign is set, with Refused, if something other than a lock of this format uses
 	// the name. Its release sends no [Notice].

@@ -4,6 +4,9 @@ import "time"
 
 // Hold is one ownership of one lock. An acquisition requests it, a renewal extends it,
 // and a release ends it. A store reads it and never changes it.
+//
+// Package lock keeps a hold with other fields than Kind, Name, Owner, Count and TTL apart
+// (plain in ownership.go), and releases abandoned leases without them (shutdown.go).
 type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; lock.ValidateName has accepted it.

@@ -15,7 +15,8 @@ import (
 // [ErrNotDone]. Requests are bounded by their context, whose values they may use.
 //
 // A request that is applied later than one second after its context's deadline must
-// change nothing. Every request of package lock has a deadline. So if a request's outcome
+// change nothing, unless it is a release: that ends only its owner's hold, and no owner
+// comes again. Every request of package lock has a deadline. So if a request's outcome
 // is unknown, a release that is sent one second after that deadline, and is confirmed,
 // leaves nothing of the request. A store may implement this with a deadline that the
 // server checks. The guarantee then fails if a server's clock is set back in the

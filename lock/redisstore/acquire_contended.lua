@@ -1,5 +1,6 @@
 -- The part of acquire.lua for a mutex that the owner holds already, that a client which
--- does not enter the wait queue holds, or that is free and has waiters.
+-- does not enter the wait queue holds, or that is free and has waiters. It needs token.lua,
+-- grant_next.lua, mutex_yield.lua and what these need.
 
 -- The token comes first: a server out of memory refuses it before anything has changed.
 local function grant()

@@ -1,6 +1,7 @@
 -- The part of acquire.lua for a mutex that another owner holds, and for requests with all
 -- arguments. Most requests of waiters end here, before the functions of the next part
--- are made.
+-- are made. It needs owner.lua and wait_queue.lua, and continues in acquire_contended.lua:
+-- the order stands at acquire in mutex.go.
 count, waiter, reserve = count or '1', waiter or '', reserve or '0'
 
 local function refused(left)

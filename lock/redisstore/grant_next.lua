@@ -1,4 +1,5 @@
--- The grant of a free lock to the first of its wait queue, see wait_queue.lua.
+-- The grant of a free lock to the first of its wait queue, see wait_queue.lua. It needs
+-- token.lua and listeners.lua.
 
 -- waiterOf parses a member of the queue. It returns the owner, its client's id, the
 -- provisional ms, the reserve and the secret; or nothing for a member that is no waiter.

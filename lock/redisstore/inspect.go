@@ -99,7 +99,8 @@ func (s *Store) inspectCall(name string, as driver.Kind, publish string, named b
 		driver.MaxTold, publish, waitChannel(name), mode, channel, asked)
 }
 
-// lockKeys are the keys of any kind of lock that is a hash.
+// lockKeys are the keys of any kind of lock that is a hash. inspect.lua and force.lua count
+// on their number and order.
 func lockKeys(name string) []string {
 	return []string{
 		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), waitQueueKey(name),

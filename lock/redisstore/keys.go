@@ -38,6 +38,7 @@ func channelKey(name string) string { return derive(channelPrefix, name) }
 
 func tokenKey(name string) string { return derive(tokenPrefix, name) }
 
+// Keys of leasewheel's own begin with "leasewheel_lock_": the rights of users depend on it.
 const (
 	channelPrefix   = "redisson_lock__channel"
 	tokenPrefix     = "redisson_lock_token" //nolint:gosec // no credential

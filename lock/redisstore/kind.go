@@ -7,7 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// kind implements one kind of lock. Each has a file of its own.
+// kind implements one kind of lock. Each has a file of its own, and the two sides of a
+// read-write lock have one.
 type kind interface {
 	// handlers returns the channels of the hold's waiter.
 	handlers(h *driver.Hold) []handler
@@ -24,7 +25,7 @@ type leased interface {
 	prolong(c *call, name, owner string, ms int64)
 }
 
-// kinds are the kinds of lock in Redisson's format.
+// kinds are the kinds of lock in Redisson's format; kindOf chooses by the format.
 var kinds = map[driver.Kind]kind{
 	driver.KindMutex: mutex{},
 	driver.KindFair:  fair{},

@@ -1,4 +1,5 @@
--- Counts the subscribers of a channel on this server, by the modes of publish.lua.
+-- Counts the subscribers of a channel on this server, by the modes of publish.lua, which it
+-- needs.
 
 -- sendOurs publishes a message for leasewheel clients, on a channel of their own.
 local function sendOurs(publish, channel, message)

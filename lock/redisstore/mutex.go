@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -11,6 +12,31 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var (
+	//go:embed wait_queue.lua
+	waitQueueSource string
+	//go:embed grant_next.lua
+	grantNextSource string
+	//go:embed mutex_yield.lua
+	mutexYieldSource string
+	//go:embed acquire.lua
+	acquireSource string
+	//go:embed acquire_held.lua
+	acquireHeldSource string
+	//go:embed acquire_contended.lua
+	acquireContendedSource string
+	//go:embed release.lua
+	releaseSource string
+	//go:embed release_contended.lua
+	releaseContendedSource string
+	//go:embed renew.lua
+	renewSource string
+
+	acquire = newShortcutScript(acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
+	renew   = newTimelyScript(renewSource)
 )
 
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every

@@ -2,7 +2,7 @@
 -- poll, or subscribe to a replica, get an eighth of the time of a contended lock, in
 -- windows that suffice for ten requests a second. Whether there are any is known once one
 -- has held the lock. Until then the lock is left free for 0.3 % of the time, which is the
--- cost for leasewheel clients alone.
+-- cost for leasewheel clients alone. It needs plain_yield.lua, whose local yieldTime it sets.
 yieldTime = 150000
 local probeTime = 30000
 

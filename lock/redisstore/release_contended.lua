@@ -1,4 +1,5 @@
--- The part of release.lua for a mutex that has waiters.
+-- The part of release.lua for a mutex that has waiters. It needs publish.lua,
+-- listeners.lua, grant_next.lua and mutex_yield.lua.
 --
 -- A free lock is left for a while to clients that do not enter the wait queue, so that
 -- they are not starved. Those that subscribe here are counted on the lock's channel: our

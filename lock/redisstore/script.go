@@ -70,31 +70,10 @@ var (
 	tokenSource string
 	//go:embed owner.lua
 	ownerSource string
-	//go:embed wait_queue.lua
-	waitQueueSource string
-	//go:embed grant_next.lua
-	grantNextSource string
-	//go:embed mutex_yield.lua
-	mutexYieldSource string
-	//go:embed acquire.lua
-	acquireSource string
-	//go:embed acquire_held.lua
-	acquireHeldSource string
-	//go:embed acquire_contended.lua
-	acquireContendedSource string
-	//go:embed release.lua
-	releaseSource string
-	//go:embed release_contended.lua
-	releaseContendedSource string
-	//go:embed renew.lua
-	renewSource string
 	//go:embed announce.lua
 	announceSource string
 
 	readClock = newScript(clockReadingSource)
-	acquire   = newShortcutScript(acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release   = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
-	renew     = newTimelyScript(renewSource)
 	announce  = newScript(announceSource)
 )
 
