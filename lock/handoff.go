@@ -95,7 +95,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	next := newOwnership(o.locker, *hold, o.lease.TTL(), &a.options, o.token+1, o.unknownUntil)
+	next := newOwnership(o.locker, *hold, hold.TTL, &a.options, o.token+1, o.unknownUntil)
 	next.handOff = o.handOff
 	lease, err := o.lease.Pass(next.spec(a))
 	if err != nil {

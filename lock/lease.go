@@ -48,7 +48,8 @@ func (l *Lease) Name() string { return l.own.name() }
 func (l *Lease) Owner() string { return l.own.lease.Owner() }
 
 // Unlock releases this hold; with the last hold, the lock becomes free. It returns
-// within [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already.
+// within [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already; a
+// request in flight is awaited.
 // A release without an answer is repeated in the background, except after
 // [Locker.Close].
 //

@@ -68,8 +68,9 @@ type Config struct {
 	// its context, for a lock or another deferred function. Default: 64.
 	MaxRunning int
 
-	// Wheel schedules renewals, waiting and deadlines of requests. A wheel with a limit
-	// needs room for each of them. Default: a wheel of the locker's own.
+	// Wheel ends leases in time, and wakes waiters to ask again. A wheel with a limit needs
+	// room for each lease and for each name that is waited for. Default: a wheel of the
+	// locker's own.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config
@@ -105,6 +106,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Observer == nil {
 		c.Observer = &Observer{}
+	} else {
+		o := *c.Observer // which its user may change
+		c.Observer = &o
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

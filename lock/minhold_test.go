@@ -245,3 +245,23 @@ func TestMinHoldOfAUsedLock(t *testing.T) {
 		unlock(t, taken)
 	})
 }
+
+// An acquisition whose outcome is unknown may still arrive a second after its deadline, and
+// give the lock its TTL again. Until then an Unlock does not claim that the lock is kept for
+// its MinHold.
+func TestMinHoldBesideALateAcquisition(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Minute})
+			store.set(func() { store.acquire = times(1, lostReply) })
+			lease := mustLock(t, l.Mutex("a").With(lock.Options{MinHold: 30 * time.Second}))
+			time.Sleep(after)
+			if err := lease.Unlock(t.Context()); after == 0 {
+				require.ErrorIs(t, err, lock.ErrUnavailable)
+				require.ErrorContains(t, err, "may still arrive")
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}

@@ -172,10 +172,9 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case g.Verdict != driver.Granted:
+	case g.Verdict != driver.Granted && o.held():
 		return nil, o.lost()
-	}
-	if !o.add() { // an Unlock did not wait for this request
+	case g.Verdict != driver.Granted || !o.add(): // an Unlock did not wait for this request
 		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.name())
 	}
 	return &Lease{own: o}, nil
@@ -317,7 +316,7 @@ func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 			return o.keepUnknown(fmt.Errorf("%w: a renewal of %q has not returned", ErrUnavailable, h.Name))
 		}
 	}
-	if time.Now().Before(o.unknownUntil) {
+	if !o.unknownUntil.IsZero() && time.Now().Before(o.unknownUntil.Add(maxLateness)) {
 		return o.keepUnknown(fmt.Errorf("%w: an acquisition of %q may still arrive", ErrUnavailable, h.Name))
 	}
 	return nil
@@ -342,7 +341,7 @@ func (o *ownership) unlockLater() (err error) {
 	if o.handOff != nil {
 		o.locker.finish(o.handOff)
 	}
-	_, lost := o.stop(limit{ctx: past})
+	_, lost := o.stop(limit{ctx: past, by: time.Now()})
 	switch {
 	case lost != nil:
 		err = lost

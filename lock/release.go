@@ -9,7 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// limit is how long an Unlock takes at most: until ctx or by. A context with that deadline
+// limit is how long an Unlock takes at most: until by, or until ctx ends and the request in
+// flight has returned. A context with that deadline
 // would cost as much as the rest of an Unlock in this process, so only those that have to
 // wait make one.
 type limit struct {

@@ -107,7 +107,7 @@ const requestMemory = time.Hour
 
 // Release returns n permits, 1 to [MaxCount], and wakes waiters. It does not check that
 // they were taken. It returns within [Config.RequestTimeout], and sooner if ctx ends,
-// unless ctx has ended already.
+// unless ctx has ended already; a request in flight is awaited.
 //
 // After an error of the store, such as [ErrUnavailable], the release is repeated in the
 // background for an hour: do not release the permits again. It is not repeated after

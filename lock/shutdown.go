@@ -216,7 +216,9 @@ func (l *Locker) releaseAll(ctx context.Context, leases []*renewal.Lease) {
 	work.Wait()
 }
 
-// releaseAbandoned releases the lock of one abandoned lease.
+// releaseAbandoned releases the lock of one abandoned lease. What its hold had beyond a name
+// and an owner no longer matters: a client that waits outside the store's queue may miss one
+// turn.
 func (l *Locker) releaseAbandoned(ctx context.Context, lease *renewal.Lease) error {
 	if err := lease.Stop(ctx); err != nil { // a renewal is in flight
 		return err
