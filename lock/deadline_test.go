@@ -79,11 +79,14 @@ func TestRequestContextEndsItsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		request, cancel := withDeadline(t.Context(), time.Now().Add(time.Second))
 		before := runtime.NumGoroutine()
-		children := make([]context.Context, 10)
-		for i := range children {
+		derive := func() context.Context {
 			child, stop := context.WithTimeout(request, time.Hour)
-			defer stop()
-			children[i] = child
+			t.Cleanup(stop)
+			return child
+		}
+		var children []context.Context
+		for range 10 {
+			children = append(children, derive())
 		}
 		called := make(chan error, 2)
 		context.AfterFunc(request, func() { called <- request.Err() })
@@ -100,8 +103,7 @@ func TestRequestContextEndsItsChildren(t *testing.T) {
 		require.ErrorIs(t, <-called, context.Canceled)
 		require.Empty(t, called)
 
-		late, stop := context.WithCancel(request)
-		defer stop()
+		late := derive()
 		synctest.Wait()
 		require.ErrorIs(t, late.Err(), context.Canceled)
 	})
