@@ -573,3 +573,34 @@ func TestGrantInTheLastTickIsAskedForAgain(t *testing.T) {
 		assert.Equal(t, 2, asked)
 	})
 }
+
+// A further hold whose request meets the release of the last one lost no lease: it was
+// released.
+func TestFurtherHoldMeetsAnUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		outer := mustLock(t, l.Mutex("a"))
+		proceed := make(chan struct{})
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				<-proceed
+				return do()
+			}
+		})
+		further := make(chan error, 1)
+		held := outer.Context()
+		go func() {
+			_, err := l.Mutex("a").Lock(held)
+			further <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, outer.Unlock(ctx), lock.ErrUnavailable)
+		time.Sleep(100 * time.Millisecond) // the cleanup has released the lock
+		close(proceed)
+		err := <-further
+		require.ErrorIs(t, err, lock.ErrReleased)
+		require.NotErrorIs(t, err, lock.ErrLost)
+	})
+}

@@ -330,3 +330,14 @@ func TestStatsInALog(t *testing.T) {
 		assert.Equal(t, 1, log.count(number), "%s in %s", number, log.text.String())
 	}
 }
+
+// A locker has the functions that its observer had when the locker was made.
+func TestObserverIsNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observer := &lock.Observer{}
+		l := locktest.New(t, lock.Config{Observer: observer})
+		observer.Acquired = func(context.Context, lock.Acquired) { t.Error("Acquired was called") }
+		observer.Ended = func(context.Context, lock.Ended) { t.Error("Ended was called") }
+		require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
+	})
+}
