@@ -116,15 +116,19 @@ func (s *Store) member(h *driver.Hold) string {
 // change while a request for it is in flight.
 type mutexRequest struct {
 	name, waitQueue, token, yield string // KEYS
-	channel                       string // of the releases
+	channel                       string // of the releases; only in those
 	owner                         string
 }
 
-var mutexPrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
+var (
+	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
+	acquirePrefixes = releasePrefixes[:3]
+)
 
-func newMutexRequest(h *driver.Hold) *mutexRequest {
+// newMutexRequest returns the strings of the prefixes, which begin with those of the keys.
+func newMutexRequest(h *driver.Hold, prefixes []string) *mutexRequest {
 	r := &mutexRequest{name: h.Name, owner: h.Owner}
-	deriveEach(h.Name, mutexPrefixes, &r.waitQueue, &r.token, &r.yield, &r.channel)
+	deriveEach(h.Name, prefixes, &r.waitQueue, &r.token, &r.yield, &r.channel)
 	return r
 }
 
@@ -138,7 +142,7 @@ func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answ
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	r := newMutexRequest(h)
+	r := newMutexRequest(h, acquirePrefixes)
 	args := make([]any, 0, 8)
 	args = append(args, publish, s.fenceMillis(), h.TTL.Milliseconds(), &r.owner)
 	switch member := s.member(h); {
@@ -223,7 +227,7 @@ func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 	if err != nil {
 		return false, err
 	}
-	r := newMutexRequest(h)
+	r := newMutexRequest(h, releasePrefixes)
 	args := make([]any, 0, 8)
 	args = append(args, publish, &r.channel, &r.owner, s.fenceMillis())
 	if member := s.member(h); h.Count > 0 || member != "" || h.GrantedByRelease {
