@@ -106,6 +106,9 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	if h, err = s.names.hold(h); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // the confirmation might come before it is looked at
+		return nil, classify(err)
+	}
 	return s.subscriber.subscribe(ctx, k.handlers(h), notify)
 }
 
