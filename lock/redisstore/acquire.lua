@@ -1,5 +1,6 @@
 -- Grants a mutex to an owner if it is free and no other waiter precedes the owner in the
--- wait queue, or if the owner holds it already.
+-- wait queue, or if the owner holds it already. Or grants any number of mutexes to one owner
+-- each, if they are free and have no waiters: a shared run, see shared.go.
 --
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 its wait queue
@@ -10,11 +11,12 @@
 --       3 the lease in ms
 --       4 the owner
 --       5 the proposed token, a multiple of 16: the grant's, if it is up to a second ahead
---         of the clock and larger than the last one; 0 for none. Or absent
+--         of the clock and larger than the last one; 0 for none
 --       6 the holds it has once granted; more than 1 only if it has the lock already
 --       7 the owner's member in the wait queue, '' if it does not wait
 --       8 how many tokens to reserve beside the grant's
---         6 to 8 are absent from a first request for one hold, without a reserve
+--         6 to 8 are absent from a simple request: the first for one hold, without a wait
+--         or a reserve
 -- returns  {1, token, n, µs}  granted, and the n tokens after it are reserved; by the
 --                          server's clock at µs
 --          {0, ms, at}     another owner holds it (ms left, -1: without an end), or it is
@@ -22,43 +24,61 @@
 --                          queue since before the µs at (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
 --          {3, 0, 0}       the owner wants a further hold but has none
-local lock, queue, counter, yieldState = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local publish, life, ttl, owner, proposed, count, waiter, reserve = unpack(ARGV)
-
--- Tokens come from the clock, or from a proposal that is ahead of it.
-local from = instant
-if proposed then
-  local ahead = tonumber(proposed) - instant
-  if ahead > 0 and ahead <= 1000000 then from = instant + ahead end
-end
+local publish, life = ARGV[1], ARGV[2]
 
 -- Most locks are free and without waiters. This part is for them: it makes the fewest
--- calls, and no functions, since making those would cost as much as a call. The token is
--- the one of nextToken in token.lua, which has the reasons. A counter that is unlike ours
--- is left to it.
+-- calls and few functions, since making all of those below would cost as much as several
+-- calls. The token is the one of nextToken in token.lua, which has the reasons. A
+-- counter that is unlike ours is left to it.
 --
 -- The counter keeps its life, and gets a new one from the first grant in each half of it.
-if not count and redis.call('exists', lock, queue) == 0 then
-  local token = from - from % 16
-  local digits, text = string.format('%.0f', token), nil
-  if life == '0' then
-    text = redis.call('set', counter, digits, 'get')
-  else
-    text = redis.call('set', counter, digits, 'keepttl', 'get')
-  end
-  local last = text and #text <= 16 and string.find(text, '^%d+$') and tonumber(text)
-  if not text or last and last % 16 == 0 and last < token then
-    if not text then
-      if life ~= '0' then redis.call('pexpire', counter, life) end
-    elseif life ~= '0' then
-      local half = 500 * life
-      if last - last % half ~= token - token % half and redis.call('pttl', counter) >= 0 then
-        redis.call('pexpire', counter, life)
-      end
+local requests = #KEYS / 4
+if requests > 1 or not ARGV[6] then
+  local function grant(i, requests, free, granted, life, now)
+    local call, keys, args = redis.call, KEYS, ARGV
+    local lock, queue, counter = keys[i], keys[requests + i], keys[2 * requests + i]
+    local ttl, owner, proposed = args[3 * i], args[3 * i + 1], args[3 * i + 2]
+    if (not free or granted[lock]) and call('exists', lock, queue) ~= 0 then return 'apart' end
+    local token = now
+    if proposed ~= '0' then
+      local ahead = proposed - now
+      if ahead > 0 and ahead <= 1000000 then token = now + ahead end
     end
-    redis.call('hset', lock, owner, 1)
-    redis.call('pexpire', lock, ttl)
-    return {1, token, 0, instant}
+    token = token - token % 16
+    local low = token % 100000000
+    local digits, text = string.format('%d%08d', (token - low) / 100000000, low), nil -- see decimal
+    if life == '0' then
+      text = call('set', counter, digits, 'get')
+    else
+      text = call('set', counter, digits, 'keepttl', 'get')
+    end
+    if text then
+      local last = #text <= 16 and string.find(text, '^%d+$') and tonumber(text)
+      if not last or last % 16 ~= 0 or last >= token then
+        call('set', counter, text, 'keepttl')
+        return 'apart'
+      end
+      local half = 500 * life
+      if half > 0 and last - last % half ~= token - token % half and call('pttl', counter) >= 0 then
+        call('pexpire', counter, life)
+      end
+    elseif life ~= '0' then
+      call('pexpire', counter, life)
+    end
+    granted[lock] = true
+    call('hset', lock, owner, '1')
+    call('pexpire', lock, ttl)
+    return {1, token, 0, now}
   end
-  redis.call('set', counter, text, 'keepttl')
+  local free = redis.call('exists', unpack(KEYS, 1, 2 * requests)) == 0 -- all locks and wait queues
+  local granted = {} -- locks: two requests may be for one
+  if requests > 1 then return each(requests, grant, requests, free, granted, life, instant) end
+  local reply = grant(1, 1, free, granted, life, instant)
+  if reply ~= 'apart' then return reply end
 end
+
+-- One request, in every case.
+local lock, queue, counter, yieldState = unpack(KEYS)
+local _, _, ttl, owner, proposed, count, waiter, reserve = unpack(ARGV)
+local from, ahead = instant, proposed - instant
+if ahead > 0 and ahead <= 1000000 then from = instant + ahead end

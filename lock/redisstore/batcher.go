@@ -13,8 +13,8 @@ import (
 
 // batcher sends the requests of this process to one node. A request leaves at once and
 // alone unless maxInFlight others are in flight. Those that come then queue, and leave
-// together in one pipeline as soon as one of the others has returned: group commit.
-// Requests in a batch succeed or fail independently.
+// together in one pipeline as soon as one of the others has returned: group commit. Simple
+// ones share a run of their script. Requests in a batch succeed or fail independently.
 type batcher struct {
 	store *Store
 
@@ -26,11 +26,10 @@ type batcher struct {
 const (
 	// maxInFlight is how many requests and batches are in flight, each on a connection of
 	// its own. So the server works while this process does.
-	maxInFlight = 6
-	// batchSize is the most requests of a batch. With larger ones server and process would
-	// wait for each other: with 64 in each of four batches, 128 goroutines leave a third
-	// of two processors idle.
-	batchSize = 24
+	maxInFlight = 3
+	// batchSize is the most requests of a batch. Larger ones would save the server more
+	// time, but server and process would wait for each other.
+	batchSize = 48
 )
 
 // request is one call, and its reply once it is done.
@@ -39,6 +38,8 @@ type request struct {
 	*call
 	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
 	reply any           // or an error
+
+	members []*request // of a shared run, which has no done; else nil
 }
 
 // batchers are the store's batchers, by node.
@@ -172,8 +173,14 @@ func (b *batcher) send(batch []*request) {
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	b.store.runRequests(ctx, batch)
+	again := b.store.runPipeline(ctx, b.store.share(batch))
 	for _, r := range batch {
+		if !slices.Contains(again, r) {
+			close(r.done)
+		}
+	}
+	b.store.repeat(ctx, again, lateTries-1)
+	for _, r := range again {
 		close(r.done)
 	}
 }

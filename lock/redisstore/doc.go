@@ -87,4 +87,8 @@
 // The server must be Redis 6.2 or later, or a compatible one, with scripts and pub/sub.
 // Its eviction policy must be noeviction: an evicted lock is a lost lock. [Store.Check]
 // finds what is not as it should be.
+//
+// Do not connect through a proxy that spreads keys over servers, such as twemproxy, or Envoy
+// in front of several servers. It sends a script where the first of its keys is. Requests
+// and renewals of different locks share scripts, so two owners would have one lock.
 package redisstore

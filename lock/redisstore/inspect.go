@@ -29,7 +29,7 @@ var (
 	forceSource string
 
 	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	forceLock   = newTimelyScript(publishSource, publishAllSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
 )
 
 var _ driver.Inspector = (*Store)(nil)

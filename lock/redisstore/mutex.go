@@ -34,8 +34,8 @@ var (
 	//go:embed renew.lua
 	renewSource string
 
-	acquire = newShortcutScript(acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release = assemble(releaseSource, publishSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
+	acquire = newGrantingShortcut(sharing{common: 2, own: 3}, acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
+	release = newShortcutScript(sharing{common: 2, own: 2}, publishSource+"\n"+releaseSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
 	renew   = newTimelyScript(renewSource)
 )
 
@@ -133,8 +133,8 @@ func newMutexRequest(h *driver.Hold, prefixes []string) *mutexRequest {
 }
 
 // call returns the call of a mutex script.
-func (r *mutexRequest) call(sc *script, args []any) *call {
-	return &call{script: sc, keys: []any{&r.name, &r.waitQueue, &r.token, &r.yield}, args: args}
+func (r *mutexRequest) call(sc *script, simple bool, args []any) *call {
+	return &call{script: sc, simple: simple, keys: []any{&r.name, &r.waitQueue, &r.token, &r.yield}, args: args}
 }
 
 func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
@@ -144,14 +144,13 @@ func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answ
 	}
 	r := newMutexRequest(h, acquirePrefixes)
 	args := make([]any, 0, 8)
-	args = append(args, publish, s.fenceMillis(), h.TTL.Milliseconds(), &r.owner)
-	switch member := s.member(h); {
-	case h.Count > 1 || member != "" || h.Reserve > 0:
-		args = append(args, h.ProposedToken, h.Count, member, h.Reserve)
-	case h.ProposedToken > 0:
-		args = append(args, h.ProposedToken)
+	args = append(args, publish, s.fenceMillis(), h.TTL.Milliseconds(), &r.owner, h.ProposedToken)
+	member := s.member(h)
+	simple := h.Count <= 1 && member == "" && h.Reserve == 0
+	if !simple {
+		args = append(args, h.Count, member, h.Reserve)
 	}
-	reply, err := s.do(ctx, r.call(acquire, args))
+	reply, err := s.do(ctx, r.call(acquire, simple, args))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -229,11 +228,13 @@ func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 	}
 	r := newMutexRequest(h, releasePrefixes)
 	args := make([]any, 0, 8)
-	args = append(args, publish, &r.channel, &r.owner, s.fenceMillis())
-	if member := s.member(h); h.Count > 0 || member != "" || h.GrantedByRelease {
+	args = append(args, publish, s.fenceMillis(), &r.channel, &r.owner)
+	member := s.member(h)
+	simple := h.Count == 0 && member == "" && !h.GrantedByRelease
+	if !simple {
 		args = append(args, h.Count, h.TTL.Milliseconds(), member, h.GrantedByRelease)
 	}
-	reply, err := s.do(ctx, r.call(release, args))
+	reply, err := s.do(ctx, r.call(release, simple, args))
 	if err != nil {
 		return false, err
 	}

@@ -127,25 +127,31 @@ func (s *Store) runAll(ctx context.Context, calls []*call) []any {
 // runRequests runs requests in one pipeline, bounded by ctx, and sets their replies. Each
 // request's deadline comes from its own context.
 func (s *Store) runRequests(ctx context.Context, requests []*request) {
-	for range lateTries {
-		if requests = s.runPipeline(ctx, requests); len(requests) == 0 {
+	s.repeat(ctx, requests, lateTries)
+}
+
+// repeat does so, and sends a request that arrives late so many times.
+func (s *Store) repeat(ctx context.Context, requests []*request, tries int) {
+	for range tries {
+		if len(requests) == 0 {
 			return
 		}
+		requests = s.runPipeline(ctx, requests)
 	}
 	for _, r := range requests {
 		r.reply = errLate
 	}
 }
 
-// runPipeline does so once. It returns the requests that arrived late and are to be
-// repeated.
+// runPipeline does so once. It returns the requests that are to be repeated: those that
+// arrived late, and those that a shared run has left undone.
 func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*request) {
 	sent := make([]*request, 0, len(requests))
 	attempts := make([]attempt, 0, len(requests))
 	for _, r := range requests {
 		a, err := s.attempt(r.ctx, r.call)
 		if err != nil {
-			r.reply = err
+			again = append(again, s.settle(r, nil, err)...)
 			continue
 		}
 		sent, attempts = append(sent, r), append(attempts, a)
@@ -153,15 +159,10 @@ func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*
 	s.exec(ctx, attempts)
 	for i, r := range sent {
 		reply, tardy, err := attempts[i].result(s)
-		switch {
-		case tardy && r.ctx.Err() == nil:
-			again = append(again, r)
-		case tardy:
-			r.reply = errLate
-		case err != nil:
-			r.reply = err
-		default:
-			r.reply = reply
+		if tardy {
+			again = append(again, r.inTime()...)
+		} else {
+			again = append(again, s.settle(r, reply, err)...)
 		}
 	}
 	return again

@@ -21,8 +21,8 @@ var (
 	//go:embed plain_renew.lua
 	plainRenewSource string
 
-	plainAcquire = newShortcutScript(plainAcquireSource, tokenSource, ownerSource, plainYieldSource, plainAcquireContendedSource)
-	plainRelease = assemble(plainReleaseSource, publishSource, plainYieldSource, plainReleaseContendedSource)
+	plainAcquire = newGrantingShortcut(sharing{common: 0, own: 2}, plainAcquireSource, tokenSource, ownerSource, plainYieldSource, plainAcquireContendedSource)
+	plainRelease = newShortcutScript(sharing{common: 1, own: 1}, publishSource+"\n"+plainReleaseSource, plainYieldSource, plainReleaseContendedSource)
 	plainRenew   = newTimelyScript(plainRenewSource)
 )
 
@@ -51,7 +51,9 @@ func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver
 	if s.config.PlainTokens || h.Count > 1 {
 		args = append(args, h.Count, s.fenceMillis())
 	}
-	reply, err := s.run(ctx, plainAcquire, keys, args...)
+	c := newCall(plainAcquire, keys, args...)
+	c.simple = len(args) == 2
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -68,11 +70,13 @@ func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held b
 		return false, err
 	}
 	args := make([]any, 0, 4)
-	args = append(args, h.Owner, publish)
+	args = append(args, publish, h.Owner)
 	if h.Count > 0 {
 		args = append(args, h.Count, h.TTL.Milliseconds())
 	}
-	reply, err := s.run(ctx, plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)}, args...)
+	c := newCall(plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)}, args...)
+	c.simple = len(args) == 2
+	reply, err := s.do(ctx, c)
 	if err != nil {
 		return false, err
 	}

@@ -1,5 +1,6 @@
 -- Grants a plain lock to an owner if it is free and not left to peers, or if the owner
--- holds it already.
+-- holds it already. Or grants any number of plain locks to one owner each, if they are free
+-- and have no yield state: a shared run, see shared.go.
 --
 -- KEYS  1 the lock, a string: its owner
 --       2 its yield state, a hash
@@ -8,18 +9,30 @@
 --       2 the owner
 --       3 the holds it has once granted; more than 1 only if it has the lock already
 --       4 the life of the fencing counter in ms, 0 for no end
---         3 and 4 are absent from a request for one hold without a token
+--         3 and 4 are absent from a simple request: for one hold without a token
 -- returns  {1, token}  granted; the token is 0 if none is wanted
 --          {0, ms}     a leasewheel owner holds it (ms left, -1: without an end), or it is
 --                      left to peers for so many ms
 --          {2, ms}     the key is not a string
 --          {3, 0}      the owner wants a further hold but has none
 --          {5, ms}     a peer holds it, which will not publish its release
-local lock, yieldState, counter = KEYS[1], KEYS[2], KEYS[3]
-local ttl, owner, count, life = unpack(ARGV)
 
 -- Most locks are free and have no yield state. See acquire.lua.
-if not count and redis.call('exists', lock, yieldState) == 0 then
-  redis.call('set', lock, owner, 'px', ttl)
-  return {1, 0}
+if #KEYS > 3 or not ARGV[3] then
+  local function grant(i, requests, settled)
+    local lock, yieldState, ttl, owner = KEYS[i], KEYS[requests + i], ARGV[2 * i - 1], ARGV[2 * i]
+    if not settled and redis.call('exists', yieldState) ~= 0 then return 'apart' end
+    local set = redis.pcall('set', lock, owner, 'nx', 'px', ttl)
+    if not set or set.err then return 'apart' end -- a server out of memory refuses it for a held lock, too
+    return {1, 0}
+  end
+  local requests = #KEYS / 2
+  local settled = redis.call('exists', unpack(KEYS, requests + 1)) == 0 -- no yield state
+  if requests > 1 then return each(requests, grant, requests, settled) end
+  local reply = grant(1, 1, settled)
+  if reply ~= 'apart' then return reply end
 end
+
+-- One request, in every case.
+local lock, yieldState, counter = unpack(KEYS)
+local ttl, owner, count, life = unpack(ARGV)

@@ -1,8 +1,4 @@
--- The part of plain_release.lua for a plain lock with waiters of ours, and for clusters.
--- The release has succeeded even if the yield state is broken.
-if (received or send(publish, channel, '0')) > 0 then
-  pcall(recordHandOff, yieldState)
-else
-  redis.pcall('hdel', yieldState, 'since')
-end
-return 1
+-- The part of plain_release.lua for plain locks with waiters of ours. The release has
+-- succeeded even if the yield state is broken.
+for _, yieldState in ipairs(handed) do pcall(recordHandOff, yieldState) end
+return reply

@@ -11,6 +11,8 @@ import (
 var (
 	//go:embed readwrite.lua
 	readWriteSource string
+	//go:embed publish_all.lua
+	publishAllSource string
 	//go:embed read_acquire.lua
 	readAcquireSource string
 	//go:embed read_release.lua
@@ -28,12 +30,12 @@ var (
 	readRelease  = newScript(publishSource, ownerSource, readWriteSource, readReleaseSource)
 	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
 	writeAcquire = newGrantingScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
-	writeRelease = newScript(publishSource, ownerSource, readWriteSource, writeReleaseSource)
+	writeRelease = newScript(publishSource, publishAllSource, ownerSource, readWriteSource, writeReleaseSource)
 	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
 )
 
 // skipRepeated makes a waiter ask again, except for the second message of a release,
-// which is for Redisson alone, see publish.lua.
+// which is for Redisson alone, see publish_all.lua.
 func skipRepeated(_ *Store, payload string) (n driver.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -486,23 +487,31 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 	}
 }
 
-// refusesBad starts a server that refuses every script whose first key begins with "bad",
-// and otherwise grants a mutex with the token in its name.
+// refusesBad starts a server that refuses every script of which a key begins with "bad",
+// and otherwise grants mutexes with the tokens in their names.
 func refusesBad(t *testing.T, refusal string) (address string) {
 	t.Helper()
 	return fakeServer(t, func(command []string) string {
 		switch verb := strings.ToLower(command[0]); {
 		case verb != "evalsha" && verb != "eval":
 			return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
-		case command[2] != "0" && strings.HasPrefix(command[3], "bad"):
+		case slices.ContainsFunc(command[3:], func(key string) bool { return strings.HasPrefix(key, "bad") }):
 			return fmt.Sprintf("-%s\r\n", refusal)
 		case command[3] == "echo":
 			return fmt.Sprintf("$%d\r\n%s\r\n", len(command[4]), command[4])
 		case command[2] == "1":
 			return clockReply()
-		default:
-			return fmt.Sprintf("*3\r\n:1\r\n:%s\r\n:0\r\n", strings.TrimPrefix(command[3], "good "))
 		}
+		keys, err := strconv.Atoi(command[2])
+		assert.NoError(t, err)
+		var reply strings.Builder
+		if keys > 4 { // a shared run
+			fmt.Fprintf(&reply, "*%d\r\n", keys/4)
+		}
+		for _, name := range command[3 : 3+keys/4] {
+			fmt.Fprintf(&reply, "*3\r\n:1\r\n:%s\r\n:0\r\n", strings.TrimPrefix(name, "good "))
+		}
+		return reply.String()
 	})
 }
 
@@ -537,6 +546,8 @@ func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: refusesBad(t, text), PoolSize: 4, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
 			store, err := redisstore.New(client, redisstore.Config{})
 			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // unbounded requests share no run
+			defer cancel()
 			var work sync.WaitGroup
 			for g := range 48 {
 				work.Go(func() {
@@ -544,11 +555,11 @@ func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 						n := 1000*(g+1) + i
 						switch g % 3 {
 						case 0:
-							a, err := store.Acquire(t.Context(), mutexOf(fmt.Sprintf("good %d", n), n))
+							a, err := store.Acquire(ctx, mutexOf(fmt.Sprintf("good %d", n), n))
 							assert.NoError(t, err)
 							assert.EqualValues(t, n, a.Token)
 						case 1:
-							_, err := store.Acquire(t.Context(), mutexOf(fmt.Sprintf("bad %d", n), n))
+							_, err := store.Acquire(ctx, mutexOf(fmt.Sprintf("bad %d", n), n))
 							if class != nil {
 								assert.ErrorIs(t, err, class)
 							} else {

@@ -18,6 +18,7 @@ type script struct {
 	timely bool
 	// granting is set if the script grants locks. A reply that begins with 1 is a grant.
 	granting bool
+	sharing  sharing // zero if a run is for one request
 }
 
 // newScript makes a script from sources, with the functions of each visible in the later
@@ -33,17 +34,24 @@ func newTimelyScript(sources ...string) *script {
 }
 
 // assemble makes a script from sources. The clock's functions are visible in all of them,
-// but not in first, which runs before any function is made.
+// but not in first, which runs before they are made.
 func assemble(first string, sources ...string) *script {
 	source := "local instant -- see clock.lua\n" + first + "\n" + clockSource + "\n" + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// newShortcutScript makes a granting script that begins with a short path: it comes before
-// any function is made, and returns in the common case.
-func newShortcutScript(shortcut string, sources ...string) *script {
-	s := assemble(deadlineSource+"\n"+shortcut, sources...)
+// newShortcutScript makes a script that begins with a short path: it comes before the
+// functions of the sources are made, and returns in the common case. Requests can share it.
+func newShortcutScript(how sharing, shortcut string, sources ...string) *script {
+	s := assemble(sharedSource+"\n"+shortcut, sources...)
+	s.sharing = how
+	return s
+}
+
+// newGrantingShortcut makes a timely one that grants locks.
+func newGrantingShortcut(how sharing, shortcut string, sources ...string) *script {
+	s := newShortcutScript(how, deadlineSource+"\n"+shortcut, sources...)
 	s.timely, s.granting = true, true
 	return s
 }
@@ -58,6 +66,8 @@ func newGrantingScript(sources ...string) *script {
 var (
 	//go:embed clock.lua
 	clockSource string
+	//go:embed shared.lua
+	sharedSource string
 	//go:embed deadline.lua
 	deadlineSource string
 	//go:embed publish.lua
@@ -91,6 +101,7 @@ type call struct {
 	script *script
 	keys   []any // strings, or pointers to such
 	args   []any
+	simple bool // the call may be part of a shared run, see sharing
 }
 
 // newCall returns the call of a script.

@@ -93,6 +93,9 @@ type Store struct {
 	clocks     sync.Map               // of node to *serverClock
 	seed       maphash.Seed           // of the secrets in messages
 	publish    atomic.Pointer[string] // the command that publishes releases, once known
+	// refusedShared is when the server has refused a shared run for a reason that may be
+	// lasting; nil if it has not.
+	refusedShared atomic.Pointer[time.Time]
 }
 
 var _ driver.Store = (*Store)(nil)
