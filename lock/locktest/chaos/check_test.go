@@ -132,6 +132,26 @@ func TestPermitsThatDoNotExistAreFound(t *testing.T) {
 	}
 }
 
+// A killed process takes permits without owners with it, whatever it would have repeated.
+func TestPermitsDieWithTheirProcess(t *testing.T) {
+	dead := func(u *use) *use {
+		u.isDead = true
+		return u
+	}
+	unanswered := failed(semaphoreKind, 1, 3, "unavailable", "error")
+	require.False(t, unanswered.diedWithPermit(), "its process releases it")
+	require.True(t, dead(unanswered).diedWithPermit())
+	require.True(t, dead(failed(semaphoreKind, 1, 3, "interrupted", "error")).diedWithPermit(), "granted too late")
+	require.False(t, dead(failed(semaphoreKind, 1, 3, "not acquired", "error")).diedWithPermit())
+	require.False(t, dead(failed(semaphoreKind, 1, 3, "unavailable", "not done", "error")).diedWithPermit())
+	require.True(t, dead(&use{kind: semaphoreKind, back: forever, released: forever}).diedWithPermit())
+
+	held := hold(semaphoreKind, 1, 3, 5, 0)
+	require.False(t, dead(held).diedWithPermit())
+	held.releaseOK = false // it returned an error, and was to be repeated
+	require.True(t, held.diedWithPermit())
+}
+
 func TestLostMessagesAreFound(t *testing.T) {
 	s := newStory(t)
 	s.messages["kept"] = &message{id: "kept", put: ms(1), accepted: ms(2), runs: []*use{hold(queueKind, 3, 3, 9, 1)}}
