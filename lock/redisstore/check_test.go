@@ -176,7 +176,16 @@ func TestCheckFindsASlowCommand(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "debug", "sleep", "0.2").Err())
 	found := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: 2 * time.Second}), "latency")
 	require.NotEmpty(t, found)
-	assert.Contains(t, fmt.Sprint(found), "debug stopped the server for 2")
+	words := regexp.MustCompile(`debug stopped the server for (\S+) in`).FindStringSubmatch(fmt.Sprint(found))
+	require.NotEmpty(t, words, found)
+	took, err := time.ParseDuration(words[1])
+	require.NoError(t, err)
+	slow, err := client.SlowLogGet(t.Context(), -1).Result()
+	require.NoError(t, err)
+	i := slices.IndexFunc(slow, func(entry redis.SlowLog) bool { return entry.Args[0] == "debug" })
+	require.GreaterOrEqual(t, i, 0)
+	require.GreaterOrEqual(t, took, 200*time.Millisecond)
+	assert.InDelta(t, slow[i].Duration.Seconds(), took.Seconds(), 0.01, "as the server says: a busy machine adds to it")
 	assert.Empty(t, about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "latency"))
 }
 
