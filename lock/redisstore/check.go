@@ -133,6 +133,7 @@ type examination struct {
 
 	sharded  bool     // waiters use sharded pub/sub
 	more     []string // commands that this cluster needs besides, as in use.commands
+	usable   bool     // the user has what mutexes need, on the names that were tried
 	info     *serverInfo
 	server   driver.Server
 	findings []driver.Finding
@@ -179,7 +180,7 @@ func (e *examination) run(ctx context.Context) {
 		return
 	}
 	e.judgeInfo()
-	for _, examine := range []func(context.Context) error{e.measure, e.tryServer, e.readSlowLog, e.compareConnections} {
+	for _, examine := range []func(context.Context) error{e.measure, e.tryServer, e.readSlowLog, e.compareConnections, e.compareKeys} {
 		if err := examine(ctx); err != nil {
 			e.found(driver.SeverityError, "answer", "it gave no usable answer during the check: "+excerpt(err.Error()),
 				renewed+": no lock is granted or renewed while it does not answer",

@@ -431,7 +431,12 @@ func scripted(t *testing.T, info string, answer func(command []string) (reply st
 			return "-ERR unknown command\r\n"
 		case "info":
 			return bulk(info)
-		case "config", "slowlog", "eval":
+		case "eval":
+			if strings.Contains(command[1], "return removed") { // see compareKeys
+				return ":1\r\n"
+			}
+			return "*0\r\n"
+		case "config", "slowlog":
 			return "*0\r\n"
 		case "evalsha":
 			return "-NOSCRIPT\r\n"
@@ -531,6 +536,7 @@ func TestCheckOfStrangeReplies(t *testing.T) {
 		command, reply string
 		topic          string
 	}{
+		"a script does nothing":          {"eval", "*0\r\n", "answer"},
 		"scripts are not known":          {"eval", "-ERR unknown command 'eval'\r\n", "version"},
 		"a script has another reply":     {"eval", bulk(huge), "writes"},
 		"a script refuses no command":    {"eval", "*2\r\n:99999\r\n" + bulk("ERR x"), "writes"},
@@ -606,6 +612,33 @@ func TestCheckFindsSeveralServersBehindOneAddress(t *testing.T) {
 	require.Len(t, found, 1, "%+v", report.Findings)
 	assert.Contains(t, found[0].Found, "lead to 2 servers")
 	assert.Equal(t, driver.SeverityError, found[0].Severity)
+}
+
+// A proxy that spreads keys over servers is found, although all connections lead to one
+// server id: it would grant a lock of a shared run where the run's first lock is.
+func TestCheckFindsAProxyThatSpreadsKeys(t *testing.T) {
+	t.Parallel()
+	first, second := redistest.Start(t, durable()).Client(t), redistest.Start(t, durable()).Client(t)
+	client := redis.NewClient(&redis.Options{Addr: startSpreading(t, first, second), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
+	defer client.Close()
+	found := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "proxy")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0].Found, "something spreads keys over servers")
+	assert.Equal(t, driver.SeverityError, found[0].Severity)
+	for _, server := range []*redis.Client{first, second} {
+		assert.Zero(t, server.DBSize(t.Context()).Val(), "keys are left")
+	}
+}
+
+// A server that refuses scripts for several locks costs only time.
+func TestCheckFindsARefusalOfSeveralKeys(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Masters: 1})
+	client := cluster.Nodes[0].Client(t)
+	found := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "proxy")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0].Found, "a script for several locks is refused")
+	assert.Equal(t, driver.SeverityNote, found[0].Severity)
 }
 
 // The master and the replicas that sentinels know are examined.

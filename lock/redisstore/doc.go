@@ -91,4 +91,5 @@
 // Do not connect through a proxy that spreads keys over servers, such as twemproxy, or Envoy
 // in front of several servers. It sends a script where the first of its keys is. Requests
 // and renewals of different locks share scripts, so two owners would have one lock.
+// [Store.Check] finds such a proxy.
 package redisstore

@@ -2,6 +2,9 @@ package redisstore_test
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"strconv"
@@ -9,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,4 +74,50 @@ func readLength(from *bufio.Reader) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// startSpreading starts a proxy that sends each command to one of several servers, by its
+// first key: like twemproxy, it knows neither pub/sub nor where the other keys belong.
+func startSpreading(t *testing.T, servers ...*redis.Client) (address string) {
+	t.Helper()
+	return fakeServer(t, func(command []string) string {
+		verb, to := strings.ToLower(command[0]), 0
+		switch verb {
+		case "hello", "subscribe", "unsubscribe":
+			return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
+		case "eval", "evalsha":
+			if command[2] != "0" {
+				to = int(crc32.ChecksumIEEE([]byte(command[3]))) % len(servers)
+			}
+		}
+		args := make([]any, len(command))
+		for i, word := range command {
+			args[i] = word
+		}
+		reply, err := servers[to].Do(t.Context(), args...).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Sprintf("-%v\r\n", err)
+		}
+		return encodeReply(reply)
+	})
+}
+
+// encodeReply encodes what go-redis has decoded.
+func encodeReply(reply any) string {
+	switch reply := reply.(type) {
+	case nil:
+		return "$-1\r\n"
+	case int64:
+		return fmt.Sprintf(":%d\r\n", reply)
+	case []any:
+		var b strings.Builder
+		fmt.Fprintf(&b, "*%d\r\n", len(reply))
+		for _, r := range reply {
+			b.WriteString(encodeReply(r))
+		}
+		return b.String()
+	default:
+		text := fmt.Sprint(reply)
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+	}
 }

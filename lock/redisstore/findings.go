@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -417,4 +419,70 @@ func (e *examination) compareConnections(ctx context.Context) error {
 			oneHolder+": each of them grants the same lock, or a failover is under way", "connect to one server, or use a cluster, sentinels or a quorum")
 	}
 	return nil
+}
+
+// togetherKeys is how many keys compareKeys writes at once. A proxy in front of two servers
+// would send all to one in one of 2,000 checks.
+const togetherKeys = 12
+
+var (
+	//go:embed spread_write.lua
+	spreadWriteSource string
+	//go:embed spread_remove.lua
+	spreadRemoveSource string
+)
+
+// compareKeys looks for a proxy that spreads keys over servers: requests for several locks
+// share a script, which such a proxy sends where the first key is. It writes keys that no
+// client uses in one script, and looks for each in a script of its own.
+func (e *examination) compareKeys(ctx context.Context) error {
+	spread := func(f driver.Finding) bool { return f.Topic == "proxy" }
+	if e.store.cluster != nil || !e.usable || slices.ContainsFunc(e.findings, spread) {
+		return nil
+	}
+	keys := make([]any, togetherKeys)
+	for i := range keys {
+		name, ok := e.store.unusedName(cmp.Or(e.options.Name, checkName), e.node.address)
+		if !ok {
+			return nil // tryRights has said so
+		}
+		keys[i] = name
+	}
+	together := append([]any{len(keys)}, keys...)
+	err := e.node.client.Do(ctx, append([]any{"eval", spreadWriteSource}, together...)...).Err()
+	if refused, ok := errors.AsType[redis.Error](err); ok {
+		e.found(driver.SeverityNote, "proxy", "a script for several locks is refused: "+excerpt(refused.Error()), "none: each request has a script of its own, which costs the server more",
+			"connect without a proxy, or through one that passes scripts on; to a cluster by redis-cluster://")
+		return nil
+	}
+	if err != nil {
+		return classify(err)
+	}
+	removed, err := e.removeEach(ctx, keys)
+	if err != nil || removed == len(keys) {
+		return err
+	}
+	e.found(driver.SeverityError, "proxy", fmt.Sprintf("of %d keys that a script wrote, %d are where each is found by itself: something spreads keys over servers", len(keys), removed),
+		oneHolder+": requests for several locks share a script, so a lock is granted on two servers", "connect to one server, or use a cluster, sentinels or a quorum")
+	return classify(e.node.client.Do(ctx, append([]any{"eval", spreadRemoveSource}, together...)...).Err())
+}
+
+// removeEach removes keys, each by a script of its own, and returns how many there were.
+func (e *examination) removeEach(ctx context.Context, keys []any) (removed int, err error) {
+	pipe := e.node.client.Pipeline()
+	replies := make([]*redis.Cmd, len(keys))
+	for i, key := range keys {
+		replies[i] = pipe.Do(ctx, "eval", spreadRemoveSource, 1, key)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, classify(err)
+	}
+	for _, reply := range replies {
+		n, err := reply.Int()
+		if err != nil {
+			return 0, unexpected(reply.Val())
+		}
+		removed += n
+	}
+	return removed, nil
 }

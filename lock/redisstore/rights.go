@@ -171,6 +171,7 @@ func (e *examination) tryRights(ctx context.Context) error {
 		if u.needed && !r.none() {
 			return nil // the rest would repeat it
 		}
+		e.usable = e.usable || u.needed
 	}
 	return e.tryMessages(ctx, name)
 }
