@@ -26,6 +26,9 @@ func (s *Store) InFlight() int { return s.sum(func(b *batcher) int { return b.in
 // Waiting returns how many requests wait to leave.
 func (s *Store) Waiting() int { return s.sum(func(b *batcher) int { return len(b.queued) }) }
 
+// RefuseShared sets when the server has refused a shared run.
+func (s *Store) RefuseShared(at time.Time) { s.refusedShared.Store(&at) }
+
 // sum adds a number of each batcher.
 func (s *Store) sum(of func(*batcher) int) (n int) {
 	s.batchers.mu.Lock()

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -307,9 +308,59 @@ func TestServerWithSlotsGetsNoSharedRuns(t *testing.T) {
 	assert.LessOrEqual(t, times, 2*redisstore.MaxInFlight, "a batch has two of them at most")
 }
 
+// atFakeServer sends requests for three locks in one batch to a server that answers each
+// script with reply, and returns how often the server was asked for each lock.
+func atFakeServer(t *testing.T, reply func(locks []string) string, request func(ctx context.Context, store *redisstore.Store, n int)) (asked map[string]int) {
+	t.Helper()
+	unblock := make(chan struct{})
+	var mu sync.Mutex
+	asked = map[string]int{}
+	address := fakeServer(t, func(command []string) string {
+		switch verb := strings.ToLower(command[0]); {
+		case verb != "evalsha" && verb != "eval":
+			return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
+		case strings.HasPrefix(command[3], "before"):
+			<-unblock
+			return ":1\r\n"
+		case command[2] == "1":
+			return clockReply()
+		}
+		keys, err := strconv.Atoi(command[2])
+		assert.NoError(t, err)
+		locks := command[3 : 3+keys/4]
+		mu.Lock()
+		defer mu.Unlock()
+		for _, lock := range locks {
+			asked[lock]++
+		}
+		return reply(locks)
+	})
+	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range redisstore.MaxInFlight {
+		work.Go(func() {
+			_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("before ", i), i)))
+			assert.NoError(t, err)
+		})
+		require.Eventually(t, func() bool { return store.InFlight() == i+1 }, 20*time.Second, time.Millisecond)
+	}
+	for i := range 3 {
+		work.Go(func() { request(ctx, store, i) })
+	}
+	require.Eventually(t, func() bool { return store.Waiting() == 3 }, 20*time.Second, time.Millisecond)
+	close(unblock)
+	work.Wait()
+	return asked
+}
+
 // A release is not repeated after a reply that leaves its outcome open, such as a proxy's
 // that has lost the server: the lock may be free, and a second request would find no hold.
-// An acquisition is.
 func TestSharedRunOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{
@@ -323,57 +374,113 @@ func TestSharedRunOfUnknownOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			unblock := make(chan struct{})
-			var mu sync.Mutex
-			freed := map[string]int{}
-			address := fakeServer(t, func(command []string) string {
-				switch verb := strings.ToLower(command[0]); {
-				case verb != "evalsha" && verb != "eval":
-					return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
-				case strings.HasPrefix(command[3], "before"):
-					<-unblock
-					return ":1\r\n"
-				}
-				var keys int
-				_, _ = fmt.Sscan(command[2], &keys)
-				mu.Lock()
-				defer mu.Unlock()
-				for _, lock := range command[3 : 3+keys/4] {
-					freed[lock]++
-				}
-				if keys > 4 {
+			asked := atFakeServer(t, func(locks []string) string {
+				if len(locks) > 1 {
 					return reply
 				}
 				return ":-1\r\n"
+			}, func(ctx context.Context, store *redisstore.Store, n int) {
+				_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("lock ", n), n)))
+				assert.Error(t, err)
+				assert.NotErrorIs(t, err, driver.ErrNotDone)
 			})
-			client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
-			t.Cleanup(func() { assert.NoError(t, client.Close()) })
-			store, err := redisstore.New(client, redisstore.Config{})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, store.Close()) })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			var work sync.WaitGroup
-			for i := range redisstore.MaxInFlight {
-				work.Go(func() {
-					_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("before ", i), i)))
-					assert.NoError(t, err)
-				})
-				require.Eventually(t, func() bool { return store.InFlight() == i+1 }, 20*time.Second, time.Millisecond)
-			}
-			for i := range 3 {
-				work.Go(func() {
-					_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("lock ", i), i)))
-					assert.Error(t, err)
-					assert.NotErrorIs(t, err, driver.ErrNotDone)
-				})
-			}
-			require.Eventually(t, func() bool { return store.Waiting() == 3 }, 20*time.Second, time.Millisecond)
-			close(unblock)
-			work.Wait()
-			assert.Equal(t, map[string]int{"lock 0": 1, "lock 1": 1, "lock 2": 1}, freed, "requests for each")
+			assert.Equal(t, map[string]int{"lock 0": 1, "lock 1": 1, "lock 2": 1}, asked)
 		})
 	}
+}
+
+// An acquisition is repeated after such an error, since the same owner gets the same answer.
+func TestSharedAcquisitionIsRepeated(t *testing.T) {
+	t.Parallel()
+	asked := atFakeServer(t, func(locks []string) string {
+		if len(locks) > 1 {
+			return "-upstream failure\r\n"
+		}
+		return "*3\r\n:1\r\n:16\r\n:0\r\n"
+	}, func(ctx context.Context, store *redisstore.Store, n int) {
+		a, err := store.Acquire(ctx, mutexOf(fmt.Sprint("lock ", n), n))
+		assert.NoError(t, err)
+		assert.Equal(t, driver.Granted, a.Verdict)
+	})
+	assert.Equal(t, map[string]int{"lock 0": 2, "lock 1": 2, "lock 2": 2}, asked)
+}
+
+// A shared run that arrives late counts as a try of each of its requests.
+func TestLateSharedRunIsATry(t *testing.T) {
+	t.Parallel()
+	asked := atFakeServer(t, func([]string) string { return "*1\r\n$4\r\nlate\r\n" }, func(ctx context.Context, store *redisstore.Store, n int) {
+		_, err := store.Acquire(ctx, mutexOf(fmt.Sprint("lock ", n), n))
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.ErrorContains(t, err, "arrived after its deadline")
+	})
+	assert.Equal(t, map[string]int{"lock 0": 3, "lock 1": 3, "lock 2": 3}, asked)
+}
+
+// learnScripts makes the scripts of mutexes known to the server.
+func learnScripts(t *testing.T, store *redisstore.Store) {
+	t.Helper()
+	_, err := store.Acquire(t.Context(), mutexOf("known", 0))
+	require.NoError(t, err)
+	_, err = store.Release(t.Context(), released(mutexOf("known", 0)))
+	require.NoError(t, err)
+}
+
+// A request without a deadline shares no run: it would have another request's.
+func TestUnboundedRequestsShareNoRun(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	learnScripts(t, store)
+	var requests []func()
+	for n := range 5 {
+		requests = append(requests, func() {
+			a, err := store.Acquire(t.Context(), mutexOf(fmt.Sprint("lock ", n), n))
+			assert.NoError(t, err)
+			assert.Equal(t, driver.Granted, a.Verdict)
+		})
+	}
+	assert.EqualValues(t, 5, runs(t, admin, func() { together(t, store, admin, requests) }))
+}
+
+// A server that has refused a shared run gets the next one after a minute.
+func TestSharedRunsComeBack(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	learnScripts(t, store)
+	for _, test := range []struct {
+		ago time.Duration
+		own bool
+	}{{0, true}, {50 * time.Second, true}, {time.Minute, false}} {
+		store.RefuseShared(time.Now().Add(-test.ago))
+		var holds []*driver.Hold
+		for n := range 5 {
+			holds = append(holds, mutexOf(fmt.Sprintf("%v lock %d", test.ago, n), n))
+		}
+		got := runs(t, admin, func() { require.Empty(t, inOneBatch(t, store, admin, true, holds).errs) })
+		assert.Equal(t, test.own, got == 5, "%d runs %v after a refusal", got, test.ago)
+	}
+}
+
+// A grant that fails halfway, by a right that the user lacks, leaves its lock to no other
+// owner of the same run.
+func TestHalfAGrantIsNotFree(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >pw +@all ~* &* -pexpire"}})
+	admin := server.Client(t)
+	store := openWith(t, loginAs(t, server, "ada", "pw"), redisstore.Config{FenceTTL: -1})
+	_, err := store.Release(t.Context(), released(mutexOf("nothing", 0)))
+	require.NoError(t, err)
+	var holds []*driver.Hold
+	for n := range 5 { // each has a larger token than the one before
+		h := mutexOf("lock", n)
+		h.ProposedToken = (time.Now().Add(900*time.Millisecond).UnixMicro() + int64(n)*1000) &^ 15
+		holds = append(holds, h)
+	}
+	got := inOneBatch(t, store, admin, true, holds)
+	require.NotEmpty(t, got.errs["lock"])
+	require.ErrorIs(t, got.errs["lock"][0], redisstore.ErrNoPermission)
+	assert.EqualValues(t, 1, admin.HLen(t.Context(), "lock").Val(), "owners")
 }
 
 // A request of a batch finds a lock free that another one of the batch releases: it has
