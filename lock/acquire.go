@@ -250,8 +250,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	if !g.byRelease && g.TTL > 0 {
 		ttl = g.TTL
 	}
-	own := newOwnership(l, hold, ttl, &a.options, g.Token, a.unknownUntil)
-	own.handOff = g.handOff
+	own := newOwnership(l, hold, ttl, &a.options, g, a.unknownUntil)
 	spec := own.spec(a)
 	spec.Granted, spec.First, spec.TTL = g.asked, g.TTL, ttl
 	lease, err := l.watchdog.Watch(spec)

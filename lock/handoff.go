@@ -57,7 +57,7 @@ func (h *handOff) finish() {
 // handToNext hands the ownership's lease to the first waiter in the queue. If it returns
 // false, the hand-off is over and the caller must release the lock.
 func (l *Locker) handToNext(o *ownership) bool {
-	h := o.handOff
+	h := o.handOff()
 	if h == nil {
 		return false
 	}
@@ -95,8 +95,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	next := newOwnership(o.locker, *hold, hold.TTL, &a.options, o.token+1, o.unknownUntil)
-	next.handOff = o.handOff
+	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.handOff()}
+	next := newOwnership(o.locker, *hold, hold.TTL, &a.options, g, o.unknownUntil())
 	lease, err := o.lease.Pass(next.spec(a))
 	if err != nil {
 		return nil

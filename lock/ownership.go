@@ -15,10 +15,9 @@ import (
 // ownership is the possession of one lock by one owner. All leases acquired under it
 // share it. It ends when the last of them is unlocked.
 type ownership struct {
-	locker  *Locker
-	lease   *renewal.Lease // its Key and Owner are the hold's name and owner
-	token   int64
-	handOff *handOff // nil if the lease is not handed off within the process
+	locker *Locker
+	lease  *renewal.Lease // its Key and Owner are the hold's name and owner
+	token  int64
 	// terms are nil for most ownerships: a process may have a million.
 	terms *terms
 	kind  Kind
@@ -30,16 +29,18 @@ type ownership struct {
 	// countMutex serializes changes of count, including their request to the store.
 	// Counts are absolute, so they must arrive in order.
 	countMutex contextMutex
-	// unknownUntil is the latest deadline among the acquisition's requests with unknown
-	// outcome. They may still be applied after the release. Guarded by countMutex.
-	unknownUntil time.Time
-	count        atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
+	// unknown is the latest deadline among the acquisition's requests with unknown outcome,
+	// which may still be applied after the release; nil if there is none, as for most.
+	// Guarded by countMutex.
+	unknown *time.Time
+	count   atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
 }
 
 // terms are what an ownership has beyond a name, an owner and the TTL of its lease. They
 // are never changed.
 type terms struct {
-	hold driver.Hold
+	hold    driver.Hold
+	handOff *handOff // nil if the lease is not handed off within the process
 	// since is when the lease began, if there is an [Observer].
 	since time.Time
 	// keepUntil is the end of [Options.MinHold], zero if there is none.
@@ -48,10 +49,11 @@ type terms struct {
 
 // newOwnership returns an ownership whose lease is not registered with the watchdog yet.
 // h is the hold as requests take it, and ttl that of its lease.
-func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, token int64, unknownUntil time.Time) *ownership {
-	own := &ownership{locker: l, kind: h.Kind, token: token, unknownUntil: unknownUntil}
-	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || h.TTL != ttl || !plain(&h) {
-		own.terms = &terms{hold: h}
+func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g grant, unknownUntil time.Time) *ownership {
+	own := &ownership{locker: l, kind: h.Kind, token: g.Token}
+	own.setUnknownUntil(unknownUntil)
+	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !plain(&h) {
+		own.terms = &terms{hold: h, handOff: g.handOff}
 		if observed {
 			own.terms.since = time.Now()
 		}
@@ -87,16 +89,38 @@ func (o *ownership) keepUntil() time.Time {
 	return o.terms.keepUntil
 }
 
+// handOff is the hand-off that the lease is part of, nil if there is none.
+func (o *ownership) handOff() *handOff {
+	if o.terms == nil {
+		return nil
+	}
+	return o.terms.handOff
+}
+
+// unknownUntil is what unknown refers to, or zero.
+func (o *ownership) unknownUntil() time.Time {
+	if o.unknown == nil {
+		return time.Time{}
+	}
+	return *o.unknown
+}
+
+func (o *ownership) setUnknownUntil(t time.Time) {
+	if !t.IsZero() {
+		o.unknown = new(t)
+	}
+}
+
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
 
 // spec returns the watchdog's description of the lease.
 func (o *ownership) spec(a *acquisition) renewal.Spec {
 	onLost := a.options.OnLost
-	if o.handOff != nil || o.locker.config.Observer.Ended != nil {
+	if o.handOff() != nil || o.locker.config.Observer.Ended != nil {
 		hook := onLost
 		onLost = func(err error) {
-			o.locker.finish(o.handOff)
+			o.locker.finish(o.handOff())
 			o.over(err)
 			if hook != nil {
 				hook(err)
@@ -166,8 +190,8 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	}
 	a.ctx, a.hold = ctx, o.hold(o.count.Load()+1)
 	g, err := o.locker.ask(&a)
-	if a.unknownUntil.After(o.unknownUntil) {
-		o.unknownUntil = a.unknownUntil
+	if a.unknownUntil.After(o.unknownUntil()) {
+		o.setUnknownUntil(a.unknownUntil)
 	}
 	switch {
 	case err != nil:
@@ -195,10 +219,13 @@ func (o *ownership) add() bool {
 
 // contextMutex is a mutex whose lock can be cancelled by a context.
 type contextMutex struct {
-	mu   sync.Mutex
-	busy bool          // guarded by mu
-	free chan struct{} // guarded by mu; made by a waiter, closed by the next unlock
+	mu sync.Mutex
+	// free is nil while nobody has the mutex, and unawaited while nobody waits for it. A
+	// waiter makes one, which the next unlock closes. Guarded by mu.
+	free chan struct{}
 }
+
+var unawaited = make(chan struct{})
 
 // lock reports whether it acquired the mutex before ctx ended.
 func (m *contextMutex) lock(ctx context.Context) bool {
@@ -229,11 +256,11 @@ func (m *contextMutex) lockWithin(u limit) bool {
 func (m *contextMutex) tryLock() (free <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.busy {
-		m.busy = true
+	switch m.free {
+	case nil:
+		m.free = unawaited
 		return nil
-	}
-	if m.free == nil {
+	case unawaited:
 		m.free = make(chan struct{})
 	}
 	return m.free
@@ -242,11 +269,10 @@ func (m *contextMutex) tryLock() (free <-chan struct{}) {
 func (m *contextMutex) unlock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.busy = false
-	if m.free != nil {
+	if m.free != unawaited {
 		close(m.free)
-		m.free = nil
 	}
+	m.free = nil
 }
 
 // held reports whether count is above zero. It does not wait for requests.
@@ -289,7 +315,7 @@ func (o *ownership) end(u limit, h *driver.Hold) error {
 	keep := o.used.Load() && time.Now().Before(o.keepUntil())
 	stopped, lost := o.stop(u)
 	if lost != nil {
-		if o.locker.cleanup.add(h, o.unknownUntil) != nil { // the locker is closed
+		if o.locker.cleanup.add(h, o.unknownUntil()) != nil { // the locker is closed
 			_, _ = o.locker.release(u, h, time.Time{})
 		}
 		return lost
@@ -316,7 +342,7 @@ func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 			return o.keepUnknown(fmt.Errorf("%w: a renewal of %q has not returned", ErrUnavailable, h.Name))
 		}
 	}
-	if !o.unknownUntil.IsZero() && time.Now().Before(o.unknownUntil.Add(maxLateness)) {
+	if until := o.unknownUntil(); !until.IsZero() && time.Now().Before(until.Add(maxLateness)) {
 		return o.keepUnknown(fmt.Errorf("%w: an acquisition of %q may still arrive", ErrUnavailable, h.Name))
 	}
 	return nil
@@ -338,8 +364,8 @@ func (o *ownership) unlockLater() (err error) {
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
 	defer func() { o.over(err) }()
-	if o.handOff != nil {
-		o.locker.finish(o.handOff)
+	if o.handOff() != nil {
+		o.locker.finish(o.handOff())
 	}
 	_, lost := o.stop(limit{ctx: past, by: time.Now()})
 	switch {
@@ -382,7 +408,7 @@ var past = func() context.Context {
 
 // lower lowers the owner's holds in the store to h.Count.
 func (o *ownership) lower(u limit, h *driver.Hold) error {
-	held, err := o.locker.release(u, h, o.unknownUntil)
+	held, err := o.locker.release(u, h, o.unknownUntil())
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
