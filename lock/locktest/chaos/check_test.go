@@ -134,22 +134,28 @@ func TestPermitsThatDoNotExistAreFound(t *testing.T) {
 
 // A killed process takes permits without owners with it, whatever it would have repeated.
 func TestPermitsDieWithTheirProcess(t *testing.T) {
-	dead := func(u *use) *use {
-		u.isDead = true
-		return u
-	}
-	unanswered := failed(semaphoreKind, 1, 3, "unavailable", "error")
-	require.False(t, unanswered.diedWithPermit(), "its process releases it")
-	require.True(t, dead(unanswered).diedWithPermit())
-	require.True(t, dead(failed(semaphoreKind, 1, 3, "interrupted", "error")).diedWithPermit(), "granted too late")
-	require.False(t, dead(failed(semaphoreKind, 1, 3, "not acquired", "error")).diedWithPermit())
-	require.False(t, dead(failed(semaphoreKind, 1, 3, "unavailable", "not done", "error")).diedWithPermit())
-	require.True(t, dead(&use{kind: semaphoreKind, back: forever, released: forever}).diedWithPermit())
-
 	held := hold(semaphoreKind, 1, 3, 5, 0)
-	require.False(t, dead(held).diedWithPermit())
-	held.releaseOK = false // it returned an error, and was to be repeated
+	unanswered := failed(semaphoreKind, 1, 3, "unavailable", "error")
+	for _, u := range []*use{held, unanswered} {
+		require.False(t, u.diedWithPermit(), "its process lives")
+		u.isDead = true
+	}
+	require.True(t, unanswered.diedWithPermit())
+	require.False(t, held.diedWithPermit(), "it was returned")
+	held.releaseOK = false // the release has failed, and was to be repeated
 	require.True(t, held.diedWithPermit())
+}
+
+// A script is not blamed for the time in which processes got no processor, if that was then.
+func TestSuspendedProcessesAreFound(t *testing.T) {
+	s := newStory(t)
+	s.all = []*process{{number: 1}, {number: 2}}
+	s.lags[1] = []event{{What: evLag, At: ms(5000), N: int64(400 * time.Millisecond)}}
+	require.True(t, s.suspended(&s.history, ms(4000), ms(6000), 300*time.Millisecond))
+	require.False(t, s.suspended(&s.history, ms(4000), ms(6000), 500*time.Millisecond), "not for so long")
+	require.False(t, s.suspended(&s.history, ms(6000), ms(8000), 300*time.Millisecond), "not then")
+	s.during(stopped, 4000, 5000).Process = 1
+	require.False(t, s.suspended(&s.history, ms(4000), ms(6000), 300*time.Millisecond), "by a fault")
 }
 
 func TestLostMessagesAreFound(t *testing.T) {

@@ -67,19 +67,9 @@ func (u *use) asked() instant {
 }
 
 // diedWithPermit reports whether a permit without an owner may be lost with its process: it
-// was not surely returned, and what a process repeats in the background ends with it.
-func (u *use) diedWithPermit() bool {
-	switch {
-	case !u.isDead:
-		return false
-	case u.granted || u.back == forever:
-		return !u.releaseOK
-	}
-	surely := func(f failure) bool {
-		return f.is("not done") || slices.Equal(f.errors, []string{"not acquired", "error"})
-	}
-	return !slices.ContainsFunc(u.failures, surely)
-}
+// was not surely returned. What a process repeats in the background ends with it, also after an
+// acquisition whose last attempt has surely failed, since an earlier one may have succeeded.
+func (u *use) diedWithPermit() bool { return u.isDead && !u.releaseOK }
 
 // in describes a use, with instants in seconds since the round began.
 func (u *use) in(begun instant) string {

@@ -74,21 +74,27 @@ func (r *round) checkSlow(ctx context.Context) {
 	h := collect(r.all)
 	for _, n := range r.servers.nodes {
 		r.tally.check(serverAnswers, 1)
-		switch most, what := n.slowest(ctx); {
-		case most <= time.Second:
-		case !r.strict && r.suspended(h, most/4):
+		slow, what, ended := n.slowest(ctx)
+		from, to := ended.add(-slow-time.Second), ended.add(time.Second) // the server has the second of its end
+		if len(r.journal.between(0, forever, ofKind(stepped))) > 0 {
+			from, to = r.begun, now() // its clock was set
+		}
+		switch {
+		case slow <= time.Second:
+		case !r.strict && r.suspended(h, from, to, slow/4):
 			r.tally.excuse(serverAnswers)
 		default:
-			r.broke(serverAnswers, r.begun, now(), fmt.Sprintf("a script ran for %v: %s", most, short120(what)))
+			r.broke(serverAnswers, from, to, fmt.Sprintf("a script ran for %v: %s", slow, short120(what)))
 		}
 	}
 }
 
-// suspended reports whether a process that no fault stopped got no processor for as long.
-func (r *round) suspended(h *history, most time.Duration) bool {
+// suspended reports whether a process that no fault stopped got no processor for as long,
+// between two instants.
+func (r *round) suspended(h *history, from, to instant, most time.Duration) bool {
 	for _, p := range r.all {
 		byFault := func(w *window) bool { return w.Kind == stopped && w.Process == p.number }
-		if len(r.journal.between(0, forever, byFault)) == 0 && h.lagged(p.number, r.begun, now(), most) {
+		if len(r.journal.between(0, forever, byFault)) == 0 && h.lagged(p.number, from, to, most) {
 			return true
 		}
 	}

@@ -255,19 +255,22 @@ func (r *round) askForeign(ctx, hard context.Context, name string) {
 }
 
 // slowest returns the longest run of a script on this server.
-func (n *node) slowest(ctx context.Context) (time.Duration, string) {
+func (n *node) slowest(ctx context.Context) (took time.Duration, what string, ended instant) {
 	entries, err := n.admin.SlowLogGet(ctx, 100).Result()
 	if err != nil {
-		return 0, ""
+		return 0, "", 0
 	}
-	var most time.Duration
-	var what string
+	clock, err := n.admin.Time(ctx).Result()
+	if err != nil {
+		return 0, "", 0
+	}
+	at := now()
 	for _, e := range entries {
-		if e.Duration > most && len(e.Args) > 0 && strings.HasPrefix(strings.ToUpper(e.Args[0]), "EVALSHA") {
-			most, what = e.Duration, strings.Join(e.Args, " ")
+		if e.Duration > took && len(e.Args) > 0 && strings.HasPrefix(strings.ToUpper(e.Args[0]), "EVALSHA") {
+			took, what, ended = e.Duration, strings.Join(e.Args, " "), at.add(e.Time.Sub(clock))
 		}
 	}
-	return most, what
+	return took, what, ended
 }
 
 func (r *round) queueStats(ctx context.Context) (delayqueue.Stats, error) {
