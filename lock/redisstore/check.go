@@ -30,7 +30,9 @@ const (
 // every master of a cluster. It compares version, eviction, memory, persistence, replicas,
 // clocks and latency with what the promises of locks need, and tries the rights of the user
 // on names that no client uses; a right that is missing leaves an entry in the server's ACL
-// LOG. What the server does not reveal is a note.
+// LOG. It writes some of these names for a moment, to see whether something spreads the keys of
+// a script over servers; they end within half a minute, should the check be cut short. What the
+// server does not reveal is a note.
 //
 // It takes as long as some forty round trips, and 20 s at most. It returns an error if no
 // server answered, or if the only one refused this client.

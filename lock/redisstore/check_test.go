@@ -630,6 +630,24 @@ func TestCheckFindsAProxyThatSpreadsKeys(t *testing.T) {
 	}
 }
 
+// Names that a proxy would keep together show nothing, so others are tried.
+func TestCheckWithAHashTagFindsAProxyThatSpreadsKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{AOF: true, Directives: durable().Directives, Users: []string{"ada on >pw +@all ~{orders}* ~*{orders}* ~leasewheel:client:* &*"}})
+	tagged := driver.CheckOptions{TTL: longTTL, Name: "{orders}:"}
+	first, second := server.Client(t), redistest.Start(t, durable()).Client(t)
+	client := redis.NewClient(&redis.Options{Addr: startSpreading(t, first, second), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
+	defer client.Close()
+	found := about(check(t, client, redisstore.Config{}, tagged), "proxy")
+	require.Len(t, found, 1)
+	assert.Equal(t, driver.SeverityError, found[0].Severity)
+
+	found = about(check(t, loginAs(t, server, "ada", "pw"), redisstore.Config{}, tagged), "proxy")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0].Found, "names with one hash tag")
+	assert.Equal(t, driver.SeverityNote, found[0].Severity)
+}
+
 // A server that refuses scripts for several locks costs only time.
 func TestCheckFindsARefusalOfSeveralKeys(t *testing.T) {
 	t.Parallel()

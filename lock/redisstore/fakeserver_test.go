@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"strconv"
@@ -76,29 +75,49 @@ func readLength(from *bufio.Reader) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// startSpreading starts a proxy that sends each command to one of several servers, by its
-// first key: like twemproxy, it knows neither pub/sub nor where the other keys belong.
-func startSpreading(t *testing.T, servers ...*redis.Client) (address string) {
+// startProxy starts a proxy that passes each command on to the server that route chooses, or
+// refuses it. It knows no pub/sub.
+func startProxy(t *testing.T, route func(command []string) (to *redis.Client, refusal string)) (address string) {
 	t.Helper()
 	return fakeServer(t, func(command []string) string {
-		verb, to := strings.ToLower(command[0]), 0
-		switch verb {
+		switch verb := strings.ToLower(command[0]); verb {
 		case "hello", "subscribe", "unsubscribe":
 			return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
-		case "eval", "evalsha":
-			if command[2] != "0" {
-				to = int(crc32.ChecksumIEEE([]byte(command[3]))) % len(servers)
-			}
+		}
+		to, refusal := route(command)
+		if to == nil {
+			return fmt.Sprintf("-%s\r\n", refusal)
 		}
 		args := make([]any, len(command))
 		for i, word := range command {
 			args[i] = word
 		}
-		reply, err := servers[to].Do(t.Context(), args...).Result()
+		reply, err := to.Do(t.Context(), args...).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Sprintf("-%v\r\n", err)
 		}
 		return encodeReply(reply)
+	})
+}
+
+// startSpreading starts a proxy that sends each script to one of several servers, by its first
+// key, as twemproxy does: it does not know where the others belong. Keys take turns.
+func startSpreading(t *testing.T, servers ...*redis.Client) (address string) {
+	t.Helper()
+	var mu sync.Mutex
+	places := map[string]int{}
+	return startProxy(t, func(command []string) (*redis.Client, string) {
+		if !strings.HasPrefix(command[0], "eval") || command[2] == "0" {
+			return servers[0], ""
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		place, known := places[command[3]]
+		if !known {
+			place = len(places) % len(servers)
+			places[command[3]] = place
+		}
+		return servers[place], ""
 	})
 }
 

@@ -440,16 +440,19 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	if e.store.cluster != nil || !e.usable || slices.ContainsFunc(e.findings, spread) {
 		return nil
 	}
-	keys := make([]any, togetherKeys)
-	for i := range keys {
-		name, ok := e.store.unusedName(cmp.Or(e.options.Name, checkName), e.node.address)
-		if !ok {
-			return nil // tryRights has said so
-		}
-		keys[i] = name
+	keys := e.apartKeys(cmp.Or(e.options.Name, checkName))
+	if keys == nil {
+		keys = e.apartKeys(checkName)
+	}
+	if keys == nil {
+		return nil // Config.Prefix or MapName gives all locks one hash tag
 	}
 	together := append([]any{len(keys)}, keys...)
 	err := e.node.client.Do(ctx, append([]any{"eval", spreadWriteSource}, together...)...).Err()
+	if errors.Is(classify(err), ErrNoPermission) {
+		e.unexamined("proxy", "the user may only use names with one hash tag, which a proxy that spreads keys would keep together", "check as a user with more rights")
+		return nil
+	}
 	if refused, ok := errors.AsType[redis.Error](err); ok {
 		e.found(driver.SeverityNote, "proxy", "a script for several locks is refused: "+excerpt(refused.Error()), "none: each request has a script of its own, which costs the server more",
 			"connect without a proxy, or through one that passes scripts on; to a cluster by redis-cluster://")
@@ -458,13 +461,31 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	if err != nil {
 		return classify(err)
 	}
+	defer func() {
+		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageTimeout)
+		defer cancel()
+		_ = e.node.client.Do(rest, append([]any{"eval", spreadRemoveSource}, together...)...).Err() // else they end by themselves
+	}()
 	removed, err := e.removeEach(ctx, keys)
-	if err != nil || removed == len(keys) {
-		return err
+	if err == nil && removed < len(keys) {
+		e.found(driver.SeverityError, "proxy", fmt.Sprintf("of %d keys that a script wrote, %d are where each is found by itself: something spreads keys over servers", len(keys), removed),
+			oneHolder+": requests for several locks share a script, so a lock is granted on two servers", "connect to one server, or use a cluster, sentinels or a quorum")
 	}
-	e.found(driver.SeverityError, "proxy", fmt.Sprintf("of %d keys that a script wrote, %d are where each is found by itself: something spreads keys over servers", len(keys), removed),
-		oneHolder+": requests for several locks share a script, so a lock is granted on two servers", "connect to one server, or use a cluster, sentinels or a quorum")
-	return classify(e.node.client.Do(ctx, append([]any{"eval", spreadRemoveSource}, together...)...).Err())
+	return err
+}
+
+// apartKeys returns names that begin with prefix, and that no client uses; nil if they have
+// one hash tag, which keeps them together.
+func (e *examination) apartKeys(prefix string) (keys []any) {
+	var first string
+	for range togetherKeys {
+		name, ok := e.store.unusedName(prefix, e.node.address)
+		if !ok || hashTag(name) == hashTag(first) {
+			return nil
+		}
+		keys, first = append(keys, name), cmp.Or(first, name)
+	}
+	return keys
 }
 
 // removeEach removes keys, each by a script of its own, and returns how many there were.
