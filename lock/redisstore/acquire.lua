@@ -34,10 +34,11 @@ local publish, life = ARGV[1], ARGV[2]
 -- The counter keeps its life, and gets a new one from the first grant in each half of it.
 local requests = #KEYS / 4
 if requests > 1 or not ARGV[6] then
-  local function grant(i, requests, free, granted, life, now)
+  local function grant(i, requests, free, granted, life, now, microsLeft)
     local call, keys, args = redis.call, KEYS, ARGV
     local lock, queue, counter = keys[i], keys[requests + i], keys[2 * requests + i]
-    local ttl, owner, proposed = args[3 * i], args[3 * i + 1], args[3 * i + 2]
+    local ttl, owner, proposed, before = args[4 * i - 1], args[4 * i], args[4 * i + 1], args[4 * i + 2]
+    if before and microsLeft < tonumber(before) then return 'late' end
     if (not free or granted[lock]) and call('exists', lock, queue) ~= 0 then return 'apart' end
     local token = now
     if proposed ~= '0' then
@@ -72,7 +73,7 @@ if requests > 1 or not ARGV[6] then
   end
   local free = redis.call('exists', unpack(KEYS, 1, 2 * requests)) == 0 -- all locks and wait queues
   local granted = {} -- locks: two requests may be for one
-  if requests > 1 then return each(requests, grant, requests, free, granted, life, instant) end
+  if requests > 1 then return each(requests, grant, requests, free, granted, life, instant, microsLeft) end
   local reply = grant(1, 1, free, granted, life, instant)
   if reply ~= 'apart' then return reply end
 end

@@ -91,8 +91,9 @@ func TestQueuedRequests(t *testing.T) {
 	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
 }
 
-// Requests of one batch keep their own deadlines: the one with the short deadline ends
-// with it, and the one with the long deadline gets its reply from a slow server.
+// Requests of one batch keep their own deadlines, though they share a run: the one with the
+// short deadline ends with it, and has done nothing. The one with the long deadline gets its
+// reply from a slow server, and needs no second run.
 func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -130,8 +131,12 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	})
 	work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
 	assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
+	admin := server.Client(t)
+	before := scripts(t, admin)
 	wire.Set(redistest.Fault{Delay: delay})
 	work.Wait()
+	assert.EqualValues(t, redisstore.MaxInFlight+1, scripts(t, admin)-before)
+	assert.Equal(t, []int64{0, 1}, []int64{admin.Exists(t.Context(), "20").Val(), admin.Exists(t.Context(), "21").Val()})
 	require.Greater(t, time.Since(begin), impatience, "the second batch's reply came after the impatient one's deadline")
 }
 

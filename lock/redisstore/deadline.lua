@@ -3,10 +3,11 @@
 -- how many µs it may lie ahead. A deadline beyond that was computed by a clock that has
 -- been set back since, or by another server's. The arguments are removed, so that the
 -- script below finds only its own.
+local microsLeft
 do
   local now = redis.call('time')
   instant = now[1] * 1000000 + now[2]
   local most = tonumber(table.remove(ARGV))
-  local left = tonumber(table.remove(ARGV)) - instant
-  if left < 0 or left > most then return {'late'} end
+  microsLeft = tonumber(table.remove(ARGV)) - instant
+  if microsLeft < 0 or microsLeft > most then return {'late'} end
 end

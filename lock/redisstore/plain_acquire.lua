@@ -19,8 +19,9 @@
 
 -- Most locks are free and have no yield state. See acquire.lua.
 if #KEYS > 3 or not ARGV[3] then
-  local function grant(i, requests, settled)
-    local lock, yieldState, ttl, owner = KEYS[i], KEYS[requests + i], ARGV[2 * i - 1], ARGV[2 * i]
+  local function grant(i, requests, settled, microsLeft)
+    local lock, yieldState, ttl, owner, before = KEYS[i], KEYS[requests + i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+    if before and microsLeft < tonumber(before) then return 'late' end
     if not settled and redis.call('exists', yieldState) ~= 0 then return 'apart' end
     local set = redis.pcall('set', lock, owner, 'nx', 'px', ttl)
     if not set or set.err then return 'apart' end -- a server out of memory refuses it for a held lock, too
@@ -28,7 +29,7 @@ if #KEYS > 3 or not ARGV[3] then
   end
   local requests = #KEYS / 2
   local settled = redis.call('exists', unpack(KEYS, requests + 1)) == 0 -- no yield state
-  if requests > 1 then return each(requests, grant, requests, settled) end
+  if requests > 1 then return each(requests, grant, requests, settled, microsLeft) end
   local reply = grant(1, 1, settled)
   if reply ~= 'apart' then return reply end
 end

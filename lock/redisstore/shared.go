@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 // share a run, which saves the server a third of the time for each.
 //
 // The keys of a shared run are the first keys of all requests, then their second keys, and
-// so on. Its arguments are the common ones, then those of each request. A timely script
-// takes the earliest of their deadlines. It replies to each request as the script would to
-// that request alone, with the text of an error, or with setApart.
+// so on. Its arguments are the common ones, then those of each request. A timely script takes
+// the latest of their deadlines, and with each request how many µs earlier its own is. It
+// replies to each request as the script would to that request alone, with the text of an
+// error, with setApart, or with tooLate.
 type sharing struct {
 	common int // how many arguments are the same for all requests of a store
 	own    int // how many arguments a request has besides
@@ -24,6 +26,9 @@ type sharing struct {
 // setApart is a shared run's reply to a request for which it has done nothing, and which
 // needs a run of its own.
 const setApart = "apart"
+
+// tooLate is the reply to a request whose deadline has passed. It has done nothing.
+const tooLate = "late"
 
 // unsharedFor is how long a server gets no shared runs after it has refused one for a
 // reason that may be lasting.
@@ -67,21 +72,24 @@ func newSharedRequest(members []*request) *request {
 	common, own := first.script.sharing.common, first.script.sharing.own
 	keys, args := make([]any, n*each), make([]any, 0, common+n*own)
 	args = append(args, first.args[:common]...)
+	latest := slices.MaxFunc(members, func(a, b *request) int { return a.deadline().Compare(b.deadline()) })
 	for i, m := range members {
 		for k, key := range m.keys {
 			keys[k*n+i] = key
 		}
 		args = append(args, m.args[common:common+own]...)
+		if first.script.timely {
+			earlier := latest.deadline().Sub(m.deadline())
+			args = append(args, int64((earlier+time.Microsecond-1)/time.Microsecond))
+		}
 	}
-	earliest := slices.MinFunc(members, byDeadline)
-	return &request{ctx: earliest.ctx, call: &call{script: first.script, keys: keys, args: args}, members: members}
+	return &request{ctx: latest.ctx, call: &call{script: first.script, keys: keys, args: args}, members: members}
 }
 
-// byDeadline orders requests by their deadlines, which they have.
-func byDeadline(a, b *request) int {
-	first, _ := a.ctx.Deadline()
-	second, _ := b.ctx.Deadline()
-	return first.Compare(second)
+// deadline is the deadline of a bounded request.
+func (r *request) deadline() time.Time {
+	deadline, _ := r.ctx.Deadline()
+	return deadline
 }
 
 // inTime returns those to be repeated of a request, or of the members of a shared run, that
@@ -120,15 +128,15 @@ func (s *Store) settleShared(members []*request, reply any, err error) (again []
 	if err == nil && (!ok || len(replies) != len(members)) {
 		err = unexpected(reply)
 	}
-	if err != nil && s.repeatable(err, members[0].script.granting) {
-		return members
+	if err != nil {
+		return s.settleRefused(members, err)
 	}
 	for i, m := range members {
 		switch {
-		case err != nil:
-			m.reply = err
 		case replies[i] == setApart:
 			again = append(again, m)
+		case replies[i] == tooLate:
+			again = append(again, m.inTime()...)
 		default:
 			m.reply = replies[i]
 			if text, failed := replies[i].(string); failed { // see outcome
@@ -139,23 +147,28 @@ func (s *Store) settleShared(members []*request, reply any, err error) (again []
 	return again
 }
 
-// repeatable reports whether the members of a shared run that has failed may be repeated,
-// each in a run of its own: it was not sent, or one of them may be the reason why the server
-// has refused it. A script catches the errors of its requests, so a refusal of a known
-// class means that it has not begun. After any other one an acquisition may be repeated, but
-// a release that was carried out would find no hold.
-func (s *Store) repeatable(err error, granting bool) bool {
+// settleRefused settles the members of a shared run that has failed as a whole. Those of a
+// run that was not sent, or was refused before it began, are to be repeated, each in a run of
+// its own, since one of them may be the reason. A script catches the errors of its requests,
+// so a refusal of a known class means that it has not begun. Any other one leaves it open what
+// was done, so that only the callers can decide on a repetition.
+func (s *Store) settleRefused(members []*request, err error) (again []*request) {
 	if _, unsent := errors.AsType[notSentError](err); unsent {
-		return true
+		return members
 	}
-	refused, ok := errors.AsType[redis.Error](err)
-	if !ok {
-		return false
+	if refused, ok := errors.AsType[redis.Error](err); ok {
+		class := faultOf(refused.Error()).err
+		if class == nil || errors.Is(class, ErrCrossSlot) { // a server that checks slots, or has a rule of its own
+			now := time.Now()
+			s.refusedShared.Store(&now)
+		}
+		if class != nil {
+			return members
+		}
+		err = &ServerError{Err: fmt.Errorf("a run that several requests shared was refused: %w", refused), passing: true, done: true}
 	}
-	class := faultOf(refused.Error()).err
-	if class == nil || errors.Is(class, ErrCrossSlot) { // a server that checks slots, or has a rule of its own
-		now := time.Now()
-		s.refusedShared.Store(&now)
+	for _, m := range members {
+		m.reply = err
 	}
-	return class != nil || granting
+	return nil
 }
