@@ -16,7 +16,8 @@
 --       7 the owner's member in the wait queue, '' if it does not wait
 --       8 how many tokens to reserve beside the grant's
 --         6 to 8 are absent from a simple request: the first for one hold, without a wait
---         or a reserve
+--         or a reserve. In a shared run each has 3 to 5, and by how many µs its deadline is
+--         earlier than that of the run
 -- returns  {1, token, n, µs}  granted, and the n tokens after it are reserved; by the
 --                          server's clock at µs
 --          {0, ms, at}     another owner holds it (ms left, -1: without an end), or it is

@@ -9,7 +9,8 @@
 --       2 the owner
 --       3 the holds it has once granted; more than 1 only if it has the lock already
 --       4 the life of the fencing counter in ms, 0 for no end
---         3 and 4 are absent from a simple request: for one hold without a token
+--         3 and 4 are absent from a simple request: for one hold without a token. In a shared
+--         run each has 1 and 2, and by how many µs its deadline is earlier than that of the run
 -- returns  {1, token}  granted; the token is 0 if none is wanted
 --          {0, ms}     a leasewheel owner holds it (ms left, -1: without an end), or it is
 --                      left to peers for so many ms

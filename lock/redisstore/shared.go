@@ -70,7 +70,7 @@ func newSharedRequest(members []*request) *request {
 	first := members[0]
 	n, each := len(members), len(first.keys)
 	common, own := first.script.sharing.common, first.script.sharing.own
-	keys, args := make([]any, n*each), make([]any, 0, common+n*own)
+	keys, args := make([]any, n*each), make([]any, 0, common+n*(own+1))
 	args = append(args, first.args[:common]...)
 	latest := slices.MaxFunc(members, func(a, b *request) int { return a.deadline().Compare(b.deadline()) })
 	for i, m := range members {
