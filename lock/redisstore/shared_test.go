@@ -415,11 +415,12 @@ func TestSharedRunsRefusedInOtherWords(t *testing.T) {
 	})
 	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	l := locker(t, client, lock.Config{})
+	l := locker(t, client, lock.Config{TTL: 3 * time.Minute, RequestTimeout: time.Minute})
+	const goroutines = 30
 	var work sync.WaitGroup
-	for g := range 60 {
+	for g := range goroutines {
 		work.Go(func() {
-			for range 5 {
+			for range 3 {
 				lease, err := l.Mutex(fmt.Sprint("lock ", g)).TryLock(t.Context())
 				if assert.NoError(t, err) {
 					assert.NoError(t, lease.Unlock(t.Context()))
@@ -429,7 +430,7 @@ func TestSharedRunsRefusedInOtherWords(t *testing.T) {
 	}
 	work.Wait()
 	assert.Positive(t, refused.Load())
-	for g := range 60 {
+	for g := range goroutines {
 		assert.Zero(t, server.Exists(t.Context(), fmt.Sprint("lock ", g)).Val())
 	}
 }
