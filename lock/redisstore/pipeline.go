@@ -25,7 +25,7 @@ var errLate = &ServerError{
 // late reports whether a script did nothing because its deadline had passed.
 func late(reply any) bool {
 	list, ok := reply.([]any)
-	return ok && len(list) == 1 && list[0] == "late"
+	return ok && len(list) == 1 && list[0] == tooLate
 }
 
 // notSentError is the reason why a request was not sent.

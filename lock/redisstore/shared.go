@@ -27,7 +27,8 @@ type sharing struct {
 // needs a run of its own.
 const setApart = "apart"
 
-// tooLate is the reply to a request whose deadline has passed. It has done nothing.
+// tooLate is the reply to a request whose deadline has passed, also to one with a run of its
+// own, there in an array. It has done nothing.
 const tooLate = "late"
 
 // unsharedFor is how long a server gets no shared runs after it has refused one for a
