@@ -220,8 +220,8 @@ func (o *ownership) add() bool {
 // contextMutex is a mutex whose lock can be cancelled by a context.
 type contextMutex struct {
 	mu sync.Mutex
-	// free is nil while nobody has the mutex, and unawaited while nobody waits for it. A
-	// waiter makes one, which the next unlock closes. Guarded by mu.
+	// free is nil if the mutex is unlocked, and unawaited if it is locked without waiters.
+	// The first waiter makes a channel, which the next unlock closes. Guarded by mu.
 	free chan struct{}
 }
 
