@@ -455,9 +455,7 @@ func scripted(t *testing.T, info string, answer func(command []string) (reply st
 			return "+OK\r\n"
 		}
 	})
-	client := redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1, DisableIdentity: true, Protocol: 2})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return bareClient(t, address)
 }
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
@@ -619,8 +617,7 @@ func TestCheckFindsSeveralServersBehindOneAddress(t *testing.T) {
 func TestCheckFindsAProxyThatSpreadsKeys(t *testing.T) {
 	t.Parallel()
 	first, second := redistest.Start(t, durable()).Client(t), redistest.Start(t, durable()).Client(t)
-	client := redis.NewClient(&redis.Options{Addr: startSpreading(t, first, second), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := bareClient(t, startSpreading(t, first, second))
 	found := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "proxy")
 	require.Len(t, found, 1)
 	assert.Contains(t, found[0].Found, "something spreads keys over servers")
@@ -636,8 +633,7 @@ func TestCheckWithAHashTagFindsAProxyThatSpreadsKeys(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{AOF: true, Directives: durable().Directives, Users: []string{"ada on >pw +@all ~{orders}* ~*{orders}* ~leasewheel:client:* &*"}})
 	tagged := driver.CheckOptions{TTL: longTTL, Name: "{orders}:"}
 	first, second := server.Client(t), redistest.Start(t, durable()).Client(t)
-	client := redis.NewClient(&redis.Options{Addr: startSpreading(t, first, second), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := bareClient(t, startSpreading(t, first, second))
 	found := about(check(t, client, redisstore.Config{}, tagged), "proxy")
 	require.Len(t, found, 1)
 	assert.Equal(t, driver.SeverityError, found[0].Severity)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,6 +74,14 @@ func readLength(from *bufio.Reader) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// bareClient returns a client of a fake server. It sends nothing by itself, and repeats nothing.
+func bareClient(t *testing.T, address string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
 }
 
 // startProxy starts a proxy that passes each command on to the server that route chooses, or

@@ -523,7 +523,7 @@ func clockReply() string {
 
 // The same for refusals of only some keys of a server, as while slots of a cluster move:
 // other requests in one pipeline have their own replies. After a refusal of an unknown kind
-// nobody knows what a shared run has done.
+// the outcome of a shared run is unknown.
 func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 	t.Parallel()
 	for text, class := range map[string]error{
@@ -628,11 +628,7 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 					return strings.ReplaceAll(test.reply, " ", "\r\n") + "\r\n"
 				}
 			})
-			client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
-			t.Cleanup(func() { assert.NoError(t, client.Close()) })
-			store, err := redisstore.New(client, redisstore.Config{})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			store := open(t, bareClient(t, address))
 			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
 			if !test.accepted {
 				require.ErrorContains(t, err, "unexpected reply")

@@ -338,11 +338,7 @@ func atFakeServer(t *testing.T, reply func(locks []string) string, request func(
 		}
 		return reply(locks)
 	})
-	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	store, err := redisstore.New(client, redisstore.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	store := open(t, bareClient(t, address))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var work sync.WaitGroup
@@ -362,9 +358,10 @@ func atFakeServer(t *testing.T, reply func(locks []string) string, request func(
 	return asked
 }
 
-// Nothing is repeated after a reply that leaves the outcome open, such as a proxy's that has
-// lost the server: a lock may be free, so that a second release would find no hold, or
-// granted, whatever a second acquisition is told. The callers know, and may repeat.
+// The store repeats nothing after a reply that leaves the outcome open, such as that of a proxy
+// without its server. A second release may find no hold because the first has freed the lock. A
+// second acquisition may surely do nothing although the first was granted. The error says so,
+// and the callers repeat.
 func TestSharedRunOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -413,9 +410,7 @@ func TestSharedRunsRefusedInOtherWords(t *testing.T) {
 		}
 		return server, ""
 	})
-	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	l := locker(t, client, lock.Config{TTL: 3 * time.Minute, RequestTimeout: time.Minute})
+	l := locker(t, bareClient(t, address), lock.Config{TTL: 3 * time.Minute, RequestTimeout: time.Minute})
 	const goroutines = 30
 	var work sync.WaitGroup
 	for g := range goroutines {
@@ -507,7 +502,7 @@ func TestSharedRunsComeBack(t *testing.T) {
 	for _, test := range []struct {
 		ago time.Duration
 		own bool
-	}{{0, true}, {time.Minute, false}} {
+	}{{0, true}, {30 * time.Second, true}, {time.Minute, false}} {
 		store.RefuseShared(time.Now().Add(-test.ago))
 		var holds []*driver.Hold
 		for n := range 5 {
