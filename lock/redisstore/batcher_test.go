@@ -96,48 +96,53 @@ func TestQueuedRequests(t *testing.T) {
 // reply from a slow server, and needs no second run.
 func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	store := open(t, wire.Client(t))
-	ask := func(n int, within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
-		return err
+	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			wire := redistest.StartProxy(t, server)
+			store := openWith(t, wire.Client(t), redisstore.Config{Format: format})
+			ask := func(n int, within time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
+				return err
+			}
+			var work sync.WaitGroup
+			fill := func(first int) { // one request in each batch
+				require.Eventually(t, func() bool { return store.InFlight() == 0 }, 20*time.Second, time.Millisecond)
+				for i := range redisstore.MaxInFlight {
+					work.Go(func() { assert.NoError(t, ask(first+i, 20*time.Second)) })
+					require.Eventually(t, func() bool { return store.InFlight() == i+1 }, 20*time.Second, time.Millisecond)
+				}
+			}
+			const delay, impatience = 700 * time.Millisecond, 2 * time.Second
+			require.NoError(t, ask(-1, 20*time.Second))
+			for _, first := range []int{0, 10} { // the first makes the connections
+				wire.Heal()
+				work.Wait()
+				wire.Set(redistest.Fault{Requests: redistest.Hold})
+				fill(first)
+			}
+			time.Sleep(100 * time.Millisecond)
+			begin := time.Now()
+			work.Go(func() {
+				err := ask(20, impatience)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, err, driver.ErrUnavailable)
+				assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
+			})
+			work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
+			assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
+			admin := server.Client(t)
+			before := scripts(t, admin)
+			wire.Set(redistest.Fault{Delay: delay})
+			work.Wait()
+			assert.EqualValues(t, redisstore.MaxInFlight+1, scripts(t, admin)-before)
+			assert.Equal(t, []int64{0, 1}, []int64{admin.Exists(t.Context(), "20").Val(), admin.Exists(t.Context(), "21").Val()})
+			require.Greater(t, time.Since(begin), impatience, "the second batch's reply came after the impatient one's deadline")
+		})
 	}
-	var work sync.WaitGroup
-	fill := func(first int) { // one request in each batch
-		require.Eventually(t, func() bool { return store.InFlight() == 0 }, 20*time.Second, time.Millisecond)
-		for i := range redisstore.MaxInFlight {
-			work.Go(func() { assert.NoError(t, ask(first+i, 20*time.Second)) })
-			require.Eventually(t, func() bool { return store.InFlight() == i+1 }, 20*time.Second, time.Millisecond)
-		}
-	}
-	const delay, impatience = 700 * time.Millisecond, 2 * time.Second
-	require.NoError(t, ask(-1, 20*time.Second))
-	for _, first := range []int{0, 10} { // the first makes the connections
-		wire.Heal()
-		work.Wait()
-		wire.Set(redistest.Fault{Requests: redistest.Hold})
-		fill(first)
-	}
-	time.Sleep(100 * time.Millisecond)
-	begin := time.Now()
-	work.Go(func() {
-		err := ask(20, impatience)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
-	})
-	work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
-	assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
-	admin := server.Client(t)
-	before := scripts(t, admin)
-	wire.Set(redistest.Fault{Delay: delay})
-	work.Wait()
-	assert.EqualValues(t, redisstore.MaxInFlight+1, scripts(t, admin)-before)
-	assert.Equal(t, []int64{0, 1}, []int64{admin.Exists(t.Context(), "20").Val(), admin.Exists(t.Context(), "21").Val()})
-	require.Greater(t, time.Since(begin), impatience, "the second batch's reply came after the impatient one's deadline")
 }
 
 // together sends requests in one batch, behind three others that the server delays.
