@@ -57,26 +57,30 @@ type holding struct {
 	owner string // in words
 	since time.Time
 	more  int64 // other holders
+	inUse int64 // permits, which have no owner
 }
 
 // holder returns who holds the lock that run waits for.
 func (r *runCommand) holder(ctx context.Context) (h holding, err error) {
 	if r.kinds.kind() == lock.KindPermit {
-		return h, nil // the release of any of them may end the wait
+		info, err := r.locker.Permits(r.name).Inspect(ctx)
+		return holding{inUse: info.HolderCount}, err
 	}
 	info, err := r.locker.Inspect(ctx, r.name)
 	if err != nil || len(info.Holders) == 0 {
 		return h, err
 	}
 	first := &info.Holders[0]
-	h = holding{clientName(first.Client, first.Owner), first.Since, info.HolderCount - 1}
-	return h, nil
+	return holding{owner: clientName(first.Client, first.Owner), since: first.Since, more: info.HolderCount - 1}, nil
 }
 
 // waitingLine is the line of a run that waits.
 func waitingLine(name string, begin, now time.Time, h holding) string {
 	line := fmt.Sprintf("waiting %v for %s", seconds(now.Sub(begin)), quoted(name))
-	if h.owner == "" {
+	switch {
+	case h.inUse > 0:
+		return line + ", permits in use: " + grouped(h.inUse)
+	case h.owner == "":
 		return line
 	}
 	line += ", held by " + h.owner
