@@ -95,6 +95,9 @@ func (b *batcher) run(ctx context.Context, c *call) (any, error) {
 		return b.store.runOne(ctx, c)
 	}
 	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
+	if b.queued == nil {
+		b.queued = make([]*request, 0, batchSize)
+	}
 	b.queued = append(b.queued, r)
 	b.mu.Unlock()
 

@@ -13,7 +13,7 @@ func derive(prefix, name string) string {
 
 // deriveEach stores what derive returns for each prefix, in one allocation for all: each
 // request for a lock has several.
-func deriveEach(name string, prefixes []string, derived ...*string) {
+func deriveEach(name string, prefixes, derived []string) {
 	before, after := ":{", "}"
 	if strings.Contains(name, "{") {
 		before, after = ":", ""
@@ -30,7 +30,7 @@ func deriveEach(name string, prefixes []string, derived ...*string) {
 		all.WriteString(before)
 		all.WriteString(name)
 		all.WriteString(after)
-		*derived[i] = all.String()[start:]
+		derived[i] = all.String()[start:]
 	}
 }
 

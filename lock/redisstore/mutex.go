@@ -112,45 +112,25 @@ func (s *Store) member(h *driver.Hold) string {
 	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
-// mutexRequest has the strings of a mutex script. The call points at them: the hold may
-// change while a request for it is in flight.
-type mutexRequest struct {
-	name, waitQueue, token, yield string // KEYS
-	channel                       string // of the releases; only in those
-	owner                         string
-}
-
 var (
+	acquirePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix}
 	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
-	acquirePrefixes = releasePrefixes[:3]
 )
-
-// newMutexRequest returns the strings of the prefixes, which begin with those of the keys.
-func newMutexRequest(h *driver.Hold, prefixes []string) *mutexRequest {
-	r := &mutexRequest{name: h.Name, owner: h.Owner}
-	deriveEach(h.Name, prefixes, &r.waitQueue, &r.token, &r.yield, &r.channel)
-	return r
-}
-
-// call returns the call of a mutex script.
-func (r *mutexRequest) call(sc *script, simple bool, args []any) *call {
-	return &call{script: sc, simple: simple, keys: []any{&r.name, &r.waitQueue, &r.token, &r.yield}, args: args}
-}
 
 func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	r := newMutexRequest(h, acquirePrefixes)
-	args := make([]any, 0, 8)
-	args = append(args, publish, s.fenceMillis(), h.TTL.Milliseconds(), &r.owner, h.ProposedToken)
+	c := newLockCall(acquire, h, acquirePrefixes)
+	c.publish, c.life = publish, s.fenceMillis()
+	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
-	simple := h.Count <= 1 && member == "" && h.Reserve == 0
-	if !simple {
-		args = append(args, h.Count, member, h.Reserve)
+	c.simple = h.Count <= 1 && member == "" && h.Reserve == 0
+	if !c.simple {
+		c.args = append(c.args, h.Count, member, h.Reserve)
 	}
-	reply, err := s.do(ctx, r.call(acquire, simple, args))
+	reply, err := s.do(ctx, &c.call)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -226,15 +206,16 @@ func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 	if err != nil {
 		return false, err
 	}
-	r := newMutexRequest(h, releasePrefixes)
-	args := make([]any, 0, 8)
-	args = append(args, publish, s.fenceMillis(), &r.channel, &r.owner)
+	c := newLockCall(release, h, releasePrefixes)
+	c.publish, c.life = publish, s.fenceMillis()
+	c.keys = c.keys[:4] // the channel is an argument
+	c.args = append(c.args, &c.publish, &c.life, &c.derived[3], &c.owner)
 	member := s.member(h)
-	simple := h.Count == 0 && member == "" && !h.GrantedByRelease
-	if !simple {
-		args = append(args, h.Count, h.TTL.Milliseconds(), member, h.GrantedByRelease)
+	c.simple = h.Count == 0 && member == "" && !h.GrantedByRelease
+	if !c.simple {
+		c.args = append(c.args, h.Count, &c.ttl, member, h.GrantedByRelease)
 	}
-	reply, err := s.do(ctx, r.call(release, simple, args))
+	reply, err := s.do(ctx, &c.call)
 	if err != nil {
 		return false, err
 	}

@@ -41,19 +41,23 @@ func (plainMutex) handlers(h *driver.Hold) []handler {
 	return []handler{{channelKey(h.Name), askAgain}}
 }
 
+var (
+	plainAcquirePrefixes = []string{yieldPrefix, tokenPrefix} // the latter for locks with tokens
+	plainReleasePrefixes = []string{channelPrefix, yieldPrefix}
+)
+
 func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
-	keys := []string{h.Name, yieldKey(h.Name)}
-	args := make([]any, 0, 4)
-	args = append(args, h.TTL.Milliseconds(), h.Owner)
-	if s.config.PlainTokens {
-		keys = append(keys, tokenKey(h.Name))
+	prefixes := plainAcquirePrefixes
+	if !s.config.PlainTokens {
+		prefixes = prefixes[:1]
 	}
-	if s.config.PlainTokens || h.Count > 1 {
-		args = append(args, h.Count, s.fenceMillis())
+	c := newLockCall(plainAcquire, h, prefixes)
+	c.args = append(c.args, &c.ttl, &c.owner)
+	c.simple = !s.config.PlainTokens && h.Count <= 1
+	if !c.simple {
+		c.args = append(c.args, h.Count, s.fenceMillis())
 	}
-	c := newCall(plainAcquire, keys, args...)
-	c.simple = len(args) == 2
-	reply, err := s.do(ctx, c)
+	reply, err := s.do(ctx, &c.call)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -69,14 +73,14 @@ func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held b
 	if err != nil {
 		return false, err
 	}
-	args := make([]any, 0, 4)
-	args = append(args, publish, h.Owner)
-	if h.Count > 0 {
-		args = append(args, h.Count, h.TTL.Milliseconds())
+	c := newLockCall(plainRelease, h, plainReleasePrefixes)
+	c.publish = publish
+	c.args = append(c.args, &c.publish, &c.owner)
+	c.simple = h.Count == 0
+	if !c.simple {
+		c.args = append(c.args, h.Count, &c.ttl)
 	}
-	c := newCall(plainRelease, []string{h.Name, channelKey(h.Name), yieldKey(h.Name)}, args...)
-	c.simple = len(args) == 2
-	reply, err := s.do(ctx, c)
+	reply, err := s.do(ctx, &c.call)
 	if err != nil {
 		return false, err
 	}
