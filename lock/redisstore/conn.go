@@ -21,6 +21,10 @@ const attachWithin = 2 * time.Second
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
 
+// errBroken is the error of adding a channel to a conn that is broken already. There is
+// another conn for it.
+var errBroken = errors.New("redisstore: the subscription connection is closed")
+
 // conn is one subscription connection to one node. See the ground rules of subscriber.
 type conn struct {
 	subscriber *subscriber
@@ -93,7 +97,7 @@ func (cn *conn) register(c *channel) (registered bool, err error) {
 	case !cn.subscriber.wants(c):
 		return false, nil
 	case cn.broken:
-		return false, errUnresponsive
+		return false, errBroken
 	}
 	k := cn.channels[c.name]
 	if k == nil {
@@ -245,13 +249,18 @@ func (cn *conn) check() {
 	}
 	s.work.Add(1)
 	defer s.work.Done()
-	idle := len(cn.channels) == 0
+	if len(cn.channels) == 0 {
+		cn.retire() // before a channel can be added
+		s.mu.Unlock()
+		cn.close()
+		return
+	}
 	unresponsive := cn.pinged && !cn.received.Load()
 	cn.pinged = !cn.received.Swap(false)
 	ping := cn.pinged
 	s.mu.Unlock()
 	switch {
-	case idle, unresponsive:
+	case unresponsive:
 		cn.breakDown(errUnresponsive)
 		return
 	case ping:
@@ -276,8 +285,7 @@ func (cn *conn) breakDown(err error) {
 		s.mu.Unlock()
 		return
 	}
-	cn.broken = true
-	delete(s.conns, cn.node.id)
+	cn.retire()
 	var lost, unconfirmed []*channel
 	for _, k := range cn.channels {
 		switch c := k.channel; {
@@ -292,16 +300,28 @@ func (cn *conn) breakDown(err error) {
 	if len(lost) > 0 && s.ctx.Err() == nil {
 		s.work.Go(func() { s.move(lost) })
 	}
-	cn.health.Stop()
 	s.mu.Unlock()
 
 	err = classify(err)
 	for _, c := range unconfirmed {
 		s.fail(c, err)
 	}
-	_ = cn.pubsub.Close()
-	cn.begin()
+	cn.close()
 	if len(lost)+len(unconfirmed) > 0 && s.ctx.Err() == nil {
 		s.store.doubtTopology(err)
 	}
+}
+
+// retire ends the use of an unbroken conn. The caller holds subscriber.mu, and closes the
+// conn afterwards.
+func (cn *conn) retire() {
+	cn.broken = true
+	delete(cn.subscriber.conns, cn.node.id)
+	cn.health.Stop()
+}
+
+// close ends the connection, and with it the reader.
+func (cn *conn) close() {
+	_ = cn.pubsub.Close()
+	cn.begin()
 }

@@ -29,6 +29,17 @@ func (s *Store) Waiting() int { return s.sum(func(b *batcher) int { return len(b
 // RefuseShared sets when the server has refused a shared run.
 func (s *Store) RefuseShared(at time.Time) { s.refusedShared.Store(&at) }
 
+// CheckConns checks the subscription connections, as is done every few seconds.
+func (s *Store) CheckConns() {
+	s.subscriber.mu.Lock()
+	conns := slices.Collect(maps.Values(s.subscriber.conns))
+	s.subscriber.mu.Unlock()
+	for _, cn := range conns {
+		cn.received.Store(true) // since the last check
+		cn.check()
+	}
+}
+
 // sum adds a number of each batcher.
 func (s *Store) sum(of func(*batcher) int) (n int) {
 	s.batchers.mu.Lock()

@@ -244,13 +244,19 @@ func (s *subscriber) attach(ctx context.Context, c *channel) error {
 	return s.attachTo(ctx, n, c)
 }
 
-// attachTo subscribes to a channel on a node.
+// attachTo subscribes to a channel on a node. A conn may break, as an idle one does, before
+// it carries the channel. Then there is no request that could have failed, and another conn
+// takes its place.
 func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
-	cn, err := s.connTo(n)
-	if err != nil {
-		return err
+	for {
+		cn, err := s.connTo(n)
+		if err != nil {
+			return err
+		}
+		if err := cn.add(ctx, c); err != errBroken { //nolint:errorlint // it is made here and never wrapped
+			return err
+		}
 	}
-	return cn.add(ctx, c)
 }
 
 // connTo returns the unbroken conn to a node, and makes one if there is none.

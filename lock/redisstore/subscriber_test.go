@@ -207,6 +207,35 @@ func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 }
 
+// A connection without subscriptions is closed at its next check. A subscription that is
+// made at that moment gets another one.
+func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	server, _ := startServer(t)
+	store := open(t, server.Client(t))
+	ended := make(chan struct{})
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				store.CheckConns()
+			}
+		}
+	})
+	for range 500 {
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) {})
+		if !assert.NoError(t, err) {
+			break
+		}
+		sub.Close()
+	}
+	close(ended)
+	checks.Wait()
+}
+
 func pubsubID(t *testing.T, admin *redis.Client) string {
 	t.Helper()
 	for line := range strings.Lines(admin.Do(t.Context(), "client", "list", "type", "pubsub").Val().(string)) {
