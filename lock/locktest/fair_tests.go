@@ -327,7 +327,7 @@ func givesUpPlacesWhenClosed(b *bench) {
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
+	b.queueBecomes(leaving, "a", 20)
 	if next := b.refused(s, b.waiting("a", "one:1")); !next.Behind {
 		b.Fatalf("no waiter: %+v", next)
 	}
