@@ -420,6 +420,20 @@ func (b *bench) may(m *lock.Mutex, what string, want bool) {
 	}
 }
 
+// closesToReaders waits until new readers are refused, as a writer that waits demands.
+func (b *bench) closesToReaders(l *lock.Locker, name string) {
+	b.Helper()
+	awaitThat(b, "a waiting writer keeps new readers out", func() bool {
+		lease, err := l.ReadWrite(b.name(name)).Read().TryLock(b.Context())
+		if err == nil {
+			b.unlock(lease)
+		} else if !errors.Is(err, lock.ErrNotAcquired) {
+			b.Fatalf("try to read %q: %v", name, err)
+		}
+		return err != nil
+	})
+}
+
 func readsTogether(b *bench) {
 	mine, theirs := b.locker(lock.Config{TTL: hour}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	readers := []*lock.Lease{
@@ -800,8 +814,7 @@ func putsWritersFirst(b *bench) {
 		_, err := rw.Write().Lock(ctx)
 		gaveUp <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
-	b.mayRead(mine, "a", false)
+	b.closesToReaders(mine, "a")
 	b.unlock(b.read(reader.Context(), mine, "a"))
 	got := make(chan *lock.Lease)
 	go send(got, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
@@ -814,7 +827,7 @@ func putsWritersFirst(b *bench) {
 
 	writes := make(chan *lock.Lease)
 	go send(writes, func() *lock.Lease { return b.take(b.Context(), rw.Write()) })
-	time.Sleep(100 * time.Millisecond)
+	b.closesToReaders(mine, "a")
 	go send(got, func() *lock.Lease { return b.read(b.Context(), mine, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(reader)
