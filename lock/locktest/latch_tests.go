@@ -240,7 +240,7 @@ func latchRefusesWrongCounts(b *bench) {
 }
 
 func latchLeavesOtherLocksAlone(b *bench) {
-	l := b.locker(lock.Config{Poll: 20 * time.Millisecond})
+	l := b.locker(lock.Config{})
 	lease := b.mutexOf(l, "a")
 	latch := l.Latch(b.name("a"))
 	_, set := latch.TrySetCount(b.Context(), 3)
@@ -248,7 +248,7 @@ func latchLeavesOtherLocksAlone(b *bench) {
 	_, deleted := latch.Delete(b.Context())
 	for name, err := range map[string]error{
 		"TrySetCount": set, "Count": read, "Delete": deleted,
-		"CountDown": latch.CountDown(b.Context()), "Wait": waitBriefly(b, latch),
+		"CountDown": latch.CountDown(b.Context()), "Wait": waitBriefly(b, "a"),
 	} {
 		if !errors.Is(err, lock.ErrForeign) {
 			b.Errorf("%s of a mutex: %v", name, err)
@@ -261,13 +261,19 @@ func latchLeavesOtherLocksAlone(b *bench) {
 	}
 }
 
-// waitBriefly waits for a latch until a context without a deadline ends. A deadline would
-// bound the last request, too.
-func waitBriefly(b *bench, l *lock.Latch) error {
+// waitBriefly waits for a latch, with a context without a deadline that ends after the first
+// refusal. A deadline would bound the last request, too.
+func waitBriefly(b *bench, name string) error {
+	store := &counting{Store: b.store()}
+	latch := b.lockerOn(store, lock.Config{Poll: 20 * time.Millisecond}).Latch(b.name(name))
 	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
-	return l.Wait(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		defer cancel()
+		awaitThat(b, "it was refused", func() bool { return store.refused() > 0 })
+	})
+	return latch.Wait(ctx)
 }
 
 func latchCloses(b *bench) {
