@@ -476,12 +476,12 @@ func goesOnWhenALargeRequestGivesUp(b *bench) {
 	ctx, giveUp := context.WithCancel(b.Context())
 	large, small := make(chan error), make(chan struct{})
 	go func() { large <- s.Acquire(ctx, 5) }()
-	time.Sleep(50 * time.Millisecond)
+	awaitThat(b, "the large one waits", func() bool { return l.Stats().Waiting == 1 })
 	go func() {
 		defer close(small)
 		b.acquires(s, 1)
 	}()
-	time.Sleep(50 * time.Millisecond)
+	awaitThat(b, "both wait", func() bool { return l.Stats().Waiting == 2 })
 	giveUp()
 	if err := <-large; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrNotAcquired) {
 		b.Errorf("a cancelled Acquire: %v", err)
