@@ -299,7 +299,7 @@ func renewsEachKindByItself(b *bench) {
 
 func renewsNoDeadReader(b *bench) {
 	s := b.store()
-	dead, alive := b.reading("a", "dead:1", 1), b.reading("a", "alive:1", 1)
+	dead, alive := b.reading("a", "dead:1", 1), lasting(b.reading("a", "alive:1", 1), 4*ttl)
 	b.granted(s, dead)
 	b.granted(s, alive)
 	items := renewals(alive)
@@ -494,6 +494,7 @@ func letsAllWaitingReadersIn(b *bench) {
 }
 
 func readsReentrantly(b *bench) {
+	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	first := b.read(b.Context(), mine, "a")
 	second := b.read(first.Context(), mine, "a")
@@ -518,6 +519,7 @@ func readsReentrantly(b *bench) {
 }
 
 func downgrades(b *bench) {
+	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	writer := b.write(b.Context(), mine, "a")
 	b.mayRead(mine, "a", false) // without the context there is no ownership
