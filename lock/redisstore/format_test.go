@@ -282,15 +282,15 @@ func TestOtherFamilies(t *testing.T) {
 func TestLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	mine, theirs := locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond}), locker(t, server.Client(t), lock.Config{TTL: 300 * time.Millisecond})
+	mine, theirs := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second}), locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second})
 	lease := mustLock(t, mine, "a")
 	released := make(chan error, 1)
-	go func() {
+	go send(released, func() error {
 		next := mustLock(t, theirs, "a")
-		time.Sleep(400 * time.Millisecond)
-		released <- next.Unlock(context.Background())
-	}()
-	time.Sleep(400 * time.Millisecond)
+		awaitRenewal(t, next)
+		return next.Unlock(context.Background())
+	})
+	awaitRenewal(t, lease)
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-released)
 	awaitChannels(t, admin, 0)
