@@ -55,7 +55,7 @@ func TestLateRequestAfterTheClockWasSetBackChangesNothing(t *testing.T) {
 	c := newSteppedClock(t)
 	server := redistest.Start(t, redistest.Config{Env: c.env()})
 	admin := server.Client(t)
-	stall := &stalling{name: "stalled", delay: 6 * time.Second, arrived: make(chan struct{})}
+	stall := newStalling("stalled", 6*time.Second)
 	options := server.Options()
 	options.Dialer = stall.dial
 	client := redis.NewClient(options)
@@ -70,10 +70,12 @@ func TestLateRequestAfterTheClockWasSetBackChangesNothing(t *testing.T) {
 	require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
 
 	stall.armed.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = l.Mutex("stalled").Lock(ctx)
-	require.Error(t, err)
+	for stall.armed.Load() { // until a request is written within its time
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err = l.Mutex("stalled").Lock(ctx)
+		cancel()
+		require.Error(t, err)
+	}
 	<-stall.arrived
 	time.Sleep(time.Second)
 	assert.Zero(t, admin.Exists(t.Context(), "stalled").Val(), "held by nobody, for %v", admin.PTTL(t.Context(), "stalled").Val())

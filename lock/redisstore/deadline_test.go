@@ -244,7 +244,12 @@ type stalling struct {
 	name    string
 	armed   atomic.Bool
 	delay   time.Duration
+	written chan struct{} // closed when it was written
 	arrived chan struct{} // closed when the write has arrived
+}
+
+func newStalling(name string, delay time.Duration) *stalling {
+	return &stalling{name: name, delay: delay, written: make(chan struct{}), arrived: make(chan struct{})}
 }
 
 func (s *stalling) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -265,6 +270,7 @@ func (c *stallingConn) Write(b []byte) (int, error) {
 		return c.Conn.Write(b)
 	}
 	c.stalled.Store(true)
+	close(s.written)
 	request := bytes.Clone(b)
 	time.AfterFunc(s.delay, func() {
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
@@ -294,7 +300,7 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 				t.Run(fmt.Sprintf("%v %v cancelled=%v", format, delay, cancelled), func(t *testing.T) {
 					t.Parallel()
 					server, admin := startServer(t)
-					stall := &stalling{name: "stalled", delay: delay, arrived: make(chan struct{})}
+					stall := newStalling("stalled", delay)
 					options := server.Options()
 					options.Dialer = stall.dial
 					client := redis.NewClient(options)
@@ -312,7 +318,10 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					if cancelled {
-						time.AfterFunc(100*time.Millisecond, cancel)
+						go func() {
+							<-stall.written
+							cancel()
+						}()
 					}
 					lease, err := l.Mutex("stalled").Lock(ctx)
 					if cancelled {
