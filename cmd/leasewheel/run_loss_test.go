@@ -71,14 +71,14 @@ func TestRunTellsTheCommandOfATakeover(t *testing.T) {
 func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(deaf), "--ttl", "2s", "--grace", "200ms")...)
+	p := start(t, env, run("job", sh(deaf), "--ttl", "5s", "--grace", "2s")...)
 	pid := p.pidLine()
 	forceOpen(t, server, "job")
 	line := p.awaitError("sending SIGTERM")
 	asked := time.Now()
-	assert.Contains(t, line, "SIGKILL in 200ms")
+	assert.Contains(t, line, "SIGKILL in 2s")
 	assert.Equal(t, exitLost, p.wait())
-	assert.GreaterOrEqual(t, time.Since(asked), 150*time.Millisecond, "grace was given")
+	assert.GreaterOrEqual(t, time.Since(asked), time.Second, "grace was given, though this may know late of its begin")
 	assert.True(t, gone(pid))
 }
 
