@@ -260,7 +260,7 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	q := open(t, server.Client(t), config{RequestTimeout: 50 * time.Millisecond, RetryFor: 200 * time.Millisecond})
-	put(t, q, message{ID: "a", Delay: time.Hour})
+	put(t, open(t, server.Client(t), config{}), message{ID: "a", Delay: time.Hour})
 	server.Pause()
 	begun := time.Now()
 	_, err := q.Put(t.Context(), message{ID: "b"})
