@@ -30,8 +30,8 @@ func Example() {
 	defer end()
 	ctx, stop := context.WithCancel(context.Background())
 
-	queue.Put(ctx, delayqueue.Message{ID: "later", Payload: []byte("how was it?"), Delay: 300 * time.Millisecond})
 	queue.Put(ctx, delayqueue.Message{ID: "at once", Payload: []byte("welcome")})
+	queue.Put(ctx, delayqueue.Message{ID: "later", Payload: []byte("how was it?"), Delay: 300 * time.Millisecond})
 
 	queue.Work(ctx, func(_ context.Context, d *delayqueue.Delivery) error {
 		fmt.Printf("%s: %s\n", d.ID, d.Payload)
@@ -39,7 +39,7 @@ func Example() {
 			stop() // Work returns when this handler has
 		}
 		return nil
-	}, delayqueue.WorkerConfig{})
+	}, delayqueue.WorkerConfig{Concurrency: 1}) // one after the other, as they are due
 	// Output:
 	// at once: welcome
 	// later: how was it?
