@@ -175,6 +175,7 @@ func TestHolderThatIsNotAlive(t *testing.T) {
 			return alive
 		}})
 		time.Sleep(time.Hour)
+		synctest.Wait() // for a renewal that falls on this instant
 		require.NoError(b, l.Err())
 		mu.Lock()
 		alive = false
