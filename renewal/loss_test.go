@@ -135,6 +135,7 @@ func TestMaxHold(t *testing.T) {
 		end := time.Now().Add(time.Hour)
 		b.lost(l, MaxHold)
 		b.inTime(end)
+		synctest.Wait() // for a renewal that was sent at this instant
 		b.forbid(l.Owner())
 		time.Sleep(time.Hour)
 
@@ -156,6 +157,7 @@ func TestHeartbeat(t *testing.T) {
 		require.NoError(b, l.Err())
 		b.lost(l, NoHeartbeat)
 		b.inTime(end)
+		synctest.Wait() // for a renewal that was sent at this instant
 		b.forbid(l.Owner())
 		l.Beat()
 		time.Sleep(time.Hour)
