@@ -75,6 +75,18 @@ func worked(t *testing.T, admin *redis.Client) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
+// costOfRuns returns a function that returns how many scripts the server has run since, and
+// the processor time for each: the server may be stalled during any of them.
+func costOfRuns(t *testing.T, admin *redis.Client) func() (runs int64, each time.Duration) {
+	t.Helper()
+	ran, used := scripts(t, admin), worked(t, admin)
+	return func() (runs int64, each time.Duration) {
+		t.Helper()
+		runs = scripts(t, admin) - ran
+		return runs, (worked(t, admin) - used) / time.Duration(max(runs, 1))
+	}
+}
+
 // calls returns how many commands the server has run since the last CONFIG RESETSTAT.
 func calls(t *testing.T, admin *redis.Client) (n int) {
 	t.Helper()
