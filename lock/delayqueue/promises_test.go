@@ -175,7 +175,7 @@ func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
 			wire := redistest.StartProxy(t, server)
 			admin := server.Client(t)
 			near := open(t, admin, config{})
-			q := open(t, wire.Client(t), config{RetryFor: -1})
+			q := open(t, wire.Client(t), config{RequestTimeout: 10 * time.Second, RetryFor: -1})
 			bury(t, near, message{ID: "dead"})
 			put(t, q, message{ID: "b", Delay: time.Hour})
 			require.NoError(t, request(t.Context(), q)) // loads the script
@@ -187,7 +187,7 @@ func TestLateRequestOfAQueueChangesNothing(t *testing.T) {
 			before := whole(t, admin)
 			runs := admin.Info(t.Context(), "commandstats").Val()
 			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the request is sent within it
 			defer cancel()
 			require.Error(t, request(ctx, q))
 			time.Sleep(1100 * time.Millisecond)
