@@ -112,6 +112,7 @@ func TestLostLeadership(t *testing.T) {
 		_, err := server.Locker(t, lock.Config{}).ForceRelease(t.Context(), "leader")
 		require.NoError(t, err)
 		next := handover(t, reports, elected)
+		synctest.Wait() // the first stands again, behind the second
 		server.Delete("leader")
 		handover(t, reports, next)
 		cancel()
