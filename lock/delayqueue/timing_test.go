@@ -301,6 +301,7 @@ func TestForgottenByTheServer(t *testing.T) {
 				return nil
 			}, worker{TTL: 30 * time.Second, Concurrency: 1, Report: l.add})
 			time.Sleep(time.Minute)
+			synctest.Wait() // for a renewal that falls on this instant
 			server.DeleteAll()
 			forgotten := time.Now()
 			theirs, end := newLog(), make(chan struct{})
