@@ -333,6 +333,19 @@ func TestWheelIsStoppedTooEarly(t *testing.T) {
 	})
 }
 
+// A wheel that is being stopped takes out one timer after the other. A look meanwhile ends
+// the leases whose timers are still pending, too.
+func TestWheelIsStoppedDuringALook(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l, fixed := b.grant(Spec{Key: "k"}), b.grant(Spec{Key: "fixed", Fixed: true})
+		b.dog.wheelProbe.Cancel() // as Stop does, first
+		b.dog.kick()
+		synctest.Wait()
+		require.ErrorIs(b, b.isLost(l, Closed), wheel.ErrStopped)
+		require.ErrorIs(b, b.isLost(fixed, Closed), wheel.ErrStopped)
+	})
+}
+
 func TestFullWheelRefusesTheLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		shared := b.newWheel(wheel.Config{MaxPending: 2})

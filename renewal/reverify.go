@@ -84,6 +84,6 @@ func (w *Watchdog) confirm(l *Lease) {
 func (w *Watchdog) checkWheel() {
 	if !w.wheelStopped && w.wheelProbe.State() != timeout.Pending {
 		w.wheelStopped = true
-		w.suspectAll() // their timers cannot be armed any more
+		w.suspectAll() // judge ends them
 	}
 }

@@ -412,15 +412,19 @@ func (l *Lease) expire() {
 	}
 }
 
-// judge ends the lease as lost if its time is over, and reports whether it did. Otherwise
-// it arms the lease's timer for the end of its time. The caller holds mu.
+// judge ends the lease as lost if its time is over, or the wheel was stopped, and reports
+// whether it did. Otherwise it arms the lease's timer for the end of its time. The caller
+// holds mu.
 func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	if l.ended.Load() != nil {
 		return false
 	}
 	at, cause := l.ends()
-	if now >= at {
+	switch {
+	case now >= at:
 		return w.lose(l, cause, l.why(cause))
+	case w.wheelStopped: // which may not have taken this timer out yet
+		return w.lose(l, Closed, wheel.ErrStopped)
 	}
 	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return w.lose(l, Closed, err) // without a timer the end of its time would go unnoticed

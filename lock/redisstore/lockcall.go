@@ -3,7 +3,7 @@ package redisstore
 import "github.com/leasewheel/leasewheel/lock/driver"
 
 // lockCall is a call that acquires or releases one mutex, and all that it points at, in one
-// object: making and collecting objects is a third of the client's time. It has copies, since
+// object: making and collecting objects is a quarter of the client's time. It has copies, since
 // the hold may change while a request for it is in flight.
 type lockCall struct {
 	call
