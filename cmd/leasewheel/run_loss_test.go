@@ -125,10 +125,10 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
 			pid := p.pidLine()
 			p.line()
-			muted := time.Now() // no renewal that is sent later will be answered
 			server.Pause()
 			defer server.Resume()
-			alive := muted // the latest instant: a stall of this process adds nothing to it
+			muted := time.Now() // no renewal that is sent later will be answered
+			alive := muted      // the latest instant: a stall of this process adds nothing to it
 			eventually(t, "gone", func() bool {
 				now := time.Now()
 				if gone(pid) {
