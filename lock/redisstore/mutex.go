@@ -208,8 +208,9 @@ func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 	}
 	c := newLockCall(release, h, releasePrefixes)
 	c.publish, c.life = publish, s.fenceMillis()
-	c.keys = c.keys[:4] // the channel is an argument
-	c.args = append(c.args, &c.publish, &c.life, &c.derived[3], &c.owner)
+	channel := c.keys[4] // an argument of this script
+	c.keys = c.keys[:4]
+	c.args = append(c.args, &c.publish, &c.life, channel, &c.owner)
 	member := s.member(h)
 	c.simple = h.Count == 0 && member == "" && !h.GrantedByRelease
 	if !c.simple {
