@@ -20,7 +20,9 @@ for redis-cli. It connects to no server. Without a use it prints those of mutexe
 PATTERN is that of the names of the locks and queues, as Redis matches keys: "*" stands
 for any text, "?" for any one character, "[a-z]" for one of a range, and "\" makes the
 next character literal. --prefix comes before it. Names with braces, as {user:7}:cart,
-need a pattern with these braces, or "*".
+need a pattern with these braces, or "*". Each rule names the full prefix of a key; a
+pattern that begins with "*" or "?", or with a hash tag before "*", also matches keys of
+other names.
 
 The line replaces the user's earlier rights and leaves its passwords: set one with
 --password-file, of which only the SHA-256 is printed, or by ACL SETUSER yourself. Save

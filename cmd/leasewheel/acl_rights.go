@@ -24,8 +24,11 @@ var aclUses = []aclUse{
 	{
 		flag: "locks", usage: "mutexes, with renewal, waiting and fencing tokens (default, if no other use is named)",
 		rules: `
-  ~orders:* ~redisson_*:{orders:* ~leasewheel_lock_*:{orders:* ~leasewheel:client:*
-  &redisson_lock__channel:{orders:* &leasewheel_lock__channel:{orders:*
+  ~orders:* ~redisson_lock_token:{orders:*} ~leasewheel_lock_line:{orders:*}
+  ~leasewheel_lock_turns:{orders:*} ~leasewheel:client:{*}
+  ~redisson_lock__channel:{orders:*} ~leasewheel_lock__channel:{orders:*}
+  &redisson_lock__channel:{orders:*} &leasewheel_lock__channel:{orders:*}
+  &leasewheel_lock__channel:{orders:*}:????????-????-????-????-????????????
   +hello +ping +eval +evalsha +subscribe +unsubscribe
   +hget +hset +hdel +hexists +hrandfield +get +set +exists +pexpire +pttl +time +publish
   +persist +zadd +zpopmin +zrem +zscore +pubsub|numsub`,
@@ -33,20 +36,27 @@ var aclUses = []aclUse{
 	{
 		flag: "fair", usage: "fair locks",
 		rules: `
+  ~redisson_lock_queue:{orders:*} ~redisson_lock_timeout:{orders:*}
+  ~leasewheel_lock_places:{orders:*}
+  &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*
   +lindex +llen +lpop +lpos +lpush +lrem +rpush +unlink
   +zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zscore`,
 	},
 	{
 		flag: "read-write", usage: "read-write locks",
 		rules: `
-  ~{orders:* &redisson_rwlock:{orders:*
+  ~{orders:*}:????????-????-????-????-????????????:*:rwlock_timeout*
+  ~leasewheel_lock_claim:{orders:*}
+  ~redisson_rwlock:{orders:*} &redisson_rwlock:{orders:*}
   +del +hlen +type +unlink`,
 	},
 	{
 		flag: "semaphore", usage: "semaphores, also those whose permits expire, and latches",
 		rules: `
-  ~{orders:* ~leasewheel_request:{orders:* ~redisson_countdownlatch__channel__{orders:*
-  &redisson_sc:{orders:* &redisson_countdownlatch__channel__{orders:*
+  ~{orders:*}:timeout
+  ~leasewheel_request:{orders:*}:????????-????-????-????-????????????:*
+  ~redisson_sc:{orders:*} ~redisson_countdownlatch__channel__{orders:*}
+  &redisson_sc:{orders:*} &redisson_countdownlatch__channel__{orders:*}
   +type +del +getrange +incrby +decrby
   +zadd +zcount +zrange +zrem +zremrangebyrank +zscore`,
 	},
@@ -58,13 +68,17 @@ var aclUses = []aclUse{
 	{
 		flag: "inspect", usage: "leasewheel ls, watch and inspect, of locks of every kind",
 		rules: `
-  ~{orders:* &redisson_rwlock:{orders:*
+  ~redisson_lock_queue:{orders:*} ~redisson_lock_timeout:{orders:*}
+  ~leasewheel_lock_places:{orders:*} ~leasewheel_lock_claim:{orders:*}
+  ~{orders:*}:timeout ~{orders:*}:????????-????-????-????-????????????:*:rwlock_timeout*
+  ~redisson_rwlock:{orders:*} &redisson_rwlock:{orders:*}
   +scan +hmget +hstrlen +type +hlen +hrandfield +lrange +llen +zscore
   +getrange +strlen +zrange +zcard +zcount +zrangebyscore`,
 	},
 	{
 		flag: "force", usage: "leasewheel unlock --force; with what --inspect has",
 		rules: `
+  &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*
   +del +lindex +lpop +unlink +zrem +zremrangebyrank`,
 	},
 	{
@@ -91,7 +105,11 @@ var aclUses = []aclUse{
 	{
 		flag: "queue", usage: "delay queues, with or without locks", apart: true,
 		rules: `
-  ~leasewheel_queue_*:{orders:* &leasewheel_queue_channel:{orders:*
+  ~leasewheel_queue_due:{orders:*} ~leasewheel_queue_leased:{orders:*}
+  ~leasewheel_queue_dead:{orders:*} ~leasewheel_queue_payload:{orders:*}
+  ~leasewheel_queue_record:{orders:*} ~leasewheel_queue_token:{orders:*}
+  ~leasewheel_queue_claim:{orders:*}:??????????????????????????
+  ~leasewheel_queue_channel:{orders:*} &leasewheel_queue_channel:{orders:*}
   +hello +ping +eval +evalsha +subscribe +unsubscribe
   +get +set +hget +hset +hdel +hlen +time +publish
   +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zscore`,
@@ -126,35 +144,41 @@ func aclUsesOf(wanted func(flag string) bool) []aclUse {
 // rulesOf returns the rules of uses, on locks and queues whose names match pattern: keys,
 // channels, commands, each once.
 func rulesOf(uses []aclUse, pattern string) []string {
+	var all []string
+	for _, u := range uses {
+		for rule := range strings.FieldsSeq(u.rules) {
+			all = append(all, onPattern(rule, pattern)...)
+		}
+	}
 	rules := strings.Fields(aclBase)
 	for _, kind := range []string{"~", "&", "+"} {
 		if kind == "~" && pattern == "*" {
 			rules = append(rules, "~*") // Redis refuses others after it
 			continue
 		}
-		for _, u := range uses {
-			for rule := range strings.FieldsSeq(u.rules) {
-				if rule = onPattern(rule, pattern); strings.HasPrefix(rule, kind) && !slices.Contains(rules, rule) {
-					rules = append(rules, rule)
-				}
+		for _, rule := range all {
+			if strings.HasPrefix(rule, kind) && !slices.Contains(rules, rule) {
+				rules = append(rules, rule)
 			}
 		}
 	}
 	return rules
 }
 
-// onPattern puts the pattern of names in the place of the example's. The keys beside a
-// lock's own have its name in braces, and text after it, unless the name brings braces.
-func onPattern(rule, pattern string) string {
-	open := strings.HasSuffix(pattern, "*") && !strings.HasSuffix(pattern, `\*`)
-	inBraces := "{" + pattern
-	switch bare := strings.HasPrefix(pattern, "*") || strings.Contains(pattern, "{"); {
-	case bare && open:
-		inBraces = pattern
-	case bare:
-		inBraces = pattern + "*"
-	case !open:
-		inBraces += "}*"
+// onPattern puts the pattern of names in the place of the example's. Derived keys have the
+// name in braces, unless the name has braces. A latch has two channels then: Redisson's
+// has the name in braces all the same, and that for clusters has not.
+func onPattern(rule, pattern string) []string {
+	on := func(inBraces string) string {
+		return strings.NewReplacer("{"+examplePattern+"}", inBraces, examplePattern, pattern).Replace(rule)
 	}
-	return strings.NewReplacer("{"+examplePattern, inBraces, examplePattern, pattern).Replace(rule)
+	switch braced := "{" + pattern + "}"; {
+	case pattern == "*":
+		return []string{on(pattern)}
+	case !strings.Contains(pattern, "{"):
+		return []string{on(braced)}
+	case strings.Contains(rule, "latch"):
+		return []string{on(braced), on(pattern)}
+	}
+	return []string{on(pattern)}
 }

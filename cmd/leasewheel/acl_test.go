@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -118,7 +119,7 @@ func TestACLPatterns(t *testing.T) {
 			require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "leasewheel", ">secret").Err())
 			options := server.Options()
 			options.Username, options.Password = "leasewheel", "secret"
-			locker, _ := newLocker(t, redis.NewClient(options), redisstore.Config{Prefix: c.prefix}, lock.Config{})
+			locker, store := newLocker(t, redis.NewClient(options), redisstore.Config{Prefix: c.prefix}, lock.Config{})
 			use := func(name string) error {
 				for _, m := range []*lock.Mutex{locker.Mutex(name), locker.Fair(name), locker.ReadWrite(name).Read(), locker.ReadWrite(name).Write()} {
 					if err := m.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
@@ -134,6 +135,15 @@ func TestACLPatterns(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, locker.Semaphore(c.name).Acquire(t.Context(), 1))
 			require.NoError(t, locker.Semaphore(c.name).Release(t.Context(), 1))
+			require.NoError(t, admin.Del(t.Context(), c.prefix+c.name).Err())
+			_, err = locker.Permits(c.name).TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			require.NoError(t, locker.Permits(c.name).Do(t.Context(), func(context.Context) error { return nil }))
+			for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
+				sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: kind, Name: c.name, Owner: locker.ClientID() + ":1"}, func(driver.Notice) {})
+				require.NoError(t, err, kind)
+				sub.Close()
+			}
 			assert.Empty(t, refused(t, admin))
 			if c.other != "" {
 				require.ErrorContains(t, use(c.other), "NOPERM")

@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 	_, address := server.Addr()
 
 	healthy := diagnose(t, env, exitOK)
-	assert.Regexp(t, `^SERVER +VERSION +ROLE +ROUND TRIP +CLOCK\n`+address+` +redis \S+ +master +\S+, at most \S+ +\S.*\n\nno findings\n$`, healthy)
+	assert.Regexp(t, `^SERVER +VERSION +ROLE +ROUND TRIP +CLOCK\n`+address+` +(redis|valkey) \S+ +master +\S+, at most \S+ +\S.*\n\nno findings\n$`, healthy)
 	report := diagnoseJSON(t, env, exitOK)
 	assert.Len(t, report.Servers, 1)
 	assert.Empty(t, report.Findings)

@@ -131,6 +131,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"option":                 {with("--redis", "redis://:"+secret+"@h?frob=1"), "frob"},
 		"value of an option":     {with("--redis", "redis://h?dial_timeout="+secret), "dial_timeout is not a duration"},
 		"CA without TLS":         {with("--redis", "redis://h", "--redis-ca", os.DevNull), "need a rediss:// URL"},
+		"CA by valkeys":          {with("--redis", "valkeys://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
 		"CA that is none":        {with("--redis", "rediss://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
 		"certificate alone":      {with("--redis", "rediss://h", "--redis-cert", os.DevNull), "belong together"},
 		"certificate that is none": {

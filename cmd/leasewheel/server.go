@@ -142,7 +142,9 @@ func (c *connectionFlags) clientConfig(rawURL string) (config redisstore.ClientC
 }
 
 // byTLS reports whether a URL asks for TLS.
-func byTLS(rawURL string) bool { return strings.HasPrefix(rawURL, "rediss") }
+func byTLS(rawURL string) bool {
+	return strings.HasPrefix(rawURL, "rediss") || strings.HasPrefix(rawURL, "valkeys")
+}
 
 // name returns the server's name and version, as far as it reports them.
 func (s *server) name(ctx context.Context) string {

@@ -328,7 +328,7 @@ func TestCheckNamesEachMissingRight(t *testing.T) {
 	assert.Len(t, about(report, "info"), 1)
 	assert.Len(t, about(report, "config"), 1)
 	assert.Equal(t, "master", report.Servers[0].Role, "by HELLO")
-	assert.Regexp(t, `^redis \d`, report.Servers[0].Version)
+	assert.Regexp(t, `^(redis|valkey) \d`, report.Servers[0].Version)
 
 	all := slices.Concat(blocks[0], blocks[1], blocks[2], blocks[3])
 	assert.Empty(t, about(check(t, as(t, server, "all", all), redisstore.Config{}, o), "rights"))
@@ -346,8 +346,12 @@ func TestCheckNamesEachMissingRight(t *testing.T) {
 		switch rule[0] {
 		case '~', '&':
 			want = strings.ReplaceAll(want, "*", "")
-			if i := strings.Index(want, ":{"); i >= 0 {
-				want = want[:i]
+			before, after, braced := strings.Cut(want, "{")
+			switch {
+			case before != "":
+				want = before
+			case braced: // "{…}:timeout"
+				want = after[strings.LastIndex(after, ":"):]
 			}
 		}
 		rights := about(check(t, as(t, server, user, without), redisstore.Config{}, o), "rights")
@@ -370,7 +374,7 @@ func TestCheckNamesEachMissingRight(t *testing.T) {
 	assert.Greater(t, tried, 25)
 	for i, extra := range [][]string{blocks[1], blocks[2], blocks[3]} {
 		for _, rule := range extra {
-			if !slices.Contains(blocks[0], rule) && strings.HasPrefix(rule, "+") {
+			if !slices.Contains(blocks[0], rule) {
 				missing(all, rule, driver.SeverityNote)
 				tried++
 			}
@@ -642,6 +646,45 @@ func TestCheckWithAHashTagFindsAProxyThatSpreadsKeys(t *testing.T) {
 	require.Len(t, found, 1)
 	assert.Contains(t, found[0].Found, "names with one hash tag")
 	assert.Equal(t, driver.SeverityNote, found[0].Severity)
+}
+
+// A server that runs out of memory during the check is out of memory, and no proxy.
+func TestCheckOfAServerThatFills(t *testing.T) {
+	t.Parallel()
+	normal := deliver()
+	client := scripted(t, healthyInfo, func(command []string) (string, bool) {
+		if strings.ToLower(command[0]) == "eval" && strings.Contains(command[1], "'hset', key") { // see compareKeys
+			return "-OOM command not allowed when used memory > 'maxmemory'.\r\n", true
+		}
+		return normal(command)
+	})
+	f := onlyFinding(t, check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}))
+	assert.Equal(t, "writes", f.Topic)
+	assert.Equal(t, driver.SeverityError, f.Severity)
+	assert.Contains(t, f.Found, "out of memory")
+}
+
+// A lock may be granted to a user who lacks the rights to release it, and the finding
+// includes that.
+func TestCheckOfRightsWithoutRelease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, durable())
+	client := as(t, server, "writer", []string{"on", ">secret", "+@all", "~*", "&*", "resetchannels", "&redisson_lock_*", "&leasewheel_lock_*"})
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	locker, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	defer locker.Close(t.Context())
+	lease, err := locker.ReadWrite("orders").Write().TryLock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, lease.Unlock(t.Context()), redisstore.ErrNoPermission)
+
+	f := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "rights")
+	require.NotEmpty(t, f)
+	assert.Contains(t, f[0].Found, "redisson_rwlock")
+	assert.Contains(t, f[0].Promise, "none, unless read-write locks are used: they are refused, or granted and not released before their TTL is over")
+	assert.Contains(t, f[0].Advice, "leasewheel acl --read-write")
 }
 
 // A server that refuses scripts for several locks costs only time.

@@ -57,6 +57,7 @@ func bounded(contextTimeoutEnabled bool) error {
 //	redis-sentinel://host:26379/0?master_name=m  the master that sentinels name (rediss-sentinel: by TLS)
 //	redis-cluster://host:7000                    a cluster (rediss-cluster: by TLS)
 //
+// valkey and valkeys in the place of redis and rediss mean the same.
 // Further nodes of a sentinel or cluster are given as &addr=host:port. Other
 // options are go-redis's, by their snake-case names (dial_timeout=2s, pool_size=20
 // and so on), except skip_verify, which is refused.
@@ -111,6 +112,12 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 	}
 	scheme, rest, isURL := strings.Cut(rawURL, "://")
 	base, mode, _ := strings.Cut(scheme, "-")
+	switch base {
+	case "valkey":
+		base = "redis"
+	case "valkeys":
+		base = "rediss"
+	}
 	if !isURL || base != "redis" && base != "rediss" && scheme != "unix" {
 		return nil, badURL("its scheme is none of the accepted ones")
 	}
@@ -272,7 +279,7 @@ func secure(fromURL, config *tls.Config) *tls.Config {
 }
 
 func badURL(what string) error {
-	return fmt.Errorf("%w: %s; accepted are redis://[user:password@]host:port[/db], rediss://…, unix:///path, redis-sentinel://host:port?master_name=name and redis-cluster://host:port", ErrURL, what)
+	return fmt.Errorf("%w: %s; accepted are redis://[user:password@]host:port[/db], rediss://…, unix:///path, redis-sentinel://host:port?master_name=name and redis-cluster://host:port, each also with valkey in the place of redis", ErrURL, what)
 }
 
 var (

@@ -71,6 +71,11 @@ func TestOpenKindsOfURL(t *testing.T) {
 		"rediss-sentinel://:" + secret + "@127.0.0.1:26379?master_name=m":        &redis.Client{},
 		"redis-cluster://127.0.0.1:7000?addr=127.0.0.1:7001&addr=127.0.0.1:7002": &redis.ClusterClient{},
 		"rediss-cluster://:" + secret + "@127.0.0.1:7000":                        &redis.ClusterClient{},
+		"valkey://127.0.0.1:7000":                                                &redis.Client{},
+		"valkeys://user:" + secret + "@127.0.0.1:7000":                           &redis.Client{},
+		"valkey-sentinel://127.0.0.1:26379/1?master_name=m":                      &redis.Client{},
+		"valkey-cluster://127.0.0.1:7000":                                        &redis.ClusterClient{},
+		"valkeys-cluster://127.0.0.1:7000":                                       &redis.ClusterClient{},
 	} {
 		client, err := redisstore.Dial(url, redisstore.ClientConfig{})
 		require.NoError(t, err, url)
@@ -89,14 +94,17 @@ func TestOpenNeedsAURL(t *testing.T) {
 
 func TestDialSecures(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	client, err := redisstore.Dial("rediss://redis.example:7000", redisstore.ClientConfig{TLS: config})
-	require.NoError(t, err)
-	defer client.Close()
-	used := client.(*redis.Client).Options().TLSConfig
-	assert.EqualValues(t, tls.VersionTLS13, used.MinVersion)
-	assert.Equal(t, "redis.example", used.ServerName)
-	assert.Empty(t, config.ServerName, "the caller's is left alone")
-	assert.False(t, used.InsecureSkipVerify)
+	for _, scheme := range []string{"rediss", "valkeys"} {
+		client, err := redisstore.Dial(scheme+"://redis.example:7000", redisstore.ClientConfig{TLS: config})
+		require.NoError(t, err)
+		defer client.Close()
+		used := client.(*redis.Client).Options().TLSConfig
+		require.NotNil(t, used, scheme)
+		assert.EqualValues(t, tls.VersionTLS13, used.MinVersion)
+		assert.Equal(t, "redis.example", used.ServerName)
+		assert.Empty(t, config.ServerName, "the caller's is left alone")
+		assert.False(t, used.InsecureSkipVerify)
+	}
 
 	plain, err := redisstore.Dial("redis://redis.example:7000", redisstore.ClientConfig{TLS: config})
 	require.NoError(t, err)

@@ -189,7 +189,7 @@ func faultOf(text string) fault {
 // tooOld reports whether a refusal is for a script's command that the server does not
 // know in this form. The scripts make no syntax errors, so the server is old.
 func tooOld(text string) bool {
-	return strings.HasSuffix(text, "syntax error") ||
+	return strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
 		strings.Contains(text, "Unknown Redis command called from") ||
 		strings.Contains(text, "Wrong number of args calling Redis command")
 }

@@ -448,9 +448,12 @@ func (e *examination) compareKeys(ctx context.Context) error {
 		return nil // Config.Prefix or MapName gives all locks one hash tag
 	}
 	together := append([]any{len(keys)}, keys...)
-	err := e.node.client.Do(ctx, append([]any{"eval", spreadWriteSource}, together...)...).Err()
-	if errors.Is(classify(err), ErrNoPermission) {
+	err := classify(e.node.client.Do(ctx, append([]any{"eval", spreadWriteSource}, together...)...).Err())
+	if errors.Is(err, ErrNoPermission) {
 		e.unexamined("proxy", "the user may only use names with one hash tag, which a proxy that spreads keys would keep together", "check as a user with more rights")
+		return nil
+	}
+	if !errors.Is(err, ErrCrossSlot) && e.refusesWrites(err) {
 		return nil
 	}
 	if refused, ok := errors.AsType[redis.Error](err); ok {
@@ -459,7 +462,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return classify(err)
+		return err
 	}
 	defer func() {
 		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageTimeout)

@@ -38,7 +38,7 @@ func channelKey(name string) string { return derive(channelPrefix, name) }
 
 func tokenKey(name string) string { return derive(tokenPrefix, name) }
 
-// Keys of leasewheel's own begin with "leasewheel_lock_": the rights of users depend on it.
+// The rights of users name each prefix: see cmd/leasewheel/acl_rights.go.
 const (
 	channelPrefix   = "redisson_lock__channel"
 	tokenPrefix     = "redisson_lock_token" //nolint:gosec // no credential

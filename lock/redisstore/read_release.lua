@@ -4,7 +4,6 @@
 -- KEYS  1 the lock
 --       2 its channel
 --       3 the prefix of the keys of the owner's holds
---       4 the prefix of the keys of all holds
 -- ARGV  1 the owner
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
@@ -29,7 +28,7 @@ if kept > 0 then
   return 0
 end
 redis.call('hdel', KEYS[1], ARGV[1])
-local left = mode == 'write' or settle(KEYS[1], KEYS[4])
+local left = mode == 'write' or settle(KEYS[1])
 if not left then redis.call('unlink', KEYS[1]) end
 -- While it is not known whether all other readers are dead, a waiter asks until it is.
 if not left or left == 1 then send(ARGV[4], KEYS[2], '0') end

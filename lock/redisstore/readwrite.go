@@ -83,7 +83,7 @@ func (read) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, e
 		return false, err
 	}
 	reply, err := s.run(ctx, readRelease,
-		[]string{h.Name, readWriteChannel(h.Name), holdsKey(h.Name, h.Owner), holdsTag(h.Name)},
+		[]string{h.Name, readWriteChannel(h.Name), holdsKey(h.Name, h.Owner)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err
@@ -107,7 +107,7 @@ func (write) handlers(h *driver.Hold) []handler {
 
 func (write) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
-		[]string{h.Name, tokenKey(h.Name), holdsTag(h.Name), claimKey(h.Name)},
+		[]string{h.Name, tokenKey(h.Name), claimKey(h.Name)},
 		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.BlockReaders.Milliseconds())
 	if err != nil {
 		return driver.Answer{}, err
@@ -121,7 +121,7 @@ func (write) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 		return false, err
 	}
 	reply, err := s.run(ctx, writeRelease,
-		[]string{h.Name, readWriteChannel(h.Name), holdsTag(h.Name), claimKey(h.Name)},
+		[]string{h.Name, readWriteChannel(h.Name), claimKey(h.Name)},
 		writerField(h.Owner), h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err

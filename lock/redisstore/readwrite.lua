@@ -70,13 +70,17 @@ local function lasts(lock, timeouts, holds)
   return longest, looked
 end
 
+-- tagOf returns the prefix of the keys of all holds of a lock. It is no key itself: a user has
+-- no right to it.
+local function tagOf(lock) return string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}' end
+
 -- settle drops the dead readers of a lock without a writer, and makes the lock last as
 -- long as the living ones. Of many readers it examines a random sample.
 --
 -- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
 --          readers are dead, but there are others; false if the lock is free. And after
 --          how many ms the first of those examined ends: it may be the last one then
-local function settle(lock, tag)
+local function settle(lock)
   local longest, soonest, room = false, nil, most
   local fields = redis.call('hrandfield', lock, most)
   local all = redis.call('hlen', lock) <= most
@@ -85,7 +89,7 @@ local function settle(lock, tag)
       all = false
       break
     elseif isOwner(field) then
-      local left, looked = lasts(lock, tag .. ':' .. field .. ':rwlock_timeout', holdsOf(lock, field) or most)
+      local left, looked = lasts(lock, tagOf(lock) .. ':' .. field .. ':rwlock_timeout', holdsOf(lock, field) or most)
       room = room - looked
       if left == -2 then
         redis.call('hdel', lock, field)

@@ -28,6 +28,7 @@ var (
 // use is a use of a server, with what its scripts call. SECURITY.md has the same lists.
 type use struct {
 	name string
+	flag string // with a space before it, for leasewheel acl
 	// needed: without it no lock is granted.
 	needed bool
 	// commands as rights.lua takes them: each changes nothing on a key that does not exist.
@@ -46,44 +47,52 @@ func (s *Store) uses() []use {
 			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
 		},
 		keys: func(name string) []string {
-			return []string{name, tokenKey(name), waitQueueKey(name), yieldKey(name), clientKey(hashTag(name))}
+			return []string{
+				name, tokenKey(name), waitQueueKey(name), yieldKey(name), clientKey(hashTag(name)),
+				channelKey(name), waitChannel(name), // scripts get channels as keys, too
+			}
 		},
 		channels: func(name string) []string {
-			return []string{channelKey(name), waitChannel(name), waitChannel(name) + ":check"}
+			return []string{channelKey(name), waitChannel(name), waitChannel(name) + ":" + noClient}
 		},
 	}
 	if s.config.Format == FormatPlain {
-		mutexes.name = "plain locks"
+		mutexes.name, mutexes.flag = "plain locks", " --plain"
 		mutexes.commands = append(mutexes.commands, "del @", "getrange @ 0 0")
 		return []use{mutexes}
 	}
 	return []use{
 		mutexes,
 		{
-			name: "fair locks",
+			name: "fair locks", flag: " --fair",
 			commands: []string{
 				"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
 				"zcount @ 0 0", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
 			},
-			keys: func(name string) []string { return []string{queueKey(name), timeoutsKey(name), placesKey(name)} },
+			keys:     func(name string) []string { return []string{queueKey(name), timeoutsKey(name), placesKey(name)} },
+			channels: func(name string) []string { return []string{channelKey(name) + ":" + noClient + ":1"} },
 		},
 		{
-			name:     "read-write locks",
+			name: "read-write locks", flag: " --read-write",
 			commands: []string{"del @", "hlen @", "type @", "unlink @"},
-			keys:     func(name string) []string { return []string{holdsTag(name) + ":check", claimKey(name)} },
+			keys:     func(name string) []string { return []string{holdsKey(name, noClient+":1"), claimKey(name), readWriteChannel(name)} },
 			channels: func(name string) []string { return []string{readWriteChannel(name)} },
 		},
 		{
-			name: "semaphores and latches",
+			name: "semaphores and latches", flag: " --semaphore",
 			commands: []string{
 				"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @",
 				"zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0",
 			},
-			keys:     func(name string) []string { return []string{requestKey(name, "check")} },
+			keys:     func(name string) []string { return []string{requestKey(name, noClient+":1"), permitsKey(name), semaphoreChannel(name), latchChannel(name)} },
 			channels: func(name string) []string { return []string{semaphoreChannel(name), latchChannel(name)} },
 		},
 	}
 }
+
+// noClient is an id that no client has. Rights to keys and channels of one client depend on
+// the form of an id.
+const noClient = "00000000-0000-0000-0000-000000000000"
 
 // checkName is the beginning of the names on which rights are tried, unless the caller gives
 // one.
@@ -271,9 +280,12 @@ func (e *examination) tryCommands(ctx context.Context, u *use, key, channel stri
 
 // reportRefusals reports what was refused of a use, on names made by unusedName.
 func (e *examination) reportRefusals(u *use, r *refusals) {
-	severity, promise := driver.SeverityNote, "none, unless "+u.name+" are used: they are refused"
+	// Redis tries a script's rights one call at a time, so what is granted may lack the rights
+	// of its release.
+	const lacking = "are refused, or granted and not released before their TTL is over, or waiters are not woken"
+	severity, promise := driver.SeverityNote, "none, unless "+u.name+" are used: they "+lacking
 	if u.needed {
-		severity, promise = driver.SeverityError, acquired+": acquisitions are refused, or waiters are not woken"
+		severity, promise = driver.SeverityError, acquired+": locks "+lacking
 	}
 	var lacks []string
 	lack := func(what string, of []string) {
@@ -286,27 +298,34 @@ func (e *examination) reportRefusals(u *use, r *refusals) {
 	lack("use the channels", r.channels)
 	if len(lacks) > 0 {
 		e.found(severity, "rights", "the user may not "+strings.Join(lacks, "; nor "), promise,
-			"give the user the rights for "+u.name+" that SECURITY.md lists")
+			"give the user the rights for "+u.name+": leasewheel acl"+u.flag+" prints them")
 	}
 	if len(r.absent) > 0 {
 		e.found(severity, "version", "the server lacks, or hides, "+excerptAll(r.absent), promise,
 			"use Redis 6.2 or newer, or a compatible server, without renamed commands and without a proxy that filters them")
 	}
-	var seen []error
 	for _, err := range r.faults {
-		var fault *ServerError
-		if errors.As(err, &fault) && fault.Fault != nil {
-			if slices.Contains(seen, fault.Fault) {
-				continue
-			}
-			seen = append(seen, fault.Fault)
-			e.found(driver.SeverityError, "writes", "the server refuses to write: "+fault.Fault.Error(), acquired+": every acquisition is refused", fault.advice)
+		if e.refusesWrites(err) {
 			continue
 		}
 		e.found(driver.SeverityError, "writes", "the server refuses what scripts do: "+excerpt(err.Error()), acquired+": acquisitions may be refused",
 			"run the same command by redis-cli; a proxy may alter it")
 		return
 	}
+}
+
+// refusesWrites reports a refusal of a known class, once each class. It returns whether err
+// is one.
+func (e *examination) refusesWrites(err error) bool {
+	fault, ok := errors.AsType[*ServerError](err)
+	if !ok || fault.Fault == nil {
+		return false
+	}
+	text := "the server refuses to write: " + fault.Fault.Error()
+	if !slices.ContainsFunc(e.findings, func(f driver.Finding) bool { return f.Found == text }) {
+		e.found(driver.SeverityError, "writes", text, acquired+": every acquisition is refused", fault.advice)
+	}
+	return true
 }
 
 // madeUp matches what unusedName adds to the beginning of a name.

@@ -3,8 +3,7 @@
 --
 -- KEYS  1 the lock
 --       2 its fencing counter
---       3 the prefix of the keys of readers' holds
---       4 the claim of a waiting writer
+--       3 the claim of a waiting writer
 -- ARGV  1 the lease in ms
 --       2 the owner's field
 --       3 the holds it has once granted; more than 1 only if it has the lock already
@@ -25,16 +24,16 @@ if holds == 0 then
   if mode == 'write' then return refusal(KEYS[1], redis.call('pttl', KEYS[1])) end
   if mode == 'read' and foreign(KEYS[1]) then return {2, redis.call('pttl', KEYS[1])} end
   if mode == 'read' then
-    local left, soonest = settle(KEYS[1], KEYS[3])
+    local left, soonest = settle(KEYS[1])
     if left then
-      if ARGV[5] ~= '0' then redis.call('set', KEYS[4], ARGV[2], 'px', ARGV[5]) end
+      if ARGV[5] ~= '0' then redis.call('set', KEYS[3], ARGV[2], 'px', ARGV[5]) end
       return {0, soonest}
     end
   end
 end
 
 local token = nextToken(KEYS[2], holds > 0, ARGV[4])
-if holds == 0 then redis.call('unlink', KEYS[1], KEYS[4]) end
+if holds == 0 then redis.call('unlink', KEYS[1], KEYS[3]) end
 redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], decimal(math.max(count, holds)))
 prolong(KEYS[1], ARGV[1])
 return {1, token}

@@ -3,16 +3,15 @@
 --
 -- KEYS  1 the lock
 --       2 its channel
---       3 the prefix of the keys of readers' holds
---       4 the claim of a waiting writer
+--       3 the claim of a waiting writer
 -- ARGV  1 the owner's field
 --       2 the holds it keeps
 --       3 the lease in ms, for a lock that is kept
 --       4 the command to publish with
 -- returns  1 given back, 0 kept, -1 the owner has no hold
 local kept = tonumber(ARGV[2])
-if kept == 0 and redis.call('get', KEYS[4]) == ARGV[1] then
-  redis.call('del', KEYS[4])
+if kept == 0 and redis.call('get', KEYS[3]) == ARGV[1] then
+  redis.call('del', KEYS[3])
   sendAll(ARGV[4], KEYS[2])
 end
 if modeOf(KEYS[1]) ~= 'write' then return -1 end
@@ -26,7 +25,7 @@ if kept > 0 then
   return 0
 end
 redis.call('hdel', KEYS[1], ARGV[1])
-if settle(KEYS[1], KEYS[3]) then
+if settle(KEYS[1]) then
   redis.call('hset', KEYS[1], 'mode', 'read')
 else
   redis.call('unlink', KEYS[1])
