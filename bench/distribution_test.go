@@ -38,6 +38,21 @@ func TestDistribution(t *testing.T) {
 	assert.EqualValues(t, 1000, total)
 }
 
+// A merged distribution has the figures of both, whichever has the greatest duration.
+func TestMergedDistributionHasTheFiguresOfBoth(t *testing.T) {
+	for _, durations := range [][2]time.Duration{{time.Second, 3 * time.Second}, {3 * time.Second, time.Second}} {
+		d, other := newDistribution(), newDistribution()
+		d.add(durations[0])
+		other.add(durations[1])
+		d.merge(other)
+		assert.EqualValues(t, 2, d.Count())
+		assert.Equal(t, 3*time.Second, d.Max())
+		assert.Equal(t, 2*time.Second, d.Mean())
+		assert.InEpsilon(t, time.Second, d.Percentile(50), 0.001)
+		assert.Equal(t, 3*time.Second, d.Percentile(100))
+	}
+}
+
 func TestDistributionClampsWhatItCannotHold(t *testing.T) {
 	d := newDistribution()
 	d.add(-time.Second)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// grace is for how long, after the last planned instant, no run may come before
-// those still missing count as lost.
+// grace is for how long no run may come before those still missing count as lost,
+// counted from a tick after the last planned instant: a wheel rounds up to a tick.
 const grace = 30 * time.Second
 
 // A Progress counts what a measurement has done so far. It may be read while
@@ -73,7 +73,7 @@ func Measure(ctx context.Context, c Column, p Plan, progress *Progress) (*Result
 	if err := m.schedule(timers); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	if err := m.wait(ctx); err != nil {
+	if err := m.wait(ctx, c.Tick); err != nil {
 		return nil, err
 	}
 	after, _ := ReadUsage()
@@ -202,12 +202,12 @@ func (m *measurement) begin(timers Timers, s *series) error {
 }
 
 // wait returns when every run has come or is given up for lost.
-func (m *measurement) wait(ctx context.Context) error {
+func (m *measurement) wait(ctx context.Context, tick time.Duration) error {
 	end := m.plan.MaxDelay
 	if m.plan.Mode != OneShot {
 		end = m.plan.Duration
 	}
-	lost := time.NewTimer(end + grace)
+	lost := time.NewTimer(end + tick + grace)
 	defer lost.Stop()
 	for seen := int64(0); ; {
 		select {

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -99,6 +101,64 @@ func TestLostAndExtraRunsAreCounted(t *testing.T) {
 	twice := measure(t, skewedColumn(2, func(d time.Duration) time.Duration { return d }), plan)
 	assert.True(t, twice.Broken())
 	assert.Positive(t, twice.Extra)
+}
+
+// A wheel whose tick is longer than the grace of missing runs loses none of them.
+func TestLongTicksLoseNoRun(t *testing.T) {
+	const tick = 20 * time.Minute
+	for _, mode := range []Mode{OneShot, Periodic, Rearmed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			plan := Plan{Mode: mode, Timeouts: 10, MinDelay: time.Millisecond, MaxDelay: time.Second}
+			if mode != OneShot {
+				plan.MinDelay, plan.MaxDelay, plan.Duration = tick, 2*tick, 10*tick
+			}
+			r := measure(t, Wheel(wheel.Config{Tick: tick}), plan)
+			assert.False(t, r.Broken(), "%d of %d runs lost", r.Lost, r.Planned)
+			assert.Equal(t, r.Planned, r.Lateness.Count())
+		})
+	}
+}
+
+// slow are timers whose calls take a while.
+type slow struct {
+	runtimeTimers
+	call time.Duration
+}
+
+func (s *slow) Schedule(d time.Duration, task func()) error {
+	time.Sleep(s.call)
+	return s.runtimeTimers.Schedule(d, task)
+}
+
+func (s *slow) Repeat(period time.Duration, task func()) error {
+	time.Sleep(s.call)
+	return s.runtimeTimers.Repeat(period, task)
+}
+
+// Reusable has a slow first call, which schedules. Those of the task are as fast as ever.
+func (s *slow) Reusable(task func()) func(time.Duration) error {
+	arm := s.runtimeTimers.Reusable(task)
+	return func(d time.Duration) error {
+		time.Sleep(s.call)
+		s.call = 0
+		return arm(d)
+	}
+}
+
+// The plan counts from the instant before the call that schedules: what the call itself
+// takes is lateness.
+func TestSchedulingCountsAsLateness(t *testing.T) {
+	const call = 5 * time.Millisecond
+	for _, mode := range []Mode{OneShot, Periodic, Rearmed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			column := Column{Name: "slow", Open: func() (Timers, error) { return &slow{call: call}, nil }}
+			r := measure(t, column, Plan{
+				Mode: mode, Timeouts: 1, MinDelay: time.Second, MaxDelay: time.Second, Duration: time.Second,
+			})
+			assert.False(t, r.Broken())
+			assert.Equal(t, call, r.Lateness.Max())
+		})
+	}
 }
 
 // A period that is too long by a tenth must not look on time: every run is

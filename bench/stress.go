@@ -258,7 +258,7 @@ func (p *producer) round(ctx context.Context) {
 			p.reset(r)
 		}
 	}
-	lost := time.NewTimer(p.s.plan.MaxDelay + grace)
+	lost := time.NewTimer(p.s.plan.MaxDelay + p.s.plan.Wheel.Tick + grace)
 	defer lost.Stop()
 	select {
 	case <-p.ended:

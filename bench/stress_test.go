@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -52,6 +54,47 @@ func TestStressEndsWithItsContext(t *testing.T) {
 		Expiries: maxExpiries, Producers: 1, Pending: 10, MaxDelay: time.Minute,
 	}, nil)
 	assert.ErrorIs(t, err, cause)
+}
+
+// Each fault of the wheel by itself is a broken promise.
+func TestStressResultIsBrokenByAnyFault(t *testing.T) {
+	sound := StressResult{Scheduled: 4, Expired: 1, Cancelled: 1, Unrun: 1, Refused: 1, Moved: 1}
+	assert.False(t, sound.Broken())
+	for name, fault := range map[string]func(*StressResult){
+		"early":           func(r *StressResult) { r.Early = 1 },
+		"lost":            func(r *StressResult) { r.Lost = 1 },
+		"doubled":         func(r *StressResult) { r.Doubled = 1 },
+		"goroutines left": func(r *StressResult) { r.Goroutines = 1 },
+	} {
+		r := sound
+		fault(&r)
+		assert.True(t, r.Broken(), name)
+	}
+}
+
+// Goroutines that are left after the wheel has stopped are counted.
+func TestGoroutinesThatAreLeftAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, end := runtime.NumGoroutine(), make(chan struct{})
+		for range 100 { // many, for one of an earlier test may still be ending
+			go func() { <-end }()
+		}
+		assert.Positive(t, goroutinesBeyond(before))
+		close(end)
+	})
+}
+
+// A wheel whose tick is longer than the grace of missing runs loses none of them.
+func TestStressWithLongTicksLosesNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := Stress(t.Context(), StressPlan{
+			Wheel:    wheel.Config{Tick: 20 * time.Minute},
+			Expiries: 10, Producers: 1, Pending: 10, MaxDelay: time.Second,
+		}, nil)
+		require.NoError(t, err)
+		assert.False(t, r.Broken(), "%+v", r)
+		assert.GreaterOrEqual(t, r.Expired, int64(10))
+	})
 }
 
 // The outcome of each record must be found correctly, or the stress would prove

@@ -137,7 +137,7 @@ func (o *accuracyOptions) columns(plan bench.Plan) ([]bench.Column, error) {
 		if tick == 0 {
 			return nil, errors.New("tick must not be zero") // a config's zero is its default
 		}
-		if plan.Mode == bench.Periodic && plan.MinDelay < tick {
+		if plan.Mode != bench.OneShot && plan.MinDelay < tick { // a wheel runs a timeout once a tick at most
 			return nil, fmt.Errorf("a period must not be shorter than a tick, got periods from %v (--delay) and a tick of %v", plan.MinDelay, tick)
 		}
 		// The report contains the lateness; no need to log it, too.

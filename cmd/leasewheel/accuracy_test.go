@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -142,6 +143,59 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	var figures strings.Builder
 	require.NoError(t, lost.writeHTML(&figures), "a report without a single run must be written, too")
 	require.NoError(t, lost.writeSVG(io.Discard))
+}
+
+// faultyReport is a report with 1 early, 2 lost and 3 extra runs.
+func faultyReport(t *testing.T) *accuracyReport {
+	t.Helper()
+	results := exampleReport(t, bench.Periodic, exampleColumns()[1]).results
+	results[0].Early, results[0].Lost, results[0].Extra = 1, 2, 3
+	return newAccuracyReport(results[0].Plan, results, "")
+}
+
+// Each fault by itself is a broken promise.
+func TestAnyFaultIsABrokenPromise(t *testing.T) {
+	r := faultyReport(t)
+	early := strings.Replace("wheel 1ms: 1 of N runs came early, by up to 0s", "N", grouped(r.Columns[0].Count), 1)
+	assert.Equal(t, early+"; wheel 1ms: 2 runs never came; wheel 1ms: 3 runs were extra", r.broken())
+	assert.Equal(t, []int64{1, 2, 3}, []int64{r.Early, r.Lost, r.Extra})
+	for _, change := range []func(c *accuracyColumn){
+		func(c *accuracyColumn) { c.Lost, c.Extra = 0, 0 },
+		func(c *accuracyColumn) { c.Early, c.Extra = 0, 0 },
+		func(c *accuracyColumn) { c.Early, c.Lost = 0, 0 },
+	} {
+		r := faultyReport(t)
+		change(&r.Columns[0])
+		assert.NotEmpty(t, r.broken())
+	}
+}
+
+// Every figure stands below its own heading.
+func TestAccuracyCSVHeadings(t *testing.T) {
+	r := faultyReport(t)
+	var text strings.Builder
+	require.NoError(t, r.writeCSV(&text))
+	lines, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, lines, 2)
+	got := map[string]string{}
+	for i, heading := range lines[0] {
+		got[heading] = lines[1][i]
+	}
+	c := r.Columns[0]
+	want := map[string]string{
+		"name": "wheel 1ms", "tick_ns": "1000000", "precise": "false", "mode": "periodic", "load": "idle",
+		"count": number(c.Count), "early": "1", "lost": "2", "extra": "3",
+		"elapsed_ns": number(int64(c.Elapsed)), "cpu_ns": "12345678", "wakeups": "4321",
+	}
+	for prefix, f := range map[string]accuracyFigures{"": c.accuracyFigures, "jitter_": *c.Jitter} {
+		for name, d := range map[string]time.Duration{
+			"mean_ns": f.Mean, "p50_ns": f.P50, "p90_ns": f.P90, "p99_ns": f.P99, "p999_ns": f.P999, "p9999_ns": f.P9999, "max_ns": f.Max,
+		} {
+			want[prefix+name] = number(int64(d))
+		}
+	}
+	assert.Equal(t, want, got)
 }
 
 func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
@@ -303,6 +357,8 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 		{"--delay 9999999h", "delay must be a duration"},
 		{"--mode never", `got "never"`},
 		{"--mode periodic --delay 1ms --timeouts 10", "must not be shorter than a tick"},
+		{"--mode re-armed --delay 1ms --timeouts 10 --duration 10ms", "must not be shorter than a tick, got periods from 1ms (--delay) and a tick of 10ms"},
+		{"--mode re-armed --delay 99µs..1s --tick 100µs --timeouts 10 --duration 1s", "must not be shorter than a tick"},
 		{"--mode periodic --duration 0s", "duration must be"},
 		{"--mode re-armed --delay 0s", "periods must be at least 1µs"},
 		{"--mode re-armed --delay 1µs --timeouts 10000000 --duration 24h", "at most 20000000 runs"},
