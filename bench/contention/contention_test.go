@@ -16,8 +16,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
 // actAsContenders, set in the environment, turns the test binary into a process of
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	testmain.Run(m)
 }
 
 // openSpec opens what a test wants in another process.

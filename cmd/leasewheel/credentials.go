@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -142,12 +141,8 @@ func (c *passwordCommand) execute() (string, error) {
 	const flag = "--redis-password-command"
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.line)
-	// What the shell has started may keep the output open after the shell's end.
-	cmd.WaitDelay = time.Second
 	out := &boundedBuffer{most: maxPassword + 1}
-	cmd.Stdout = out
-	err := cmd.Run()
+	err := runLine(ctx, c.line, out)
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s did not end within %v", flag, c.limit)

@@ -9,13 +9,17 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -91,7 +95,7 @@ func TestPasswordSourcesThatFail(t *testing.T) {
 		"no text":             {[]string{file, passwordFile(t, secret+"\xff")}, exitUsage, "is no text"},
 		"a command fails":     {[]string{command, "echo " + secret + "; echo " + secret + " >&2; exit 3"}, exitUnavailable, "--redis-password-command: exit status 3"},
 		"no command":          {[]string{command, "/nonexistent/command"}, exitUnavailable, "--redis-password-command: exit status 127"},
-		"a command is killed": {[]string{command, "kill -9 $$"}, exitUnavailable, "--redis-password-command: signal: killed"},
+		"a command is killed": {[]string{command, "kill -9 $$"}, exitUnavailable, "--redis-password-command: exit status 137"},
 		"it prints nothing":   {[]string{command, "true"}, exitUnavailable, "its output has no password"},
 		"it prints two lines": {[]string{command, "cat " + good + "; echo; cat " + good}, exitUnavailable, "its output has more than one line"},
 		"it prints for ever":  {[]string{command, "head -c 1000000 /dev/zero"}, exitUnavailable, "more than 65536 bytes"},
@@ -133,17 +137,102 @@ func TestPasswordFileThatIsUnreadable(t *testing.T) {
 	require.ErrorContains(t, err, file)
 }
 
-// A command that hangs is ended with its limit, as are those that it has started.
-func TestPasswordCommandThatHangs(t *testing.T) {
-	t.Parallel()
-	for _, line := range []string{"exec sleep 1000", "echo " + secret + "; sleep 1000 & sleep 1000"} {
-		command := &passwordCommand{line: line, limit: 200 * time.Millisecond}
-		begin := time.Now()
-		_, err := command.password(t.Context())
-		require.ErrorContains(t, err, "--redis-password-command did not end within 200ms")
-		assert.NotContains(t, err.Error(), secret)
-		assert.Less(t, time.Since(begin), patience)
+// credentialLine is a line of shell that writes the process ids of its shell and of two
+// processes that it starts to the file, and then does something.
+func credentialLine(file, then string) string {
+	return "{ echo $$; sleep 1000 >/dev/null 2>&1 & echo $!; (trap '' TERM HUP INT; sleep 1000) >/dev/null 2>&1 & echo $!; } >" +
+		file + ".new; mv " + file + ".new " + file + "; " + then
+}
+
+// credentialPIDs waits for the file of a credentialLine.
+func credentialPIDs(t *testing.T, file string) (pids []int) {
+	t.Helper()
+	eventually(t, "written", func() bool { _, err := os.Stat(file); return err == nil })
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, field := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		pids = append(pids, pid)
 	}
+	require.Len(t, pids, 3)
+	return pids
+}
+
+// requireAllGone waits until none of the processes is left, and kills them if that fails.
+func requireAllGone(t *testing.T, pids []int) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			if !gone(pid) {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	})
+	eventually(t, "gone", func() bool { return !slices.ContainsFunc(pids, func(pid int) bool { return !gone(pid) }) })
+}
+
+// Nothing that a command has started outlives it, whether it ends, fails, or hangs beyond
+// its limit.
+func TestPasswordCommandLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for then, want := range map[string]string{
+		"echo " + secret:                    "",
+		"exit 3":                            "exit status 3",
+		"kill -9 $$":                        "exit status 137",
+		"exec sleep 1000":                   "did not end within",
+		"echo " + secret + "; wait":         "did not end within",
+		"trap '' TERM; while :; do :; done": "did not end within",
+	} {
+		file := filepath.Join(t.TempDir(), "pids")
+		command := &passwordCommand{line: credentialLine(file, then), limit: patience}
+		if strings.HasPrefix(want, "did not") {
+			command.limit = 500 * time.Millisecond
+		}
+		password, err := command.password(t.Context())
+		if want == "" {
+			require.NoError(t, err)
+			assert.Equal(t, secret, password)
+		} else {
+			require.ErrorContains(t, err, want, then)
+			assert.NotContains(t, err.Error(), secret)
+		}
+		if _, err := os.Stat(file); err == nil || command.limit == patience { // else the limit was over before
+			requireAllGone(t, credentialPIDs(t, file))
+		}
+	}
+}
+
+// A command that hangs is not left behind when leasewheel ends: by a signal, by being
+// killed, or by itself.
+func TestPasswordCommandEndsWithLeasewheel(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGKILL} {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "pids")
+			p := start(t, nil, "ls", "--redis", "redis://127.0.0.1:1", "--redis-password-command", credentialLine(file, "exec sleep 1000"))
+			pids := credentialPIDs(t, file)
+			_ = p.cmd.Process.Signal(sig) // fails if the limit of the command was over
+			p.wait()
+			requireAllGone(t, pids)
+		})
+	}
+	t.Run("by itself", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"worker on >" + secret + " ~* &* +@all"}})
+		_, address := server.Addr()
+		file := filepath.Join(t.TempDir(), "pids")
+		// The first connection has its password. The command hangs for the next.
+		line := "[ -e " + file + ".once ] || { touch " + file + ".once; echo " + secret + "; exit; }; " + credentialLine(file, "exec sleep 1000")
+		p := start(t, nil, "watch", "-i", "100ms", "--redis", "redis://worker@"+address, "--redis-password-command", line)
+		require.Contains(t, p.line(), "0 locks")
+		require.NoError(t, server.Client(t).Do(bounded(t), "client", "kill", "user", "worker").Err())
+		pids := credentialPIDs(t, file)
+		p.signal(unix.SIGTERM)
+		assert.Equal(t, exitOK, p.wait())
+		requireAllGone(t, pids)
+	})
 }
 
 // Connections that are made while the command runs share one run. A result without a

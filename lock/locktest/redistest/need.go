@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // skipped counts the tests that Need has skipped in this process.
@@ -40,10 +41,23 @@ func required() bool {
 	return os.Getenv("REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
 }
 
+// processesEnd is how long the processes that tests have started may take to end after
+// the last test. A process that is told to end does so in milliseconds.
+const processesEnd = time.Minute
+
 // Run runs the tests of m, prints in one line how many were skipped for lack of a
-// redis-server, and returns the exit code. Package testmain calls it.
-func Run(m interface{ Run() int }) int {
+// redis-server, and returns the exit code. On Linux it fails if a process that the tests
+// have started, or one of its descendants, is left after a minute. Package testmain calls
+// it.
+func Run(m interface{ Run() int }) int { return run(m, processesEnd) }
+
+func run(m interface{ Run() int }, limit time.Duration) int {
+	adoptOrphans()
 	code := m.Run()
+	if left := leftProcesses(limit); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "redistest: processes were left by the tests, and killed now:\n\t%s\n", strings.Join(left, "\n\t"))
+		code = max(code, 1)
+	}
 	if n := skipped.Load(); n > 0 {
 		announce(fmt.Sprintf("skipped\t%s\t%d tests, for want of a redis-server; `make test` installs one\n", packagePath(), n))
 	}

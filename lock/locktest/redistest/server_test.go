@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("REDISTEST_ORPHAN") != "" {
 		startOrphan()
 	}
+	if line := os.Getenv("REDISTEST_LEAVE"); line != "" {
+		startLeaving(line)
+	}
 	goleak.VerifyTestMain(tests{m}) // package testmain imports this one
 }
 

@@ -1,5 +1,5 @@
-// Package testmain runs the tests of a package that starts real servers or goroutines, and
-// checks with goleak that they end.
+// Package testmain runs the tests of a package that starts processes or goroutines, and
+// checks that they end.
 //
 //	func TestMain(m *testing.M) { testmain.Run(m) }
 //
@@ -18,8 +18,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// Run runs a package's tests, checks with goleak that they left no goroutine, and prints
-// in one line how many were skipped for lack of a redis-server. It does not return.
+// Run runs a package's tests, checks that they left no process (on Linux) and, with goleak,
+// no goroutine, and prints in one line how many were skipped for lack of a redis-server. It
+// does not return.
 // go-redis's own logging is off meanwhile: the tests break connections on purpose.
 func Run(m goleak.TestingM, options ...goleak.Option) {
 	redis.SetLogger(&logging.VoidLogger{})

@@ -1,0 +1,70 @@
+package redistest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// leaving stands for the tests of a package, which run a line of shell.
+type leaving struct{ line string }
+
+func (l leaving) Run() int {
+	c := exec.Command("sh", "-c", l.line)
+	c.Stdout = os.Stdout
+	if err := c.Run(); err != nil {
+		panic(err)
+	}
+	return 0
+}
+
+// startLeaving runs in the processes of TestRunFailsIfAProcessIsLeft.
+func startLeaving(line string) {
+	limit := processesEnd
+	if strings.Contains(line, "1000") {
+		limit = 0
+	}
+	os.Exit(run(leaving{line}, limit))
+}
+
+// A process that outlives the tests fails them, also an orphan in a session of its own, and
+// is killed. One that is about to end does not.
+func TestRunFailsIfAProcessIsLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Log("descendants are not found on " + runtime.GOOS)
+		return
+	}
+	for line, code := range map[string]int{
+		"sleep 1000 >/dev/null 2>&1 & echo $!":                  1,
+		"(setsid sleep 1000 >/dev/null 2>&1 & echo $!)":         1,
+		"sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!; :' | cat": 1,
+		"sleep 0.1 >/dev/null 2>&1 & echo $!":                   0,
+		"echo 0":                                                0,
+	} {
+		test := exec.Command(os.Args[0])
+		test.Env = append(os.Environ(), "REDISTEST_LEAVE="+line)
+		var report strings.Builder
+		test.Stderr = &report
+		pid, err := test.Output()
+		if code == 0 {
+			require.NoError(t, err, line)
+			assert.Empty(t, report.String(), line)
+			continue
+		}
+		var failed *exec.ExitError
+		require.True(t, errors.As(err, &failed), line)
+		assert.Equal(t, code, failed.ExitCode(), line)
+		assert.Contains(t, report.String(), "processes were left by the tests, and killed now:\n\t"+strings.TrimSpace(string(pid))+": ")
+		number, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return !alive(number) }, patient, time.Millisecond)
+	}
+}
