@@ -414,10 +414,8 @@ func (o *ownership) lower(u limit, h *driver.Hold) error {
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)
 	case err != nil && h.Keep > 0:
 		return o.keepUnknown(err)
-	case errors.Is(err, ErrNotRepeated):
+	case err != nil: // whether the release is repeated depends on how long this process lives
 		return fmt.Errorf("%w; the store frees %q within its TTL of %v", err, h.Name, h.TTL)
-	case err != nil:
-		return fmt.Errorf("%w; the release of %q is repeated in the background, and the store frees it within its TTL of %v", err, h.Name, h.TTL)
 	case !held:
 		return o.lost()
 	}

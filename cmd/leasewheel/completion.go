@@ -95,7 +95,7 @@ func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begu
 			if err != nil || len(names) >= maxCompletions {
 				break
 			}
-			if quoted(info.Name) == info.Name && !strings.ContainsAny(info.Name, " $`!;&|<>()*?~") {
+			if quoted(info.Name) == info.Name && !strings.ContainsAny(info.Name, " $`!;&|<>()*?~\"'\\") {
 				names = append(names, info.Name)
 			}
 		}

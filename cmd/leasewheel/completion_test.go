@@ -54,3 +54,18 @@ func TestCompletionWithoutAServer(t *testing.T) {
 		assert.Equal(t, noFiles, directive)
 	}
 }
+
+// A shell for which there is no script is named, with those for which there is one.
+func TestCompletionOfAnUnknownShell(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := leasewheel(t, "completion", "tcsh")
+	assert.Equal(t, exitUsage, code)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, `unknown shell "tcsh"; accepted are bash, fish, powershell, zsh`)
+	code, stdout, _ = leasewheel(t, "completion")
+	assert.Equal(t, exitOK, code)
+	assert.Contains(t, stdout, "completion SHELL")
+	code, _, stderr = leasewheel(t, "completion", "bash", "zsh")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "takes no arguments")
+}

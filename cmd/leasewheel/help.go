@@ -53,8 +53,20 @@ func completeHelp(root *cobra.Command) {
 	}
 	completion.Use, completion.DisableFlagsInUseLine = "completion SHELL", true
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	for _, cmd := range append(completion.Commands(), completion) {
+	completion.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var shells []string
+		for _, shell := range cmd.Commands() {
+			shells = append(shells, shell.Name())
+		}
+		return usageError(cmd, fmt.Errorf("unknown shell %q; accepted are %s", args[0], strings.Join(shells, ", ")))
+	}
+	for _, cmd := range completion.Commands() {
 		cmd.Args = noArguments
+	}
+	for _, cmd := range append(completion.Commands(), completion) {
 		cmd.Long = strings.TrimSpace(cmd.Long) + printedCodes
 	}
 }

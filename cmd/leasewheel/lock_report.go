@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -133,10 +134,11 @@ func sinceThen(t, now time.Time) string {
 }
 
 // quoted returns text, in quotes if it contains a character that a terminal would not
-// show as it is: other clients chose it.
+// show as it is: other clients chose it. Text that begins with a quote is quoted as well.
 func quoted(text string) string {
-	if q := strconv.Quote(text); q[1:len(q)-1] != text || text == "" {
-		return q
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if text == "" || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+		return strconv.Quote(text)
 	}
 	return text
 }

@@ -133,6 +133,27 @@ dead2  YYYY-MM-DDThh:mm:ssZ  1         "no such address\x1b[2J"  x
 	assert.Equal(t, 2, strings.Count(letters, `"state":"dead"`))
 }
 
+// Text is shown as it is, JSON too, unless a terminal might act upon it or it would be read
+// as quoted.
+func TestQueueListsShowTextAsItIs(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	q := openMails(t, server.Client(t))
+	for payload, shown := range map[string]string{
+		`{"to": "ada", "path": "C:\\x"}`: `{"to": "ada", "path": "C:\\x"}`,
+		`it's "quoted"`:                  `it's "quoted"`,
+		`"a string"`:                     `"\"a string\""`,
+		"{\"a\": \"\x1b[31m\"}":          `"{\"a\": \"\x1b[31m\"}"`,
+		"{\"a\":\n\"b\"}":                `"{\"a\":\n\"b\"}"`,
+	} {
+		_, err := q.Put(t.Context(), delayqueue.Message{ID: "m", Payload: []byte(payload)})
+		require.NoError(t, err)
+		line, _ := strings.CutPrefix(ask(t, env, exitOK, "queue", "ls", "mails"), "ID  STATE  TIME                      ATTEMPTS  PAYLOAD\n")
+		assert.True(t, strings.HasSuffix(line, "  "+shown+"\n"), "%q", line)
+		require.NoError(t, q.Cancel(t.Context(), "m"))
+	}
+}
+
 // A large payload is read by the server and not sent, and any number of messages is
 // listed.
 func TestQueueListOfMany(t *testing.T) {

@@ -220,6 +220,8 @@ func TestRunCannotRelease(t *testing.T) {
 	require.NoError(t, p.stdin.Close())
 	assert.Equal(t, 4, p.wait())
 	p.requireReport("was not released")
+	assert.Contains(t, p.stderr.String(), `the store frees "job" within its TTL of 1h0m0s`)
+	assert.NotContains(t, p.stderr.String(), "background", "the process ends")
 }
 
 // The server loses its scripts and drops its connections without an effect on the

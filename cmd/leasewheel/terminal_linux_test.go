@@ -89,14 +89,14 @@ func (c *console) press(keys string) {
 	require.NoError(c.t, err)
 }
 
-// interrupt sends the signal of Ctrl-C to the foreground job, without the key: for the key
-// the kernel first sends the signal, then drops output that was not read yet, and echoes ^C,
-// all of it perhaps after the job has ended.
-func (c *console) interrupt() {
+// signal sends the signal of a key to the foreground job, without the key: for Ctrl-C and
+// Ctrl-Z the kernel first sends the signal, then drops output that was not read yet, and
+// echoes the key, all of it perhaps after the job has answered.
+func (c *console) signal(sig syscall.Signal) {
 	c.t.Helper()
 	job, err := unix.IoctlGetInt(int(c.keys.Fd()), unix.TIOCGPGRP)
 	require.NoError(c.t, err)
-	require.NoError(c.t, unix.Kill(-job, unix.SIGINT))
+	require.NoError(c.t, unix.Kill(-job, sig))
 }
 
 // await waits until the screen shows a line that contains text.
@@ -120,9 +120,10 @@ func (c *console) await(text string) {
 	}
 }
 
+// The signals of the keys of a terminal.
 const (
-	ctrlC = "\x03"
-	ctrlZ = "\x1a"
+	ctrlC = unix.SIGINT
+	ctrlZ = unix.SIGTSTP
 )
 
 // A command in a process group of its own may read the terminal nevertheless.
@@ -150,7 +151,7 @@ func TestRunCtrlC(t *testing.T) {
 				c.press("begin\n")
 			}
 			c.await("ready")
-			c.press(ctrlC)
+			c.signal(ctrlC)
 			c.await("caught")
 			c.await("exit 5")
 		})
@@ -171,7 +172,7 @@ func TestRunCtrlZ(t *testing.T) {
 				c.press("begin\n")
 			}
 			c.await("ready")
-			c.press(ctrlZ)
+			c.signal(ctrlZ)
 			c.await("stopped")
 			require.NoError(t, os.WriteFile(flag, nil, 0o600))
 			held, err := server.Client(t).Exists(bounded(t), "job").Result()
@@ -193,7 +194,7 @@ func TestRunStoppedForTooLong(t *testing.T) {
 	_, env := onServer(t, redistest.Config{})
 	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	c.await("held")
-	c.press(ctrlZ)
+	c.signal(ctrlZ)
 	c.await("stopped")
 	next := start(t, env, run("job", sh("echo mine"))...)
 	assert.Equal(t, "mine", next.line())

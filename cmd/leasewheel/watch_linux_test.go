@@ -20,7 +20,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	c.await("fair  ")
 	require.NoError(t, client.Del(t.Context(), "fair").Err())
 	c.await("4 locks")
-	c.interrupt()
+	c.signal(ctrlC)
 	c.await(clearLine + "exit 0") // no ^C is left before the prompt
 }
 
