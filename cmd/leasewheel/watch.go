@@ -94,8 +94,12 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	return w.refreshEach(ctx, cmd, pattern, w.writeLine)
 }
 
-// refreshEach shows a refresh after every interval, until the context ends.
+// refreshEach shows a refresh after every interval, until the context ends. A server that
+// does not answer a request in time has failed this refresh.
 func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, pattern string, show func(*refresh) error) error {
+	for _, v := range w.views {
+		limitRequests(v.server.client, lock.DefaultRequestTimeout)
+	}
 	ticker := time.NewTicker(time.Duration(w.interval))
 	defer ticker.Stop()
 	last := make([]viewed, len(w.views))
@@ -148,8 +152,12 @@ func (w *watchCommand) refresh(ctx context.Context, cmd *cobra.Command, pattern 
 		asked.Go(func() {
 			locks, err := v.list(ctx, pattern)
 			if err != nil {
-				r.views[i], permanent[i] = last[i], v.permanent(cmd, err)
-				r.views[i].label, r.views[i].err = v.label, v.failed(cmd, err)
+				failure := v.failed(cmd, err)
+				r.views[i] = last[i]
+				r.views[i].label, r.views[i].err = v.label, failure
+				if !outage(err, failure) {
+					permanent[i] = failure
+				}
 				return
 			}
 			r.views[i] = viewed{label: v.label, locks: locks, at: time.Now()}
@@ -172,14 +180,10 @@ func (v *view) list(ctx context.Context, pattern string) (locks []lock.Info, err
 	return locks, nil
 }
 
-// permanent returns the failure of a server if err is not an outage.
-func (v *view) permanent(cmd *cobra.Command, err error) error {
-	failure := v.failed(cmd, err)
+// outage reports whether a later refresh may succeed after err, reported as failure.
+func outage(err, failure error) bool {
 	_, mismatched := errors.AsType[*mismatchError](failure)
-	if errors.Is(err, lock.ErrUnavailable) && !mismatched && !untrusted(err) {
-		return nil
-	}
-	return failure
+	return errors.Is(err, lock.ErrUnavailable) && !mismatched && !untrusted(err)
 }
 
 // failure returns the first failure of a server.

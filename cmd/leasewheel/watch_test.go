@@ -9,13 +9,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 func TestWatchPrintsALineForEachRefresh(t *testing.T) {
@@ -237,4 +241,53 @@ func TestScreenOfAnOutage(t *testing.T) {
 	lines := r.lines(80, 24, time.Second)
 	assert.Equal(t, "12s old: "+lock.ErrUnavailable.Error(), lines[1])
 	assert.Contains(t, lines[4], "orders:42")
+}
+
+// A server that hangs is reported with each refresh, and the age of its locks grows, until
+// it answers again.
+func TestWatchOfAFrozenServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 2 * time.Second
+		frozen := locktest.Start(t)
+		store := frozen.Store(t)
+		locker, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		defer locker.Close(t.Context()) //nolint:errcheck // there is no lock
+		client := frozen.Client(t)
+		store, err = redisstore.New(client, redisstore.Config{})
+		require.NoError(t, err)
+		defer store.Close()
+		watched, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		defer watched.Close(t.Context()) //nolint:errcheck // there is no lock
+		lease, err := locker.Mutex("orders:42").Lock(t.Context())
+		require.NoError(t, err)
+		defer lease.Unlock(t.Context()) //nolint:errcheck // the lease may have ended
+
+		w := &watchCommand{interval: durationFlag(interval), count: 8}
+		w.views = []view{{server: &server{client: client, store: store}, locker: watched}}
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		begin, ages := time.Now(), []time.Duration{}
+		require.NoError(t, w.refreshEach(t.Context(), cmd, "*", func(r *refresh) error {
+			v := r.views[0]
+			switch n := len(ages); {
+			case n == 0:
+				require.NoError(t, v.err)
+				frozen.Freeze()
+			case n < 6:
+				require.Error(t, v.err)
+				assert.Contains(t, strings.Join(r.lines(80, 24, interval), "\n"), " old: server ")
+			case n == 6:
+				frozen.Thaw()
+			default:
+				require.NoError(t, v.err)
+			}
+			assert.LessOrEqual(t, time.Since(begin), time.Duration(len(ages))*interval+lock.DefaultRequestTimeout)
+			ages = append(ages, r.at.Sub(v.at).Round(time.Second))
+			return nil
+		}))
+		assert.Equal(t, []time.Duration{0, 3 * time.Second, 5 * time.Second, 7 * time.Second, 9 * time.Second, 11 * time.Second, 13 * time.Second, 0}, ages)
+	})
 }
