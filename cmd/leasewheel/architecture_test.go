@@ -26,7 +26,7 @@ func TestArchitectureNamesExist(t *testing.T) {
 	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text), "")
 	units := regexp.MustCompile(`\n\n|\n\| |\n\d+\. `).Split(prose, -1)
 	quoted := regexp.MustCompile("`([^`\\s]+)`")
-	planted := regexp.MustCompile(`^\d\d-`)
+	planted := regexp.MustCompile(`^\d{2,3}-`)
 	member := regexp.MustCompile(`^\w+\.\w+$`)
 	files, bugs := 0, make(map[string]bool)
 	for _, unit := range units {

@@ -253,14 +253,14 @@ func TestWatchOfAFrozenServer(t *testing.T) {
 		store := frozen.Store(t)
 		locker, err := lock.New(store, lock.Config{})
 		require.NoError(t, err)
-		defer locker.Close(t.Context()) //nolint:errcheck // there is no lock
+		defer locker.Close(t.Context())
 		client := frozen.Client(t)
 		store, err = redisstore.New(client, redisstore.Config{})
 		require.NoError(t, err)
 		defer store.Close()
 		watched, err := lock.New(store, lock.Config{})
 		require.NoError(t, err)
-		defer watched.Close(t.Context()) //nolint:errcheck // there is no lock
+		defer watched.Close(t.Context())
 		lease, err := locker.Mutex("orders:42").Lock(t.Context())
 		require.NoError(t, err)
 		defer lease.Unlock(t.Context()) //nolint:errcheck // the lease may have ended

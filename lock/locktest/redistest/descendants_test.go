@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -60,7 +59,7 @@ func TestRunFailsIfAProcessIsLeft(t *testing.T) {
 			continue
 		}
 		var failed *exec.ExitError
-		require.True(t, errors.As(err, &failed), line)
+		require.ErrorAs(t, err, &failed, line)
 		assert.Equal(t, code, failed.ExitCode(), line)
 		assert.Contains(t, report.String(), "processes were left by the tests, and killed now:\n\t"+strings.TrimSpace(string(pid))+": ")
 		number, err := strconv.Atoi(strings.TrimSpace(string(pid)))
