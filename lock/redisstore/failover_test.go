@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -169,34 +170,90 @@ func TestReplicasOfEveryKind(t *testing.T) {
 	}
 }
 
-// Semaphores, permits and plain locks wait too. So does a repeated request, on another
-// connection, for a hold that was granted without replicas.
+// granting is a kind of lock that is granted by a script: one hold and its store.
+type granting struct {
+	name   string
+	hold   *driver.Hold
+	config redisstore.Config
+}
+
+// grantings returns one of each kind. Those with counts need the counts of [giveCounts].
+func grantings() (all []granting) {
+	for kind := driver.KindMutex; kind.String() != "unknown"; kind++ {
+		if kind != driver.KindLatch { // its grant takes nothing
+			all = append(all, granting{kind.String(), heldFor(kind, 1), redisstore.Config{}})
+		}
+	}
+	plain := redisstore.Config{Format: redisstore.FormatPlain}
+	all = append(all, granting{"plain lock", heldFor(driver.KindMutex, 1), plain})
+	plain.PlainTokens = true
+	all = append(all, granting{"plain lock with tokens", heldFor(driver.KindMutex, 1), plain})
+	for _, g := range all {
+		g.hold.Name = g.name
+	}
+	return all
+}
+
+// giveCounts gives the kinds with counts five permits each.
+func giveCounts(t *testing.T, admin *redis.Client) {
+	t.Helper()
+	require.NoError(t, admin.MSet(t.Context(), driver.KindSemaphore.String(), 5, driver.KindPermit.String(), 5).Err())
+}
+
+// A repeated request, on another connection, waits for the replicas like the first one,
+// which was granted without them.
 func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, redistest.Config{TCP: true})
 	_, address := master.Addr()
 	replica := redistest.Start(t, redistest.Config{TCP: true, Directives: []string{"replicaof " + strings.Replace(address, ":", " ", 1)}})
 	admin := master.Client(t)
-	require.NoError(t, admin.MSet(t.Context(), "semaphore", 5, "permits", 5).Err())
+	giveCounts(t, admin)
 	master.AwaitReplication(t, 1)
 	replica.Pause() // its link is up, and it acknowledges no writes
 	defer replica.Resume()
-	const client = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
-	for _, hold := range []driver.Hold{
-		{Kind: driver.KindSemaphore, Name: "semaphore", Owner: client + ":1", Permits: 1},
-		{Kind: driver.KindPermit, Name: "permits", Owner: strings.Repeat("ab", 16)},
-		{Kind: driver.KindMutex, Name: "plain", Owner: client + ":1"},
-	} {
-		hold.Count, hold.TTL = 1, time.Minute
-		c := redisstore.Config{Replicas: 1}
-		if hold.Name == "plain" {
-			c.Format = redisstore.FormatPlain
-		}
+	for _, g := range grantings() {
+		g.config.Replicas = 1
 		for _, connection := range []string{"one", "another"} {
-			store := openWith(t, master.Client(t), c)
-			_, err := store.Acquire(t.Context(), &hold)
-			require.ErrorIs(t, err, redisstore.ErrUnreplicated, "%s, on %s connection", hold.Name, connection)
+			store := openWith(t, master.Client(t), g.config)
+			_, err := store.Acquire(t.Context(), g.hold)
+			require.ErrorIs(t, err, redisstore.ErrUnreplicated, "%s, on %s connection", g.name, connection)
 		}
 	}
-	assert.Equal(t, "4", admin.Get(t.Context(), "semaphore").Val(), "taken once")
+	assert.Equal(t, "4", admin.Get(t.Context(), driver.KindSemaphore.String()).Val(), "taken once")
+}
+
+// Every grant is a write, also one that is repeated and changes nothing: WAIT covers only
+// what its connection wrote. The server's own count of changes judges it, on any version.
+func TestEveryGrantIsAWrite(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	admin := server.Client(t)
+	giveCounts(t, admin)
+	changes := func() int {
+		n, err := strconv.Atoi(admin.InfoMap(t.Context(), "persistence").Item("Persistence", "rdb_changes_since_last_save"))
+		require.NoError(t, err)
+		return n
+	}
+	for _, g := range grantings() {
+		store := openWith(t, server.Client(t), g.config)
+		holds := []struct {
+			what  string
+			count int64
+		}{{"first", 1}, {"repeated", 1}}
+		switch g.hold.Kind {
+		case driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite:
+			holds = append(holds, holds[0], holds[1])
+			holds[2].what, holds[2].count = "further", 2
+			holds[3].what, holds[3].count = "further, repeated", 2
+		}
+		for _, request := range holds {
+			before := changes()
+			g.hold.Count = request.count
+			a, err := store.Acquire(t.Context(), g.hold)
+			require.NoError(t, err, "%s: %s request", g.name, request.what)
+			require.Equal(t, driver.Granted, a.Verdict, "%s: %s request", g.name, request.what)
+			assert.Greater(t, changes(), before, "%s: the %s request is granted without a write", g.name, request.what)
+		}
+	}
 }

@@ -29,8 +29,10 @@ func (c *Config) validateReplicas() error {
 
 // runReplicated runs a script that grants a lock, and then waits for the replicas on the
 // same connection. Another connection might lead to another master, which never got the
-// grant. A grant that is not replicated in time is an error after which the lock may be
-// held: the owner may ask again, and otherwise releases it.
+// grant. WAIT is for the last write of its connection and all before it, so the script must
+// write even if it grants what the owner has already. A grant that is not replicated in
+// time is an error after which the lock may be held: the owner may ask again, and otherwise
+// releases it.
 func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	var wait *redis.IntCmd
 	reply, err := s.retryLate(ctx, c, func(a *attempt) {

@@ -16,7 +16,9 @@ type script struct {
 	// timely: the script takes the deadline of its request as its last arguments, see
 	// deadline.lua.
 	timely bool
-	// granting is set if the script grants locks. A reply that begins with 1 is a grant.
+	// granting is set if the script grants locks. A reply that begins with 1 is a grant. Each
+	// run that grants has written, a repeated one too: since Redis 7.2, WAIT covers only
+	// what its connection wrote, see runReplicated.
 	granting bool
 	sharing  sharing // zero if a run is for one request
 }
