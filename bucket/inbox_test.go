@@ -50,7 +50,7 @@ func takeChanged(in *Inbox) []*Node {
 
 func cancel(in *Inbox, n *Node) (reclaim bool) {
 	life := n.Life()
-	if !n.Withdraw(life) {
+	if _, ok := n.Withdraw(life); !ok {
 		panic("not pending")
 	}
 	return in.Cancelled(n, life)

@@ -74,23 +74,24 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 }
 
 // Disarm is the exit by cancel for an adopted entry. It reports whether the caller has
-// won, and whether a run was under way by then.
-func (e *Entry) Disarm() (won, begun bool) { return e.disarm(0) }
+// won, the tick that the entry was pending for at that moment, and whether a run was under
+// way by then.
+func (e *Entry) Disarm() (tick Tick, won, begun bool) { return e.disarm(0) }
 
 // TakeOut is Disarm for an engine that has stopped: see [Entry.TakenOut].
-func (e *Entry) TakeOut() (won bool) {
-	won, _ = e.disarm(withdrawn)
-	return won
+func (e *Entry) TakeOut() (tick Tick, won bool) {
+	tick, won, _ = e.disarm(withdrawn)
+	return tick, won
 }
 
-func (e *Entry) disarm(mark word) (won, begun bool) {
+func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
 	for {
 		w := word(e.word.Load())
 		if w.phase() != pending {
-			return false, false
+			return 0, false, false
 		}
 		if e.swap(w, w.withPhase(cancelled)|mark) {
-			return true, w.has(running)
+			return w.tick(), true, w.has(running)
 		}
 	}
 }

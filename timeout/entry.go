@@ -95,30 +95,31 @@ func (e *Entry) Expire(now Tick) bool {
 // run is under way is cancelled too, with the result false.
 func (e *Entry) Cancel(life uint64) bool {
 	if e.owner.Pooled {
-		if !e.Withdraw(life) {
+		if _, ok := e.Withdraw(life); !ok {
 			return false
 		}
 		e.owner.Engine.Cancelled(e, life)
 		return true
 	}
-	won, begun := e.Disarm()
+	_, won, begun := e.Disarm()
 	if won {
 		e.owner.Engine.Cancelled(e, life)
 	}
 	return won && !begun
 }
 
-// Withdraw is [Entry.Cancel] without the call of the engine, for the engine's own use.
-func (e *Entry) Withdraw(life uint64) bool {
+// Withdraw is [Entry.Cancel] without the call of the engine, for the engine's own use. It
+// returns the tick that the entry was pending for at that moment.
+func (e *Entry) Withdraw(life uint64) (tick Tick, ok bool) {
 	for {
 		// The word is read first: if the life still matches afterwards, the word belonged
 		// to that life.
 		w := word(e.word.Load())
 		if w.phase() != pending || e.life.Load() != life {
-			return false
+			return 0, false
 		}
 		if e.swap(w, w.withPhase(cancelled)) {
-			return true
+			return w.tick(), true
 		}
 	}
 }

@@ -57,6 +57,8 @@ var phases = map[string]func(*timeout.Entry){
 	"cancelled": func(e *timeout.Entry) { e.Start(10); e.Withdraw(e.Life()) },
 }
 
+func withdraw(e *timeout.Entry) bool { _, ok := e.Withdraw(0); return ok }
+
 func newEntry(phase string) (*timeout.Entry, *engine) {
 	owner := &engine{}
 	e := new(timeout.Entry)
@@ -97,7 +99,7 @@ func TestTransitions(t *testing.T) {
 			"idle": idle, "pending": {true, timeout.Cancelled, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Cancel of another life", func(e *timeout.Entry) bool { return e.Cancel(stale) }, map[string]outcome{
 			"idle": idle, "pending": stays, "expired": expired, "cancelled": cancelled}},
-		{"Withdraw", func(e *timeout.Entry) bool { return e.Withdraw(0) }, map[string]outcome{
+		{"Withdraw", func(e *timeout.Entry) bool { tick, ok := e.Withdraw(0); return ok && tick == 10 }, map[string]outcome{
 			"idle": idle, "pending": {true, timeout.Cancelled, 0}, "expired": expired, "cancelled": cancelled}},
 		{"Postpone to later", func(e *timeout.Entry) bool { return e.Postpone(0, 11) }, map[string]outcome{
 			"idle": idle, "pending": {true, timeout.Pending, 11}, "expired": expired, "cancelled": cancelled}},
@@ -142,7 +144,7 @@ func TestOnlyTheWinningCancelTellsTheEngine(t *testing.T) {
 		t.Errorf("the engine was told of the lives %v, want [1]", owner.cancelled)
 	}
 	e.Start(5)
-	if !e.Withdraw(1) || len(owner.cancelled) != 1 {
+	if _, ok := e.Withdraw(1); !ok || len(owner.cancelled) != 1 {
 		t.Error("Withdraw should win without telling the engine")
 	}
 }
@@ -184,7 +186,7 @@ func TestHandlesOfEarlierLivesAreInert(t *testing.T) {
 		if !e.Alive(life) || e.Alive(0) || e.Life() != life {
 			t.Fatalf("after %d lives this is life %d", life, e.Life())
 		}
-		if stale.Cancel() || e.Withdraw(0) || e.Postpone(0, 10) || e.Postpone(0, 20) {
+		if stale.Cancel() || withdraw(e) || e.Postpone(0, 10) || e.Postpone(0, 20) {
 			t.Errorf("a handle of life 0 touches life %d", life)
 		}
 		if _, ok := e.Move(0, 5); ok {
@@ -258,7 +260,6 @@ func winners(won []bool) (n int) {
 func TestRacesAreDecidedOnce(t *testing.T) {
 	const due, later, now = 10, 20, 15
 	cancel := func(e *timeout.Entry) bool { return e.Cancel(0) }
-	withdraw := func(e *timeout.Entry) bool { return e.Withdraw(0) }
 	expire := func(e *timeout.Entry) bool { return e.Expire(now) }
 	postpone := func(e *timeout.Entry) bool { return e.Postpone(0, later) }
 	move := func(e *timeout.Entry) bool { _, ok := e.Move(0, later); return ok }

@@ -115,7 +115,7 @@ func (w *Wheel) named(by timeout.Tick) {
 // it disarms the timer.
 func (w *Wheel) keeps(n *bucket.Node) bool {
 	<-w.withdrawn
-	won, _ := n.Disarm()
+	_, won, _ := n.Disarm()
 	return !won && n.TakenOut()
 }
 

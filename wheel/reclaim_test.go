@@ -32,7 +32,7 @@ func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 					Must(w.Schedule(5*ms, func() {}))
 					pass(9 * ms)
 
-					won, _ := timer.node.Disarm()
+					_, won, _ := timer.node.Disarm()
 					require(t, won, "not pending")
 					if passed {
 						pass(2 * ms)

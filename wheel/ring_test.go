@@ -50,7 +50,7 @@ func (m *ringModel) schedule(tick timeout.Tick) int {
 
 func (m *ringModel) cancel(name int) {
 	n := m.nodes[name]
-	if !n.Withdraw(n.Life()) {
+	if _, ok := n.Withdraw(n.Life()); !ok {
 		m.t.Fatalf("%d is not pending", name)
 	}
 	m.ring.unlink(n)

@@ -99,6 +99,117 @@ func TestDrainReturnsWhatIsPending(t *testing.T) {
 	})
 }
 
+// Drain is called amid goroutines that schedule tasks, which are due at once or within a
+// few ticks, and cancel some. Each task has run, was cancelled or was returned by Drain with
+// its own handle: exactly one of the three.
+func TestDrainReturnsEachTaskOnce(t *testing.T) {
+	const goroutines, each = 8, 2_000
+	// The system then interrupts a goroutine anywhere, as it does on a machine of many cores.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	w := start(t, wheel.Config{Tick: 100 * time.Microsecond, Buckets: 16})
+	bets := make([][]bet, goroutines)
+	var drained []wheel.Unrun
+	var over atomic.Bool
+	var drains sync.WaitGroup
+	drains.Go(func() {
+		for !over.Load() {
+			drained = append(drained, w.Drain()...)
+		}
+	})
+	crowd(t, goroutines, func(me int, rnd *rand.Rand) {
+		bets[me] = make([]bet, each)
+		for k := range bets[me] {
+			b := &bets[me][k]
+			b.handle = must(w.Schedule(time.Duration(rnd.IntN(3))*w.Tick(), func() { b.ran.Add(1) }))
+			if other := &bets[me][rnd.IntN(k+1)]; rnd.IntN(8) == 0 && other.handle.Cancel() {
+				other.cancelled.Add(1)
+			}
+		}
+	})
+	settled(t, w, nil)
+	over.Store(true)
+	drains.Wait()
+	w.Stop()
+	owners := map[timeout.Timeout]*bet{}
+	for i := range bets {
+		for k := range bets[i] {
+			b := &bets[i][k]
+			require(t, owners[b.handle] == nil, "two timeouts have one handle")
+			owners[b.handle] = b
+		}
+	}
+	for _, u := range drained {
+		b := owners[u.Timeout]
+		require(t, b != nil && u.Task != nil, "Drain returned what was never scheduled, or no task: %+v", u)
+		b.returned.Add(1)
+		before := b.ran.Load()
+		u.Task()
+		require(t, b.ran.Load() == before+1, "Drain returned another timeout's task")
+		b.ran.Store(before)
+	}
+	require(t, len(drained) > 0, "nothing was drained: that is no race")
+	for _, b := range owners {
+		ran, cancelled, returned := b.ran.Load(), b.cancelled.Load(), b.returned.Load()
+		require(t, ran+cancelled+returned == 1, "a timeout has run %d times, was cancelled %d times, returned %d times",
+			ran, cancelled, returned)
+	}
+}
+
+// Stop is called while goroutines move timeouts to and fro. Each timeout is returned with
+// the deadline of its last Reset that succeeded, and all in that order.
+func TestStopReturnsTheLastDeadlines(t *testing.T) {
+	// The system then interrupts a goroutine anywhere, as it does on a machine of many cores.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	for range 100 {
+		stopAmidResets(t)
+	}
+}
+
+func stopAmidResets(t *testing.T) {
+	t.Helper()
+	w := start(t, wheel.Config{})
+	const goroutines = 4
+	at := time.Now().Add(time.Hour)
+	var last [goroutines]struct {
+		handle   timeout.Timeout
+		deadline time.Time
+	}
+	var moving, all sync.WaitGroup
+	for i := range last {
+		l := &last[i]
+		deadlines := make([]time.Time, 50)
+		for k := range deadlines {
+			probe := must(w.ScheduleAt(at.Add(time.Duration(k)*second), none))
+			deadlines[k] = probe.Deadline()
+			probe.Cancel()
+		}
+		l.handle, l.deadline = must(w.ScheduleAt(at, none)), deadlines[0]
+		moving.Add(1)
+		all.Go(func() {
+			for k := 1; ; k++ {
+				deadline := deadlines[k%len(deadlines)]
+				if !l.handle.ResetAt(deadline) {
+					return
+				}
+				if l.deadline = deadline; k == 3 {
+					moving.Done()
+				}
+			}
+		})
+	}
+	moving.Wait()
+	left := w.Stop()
+	all.Wait()
+	sorted := slices.IsSortedFunc(left, func(a, b wheel.Unrun) int { return a.Deadline.Compare(b.Deadline) })
+	require(t, len(left) == goroutines && sorted, "%d were returned, in order %v", len(left), sorted)
+	for _, l := range last {
+		for _, u := range left {
+			require(t, u.Timeout != l.handle || u.Deadline.Equal(l.deadline), "returned as due %v after its last deadline",
+				u.Deadline.Sub(l.deadline))
+		}
+	}
+}
+
 // refuses checks that every way to schedule fails with an error, ten times each, and
 // leaves no trace in the numbers.
 func refuses(t *testing.T, w *wheel.Wheel, want error, timers ...*wheel.Timer) {

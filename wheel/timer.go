@@ -70,7 +70,7 @@ func (t *Timer) arm(tick timeout.Tick) (wasPending bool, err error) {
 // Cancel disarms the timer and reports whether it did. True means that the task had not
 // begun and will not until the timer is armed again.
 func (t *Timer) Cancel() bool {
-	won, begun := t.node.Disarm()
+	_, won, begun := t.node.Disarm()
 	if won {
 		t.wheel.disarmed(&t.node)
 	}

@@ -251,9 +251,15 @@ func (w *Wheel) release() {
 func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
 	for n := range w.nodes {
-		tick, _ := n.PendingTick()
 		pooled := n.Owner().Pooled
-		if pooled && !n.Withdraw(n.Life()) || !pooled && !n.TakeOut() {
+		var tick timeout.Tick
+		var won bool
+		if pooled {
+			tick, won = n.Withdraw(n.Life())
+		} else {
+			tick, won = n.TakeOut()
+		}
+		if !won {
 			continue
 		}
 		w.unreserve()
@@ -275,41 +281,40 @@ func sortUnrun(u []Unrun) {
 // the wheel goes on. A periodic task whose run is under way is included, and does not run
 // again. Timeouts scheduled meanwhile may be left pending.
 //
-// Drain blocks the worker and scheduling goroutines for about ten milliseconds per
-// million timeouts.
+// Drain blocks the worker and scheduling goroutines for about 0.3 s per million timeouts.
 func (w *Wheel) Drain() []Unrun {
 	type life struct {
 		node   *bucket.Node
 		number uint64
 	}
-	var pending []life
-	for n := range w.nodes {
-		number := n.Life()
-		if _, ok := n.PendingTick(); ok {
-			pending = append(pending, life{n, number})
-		}
-	}
+	var ended []life
 	var drained []Unrun
-	for _, l := range pending {
-		n := l.node
+	for n := range w.nodes {
+		var tick timeout.Tick
+		var won bool
 		if n.Owner().Pooled {
-			if !n.Withdraw(l.number) {
-				continue
-			}
-		} else if won, _ := n.Disarm(); !won {
+			tick, won = n.Withdraw(n.Life())
+		} else {
+			tick, won, _ = n.Disarm()
+		}
+		if !won {
 			continue
 		}
-		// The node stays in this life until the engine learns of its end.
-		tick, _ := n.PendingTick()
+		ended = append(ended, life{n, n.Life()})
 		drained = append(drained, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
-		n.Owner().Engine.Cancelled(&n.Entry, l.number)
+	}
+	// The engine is called without locks held. By now the node may serve another timeout;
+	// the number of the life distinguishes the two.
+	for _, l := range ended {
+		l.node.Owner().Engine.Cancelled(&l.node.Entry, l.number)
 	}
 	sortUnrun(drained)
 	return drained
 }
 
-// nodes calls yield for every node that the wheel has, some of them twice, with
-// the wheel's locks held.
+// nodes calls yield for every node that the wheel has, some of them twice, with the
+// wheel's locks held. A node that yield withdraws is not used for another timeout before
+// yield returns, so its task can be read there and nowhere later.
 func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
