@@ -174,18 +174,10 @@ func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
 // already has.
 func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	ctx := a.ctx
-	limited, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
-	defer cancel()
-	a.ctx = limited
 	defer func() { a.ctx = ctx }()
-	by, _ := limited.Deadline()
-	var reason error
-	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func() (err error) {
+	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
+		a.ctx = limited
 		g, err = l.ask(a)
-		if err != nil && reason != nil && !time.Now().Before(by) {
-			return reason // of the previous attempt: the time-out cut this one short
-		}
-		reason = err
 		return err
 	})
 	return g, err

@@ -21,16 +21,25 @@ func pauseAfter(try int) time.Duration { return backoff.Pause(try, minBackoff, m
 func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 // withRetry calls once until it succeeds or returns an error for which again reports
-// false. It backs off between calls. It returns the last error if the next call would
-// begin later than limit after the first. If ctx or the locker ends during a pause, the
-// error also carries that cause.
-func (l *Locker) withRetry(ctx context.Context, limit time.Duration, again func(error) bool, once func() error) error {
+// false. It backs off between calls. The context of the calls ends at the limit, which
+// bounds all of them together. If it cuts a later call short, or no further call can begin
+// in time, the error is that of the latest whole call. If ctx or the locker ends during a
+// pause, the error also carries that cause.
+func (l *Locker) withRetry(ctx context.Context, limit time.Duration, again func(error) bool, once func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	start := time.Now()
+	by, _ := limited.Deadline()
+	var whole error
 	for try := 0; ; try++ {
-		err := once()
+		err := once(limited)
 		if err == nil || !again(err) {
 			return err
 		}
+		if whole != nil && !time.Now().Before(by) {
+			err = whole
+		}
+		whole = err
 		pause := pauseAfter(try)
 		if time.Since(start)+pause > limit {
 			return err

@@ -59,7 +59,7 @@ func (l *Locker) countFrom(ctx context.Context, c driver.Count) (counted driver.
 	if op != driver.CountRead {
 		c.Request = l.newHold(kind, name, c.Keep).Owner
 	}
-	err = l.withRetry(ctx, l.countFor(op), transient, func() (err error) {
+	err = l.withRetry(ctx, l.countFor(op), l.repeats, func(ctx context.Context) (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)
 		defer cancel()
 		counted, err = counter.Count(bounded, &c)
@@ -78,10 +78,16 @@ func (l *Locker) countFrom(ctx context.Context, c driver.Count) (counted driver.
 // returns within [Config.RequestTimeout].
 func (l *Locker) countFor(op driver.CountOp) time.Duration {
 	if op == driver.CountCreate {
-		return min(l.config.RequestTimeout, l.config.RetryFor)
+		return l.config.RequestTimeout
 	}
-	return l.config.RetryFor
+	return l.retryFor()
 }
+
+// repeats reports whether a failed request may be repeated.
+func (l *Locker) repeats(err error) bool { return l.config.RetryFor >= 0 && transient(err) }
+
+// retryFor is [Config.RetryFor], and long enough for one request.
+func (l *Locker) retryFor() time.Duration { return max(l.config.RetryFor, l.config.RequestTimeout) }
 
 // acquireNoLease acquires a hold that has no lease.
 func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.Duration) error {

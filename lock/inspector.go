@@ -32,7 +32,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 	ask := func(store driver.Inspector, ctx context.Context, name string) (Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
-	return l.withInspector(ctx, name, ask, transient)
+	return l.withInspector(ctx, name, ask, l.repeats)
 }
 
 // ForceRelease takes the lock called name, of any kind but semaphores, permits and
@@ -44,7 +44,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // an error that does not match [ErrNotDone], inspect the lock before another try.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
 	return l.withInspector(ctx, name, driver.Inspector.ForceRelease, func(err error) bool {
-		return transient(err) && errors.Is(err, ErrNotDone)
+		return l.repeats(err) && errors.Is(err, ErrNotDone)
 	})
 }
 
@@ -60,7 +60,7 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 		return Info{}, err
 	}
 	var info Info
-	err = l.withRetry(ctx, l.config.RetryFor, again, func() (err error) {
+	err = l.withRetry(ctx, l.retryFor(), again, func(ctx context.Context) (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 		defer cancel()
 		info, err = ask(store, bounded, name)

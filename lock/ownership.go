@@ -167,7 +167,10 @@ func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	if a.wait {
 		limit = forever // waitCtx bounds it
 	}
-	err = o.locker.withRetry(a.waitCtx, limit, transient, func() (err error) {
+	err = o.locker.withRetry(a.waitCtx, limit, transient, func(limited context.Context) (err error) {
+		if !a.wait {
+			a.ctx = limited
+		}
 		lease, err = o.reacquireOnce(a)
 		return err
 	})

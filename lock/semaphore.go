@@ -122,14 +122,17 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Owed = 0, true
-	switch held, err := s.locker.release(s.locker.unlocking(ctx), h, time.Time{}); {
+	u := s.locker.unlocking(ctx)
+	switch held, err := s.locker.release(u, h, time.Time{}); {
 	case err != nil:
 		return err
 	case held:
 		return nil
 	}
-	if _, err := s.Available(context.WithoutCancel(ctx)); err != nil {
-		return err
+	rest, cancel := u.context()
+	defer cancel()
+	if _, err := s.Available(rest); err != nil {
+		return fmt.Errorf("%w: the store has refused %d permits of %q: %w", ErrNotRepeated, n, s.name, err)
 	}
 	return fmt.Errorf("%w: %d permits more of %q", ErrOverflow, n, s.name)
 }

@@ -37,7 +37,8 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		defer cancel()
 		ctx = bounded
 		l.unlocks.begin() // before they are lost, so that another Shutdown waits for their release
-		l.releaseAll(ctx, l.watchdog.Abandon())
+		by, _ := ctx.Deadline()
+		l.releaseAll(limit{ctx, by}, l.watchdog.Abandon())
 		l.unlocks.end()
 		l.unlocks.wait(ctx)
 	}
@@ -187,8 +188,8 @@ func (e *UnreleasedError) Unwrap() error { return e.Err }
 const maxReleases = 64
 
 // releaseAll releases the locks of abandoned leases, all groups of the store at once, so
-// that one that does not answer delays no other. It records those that it cannot release.
-func (l *Locker) releaseAll(ctx context.Context, leases []*renewal.Lease) {
+// that one that does not answer delays no other. All share the limit u. It records those that it cannot release.
+func (l *Locker) releaseAll(u limit, leases []*renewal.Lease) {
 	groups := make(map[string][]*renewal.Lease)
 	for _, lease := range leases {
 		name := l.store.Group(lease.Key(), lease.Ref())
@@ -204,7 +205,7 @@ func (l *Locker) releaseAll(ctx context.Context, leases []*renewal.Lease) {
 		for range min(maxReleases, len(members)) {
 			work.Go(func() {
 				for lease := range next {
-					if err := l.releaseAbandoned(ctx, lease); err != nil {
+					if err := l.releaseAbandoned(u, lease); err != nil {
 						l.mu.Lock()
 						l.unreleased.Names, l.unreleased.Err = append(l.unreleased.Names, lease.Key()), err
 						l.mu.Unlock()
@@ -219,11 +220,11 @@ func (l *Locker) releaseAll(ctx context.Context, leases []*renewal.Lease) {
 // releaseAbandoned releases the lock of one abandoned lease. What its hold had beyond a name
 // and an owner no longer matters: a client that waits outside the store's queue may miss one
 // turn.
-func (l *Locker) releaseAbandoned(ctx context.Context, lease *renewal.Lease) error {
-	if err := lease.Stop(ctx); err != nil { // a renewal is in flight
+func (l *Locker) releaseAbandoned(u limit, lease *renewal.Lease) error {
+	if err := lease.Stop(u.ctx); err != nil { // a renewal is in flight
 		return err
 	}
 	h := &driver.Hold{Kind: lease.Ref().(Kind), Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL()}
-	_, err := l.release(l.unlocking(ctx), h, time.Time{})
+	_, err := l.release(u, h, time.Time{})
 	return err
 }
