@@ -50,8 +50,9 @@ type Config struct {
 	// also bounds Unlock and each method whose name begins with Try, which repeat a request
 	// that fails early. Default: 1 s.
 	RequestTimeout time.Duration
-	// RetryFor is how long a failing request that neither acquires nor releases is repeated:
-	// one that reads or changes a count, or inspects locks. Default: 5 s. Negative: never.
+	// RetryFor bounds a call that neither acquires nor releases, with all repetitions of its
+	// failing request: one that reads or changes a count, or inspects locks. Such a call has
+	// RequestTimeout at least. Default: 5 s. Negative: no repetition.
 	RetryFor time.Duration
 	// Poll is the longest pause between two requests of a waiting process that receives no
 	// message about a release. Default: 5 s.

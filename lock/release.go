@@ -80,15 +80,27 @@ func (u limit) sleep(d time.Duration) bool {
 // deadline among the hold's acquisitions with unknown outcome. If one may still be
 // applied, the cleanup releases the hold again.
 func (l *Locker) release(u limit, h *driver.Hold, unknownUntil time.Time) (held bool, err error) {
+	held, err = l.releaseWithin(u, h)
+	switch {
+	case !ends(h):
+	case err == nil:
+		l.cleanup.confirm(h, unknownUntil)
+	default:
+		if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
+			err = fmt.Errorf("%w (%w)", err, abandoned)
+		}
+	}
+	return held, err
+}
+
+// releaseWithin is release without the cleanup.
+func (l *Locker) releaseWithin(u limit, h *driver.Hold) (held bool, err error) {
 	maybe := false
 	for try := 0; ; try++ {
 		bounded, cancel := u.request(h.TTL)
 		held, err = l.store.Release(bounded, h)
 		cancel()
 		if err == nil {
-			if ends(h) {
-				l.cleanup.confirm(h, unknownUntil)
-			}
 			if !maybe {
 				l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
 			}
@@ -96,11 +108,6 @@ func (l *Locker) release(u limit, h *driver.Hold, unknownUntil time.Time) (held 
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
 		if !errors.Is(err, ErrUnavailable) || !u.sleep(pauseAfter(try)) {
-			if ends(h) {
-				if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
-					err = fmt.Errorf("%w (%w)", err, abandoned)
-				}
-			}
 			return false, err
 		}
 	}

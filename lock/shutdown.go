@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -188,7 +187,8 @@ func (e *UnreleasedError) Unwrap() error { return e.Err }
 const maxReleases = 64
 
 // releaseAll releases the locks of abandoned leases, all groups of the store at once, so
-// that one that does not answer delays no other. All share the limit u. It records those that it cannot release.
+// that one that does not answer delays no other. All share the
+// limit u. It records those that it cannot release.
 func (l *Locker) releaseAll(u limit, leases []*renewal.Lease) {
 	groups := make(map[string][]*renewal.Lease)
 	for _, lease := range leases {
@@ -225,6 +225,6 @@ func (l *Locker) releaseAbandoned(u limit, lease *renewal.Lease) error {
 		return err
 	}
 	h := &driver.Hold{Kind: lease.Ref().(Kind), Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL()}
-	_, err := l.release(u, h, time.Time{})
+	_, err := l.releaseWithin(u, h)
 	return err
 }

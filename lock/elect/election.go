@@ -96,8 +96,12 @@ func serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context
 		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
 		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
 	}()
-	term, cancel := lease.Within(ctx)
-	defer cancel()
+	// Not lease.Within: its context carries the ownership of the mutex, with which a
+	// candidate would lead at once, in the same term.
+	held := lease.Context()
+	term, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	err = lead(term, lease.Token())
 	repeats := func(end error) bool { return errors.Is(end, err) }
 	if ctx.Err() != nil && slices.ContainsFunc([]error{ErrResign, term.Err(), context.Cause(term), ctx.Err(), context.Cause(ctx)}, repeats) {

@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,5 +311,32 @@ func TestShutdownEndsALeadership(t *testing.T) {
 		assert.Less(t, time.Since(begin), 3*time.Second)
 		cancel()
 		require.ErrorIs(t, <-next, context.Canceled)
+	})
+}
+
+// A candidate that stands with the context of a leader waits like any other: it leads in a
+// term of its own, once that leader has resigned.
+func TestCandidateWithALeadersContextWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := elect.New(locktest.New(t, lock.Config{}), "leader", lock.Options{})
+		var leads atomic.Bool // the first
+		terms, ended := make(chan int64, 2), make(chan error, 1)
+		require.NoError(t, e.Run(t.Context(), func(ctx context.Context, term int64) error {
+			terms <- term
+			leads.Store(true)
+			go func() {
+				ended <- e.Run(context.WithoutCancel(ctx), func(_ context.Context, term int64) error {
+					assert.False(t, leads.Load(), "two lead")
+					terms <- term
+					return nil
+				})
+			}()
+			time.Sleep(time.Minute)
+			leads.Store(false)
+			return nil
+		}))
+		require.NoError(t, <-ended)
+		first := <-terms
+		require.Greater(t, <-terms, first)
 	})
 }
