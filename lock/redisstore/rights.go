@@ -75,7 +75,9 @@ func (s *Store) uses() []use {
 		{
 			name: "read-write locks", flag: " --read-write",
 			commands: []string{"del @", "hlen @", "type @", "unlink @"},
-			keys:     func(name string) []string { return []string{holdsKey(name, noClient+":1"), claimKey(name), readWriteChannel(name)} },
+			keys: func(name string) []string {
+				return []string{holdsKey(name, noClient+":1"), claimKey(name), readWriteChannel(name)}
+			},
 			channels: func(name string) []string { return []string{readWriteChannel(name)} },
 		},
 		{
@@ -84,7 +86,9 @@ func (s *Store) uses() []use {
 				"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @",
 				"zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0",
 			},
-			keys:     func(name string) []string { return []string{requestKey(name, noClient+":1"), permitsKey(name), semaphoreChannel(name), latchChannel(name)} },
+			keys: func(name string) []string {
+				return []string{requestKey(name, noClient+":1"), permitsKey(name), semaphoreChannel(name), latchChannel(name)}
+			},
 			channels: func(name string) []string { return []string{semaphoreChannel(name), latchChannel(name)} },
 		},
 	}
