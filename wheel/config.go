@@ -37,7 +37,8 @@ type Config struct {
 
 	// Executor runs the tasks. Nil means on the wheel's worker, one after the
 	// other: the cheapest by far, and right for tasks that take microseconds
-	// and never block. See [Goroutines] and [Pool].
+	// and never block. See [Goroutines] and [Pool]. Tasks of [Timer.InitOnWorker], such as
+	// the ends of leases, run on the worker in any case: no executor can refuse them.
 	Executor Executor
 
 	// OnReject is called for every task that the executor refuses, on the

@@ -64,6 +64,24 @@ func ExampleTimer_Init() {
 	// Output: idle
 }
 
+// A task that no executor may refuse: the end of a session is noted on the worker, and what
+// may block, such as closing its connection, is left to a goroutine.
+func ExampleTimer_InitOnWorker() {
+	busy := wheel.NewPool(1, 0) // it has no room while its only task runs
+	defer busy.Close()
+	w := exampleWheel(wheel.Config{Executor: busy})
+	defer w.Stop()
+
+	ended := make(chan struct{})
+	var expiry wheel.Timer
+	expiry.InitOnWorker(w, func() { close(ended) })
+	_, _ = expiry.Arm(20 * time.Millisecond)
+	_, _ = w.Schedule(0, func() { <-ended })
+	<-ended
+	fmt.Println("the session has ended")
+	// Output: the session has ended
+}
+
 // A task that arms its own timer.
 func ExampleTimer_Arm() {
 	w := exampleWheel(wheel.Config{})

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -68,6 +69,34 @@ func TestPoolRejectsWhatFindsNoRoom(t *testing.T) {
 			task() // the hook has been given the tasks themselves
 		}
 		check(t, ran.Load() == 12, "%d ran after all, want 12", ran.Load())
+	})
+}
+
+// A timer of InitOnWorker runs on the worker at its deadline, whatever the executor does:
+// none of its runs is refused, also when its task has armed it again.
+func TestTimerOnWorkerIsNeverRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, wheel.Config{Tick: ms, Executor: newPool(t, 1, 0), OnReject: func(func(), error) {}})
+		block := make(chan struct{})
+		defer close(block)
+		for range 3 { // the only worker of the pool, and no place behind it
+			must(w.Schedule(ms, func() { <-block }))
+		}
+		var timer wheel.Timer
+		r := newRecord(t)
+		timer.InitOnWorker(w, func() {
+			r.run("t")
+			if time.Since(r.start) < 30*ms {
+				must(timer.Arm(10 * ms))
+			}
+		})
+		must(timer.Arm(10 * ms))
+		r.schedule(w, 10*ms, "refused")
+		r.at(100)
+		r.want("t@10 t@20 t@30")
+		s := w.Stats()
+		check(t, s.Rejected == 3 && s.Fired == 7 && s.Pending == 0, "the numbers are %+v", s)
+		check(t, timer.State() == timeout.Expired, "in the end it is %v", timer.State())
 	})
 }
 

@@ -24,16 +24,30 @@ type Timer struct {
 // On a wheel whose executor runs tasks elsewhere, a timer that is armed again while its
 // task runs may run it concurrently a second time, as time.AfterFunc may.
 func (t *Timer) Init(w *Wheel, task func()) {
+	t.check(w, task)
+	t.init(w, &w.timers, task)
+}
+
+// InitOnWorker is [Timer.Init] for a task that runs on the wheel's worker even if the
+// wheel has an executor, which could refuse it or delay it. The task must take
+// microseconds and never block. Packages that promise something at a deadline, on a wheel
+// that others configure, need it.
+func (t *Timer) InitOnWorker(w *Wheel, task func()) {
+	t.check(w, task)
+	t.init(w, &w.inline, task)
+}
+
+// check panics if the timer cannot be bound.
+func (t *Timer) check(w *Wheel, task func()) {
 	switch {
 	case w == nil || task == nil:
 		panic("wheel: Timer.Init with a nil wheel or task")
 	case t.wheel != nil:
 		panic("wheel: Timer.Init called twice")
 	}
-	t.init(w, &w.timers, task)
 }
 
-// init is Init for the timers of this package, which have other engines.
+// init is Init for timers of any owner.
 func (t *Timer) init(w *Wheel, owner *timeout.Owner, task func()) {
 	t.wheel = w
 	t.node.Bind(owner)

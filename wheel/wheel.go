@@ -19,6 +19,7 @@ type Wheel struct {
 	shards     []shard
 	shardShift int
 	timers     timeout.Owner // of the timers that users embed
+	inline     timeout.Owner // of those whose tasks the executor does not get
 	limit      int64
 	executor   Executor
 	onReject   func(task func(), err error)
@@ -98,7 +99,7 @@ func New(config Config) (*Wheel, error) {
 		ended:     make(chan struct{}),
 	}
 	w.needed.Store(int64(bucket.Never))
-	w.timers.Engine = adopter{w}
+	w.timers.Engine, w.inline.Engine = adopter{w}, adopter{w}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
 	w.counted()

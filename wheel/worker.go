@@ -216,11 +216,16 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 
 // runTimer is runPooled for a timer, which may be armed again as soon as it is claimed.
 func (w *Wheel) runTimer(n *bucket.Node) {
-	if n.Claim(w.ring.now) {
-		w.execute(n.Task())
-	} else {
+	if !n.Claim(w.ring.now) {
 		w.batch.moved = append(w.batch.moved, n)
+		return
 	}
+	if n.Owner() == &w.inline {
+		w.fired()
+		n.Task()()
+		return
+	}
+	w.execute(n.Task())
 }
 
 // execute runs a task that has just expired, on the executor if there is one.
