@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 const (
@@ -43,6 +44,8 @@ type leftover struct {
 	// expiry is when the store has dropped the hold by itself.
 	expiry time.Time
 	try    int
+	// timer postpones the next release.
+	timer wheel.Timer
 }
 
 // cleanup releases what acquisitions and releases with unknown outcome have left in the
@@ -88,7 +91,7 @@ func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
 	if c.stopped {
 		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
 	}
-	left := newLeftover(h, unknownUntil)
+	left := c.newLeftover(h, unknownUntil)
 	switch {
 	case c.accept(left):
 		c.enqueue(left)
@@ -109,19 +112,20 @@ func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
 	if c.stopped {
 		return
 	}
-	if left := newLeftover(h, unknownUntil); c.accept(left) {
+	if left := c.newLeftover(h, unknownUntil); c.accept(left) {
 		c.postpone(left, time.Until(left.final))
 	}
 }
 
 // newLeftover returns the leftover for a hold; see add.
-func newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover {
+func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover {
 	left := &leftover{hold: *h, final: time.Now()}
 	if !unknownUntil.IsZero() {
 		left.final = unknownUntil.Add(maxLateness)
 	}
 	left.expiry = left.final.Add(lifetime(h))
 	left.hold.Count = 0
+	left.timer.InitOnWorker(c.locker.wheel, func() { c.resume(left) })
 	return left
 }
 
@@ -255,25 +259,27 @@ func (c *cleanup) isFull() bool {
 
 // postpone releases the leftover after the pause. The caller holds mu.
 func (c *cleanup) postpone(left *leftover, pause time.Duration) {
-	_, err := c.locker.wheel.Schedule(pause, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if _, waits := c.postponed[left]; !waits {
-			return // stop has ended it
-		}
-		delete(c.postponed, left)
-		if c.goesOn(left) {
-			c.enqueue(left)
-		} else {
-			c.end(left)
-		}
-	})
-	if err != nil {
+	if _, err := left.timer.Arm(pause); err != nil {
 		c.end(left)
 		c.warn(left, "a hold is left to its TTL: the wheel rejects the task", err)
 		return
 	}
 	c.postponed[left] = struct{}{}
+}
+
+// resume queues a postponed leftover. The wheel's worker calls it.
+func (c *cleanup) resume(left *leftover) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, waits := c.postponed[left]; !waits {
+		return // stop has ended it
+	}
+	delete(c.postponed, left)
+	if c.goesOn(left) {
+		c.enqueue(left)
+	} else {
+		c.end(left)
+	}
 }
 
 func (c *cleanup) warn(left *leftover, what string, err error) {

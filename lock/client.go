@@ -53,7 +53,7 @@ type announcer struct {
 func (a *announcer) init(l *Locker) {
 	a.locker = l
 	a.running, a.abandon = context.WithCancel(context.Background())
-	a.timer.Init(l.wheel, a.announce)
+	a.timer.InitOnWorker(l.wheel, a.announce)
 }
 
 // begin is called with every grant. The first call announces the client.

@@ -130,8 +130,8 @@ func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, storeEnqueues: key.kind == KindMutex}
-		q.backstop.Init(l.wheel, func() { q.notify(driver.Notice{}) })
-		q.linger.Init(l.wheel, q.expire)
+		q.backstop.InitOnWorker(l.wheel, func() { q.notify(driver.Notice{}) })
+		q.linger.InitOnWorker(l.wheel, q.expire)
 		l.queues[key] = q
 	}
 	q.linger.Cancel()

@@ -216,7 +216,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 	w.clock.start()
 	w.calendar.ring = new([slots]list)
 	w.calendar.width = instant(w.wheel.Tick())
-	w.wheelProbe.Init(w.wheel, func() {})
+	w.wheelProbe.InitOnWorker(w.wheel, func() {})
 	if _, err := w.wheelProbe.Arm(math.MaxInt64); err != nil {
 		return nil, fmt.Errorf("renewal: New needs a wheel that runs: %w", err)
 	}
@@ -251,7 +251,7 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 // lease returns a lease that is not watched yet.
 func (w *Watchdog) lease(s *Spec) *Lease {
 	l := &Lease{watchdog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
-	l.deadline.Init(w.wheel, l.expire)
+	l.deadline.InitOnWorker(w.wheel, l.expire)
 	return l
 }
 

@@ -170,7 +170,7 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
 	w.alarm = new(wheel.Timer)
-	w.alarm.Init(e.wheel, w.notify)
+	w.alarm.InitOnWorker(e.wheel, w.notify)
 	defer w.alarm.Cancel()
 	return w.run()
 }
