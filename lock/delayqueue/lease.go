@@ -10,8 +10,8 @@ import (
 // message's id, its Owner the token of the claim.
 type leases struct{ queue *Queue }
 
-// Group returns the address of the node that keeps the queue, as [redisstore.Store.Group].
-func (l leases) Group(string, any) string { return l.queue.store.Group(l.queue.keys[0], nil) }
+// Group returns the address of the node that keeps the queue.
+func (l leases) Group(string, any) string { return l.queue.store.NodeOf(l.queue.keys[0]) }
 
 // Renew prolongs leases.
 func (l leases) Renew(ctx context.Context, items []renewal.Item) {

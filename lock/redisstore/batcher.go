@@ -70,8 +70,8 @@ func (b *batchers) close() {
 }
 
 // batcher returns the batcher of the node that has the key.
-func (s *Store) batcher(key string) *batcher {
-	node := s.nodeOf(key)
+func (s *Store) batcher(at key) *batcher {
+	node := s.nodeOf(at)
 	s.batchers.mu.Lock()
 	defer s.batchers.mu.Unlock()
 	b := s.batchers.to[node]

@@ -40,7 +40,7 @@ type conn struct {
 	begin func()
 
 	// Guarded by subscriber.mu.
-	channels map[string]*channelState // by channel name
+	channels map[key]*channelState // by channel name
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -61,7 +61,7 @@ func newConn(s *subscriber, n node) *conn {
 		node:       n,
 		pubsub:     n.client.Subscribe(s.ctx), // without channels nothing is sent yet
 		begun:      make(chan struct{}),
-		channels:   make(map[string]*channelState),
+		channels:   make(map[key]*channelState),
 	}
 	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
 	cn.health = time.AfterFunc(checkEvery, cn.check)
@@ -140,18 +140,18 @@ func (cn *conn) remove(c *channel) {
 	}
 }
 
-func (cn *conn) subscribe(ctx context.Context, name string) error {
+func (cn *conn) subscribe(ctx context.Context, name key) error {
 	if cn.node.sharded {
-		return cn.pubsub.SSubscribe(ctx, name)
+		return cn.pubsub.SSubscribe(ctx, string(name))
 	}
-	return cn.pubsub.Subscribe(ctx, name)
+	return cn.pubsub.Subscribe(ctx, string(name))
 }
 
-func (cn *conn) unsubscribe(ctx context.Context, name string) error {
+func (cn *conn) unsubscribe(ctx context.Context, name key) error {
 	if cn.node.sharded {
-		return cn.pubsub.SUnsubscribe(ctx, name)
+		return cn.pubsub.SUnsubscribe(ctx, string(name))
 	}
-	return cn.pubsub.Unsubscribe(ctx, name)
+	return cn.pubsub.Unsubscribe(ctx, string(name))
 }
 
 // offline is the context of all calls on an established connection. It has ended, so
@@ -185,7 +185,7 @@ func (cn *conn) read() {
 func (cn *conn) message(m *redis.Message) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
-	if k := cn.channels[m.Channel]; k != nil && k.channel != nil {
+	if k := cn.channels[key(m.Channel)]; k != nil && k.channel != nil {
 		k.channel.deliver(cn.subscriber.store, m.Payload)
 	}
 }
@@ -195,7 +195,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	s := cn.subscriber
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := cn.channels[m.Channel]
+	k := cn.channels[key(m.Channel)]
 	if k == nil {
 		return
 	}
@@ -215,7 +215,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	c := k.channel
 	switch {
 	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
-		delete(cn.channels, m.Channel)
+		delete(cn.channels, key(m.Channel))
 	case c.confirmed:
 		c.notifyAll()
 	default:

@@ -16,7 +16,7 @@ var counterSource string
 type counted interface {
 	// counting returns the script that reads and changes the count, and its keys: the
 	// lock's own and the record of a request's outcome.
-	counting(s *Store, name, request string) (sc *script, keys []string)
+	counting(s *Store, at key, request string) (sc *script, keys []key)
 }
 
 var _ driver.Counter = (*Store)(nil)
@@ -32,8 +32,8 @@ var ops = map[driver.CountOp]string{
 }
 
 // requestKey is the key of a request's remembered outcome.
-func requestKey(name, request string) string {
-	return derive("leasewheel_request", name) + ":" + request
+func requestKey(at key, request string) key {
+	return derive("leasewheel_request", at) + ":" + key(request)
 }
 
 // Count reads or changes a count, in one round trip.
@@ -51,11 +51,11 @@ func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, err
 	if err != nil {
 		return driver.Counted{}, err
 	}
-	name, err := s.names.key(c.Name)
+	at, err := s.names.key(c.Name)
 	if err != nil {
 		return driver.Counted{}, err
 	}
-	sc, keys := counter.counting(s, name, c.Request)
+	sc, keys := counter.counting(s, at, c.Request)
 	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount, c.TTL.Milliseconds())
 	if err != nil {
 		return driver.Counted{}, err

@@ -24,7 +24,17 @@ func NewScript(sources ...string) Script { return Script{newTimelyScript(sources
 // Run runs a script on the server that has the keys, and does not repeat it. A server
 // that does not know the script gets its source. Errors are of type *[ServerError].
 func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
-	return s.run(ctx, sc.script, keys, args...)
+	return s.do(ctx, newCall(sc.script, keysOf(keys), args...))
+}
+
+// keysOf returns the keys that a caller names. They are no names of locks: [Config.Prefix]
+// does not apply to them.
+func keysOf(texts []string) []key {
+	keys := make([]key, len(texts))
+	for i, text := range texts {
+		keys[i] = key(text)
+	}
+	return keys
 }
 
 // endless is the deadline of a request that never arrives late.
@@ -38,7 +48,7 @@ type Pipeline = redis.Pipeliner
 // The script is sent with its source: a transaction cannot be repeated for a server that
 // does not know it. The run has no deadline, since the rest of the pipeline has none.
 func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args ...any) (result func() (reply any, err error)) {
-	c := newCall(sc.script, keys, args...)
+	c := newCall(sc.script, keysOf(keys), args...)
 	cmd := c.command(ctx, endless, true).Cmd // go-redis may repeat it as it repeats the rest
 	_ = pipe.Process(ctx, cmd)
 	return cmd.Result
@@ -46,10 +56,10 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 
 // Listen calls wake for every message on a channel, and after every gap in which a
 // message may have been missed. In a cluster the channel is on the node that has the key
-// of that name. Listen returns once the server has confirmed the subscription. wake must
+// of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
-func (s *Store) Listen(ctx context.Context, name string, wake func()) (driver.Subscription, error) {
-	return s.subscriber.subscribe(ctx, []handler{{name, askAgain}}, func(driver.Notice) { wake() })
+func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
+	return s.subscriber.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
@@ -61,6 +71,10 @@ func (s *Store) PublishCommand(ctx context.Context) (string, error) {
 	}
 	return publish, err
 }
+
+// NodeOf returns the address of the cluster's node that has a key. It returns "" outside a
+// cluster, and for a node that is not known.
+func (s *Store) NodeOf(text string) string { return s.nodeOf(key(text)) }
 
 // Database returns the number of the store's database. Package quorum refuses nodes whose
 // numbers differ.

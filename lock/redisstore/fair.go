@@ -24,22 +24,22 @@ var (
 // fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
 type fair struct{ mutex }
 
-func queueKey(name string) string    { return derive("redisson_lock_queue", name) }
-func timeoutsKey(name string) string { return derive("redisson_lock_timeout", name) }
-func placesKey(name string) string   { return derive("leasewheel_lock_places", name) }
+func queueKey(at key) key    { return derive("redisson_lock_queue", at) }
+func timeoutsKey(at key) key { return derive("redisson_lock_timeout", at) }
+func placesKey(at key) key   { return derive("leasewheel_lock_places", at) }
 
 // handlers is the waiter's own channel.
-func (fair) handlers(h *driver.Hold) []handler {
-	return []handler{{channelKey(h.Name) + ":" + h.Owner, askAgain}}
+func (fair) handlers(at key, h *driver.Hold) []handler {
+	return []handler{{channelKey(at) + ":" + key(h.Owner), askAgain}}
 }
 
-func (fair) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (fair) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return driver.Answer{}, err
 	}
 	reply, err := s.run(ctx, fairAcquire,
-		[]string{h.Name, tokenKey(h.Name), queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
+		[]key{at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), channelKey(at)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Place.Milliseconds(), publish)
 	if err != nil {
 		return driver.Answer{}, err
@@ -47,13 +47,13 @@ func (fair) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answe
 	return answer(reply)
 }
 
-func (fair) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (fair) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, fairRelease,
-		[]string{h.Name, queueKey(h.Name), timeoutsKey(h.Name), placesKey(h.Name), channelKey(h.Name)},
+		[]key{at, queueKey(at), timeoutsKey(at), placesKey(at), channelKey(at)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err

@@ -19,11 +19,11 @@ var (
 // must grow together. If the owner does not hold the mutex, Fence does nothing and held
 // is false.
 func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
-	h, err = s.names.hold(h)
+	at, err := s.names.key(h.Name)
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.run(ctx, fence, []string{h.Name, tokenKey(h.Name)}, h.Owner, token, s.fenceMillis())
+	reply, err := s.run(ctx, fence, []key{at, tokenKey(at)}, h.Owner, token, s.fenceMillis())
 	if err != nil {
 		return false, err
 	}

@@ -477,16 +477,16 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	return err
 }
 
-// apartKeys returns names that begin with prefix, and that no client uses; nil if they have
+// apartKeys returns keys of locks whose names begin with prefix, and that no client uses; nil if they have
 // one hash tag, which keeps them together.
 func (e *examination) apartKeys(prefix string) (keys []any) {
-	var first string
+	var first key
 	for range togetherKeys {
-		name, ok := e.store.unusedName(prefix, e.node.address)
-		if !ok || hashTag(name) == hashTag(first) {
+		at, ok := e.store.unusedKey(prefix, e.node.address)
+		if !ok || hashTag(at) == hashTag(first) {
 			return nil
 		}
-		keys, first = append(keys, name), cmp.Or(first, name)
+		keys, first = append(keys, string(at)), cmp.Or(first, at)
 	}
 	return keys
 }

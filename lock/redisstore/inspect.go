@@ -44,13 +44,13 @@ func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (drive
 	if err != nil {
 		return driver.Info{}, err
 	}
-	key, err := s.names.key(name)
+	at, err := s.names.key(name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	c := s.inspectCall(key, as, publish, true)
+	c := s.inspectCall(at, as, publish, true)
 	if s.config.Format == FormatPlain {
-		c = plainCall(key, "", false)
+		c = plainCall(at, "", false)
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
@@ -66,15 +66,15 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 	if err != nil {
 		return driver.Info{}, err
 	}
-	key, err := s.names.key(name)
+	at, err := s.names.key(name)
 	if err != nil {
 		return driver.Info{}, err
 	}
 	c := newCall(forceLock,
-		append(lockKeys(key), channelKey(key), derive("redisson_rwlock", key)),
-		driver.MaxTold, publish, waitChannel(key))
+		append(lockKeys(at), channelKey(at), readWriteChannel(at)),
+		driver.MaxTold, publish, string(waitChannel(at)))
 	if s.config.Format == FormatPlain {
-		c = plainCall(key, publish, false)
+		c = plainCall(at, publish, false)
 	}
 	reply, err := s.do(ctx, c)
 	if err != nil {
@@ -85,25 +85,25 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 
 // inspectCall returns the call that describes a lock in Redisson's format. named is set if
 // the caller asked for the lock by name: then its holder's owner may have any form.
-func (s *Store) inspectCall(name string, as driver.Kind, publish string, named bool) *call {
-	mode, channel, asked := "", semaphoreChannel(name), 0
+func (s *Store) inspectCall(at key, as driver.Kind, publish string, named bool) *call {
+	mode, channel, asked := "", semaphoreChannel(at), 0
 	if named {
 		asked = 1
 	}
 	if counter, ok := kinds[as].(counted); ok {
-		_, keys := counter.counting(s, name, "")
+		_, keys := counter.counting(s, at, "")
 		mode, channel = modes[as], keys[1]
 	}
 	return newCall(inspectLock,
-		append(lockKeys(name), permitsKey(name)),
-		driver.MaxTold, publish, waitChannel(name), mode, channel, asked)
+		append(lockKeys(at), permitsKey(at)),
+		driver.MaxTold, publish, string(waitChannel(at)), mode, string(channel), asked)
 }
 
 // lockKeys are the keys of any kind of lock that is a hash. inspect.lua and force.lua count
 // on their number and order.
-func lockKeys(name string) []string {
-	return []string{
-		name, tokenKey(name), queueKey(name), timeoutsKey(name), placesKey(name), waitQueueKey(name),
+func lockKeys(at key) []key {
+	return []key{
+		at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), waitQueueKey(at),
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info) {
 	pipe := s.client.Pipeline()
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		if records[c.ID] == nil {
-			records[c.ID] = pipe.HMGet(ctx, clientKey(c.ID), "host", "process", "pid", "since", "label")
+			records[c.ID] = pipe.HMGet(ctx, string(clientKey(c.ID)), "host", "process", "pid", "since", "label")
 		}
 	})
 	if len(records) == 0 {

@@ -19,12 +19,12 @@ var (
 // plainCall returns the call that describes a plain lock, and frees it unless publish is
 // empty. listed is set if the caller did not ask for the lock by name: then a string
 // counts as a lock only if it looks like one, since other programs store strings, too.
-func plainCall(name, publish string, listed bool) *call {
+func plainCall(at key, publish string, listed bool) *call {
 	only := 0
 	if listed {
 		only = 1
 	}
-	return newCall(inspectPlain, []string{name, tokenKey(name), channelKey(name)}, publish, only)
+	return newCall(inspectPlain, []key{at, tokenKey(at), channelKey(at)}, publish, only)
 }
 
 // ownOwner matches the owners of leasewheel's clients.

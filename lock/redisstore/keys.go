@@ -2,23 +2,32 @@ package redisstore
 
 import "strings"
 
-// derive returns the key, or channel, that belongs to name under Redisson's
-// scheme: "prefix:{name}", or "prefix:name" for a name that brings a hash tag.
-func derive(prefix, name string) string {
-	if strings.Contains(name, "{") {
-		return prefix + ":" + name
+// key is a key on the server, or a channel. A cluster has a node for each. The key of a lock
+// is made from the lock's name by [mapping.key], once, and the others are derived from it. A
+// name is a string, so that no key is taken for a name and mapped again.
+type key string
+
+// derive returns the key, or channel, that belongs to the lock at a key under Redisson's
+// scheme: "prefix:{key}", or "prefix:key" for a key that brings a hash tag.
+func derive(prefix string, at key) key {
+	if tagged(at) {
+		return key(prefix + ":" + string(at))
 	}
-	return prefix + ":{" + name + "}"
+	return key(prefix + ":{" + string(at) + "}")
 }
+
+// tagged reports whether a lock's key has a hash tag of its own: keys with other braces are
+// no valid names.
+func tagged(at key) bool { return strings.Contains(string(at), "{") }
 
 // deriveEach stores what derive returns for each prefix, in one allocation for all: each
 // request for a lock has several.
-func deriveEach(name string, prefixes, derived []string) {
+func deriveEach(at key, prefixes []string, derived []key) {
 	before, after := ":{", "}"
-	if strings.Contains(name, "{") {
+	if tagged(at) {
 		before, after = ":", ""
 	}
-	size := len(prefixes) * (len(before) + len(name) + len(after))
+	size := len(prefixes) * (len(before) + len(at) + len(after))
 	for _, p := range prefixes {
 		size += len(p)
 	}
@@ -28,15 +37,15 @@ func deriveEach(name string, prefixes, derived []string) {
 		start := all.Len()
 		all.WriteString(p)
 		all.WriteString(before)
-		all.WriteString(name)
+		all.WriteString(string(at))
 		all.WriteString(after)
-		derived[i] = all.String()[start:]
+		derived[i] = key(all.String()[start:])
 	}
 }
 
-func channelKey(name string) string { return derive(channelPrefix, name) }
+func channelKey(at key) key { return derive(channelPrefix, at) }
 
-func tokenKey(name string) string { return derive(tokenPrefix, name) }
+func tokenKey(at key) key { return derive(tokenPrefix, at) }
 
 // The rights of users name each prefix: see cmd/leasewheel/acl_rights.go.
 const (
@@ -46,4 +55,5 @@ const (
 	yieldPrefix     = "leasewheel_lock_turns"
 )
 
-func clientKey(id string) string { return derive("leasewheel:client", id) }
+// clientKey is the key of the record of a client.
+func clientKey(id string) key { return derive("leasewheel:client", key(id)) }

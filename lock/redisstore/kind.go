@@ -8,12 +8,13 @@ import (
 )
 
 // kind implements one kind of lock. Each has a file of its own, and the two sides of a
-// read-write lock have one.
+// read-write lock have one. A hold has the lock's name, which the server does not know: there
+// the lock is at a key.
 type kind interface {
 	// handlers returns the channels of the hold's waiter.
-	handlers(h *driver.Hold) []handler
-	acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error)
-	release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error)
+	handlers(at key, h *driver.Hold) []handler
+	acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error)
+	release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error)
 }
 
 // leased is a kind of lock whose holds have leases.
@@ -22,7 +23,7 @@ type leased interface {
 	// renewal returns the script that prolongs any number of holds of this kind.
 	renewal() *script
 	// prolong adds one hold's keys and arguments to a call of that script.
-	prolong(c *call, name, owner string, ms int64)
+	prolong(c *call, at key, owner string, ms int64)
 }
 
 // kinds are the kinds of lock in Redisson's format; kindOf chooses by the format.
@@ -61,10 +62,11 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	if h, err = s.names.hold(h); err != nil {
+	at, err := s.names.key(h.Name)
+	if err != nil {
 		return driver.Answer{}, err
 	}
-	return k.acquire(ctx, s, h)
+	return k.acquire(ctx, s, at, h)
 }
 
 // Release lowers the owner's holds, in one round trip.
@@ -76,8 +78,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if h.Count == 0 && h.Keep > 0 {
 		return s.keep(ctx, h)
 	}
-	if h, err = s.names.hold(h); err != nil {
+	at, err := s.names.key(h.Name)
+	if err != nil {
 		return false, err
 	}
-	return k.release(ctx, s, h)
+	return k.release(ctx, s, at, h)
 }

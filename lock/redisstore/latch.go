@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -24,24 +23,22 @@ type latch struct{}
 // latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own,
 // the channel is not in the name's slot, so Redisson cannot keep such a latch in a
 // cluster. There, leasewheel uses latchClusterChannel.
-func latchChannel(name string) string { return latchPrefix + "{" + name + "}" }
+func latchChannel(at key) key { return latchPrefix + "{" + at + "}" }
 
-func latchClusterChannel(name string) string { return latchPrefix + name }
+func latchClusterChannel(at key) key { return latchPrefix + at }
 
 const latchPrefix = "redisson_countdownlatch__channel__"
 
-func tagged(name string) bool { return strings.Contains(name, "{") }
-
-func (latch) handlers(h *driver.Hold) []handler {
-	handlers := []handler{{latchChannel(h.Name), askAgain}}
-	if tagged(h.Name) {
-		handlers = append(handlers, handler{latchClusterChannel(h.Name), askAgain})
+func (latch) handlers(at key, _ *driver.Hold) []handler {
+	handlers := []handler{{latchChannel(at), askAgain}}
+	if tagged(at) {
+		handlers = append(handlers, handler{latchClusterChannel(at), askAgain})
 	}
 	return handlers
 }
 
-func (latch) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
-	reply, err := s.run(ctx, latchWait, []string{h.Name})
+func (latch) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
+	reply, err := s.run(ctx, latchWait, []key{at})
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -49,12 +46,14 @@ func (latch) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answ
 }
 
 // release has nothing to undo: a wait takes nothing.
-func (latch) release(context.Context, *Store, *driver.Hold) (held bool, err error) { return true, nil }
+func (latch) release(context.Context, *Store, key, *driver.Hold) (held bool, err error) {
+	return true, nil
+}
 
-func (latch) counting(s *Store, name, request string) (*script, []string) {
-	channel := latchChannel(name)
-	if s.cluster != nil && tagged(name) {
-		channel = latchClusterChannel(name)
+func (latch) counting(s *Store, at key, request string) (*script, []key) {
+	channel := latchChannel(at)
+	if s.cluster != nil && tagged(at) {
+		channel = latchClusterChannel(at)
 	}
-	return latchCount, []string{name, channel, requestKey(name, request)}
+	return latchCount, []key{at, channel, requestKey(at, request)}
 }

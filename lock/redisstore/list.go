@@ -59,8 +59,8 @@ type trace struct {
 	keyType string
 	// pattern returns the pattern of the keys of locks whose names begin with prefix.
 	pattern func(prefix string) string
-	// names returns the locks that may have the key.
-	names func(key string) []string
+	// locks returns the keys of the locks that may have left the trace.
+	locks func(trace key) []key
 }
 
 // traces returns the traces of the locks of the store's format.
@@ -68,7 +68,7 @@ func (s *Store) traces() []trace {
 	itself := trace{
 		keyType: "hash",
 		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
-		names:   func(key string) []string { return []string{key} },
+		locks:   func(trace key) []key { return []key{trace} },
 	}
 	if s.config.Format == FormatPlain {
 		itself.keyType = "string"
@@ -77,7 +77,7 @@ func (s *Store) traces() []trace {
 	return []trace{itself, {
 		keyType: "zset",
 		pattern: func(string) string { return "*" + permitsSuffix },
-		names:   permitsNames,
+		locks:   permitsLocks,
 	}}
 }
 
@@ -135,16 +135,16 @@ func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
 }
 
 // choose returns the keys of the wanted locks that may have left the traces.
-func (l *lister) choose(traces []string, t trace) (keys []string) {
+func (l *lister) choose(traces []string, t trace) (locks []key) {
 	for _, trace := range traces {
-		for _, key := range t.names(trace) {
-			name, ok := l.store.names.name(key)
+		for _, at := range t.locks(key(trace)) {
+			name, ok := l.store.names.name(at)
 			if ok && strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
-				keys = append(keys, key)
+				locks = append(locks, at)
 			}
 		}
 	}
-	return keys
+	return locks
 }
 
 // first reports whether name was not returned before.
@@ -155,11 +155,11 @@ func (l *lister) first(name string) bool {
 	return !seen
 }
 
-// page yields the locks among names. It reports whether to continue.
-func (l *lister) page(ctx context.Context, names []string) bool {
-	for len(names) > 0 {
-		batch := names[:min(len(names), detailBatch)]
-		names = names[len(batch):]
+// page yields the held locks among those at some keys. It reports whether to continue.
+func (l *lister) page(ctx context.Context, locks []key) bool {
+	for len(locks) > 0 {
+		batch := locks[:min(len(locks), detailBatch)]
+		locks = locks[len(batch):]
 		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
 		infos, err := l.store.inspectAll(bounded, batch, l.publish)
 		cancel()
@@ -177,27 +177,27 @@ func (l *lister) page(ctx context.Context, names []string) bool {
 
 // inspectAll reads locks in one pipeline, and their clients in another. It returns the
 // held ones, and the first error.
-func (s *Store) inspectAll(ctx context.Context, names []string, publish string) (infos []*driver.Info, failure error) {
-	calls := make([]*call, len(names))
-	for i, name := range names {
+func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (infos []*driver.Info, failure error) {
+	calls := make([]*call, len(locks))
+	for i, at := range locks {
 		if s.config.Format == FormatPlain {
-			calls[i] = plainCall(name, "", true)
+			calls[i] = plainCall(at, "", true)
 		} else {
-			calls[i] = s.inspectCall(name, driver.KindMutex, publish, false)
+			calls[i] = s.inspectCall(at, driver.KindMutex, publish, false)
 		}
 	}
-	var refused []string // for the reason refusal
+	var refused []key // for the reason refusal
 	var refusal error
 	for i, reply := range s.runAll(ctx, calls) {
 		err, failed := reply.(error)
 		var info driver.Info
 		if !failed {
-			info, err = describe(names[i], reply)
-			info.Name, _ = s.names.name(names[i])
+			name, _ := s.names.name(locks[i])
+			info, err = describe(name, reply)
 		}
 		switch {
 		case keyRefused(err):
-			refused, refusal = append(refused, names[i]), err
+			refused, refusal = append(refused, locks[i]), err
 		case err != nil && failure == nil:
 			failure = err
 		case err == nil && info.Held():
@@ -218,16 +218,16 @@ func keyRefused(err error) bool {
 	return refusal != nil && errors.Is(refusal.Fault, ErrNoPermission) && strings.Contains(refusal.Err.Error(), " key")
 }
 
-// hidden reports whether this user may access none of the names. SCAN returns all names,
-// so a name without access is no failure. It is a failure if the user may access the name
-// but not another key of the lock.
-func (s *Store) hidden(ctx context.Context, names []string) bool {
-	if len(names) == 0 {
+// hidden reports whether this user may access none of the locks' keys. SCAN returns all
+// keys, so one without access is no failure. It is a failure if the user may access a lock's
+// key but not another one of the lock.
+func (s *Store) hidden(ctx context.Context, locks []key) bool {
+	if len(locks) == 0 {
 		return true
 	}
 	pipe := s.client.Pipeline()
-	for _, name := range names {
-		pipe.Exists(ctx, name)
+	for _, at := range locks {
+		pipe.Exists(ctx, string(at))
 	}
 	replies, _ := pipe.Exec(ctx) // each command has its own error
 	for _, reply := range replies {

@@ -10,21 +10,22 @@ type lockCall struct {
 	keyList [5]any
 	argList [8]any
 
-	name, owner         string
-	derived             [4]string
+	at                  key
+	owner               string
+	derived             [4]key
 	publish             string // see Store.publishing
 	life, ttl, proposed int64  // life of the fencing counter and ttl in ms
 }
 
-// newLockCall returns a call without arguments. Its keys are the lock's name and those that
-// are derived from it by the prefixes.
-func newLockCall(sc *script, h *driver.Hold, prefixes []string) *lockCall {
-	c := &lockCall{name: h.Name, owner: h.Owner, ttl: h.TTL.Milliseconds(), proposed: h.ProposedToken}
+// newLockCall returns a call without arguments. Its keys are the lock's and those that are
+// derived from it by the prefixes.
+func newLockCall(sc *script, at key, h *driver.Hold, prefixes []string) *lockCall {
+	c := &lockCall{at: at, owner: h.Owner, ttl: h.TTL.Milliseconds(), proposed: h.ProposedToken}
 	derived := c.derived[:len(prefixes)]
-	deriveEach(h.Name, prefixes, derived)
-	c.keyList[0] = &c.name
+	deriveEach(at, prefixes, derived)
+	c.keyList[0] = (*string)(&c.at)
 	for i := range derived {
-		c.keyList[1+i] = &derived[i]
+		c.keyList[1+i] = (*string)(&derived[i])
 	}
 	c.call = call{script: sc, keys: c.keyList[:1+len(prefixes)], args: c.argList[:0]}
 	return c

@@ -44,20 +44,20 @@ var (
 // grants the lock to the first of them, on a channel of its own.
 type mutex struct{}
 
-func waitQueueKey(name string) string { return derive(waitQueuePrefix, name) }
+func waitQueueKey(at key) key { return derive(waitQueuePrefix, at) }
 
 // waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
 // ":" and a client's id it is the channel of that client's grants.
-func waitChannel(name string) string { return derive("leasewheel_lock__channel", name) }
+func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
 
 // handlers begins with the channel of all leasewheel clients: a client that subscribes to
 // Redisson's channel without it counts as one of Redisson's.
-func (mutex) handlers(h *driver.Hold) []handler {
+func (mutex) handlers(at key, h *driver.Hold) []handler {
 	client, _, _ := strings.Cut(h.Owner, ":")
 	return []handler{
-		{waitChannel(h.Name), ignore},
-		{channelKey(h.Name), askAgain},
-		{waitChannel(h.Name) + ":" + client, parseGrant},
+		{waitChannel(at), ignore},
+		{channelKey(at), askAgain},
+		{waitChannel(at) + ":" + key(client), parseGrant},
 	}
 }
 
@@ -117,12 +117,12 @@ var (
 	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
 )
 
-func (mutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	c := newLockCall(acquire, h, acquirePrefixes)
+	c := newLockCall(acquire, at, h, acquirePrefixes)
 	c.publish, c.life = publish, s.fenceMillis()
 	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
@@ -201,12 +201,12 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
-func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
-	c := newLockCall(release, h, releasePrefixes)
+	c := newLockCall(release, at, h, releasePrefixes)
 	c.publish, c.life = publish, s.fenceMillis()
 	channel := c.keys[4] // an argument of this script
 	c.keys = c.keys[:4]
@@ -225,8 +225,8 @@ func (mutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 
 func (mutex) renewal() *script { return renew }
 
-func (mutex) prolong(c *call, name, owner string, ms int64) {
-	c.keys = append(c.keys, name)
+func (mutex) prolong(c *call, at key, owner string, ms int64) {
+	c.keys = append(c.keys, string(at))
 	c.args = append(c.args, ms, owner)
 }
 

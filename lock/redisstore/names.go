@@ -39,34 +39,23 @@ func (c *Config) mapping() (mapping, error) {
 }
 
 // key returns the key of the lock called name. It refuses a key that is no valid name.
-func (m *mapping) key(name string) (string, error) {
+func (m *mapping) key(name string) (key, error) {
 	if m.mapTo == nil {
-		return name, nil
+		return key(name), nil
 	}
-	key := m.mapTo(name)
-	if err := lock.ValidateName(key); err != nil {
+	mapped := m.mapTo(name)
+	if err := lock.ValidateName(mapped); err != nil {
 		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, driver.ErrNotDone)
 	}
-	return key, nil
+	return key(mapped), nil
 }
 
-// hold returns the hold with the key for its name.
-func (m *mapping) hold(h *driver.Hold) (*driver.Hold, error) {
-	key, err := m.key(h.Name)
-	if err != nil || m.mapTo == nil {
-		return h, err
-	}
-	mapped := *h
-	mapped.Name = key
-	return &mapped, nil
-}
-
-// name returns the name of the lock with the key; ok is false if there is none.
-func (m *mapping) name(key string) (name string, ok bool) {
+// name returns the name of the lock at the key; ok is false if there is none.
+func (m *mapping) name(at key) (name string, ok bool) {
 	if m.back == nil {
-		return key, true
+		return string(at), true
 	}
-	return m.back(key)
+	return m.back(string(at))
 }
 
 // pattern returns the prefix of the keys of all locks whose names begin with prefix.

@@ -16,9 +16,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// keyFunctions are the functions that derive keys and channels from a lock's name, each
+// keyFunctions are the functions that derive keys and channels from a lock's key, each
 // with a client and an owner if it takes one.
-var keyFunctions = map[string]func(name string) string{
+var keyFunctions = map[string]func(at key) key{
 	"channelKey":   channelKey,
 	"tokenKey":     tokenKey,
 	"waitQueueKey": waitQueueKey,
@@ -29,33 +29,33 @@ var keyFunctions = map[string]func(name string) string{
 	"placesKey":    placesKey,
 	"permitsKey":   permitsKey,
 	"latchChannel": latchChannel,
-	"latchClusterChannel": func(name string) string {
-		if tagged(name) {
-			return latchClusterChannel(name)
+	"latchClusterChannel": func(at key) key {
+		if tagged(at) {
+			return latchClusterChannel(at)
 		}
-		return latchChannel(name) // it is not used for others
+		return latchChannel(at) // it is not used for others
 	},
 	"readWriteChannel": readWriteChannel,
 	"claimKey":         claimKey,
 	"semaphoreChannel": semaphoreChannel,
-	"requestKey":       func(name string) string { return requestKey(name, aClient+":7") },
-	"holdsKey":         func(name string) string { return holdsKey(name, aClient+":7") + ":1" },
+	"requestKey":       func(at key) key { return requestKey(at, aClient+":7") },
+	"holdsKey":         func(at key) key { return holdsKey(at, aClient+":7") + ":1" },
 
 	// Keys that scripts and Redisson derive.
-	"the lock":              func(name string) string { return name },
-	"a client's channel":    func(name string) string { return waitChannel(name) + ":" + aClient },
-	"a fair waiter's":       func(name string) string { return channelKey(name) + ":" + aClient + ":7" },
-	"a delay queue's":       func(name string) string { return derive("leasewheel_queue_due", name) },
-	"redisson_unlock_latch": func(name string) string { return derive("redisson_unlock_latch", name) + ":00ff" },
+	"the lock":              func(at key) key { return at },
+	"a client's channel":    func(at key) key { return waitChannel(at) + ":" + aClient },
+	"a fair waiter's":       func(at key) key { return channelKey(at) + ":" + aClient + ":7" },
+	"a delay queue's":       func(at key) key { return derive("leasewheel_queue_due", at) },
+	"redisson_unlock_latch": func(at key) key { return derive("redisson_unlock_latch", at) + ":00ff" },
 }
 
 const aClient = "0189d5a3-1111-4222-8333-444455556666"
 
-// notKeys are functions of a name that return no key.
+// notKeys are functions that return a key, but not one of a lock's.
 var notKeys = []string{
-	"derive",   // the basis of the others
-	"holdsTag", // the beginning of holdsKey
-	"hashTag",
+	"derive",    // the basis of the others
+	"holdsTag",  // the beginning of holdsKey
+	"clientKey", // of a client's id
 }
 
 // Two accepted names have no key and no channel in common, except those that random
@@ -76,8 +76,8 @@ func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 		one, other := accepted.Draw(t, "one"), accepted.Draw(t, "other")
 		// Most clashes are between a name and a key derived from another one.
 		if rapid.Bool().Draw(t, "derived") {
-			key := keyFunctions[rapid.SampledFrom(keyFunctionNames()).Draw(t, "by")](one)
-			for _, name := range []string{key, "{" + one + "}", strings.TrimSuffix(key, ":"+aClient+":7")} {
+			derived := string(keyFunctions[rapid.SampledFrom(keyFunctionNames()).Draw(t, "by")](key(one)))
+			for _, name := range []string{derived, "{" + one + "}", strings.TrimSuffix(derived, ":"+aClient+":7")} {
 				if lock.ValidateName(name) == nil && !strings.Contains(name, aClient) {
 					other = name
 				}
@@ -86,13 +86,13 @@ func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 		if one == other {
 			return
 		}
-		keys := make(map[string]string)
-		for what, key := range keyFunctions {
-			keys[key(one)] = what
+		keys := make(map[key]string)
+		for what, derived := range keyFunctions {
+			keys[derived(key(one))] = what
 		}
-		for what, key := range keyFunctions {
-			if shared, clash := keys[key(other)]; clash {
-				t.Fatalf("%q (%s of %q) is also %s of %q", key(other), shared, one, what, other)
+		for what, derived := range keyFunctions {
+			if shared, clash := keys[derived(key(other))]; clash {
+				t.Fatalf("%q (%s of %q) is also %s of %q", derived(key(other)), shared, one, what, other)
 			}
 		}
 	})
@@ -116,11 +116,11 @@ func TestNamesThatShareKeysAreRefused(t *testing.T) {
 		"b":              "redisson_lock_token:{b}",
 		"{b}:c":          "redisson_lock__channel:{b}:c",
 		"c":              "leasewheel_lock_line:{c}",
-		"d":              holdsKey("d", aClient+":7") + ":1",
+		"d":              string(holdsKey("d", aClient+":7")) + ":1",
 		"mails":          "leasewheel_queue_due:{mails}",
-		"the client's":   clientKey(aClient),
-		"a latch's":      latchChannel("a latch's"),
-		"{tagged}:latch": latchChannel("{tagged}:latch"),
+		"the client's":   string(clientKey(aClient)),
+		"a latch's":      string(latchChannel("a latch's")),
+		"{tagged}:latch": string(latchChannel("{tagged}:latch")),
 	} {
 		require.NoError(t, lock.ValidateName(one))
 		var refused *lock.NameError
@@ -128,7 +128,7 @@ func TestNamesThatShareKeysAreRefused(t *testing.T) {
 	}
 }
 
-// The property covers every function that derives a key from a name.
+// The property covers every function that derives a key from a lock's.
 func TestEveryKeyFunctionIsChecked(t *testing.T) {
 	source := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
 	packages, err := parser.ParseDir(token.NewFileSet(), ".", source, 0) //nolint:staticcheck // one directory, no build tags
@@ -140,24 +140,21 @@ func TestEveryKeyFunctionIsChecked(t *testing.T) {
 			return true
 		}
 		name := f.Name.Name
-		if f.Recv != nil || !returnsText(f) || !strings.HasSuffix(name, "Key") && !strings.HasSuffix(name, "Channel") && name != "holdsTag" {
-			return false
-		}
-		if slices.Contains(notKeys, name) || name == "clientKey" { // of a client's id, not of a name
+		if f.Recv != nil || !returnsKey(f) || slices.Contains(notKeys, name) {
 			return false
 		}
 		found++
-		assert.Contains(t, keyFunctions, name, "a function that derives a key from a lock's name")
+		assert.Contains(t, keyFunctions, name, "a function that derives a key from a lock's")
 		return false
 	})
 	assert.Greater(t, found, 10)
 }
 
-// returnsText reports whether a function returns one string.
-func returnsText(f *ast.FuncDecl) bool {
+// returnsKey reports whether a function returns one key.
+func returnsKey(f *ast.FuncDecl) bool {
 	if f.Type.Results == nil || len(f.Type.Results.List) != 1 {
 		return false
 	}
 	result, ok := f.Type.Results.List[0].Type.(*ast.Ident)
-	return ok && result.Name == "string"
+	return ok && result.Name == "key"
 }

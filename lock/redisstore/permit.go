@@ -30,22 +30,22 @@ var (
 type permit struct{}
 
 // permitsKey is the key of the permits in use.
-func permitsKey(name string) string { return holdsTag(name) + permitsSuffix }
+func permitsKey(at key) key { return holdsTag(at) + permitsSuffix }
 
 const permitsSuffix = ":timeout"
 
-// permitsNames returns the names whose permits in use are in key: the key of "{a}" is
-// also that of "a".
-func permitsNames(key string) []string {
-	tag, ok := strings.CutSuffix(key, permitsSuffix)
-	if !ok || !strings.Contains(tag, "{") {
+// permitsLocks returns the keys of the semaphores whose permits in use may be at a key: those
+// of "{a}" are where those of "a" are.
+func permitsLocks(permits key) []key {
+	tag, ok := strings.CutSuffix(string(permits), permitsSuffix)
+	if !ok || !tagged(key(tag)) {
 		return nil
 	}
-	names := []string{tag}
-	if bare, ok := strings.CutPrefix(strings.TrimSuffix(tag, "}"), "{"); ok && permitsKey(bare) == key {
-		names = append(names, bare)
+	locks := []key{key(tag)}
+	if bare, ok := strings.CutPrefix(strings.TrimSuffix(tag, "}"), "{"); ok && permitsKey(key(bare)) == permits {
+		locks = append(locks, key(bare))
 	}
-	return names
+	return locks
 }
 
 // permitID returns the first of an owner's permit ids on the server, and how many permits
@@ -63,9 +63,9 @@ func permitID(owner string) (id string, several int, err error) {
 	return string(raw), several, nil
 }
 
-func (permit) handlers(h *driver.Hold) []handler { return semaphore{}.handlers(h) }
+func (permit) handlers(at key, h *driver.Hold) []handler { return semaphore{}.handlers(at, h) }
 
-func (permit) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	if h.Count > 1 {
 		return driver.Answer{}, fmt.Errorf("%w: several holds of one permit", driver.ErrUnsupported)
 	}
@@ -78,7 +78,7 @@ func (permit) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Ans
 		return driver.Answer{}, err
 	}
 	reply, err := s.run(ctx, permitAcquire,
-		[]string{h.Name, permitsKey(h.Name), tokenKey(h.Name), semaphoreChannel(h.Name)},
+		[]key{at, permitsKey(at), tokenKey(at), semaphoreChannel(at)},
 		h.TTL.Milliseconds(), id, s.fenceMillis(), publish, several)
 	if err != nil {
 		return driver.Answer{}, err
@@ -96,7 +96,7 @@ func (permit) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Ans
 	return a, err
 }
 
-func (permit) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (permit) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	id, several, err := permitID(h.Owner)
 	if err != nil {
 		return false, err
@@ -106,7 +106,7 @@ func (permit) release(ctx context.Context, s *Store, h *driver.Hold) (held bool,
 		return false, err
 	}
 	reply, err := s.run(ctx, permitRelease,
-		[]string{h.Name, permitsKey(h.Name), semaphoreChannel(h.Name)}, id, publish, several)
+		[]key{at, permitsKey(at), semaphoreChannel(at)}, id, publish, several)
 	if err != nil {
 		return false, err
 	}
@@ -115,12 +115,12 @@ func (permit) release(ctx context.Context, s *Store, h *driver.Hold) (held bool,
 
 func (permit) renewal() *script { return permitRenew }
 
-func (permit) prolong(c *call, name, owner string, ms int64) {
+func (permit) prolong(c *call, at key, owner string, ms int64) {
 	id, several, _ := permitID(owner) // what is no id is no permit in use
-	c.keys = append(c.keys, permitsKey(name))
+	c.keys = append(c.keys, string(permitsKey(at)))
 	c.args = append(c.args, ms, id, several)
 }
 
-func (permit) counting(_ *Store, name, request string) (*script, []string) {
-	return permitsCount, []string{name, semaphoreChannel(name), requestKey(name, request), permitsKey(name)}
+func (permit) counting(_ *Store, at key, request string) (*script, []key) {
+	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request), permitsKey(at)}
 }

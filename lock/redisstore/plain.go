@@ -33,12 +33,12 @@ type plainMutex struct{}
 
 // yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
 // clients, which are notified of releases, or is left to their peers, which poll.
-func yieldKey(name string) string { return derive(yieldPrefix, name) }
+func yieldKey(at key) key { return derive(yieldPrefix, at) }
 
 // handlers is Redisson's channel, on which leasewheel's clients of both formats are
 // notified of releases.
-func (plainMutex) handlers(h *driver.Hold) []handler {
-	return []handler{{channelKey(h.Name), askAgain}}
+func (plainMutex) handlers(at key, _ *driver.Hold) []handler {
+	return []handler{{channelKey(at), askAgain}}
 }
 
 var (
@@ -46,12 +46,12 @@ var (
 	plainReleasePrefixes = []string{channelPrefix, yieldPrefix}
 )
 
-func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (plainMutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	prefixes := plainAcquirePrefixes
 	if !s.config.PlainTokens {
 		prefixes = prefixes[:1]
 	}
-	c := newLockCall(plainAcquire, h, prefixes)
+	c := newLockCall(plainAcquire, at, h, prefixes)
 	c.args = append(c.args, &c.ttl, &c.owner)
 	c.simple = !s.config.PlainTokens && h.Count <= 1
 	if !c.simple {
@@ -68,12 +68,12 @@ func (plainMutex) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver
 	return answer(reply)
 }
 
-func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (plainMutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
-	c := newLockCall(plainRelease, h, plainReleasePrefixes)
+	c := newLockCall(plainRelease, at, h, plainReleasePrefixes)
 	c.publish = publish
 	c.args = append(c.args, &c.publish, &c.owner)
 	c.simple = h.Count == 0
@@ -89,7 +89,7 @@ func (plainMutex) release(ctx context.Context, s *Store, h *driver.Hold) (held b
 
 func (plainMutex) renewal() *script { return plainRenew }
 
-func (plainMutex) prolong(c *call, name, owner string, ms int64) {
-	c.keys = append(c.keys, name)
+func (plainMutex) prolong(c *call, at key, owner string, ms int64) {
+	c.keys = append(c.keys, string(at))
 	c.args = append(c.args, ms, owner)
 }

@@ -78,12 +78,12 @@ func (p PubSub) publishing(able string) (string, error) {
 
 // channelID is a channel of one kind of pub/sub.
 type channelID struct {
-	name    string
+	name    key
 	sharded bool
 }
 
 // channels returns the channels of a name to which a waiter has to subscribe.
-func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) {
+func (s *Store) channels(ctx context.Context, name key) ([]channelID, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Store) channels(ctx context.Context, name string) ([]channelID, error) 
 	switch {
 	case publish == publishPlain:
 		return []channelID{{name: name}}, nil
-	case publish == publishBoth && !strings.HasPrefix(name, "leasewheel"): // Redisson publishes there
+	case publish == publishBoth && !strings.HasPrefix(string(name), "leasewheel"): // Redisson publishes there
 		return []channelID{{name, true}, {name, false}}, nil
 	}
 	return []channelID{{name, true}}, nil

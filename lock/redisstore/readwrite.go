@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -38,23 +37,23 @@ var (
 // which is for Redisson alone, see publish_all.lua.
 func skipRepeated(_ *Store, payload string) (n driver.Notice, ok bool) { return n, payload != "00" }
 
-func readWriteChannel(name string) string { return derive("redisson_rwlock", name) }
+func readWriteChannel(at key) key { return derive("redisson_rwlock", at) }
 
 // claimKey is the key by which a waiting writer keeps new readers out.
-func claimKey(name string) string { return derive("leasewheel_lock_claim", name) }
+func claimKey(at key) key { return derive("leasewheel_lock_claim", at) }
 
 // holdsTag is the prefix of the keys of all readers' holds of a lock.
-func holdsTag(name string) string {
-	if strings.Contains(name, "{") {
-		return name
+func holdsTag(at key) key {
+	if tagged(at) {
+		return at
 	}
-	return "{" + name + "}"
+	return "{" + at + "}"
 }
 
 // holdsKey is the prefix of the keys of one reader's holds. They end in ":1", ":2" and so
 // on.
-func holdsKey(name, owner string) string {
-	return holdsTag(name) + ":" + owner + ":rwlock_timeout"
+func holdsKey(at key, owner string) key {
+	return holdsTag(at) + ":" + key(owner) + ":rwlock_timeout"
 }
 
 // writerField is a writer's field in the lock's hash.
@@ -63,13 +62,13 @@ func writerField(owner string) string { return owner + ":write" }
 // read keeps [driver.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) handlers(h *driver.Hold) []handler {
-	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+func (read) handlers(at key, _ *driver.Hold) []handler {
+	return []handler{{readWriteChannel(at), skipRepeated}}
 }
 
-func (read) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (read) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
-		[]string{h.Name, tokenKey(h.Name), holdsKey(h.Name, h.Owner), claimKey(h.Name)},
+		[]key{at, tokenKey(at), holdsKey(at, h.Owner), claimKey(at)},
 		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
 	if err != nil {
 		return driver.Answer{}, err
@@ -77,13 +76,13 @@ func (read) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answe
 	return answer(reply)
 }
 
-func (read) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (read) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, readRelease,
-		[]string{h.Name, readWriteChannel(h.Name), holdsKey(h.Name, h.Owner)},
+		[]key{at, readWriteChannel(at), holdsKey(at, h.Owner)},
 		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err
@@ -93,21 +92,21 @@ func (read) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, e
 
 func (read) renewal() *script { return readRenew }
 
-func (read) prolong(c *call, name, owner string, ms int64) {
-	c.keys = append(c.keys, name, holdsKey(name, owner))
+func (read) prolong(c *call, at key, owner string, ms int64) {
+	c.keys = append(c.keys, string(at), string(holdsKey(at, owner)))
 	c.args = append(c.args, ms, owner)
 }
 
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) handlers(h *driver.Hold) []handler {
-	return []handler{{readWriteChannel(h.Name), skipRepeated}}
+func (write) handlers(at key, _ *driver.Hold) []handler {
+	return []handler{{readWriteChannel(at), skipRepeated}}
 }
 
-func (write) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (write) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
-		[]string{h.Name, tokenKey(h.Name), claimKey(h.Name)},
+		[]key{at, tokenKey(at), claimKey(at)},
 		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.BlockReaders.Milliseconds())
 	if err != nil {
 		return driver.Answer{}, err
@@ -115,13 +114,13 @@ func (write) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answ
 	return answer(reply)
 }
 
-func (write) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (write) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
 	}
 	reply, err := s.run(ctx, writeRelease,
-		[]string{h.Name, readWriteChannel(h.Name), claimKey(h.Name)},
+		[]key{at, readWriteChannel(at), claimKey(at)},
 		writerField(h.Owner), h.Count, h.TTL.Milliseconds(), publish)
 	if err != nil {
 		return false, err
@@ -131,7 +130,7 @@ func (write) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, 
 
 func (write) renewal() *script { return writeRenew }
 
-func (write) prolong(c *call, name, owner string, ms int64) {
-	c.keys = append(c.keys, name)
+func (write) prolong(c *call, at key, owner string, ms int64) {
+	c.keys = append(c.keys, string(at))
 	c.args = append(c.args, ms, writerField(owner))
 }

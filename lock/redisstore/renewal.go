@@ -74,22 +74,22 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 	for _, i := range some {
 		lease := &items[i]
 		k, err := s.leasedBy(lease.Ref)
-		name, unfit := s.names.key(lease.Key)
+		at, unfit := s.names.key(lease.Key)
 		if err = cmp.Or(err, unfit); err != nil {
 			items[i].Err = err
 			continue
 		}
-		key, room := together{script: k.renewal()}, min(len(some), most)
+		run, room := together{script: k.renewal()}, min(len(some), most)
 		if s.cluster != nil {
-			key.tag, room = hashTag(name), 1
+			run.tag, room = hashTag(at), 1
 		}
-		b := open[key]
+		b := open[run]
 		if b == nil || len(b.items) == most {
-			b = newBatch(key.script, room)
-			open[key] = b
+			b = newBatch(run.script, room)
+			open[run] = b
 			batches = append(batches, b)
 		}
-		k.prolong(&b.call, name, lease.Owner, lease.TTL.Milliseconds())
+		k.prolong(&b.call, at, lease.Owner, lease.TTL.Milliseconds())
 		b.items = append(b.items, i)
 	}
 	return batches

@@ -66,7 +66,7 @@ func (s *Store) granted(ctx context.Context, a *attempt, bySource bool) (wait *r
 	a.cmd = a.call.command(ctx, a.deadline, bySource)
 	var client redis.Cmdable = s.client
 	if s.cluster != nil { // the cluster client would send WAIT to any node
-		master, err := s.cluster.MasterForKey(ctx, a.call.key())
+		master, err := s.cluster.MasterForKey(ctx, string(a.call.key()))
 		if err != nil {
 			a.cmd.SetErr(err)
 			return nil

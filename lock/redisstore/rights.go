@@ -33,8 +33,8 @@ type use struct {
 	needed bool
 	// commands as rights.lua takes them: each changes nothing on a key that does not exist.
 	commands []string
-	// keys and channels derive from a lock's name.
-	keys, channels func(name string) []string
+	// keys and channels derive from a lock's key.
+	keys, channels func(at key) []key
 }
 
 // uses returns what a user of this store needs, and what other kinds of lock add.
@@ -46,14 +46,14 @@ func (s *Store) uses() []use {
 			"hget @ x", "hdel @ x", "hset @ x 1 ; hdel @ x", "hexists @ x", "hrandfield @", "get @", "exists @", "pexpire @ 1", "pttl @", "persist @", "time",
 			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
 		},
-		keys: func(name string) []string {
-			return []string{
-				name, tokenKey(name), waitQueueKey(name), yieldKey(name), clientKey(hashTag(name)),
-				channelKey(name), waitChannel(name), // scripts get channels as keys, too
+		keys: func(at key) []key {
+			return []key{
+				at, tokenKey(at), waitQueueKey(at), yieldKey(at), clientKey(hashTag(at)),
+				channelKey(at), waitChannel(at), // scripts get channels as keys, too
 			}
 		},
-		channels: func(name string) []string {
-			return []string{channelKey(name), waitChannel(name), waitChannel(name) + ":" + noClient}
+		channels: func(at key) []key {
+			return []key{channelKey(at), waitChannel(at), waitChannel(at) + ":" + noClient}
 		},
 	}
 	if s.config.Format == FormatPlain {
@@ -69,16 +69,16 @@ func (s *Store) uses() []use {
 				"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
 				"zcount @ 0 0", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
 			},
-			keys:     func(name string) []string { return []string{queueKey(name), timeoutsKey(name), placesKey(name)} },
-			channels: func(name string) []string { return []string{channelKey(name) + ":" + noClient + ":1"} },
+			keys:     func(at key) []key { return []key{queueKey(at), timeoutsKey(at), placesKey(at)} },
+			channels: func(at key) []key { return []key{channelKey(at) + ":" + noClient + ":1"} },
 		},
 		{
 			name: "read-write locks", flag: " --read-write",
 			commands: []string{"del @", "hlen @", "type @", "unlink @"},
-			keys: func(name string) []string {
-				return []string{holdsKey(name, noClient+":1"), claimKey(name), readWriteChannel(name)}
+			keys: func(at key) []key {
+				return []key{holdsKey(at, noClient+":1"), claimKey(at), readWriteChannel(at)}
 			},
-			channels: func(name string) []string { return []string{readWriteChannel(name)} },
+			channels: func(at key) []key { return []key{readWriteChannel(at)} },
 		},
 		{
 			name: "semaphores and latches", flag: " --semaphore",
@@ -86,10 +86,10 @@ func (s *Store) uses() []use {
 				"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @",
 				"zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0",
 			},
-			keys: func(name string) []string {
-				return []string{requestKey(name, noClient+":1"), permitsKey(name), semaphoreChannel(name), latchChannel(name)}
+			keys: func(at key) []key {
+				return []key{requestKey(at, noClient+":1"), permitsKey(at), semaphoreChannel(at), latchChannel(at)}
 			},
-			channels: func(name string) []string { return []string{semaphoreChannel(name), latchChannel(name)} },
+			channels: func(at key) []key { return []key{semaphoreChannel(at), latchChannel(at)} },
 		},
 	}
 }
@@ -102,30 +102,21 @@ const noClient = "00000000-0000-0000-0000-000000000000"
 // one.
 const checkName = "leasewheel"
 
-// unusedName returns the key of a name that begins with prefix and that no client uses. In a
-// cluster the node has its slot; ok is false if none was found.
-func (s *Store) unusedName(prefix, node string) (key string, ok bool) {
+// unusedKey returns the key of a lock whose name begins with prefix, and that no client uses.
+// In a cluster the node has its slot; ok is false if none was found.
+func (s *Store) unusedKey(prefix, node string) (at key, ok bool) {
 	for range 1000 {
 		var random [8]byte
 		_, _ = rand.Read(random[:]) // never fails
-		key, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
-		if err != nil || lock.ValidateName(key) != nil {
+		at, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
+		if err != nil || lock.ValidateName(string(at)) != nil {
 			return "", false
 		}
-		if s.cluster == nil || s.nodeOfKey(key) == node {
-			return key, true
+		if s.cluster == nil || s.nodeOf(at) == node {
+			return at, true
 		}
 	}
 	return "", false
-}
-
-// nodeOfKey is nodeOf for the key instead of the name.
-func (s *Store) nodeOfKey(key string) string {
-	master, err := s.cluster.MasterForKey(offline, key)
-	if err != nil {
-		return ""
-	}
-	return master.Options().Addr
 }
 
 // refusals are what a user may not do, and what else a server refuses.
@@ -166,18 +157,18 @@ func (r *refusals) none() bool {
 // tryRights runs what locks need on names that no client uses, and reports what is refused.
 func (e *examination) tryRights(ctx context.Context) error {
 	prefix := cmp.Or(e.options.Name, checkName)
-	name, ok := e.store.unusedName(prefix, e.node.address)
+	at, ok := e.store.unusedKey(prefix, e.node.address)
 	if !ok {
 		e.unexamined("rights", fmt.Sprintf("no lock whose name begins with %s belongs to this server", excerpt(prefix)), "check with another name")
 		return nil
 	}
 	for _, u := range e.store.uses() {
-		r, err := e.tryUse(ctx, &u, name)
+		r, err := e.tryUse(ctx, &u, at)
 		if err != nil {
 			return err
 		}
-		if u.needed && e.options.Name == "" && e.store.names.mapTo == nil && slices.Contains(r.keys, name) {
-			e.unexamined("rights", "the user may not use a lock called "+excerptAll([]string{name}), "check with the beginning of a name that the user may use")
+		if u.needed && e.options.Name == "" && e.store.names.mapTo == nil && slices.Contains(r.keys, string(at)) {
+			e.unexamined("rights", "the user may not use a lock called "+excerptAll([]string{string(at)}), "check with the beginning of a name that the user may use")
 			return nil
 		}
 		e.reportRefusals(&u, &r)
@@ -186,15 +177,15 @@ func (e *examination) tryRights(ctx context.Context) error {
 		}
 		e.usable = e.usable || u.needed
 	}
-	return e.tryMessages(ctx, name)
+	return e.tryMessages(ctx, at)
 }
 
 // tryUse returns what is refused of one use. err is an error if the server did not answer.
-func (e *examination) tryUse(ctx context.Context, u *use, name string) (r refusals, err error) {
+func (e *examination) tryUse(ctx context.Context, u *use, at key) (r refusals, err error) {
 	pipe := e.node.client.Pipeline()
-	keys, channels := u.keys(name), []string(nil)
+	keys, channels := u.keys(at), []key(nil)
 	if u.channels != nil {
-		channels = u.channels(name)
+		channels = u.channels(at)
 	}
 	eval := pipe.Do(ctx, "eval", "return 1", 0)
 	evalsha := pipe.Do(ctx, "evalsha", rightsScript.sha, 0, "")
@@ -204,10 +195,10 @@ func (e *examination) tryUse(ctx context.Context, u *use, name string) (r refusa
 	}
 	var ofKeys, ofChannels []*redis.Cmd
 	for _, key := range keys {
-		ofKeys = append(ofKeys, pipe.Do(ctx, "eval", "return 1", 1, key))
+		ofKeys = append(ofKeys, pipe.Do(ctx, "eval", "return 1", 1, string(key)))
 	}
 	for _, channel := range channels {
-		ofChannels = append(ofChannels, pipe.Do(ctx, "publish", channel, "x"))
+		ofChannels = append(ofChannels, pipe.Do(ctx, "publish", string(channel), "x"))
 	}
 	_, err = pipe.Exec(ctx)
 	if err = classify(err); silent(err) {
@@ -223,32 +214,32 @@ func (e *examination) tryUse(ctx context.Context, u *use, name string) (r refusa
 	if err := evalsha.Err(); err != nil && !unknown(err) {
 		r.add("evalsha", "", "", err)
 	}
-	usable := ""
+	var usable key
 	for i, cmd := range ofKeys {
 		if err := cmd.Err(); err != nil {
-			r.add("eval", keys[i], "", err)
+			r.add("eval", string(keys[i]), "", err)
 			continue
 		}
 		usable = cmp.Or(usable, keys[i])
 	}
 	for i, cmd := range ofChannels {
 		if err := cmd.Err(); err != nil && strings.Contains(strings.ToLower(err.Error()), "channel") {
-			r.add("publish", "", channels[i], err)
+			r.add("publish", "", string(channels[i]), err)
 		}
 	}
 	if usable == "" {
 		return r, nil
 	}
-	return r, e.tryCommands(ctx, u, usable, channelKey(name), &r)
+	return r, e.tryCommands(ctx, u, usable, channelKey(at), &r)
 }
 
 // tryCommands adds the commands of a use that are refused in scripts.
-func (e *examination) tryCommands(ctx context.Context, u *use, key, channel string, r *refusals) error {
+func (e *examination) tryCommands(ctx context.Context, u *use, at, channel key, r *refusals) error {
 	commands := u.commands
 	if u.needed {
 		commands = append(slices.Clone(commands), e.more...)
 	}
-	args := []any{"eval", rightsScript.source, 1, key, channel}
+	args := []any{"eval", rightsScript.source, 1, string(at), string(channel)}
 	for _, command := range commands {
 		args = append(args, command)
 	}
@@ -277,12 +268,12 @@ func (e *examination) tryCommands(ctx context.Context, u *use, key, channel stri
 		if command == "pubsub" {
 			command += "|" + words[1]
 		}
-		r.add(command, "", channel, refusal(text))
+		r.add(command, "", string(channel), refusal(text))
 	}
 	return nil
 }
 
-// reportRefusals reports what was refused of a use, on names made by unusedName.
+// reportRefusals reports what was refused of a use, on names at a key of unusedKey.
 func (e *examination) reportRefusals(u *use, r *refusals) {
 	// Redis tries a script's rights one call at a time, so what is granted may lack the rights
 	// of its release.
@@ -332,7 +323,7 @@ func (e *examination) refusesWrites(err error) bool {
 	return true
 }
 
-// madeUp matches what unusedName adds to the beginning of a name.
+// madeUp matches what unusedKey adds to the beginning of a name.
 var madeUp = regexp.MustCompile(`:check-[0-9a-f]{16}`)
 
 // excerptAll joins words, each once.
@@ -349,15 +340,15 @@ func excerptAll(words []string) string {
 const messageTimeout = 2 * time.Second
 
 // tryMessages subscribes to the channels of a mutex and publishes to one of them.
-func (e *examination) tryMessages(ctx context.Context, name string) error {
+func (e *examination) tryMessages(ctx context.Context, at key) error {
 	promise := acquired + ": a waiter is not woken by the release, and asks again every 5 s only"
-	for i, channel := range e.store.uses()[0].channels(name) {
-		failed, received, err := e.exchange(ctx, channel, i == 0)
+	for i, channel := range e.store.uses()[0].channels(at) {
+		failed, received, err := e.exchange(ctx, string(channel), i == 0)
 		var refused redis.Error
 		switch {
 		case errors.As(err, &refused):
 			var r refusals
-			r.add(failed, "", channel, err)
+			r.add(failed, "", string(channel), err)
 			u := e.store.uses()[0]
 			e.reportRefusals(&u, &r)
 			return nil

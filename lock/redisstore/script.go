@@ -107,21 +107,21 @@ type call struct {
 }
 
 // newCall returns the call of a script.
-func newCall(sc *script, keys []string, args ...any) *call {
+func newCall(sc *script, keys []key, args ...any) *call {
 	c := &call{script: sc, keys: make([]any, len(keys)), args: args}
 	for i := range keys {
-		c.keys[i] = &keys[i]
+		c.keys[i] = (*string)(&keys[i])
 	}
 	return c
 }
 
 // key returns the first key of the call, whose node runs it.
-func (c *call) key() string {
-	switch key := c.keys[0].(type) {
+func (c *call) key() key {
+	switch first := c.keys[0].(type) {
 	case string:
-		return key
+		return key(first)
 	case *string:
-		return *key
+		return key(*first)
 	}
 	return ""
 }
@@ -152,7 +152,7 @@ func unknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "N
 
 // run runs a script on the server that has the keys. Under load it is batched with other
 // requests of this process.
-func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
+func (s *Store) run(ctx context.Context, sc *script, keys []key, args ...any) (any, error) {
 	return s.do(ctx, newCall(sc, keys, args...))
 }
 

@@ -28,15 +28,15 @@ var (
 // or give, twice.
 type semaphore struct{}
 
-func semaphoreChannel(name string) string { return derive("redisson_sc", name) }
+func semaphoreChannel(at key) key { return derive("redisson_sc", at) }
 
-func (semaphore) handlers(h *driver.Hold) []handler {
-	return []handler{{semaphoreChannel(h.Name), askAgain}}
+func (semaphore) handlers(at key, _ *driver.Hold) []handler {
+	return []handler{{semaphoreChannel(at), askAgain}}
 }
 
-func (semaphore) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.Answer, error) {
+func (semaphore) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
-		keysToForget(h, h.Name, requestKey(h.Name, h.Owner)),
+		keysToForget(at, h, at, requestKey(at, h.Owner)),
 		h.Permits, requestMillis(h))
 	if err != nil {
 		return driver.Answer{}, err
@@ -45,9 +45,9 @@ func (semaphore) acquire(ctx context.Context, s *Store, h *driver.Hold) (driver.
 }
 
 // keysToForget adds to a script's keys the requests that it is to forget.
-func keysToForget(h *driver.Hold, keys ...string) []string {
+func keysToForget(at key, h *driver.Hold, keys ...key) []key {
 	for _, owner := range h.Forget {
-		keys = append(keys, requestKey(h.Name, owner))
+		keys = append(keys, requestKey(at, owner))
 	}
 	return keys
 }
@@ -65,7 +65,7 @@ func shared(reply any) (driver.Answer, error) {
 	return a, err
 }
 
-func (semaphore) release(ctx context.Context, s *Store, h *driver.Hold) (held bool, err error) {
+func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return false, err
@@ -75,7 +75,7 @@ func (semaphore) release(ctx context.Context, s *Store, h *driver.Hold) (held bo
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
-		keysToForget(h, h.Name, requestKey(h.Name, h.Owner), semaphoreChannel(h.Name)),
+		keysToForget(at, h, at, requestKey(at, h.Owner), semaphoreChannel(at)),
 		h.Permits, requestMillis(h), owed, publish, lock.MaxCount)
 	if err != nil {
 		return false, err
@@ -83,6 +83,6 @@ func (semaphore) release(ctx context.Context, s *Store, h *driver.Hold) (held bo
 	return freed(reply)
 }
 
-func (semaphore) counting(_ *Store, name, request string) (*script, []string) {
-	return permitsCount, []string{name, semaphoreChannel(name), requestKey(name, request)}
+func (semaphore) counting(_ *Store, at key, request string) (*script, []key) {
+	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request)}
 }

@@ -60,7 +60,7 @@ const (
 )
 
 // clock returns the serverClock of the node that has the key.
-func (s *Store) clock(key string) *serverClock { return s.clockOf(s.nodeOf(key)) }
+func (s *Store) clock(at key) *serverClock { return s.clockOf(s.nodeOf(at)) }
 
 // clockOf returns the serverClock of a node.
 func (s *Store) clockOf(node string) *serverClock {
@@ -76,12 +76,12 @@ func (s *Store) clockOf(node string) *serverClock {
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
-func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockReading, error) {
+func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading, error) {
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
 		return r, nil
 	}
 	for {
-		q, own := c.ask(ctx, s, key)
+		q, own := c.ask(ctx, s, at)
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, key string) (*clockRea
 const leastQuery = time.Second
 
 // ask returns the query in flight, or a new one, for which own is true.
-func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQuery, own bool) {
+func (c *serverClock) ask(ctx context.Context, s *Store, at key) (q *clockQuery, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.query != nil {
@@ -123,15 +123,15 @@ func (c *serverClock) ask(ctx context.Context, s *Store, key string) (q *clockQu
 	s.batchers.begin(func() {
 		ctx, cancel := context.WithDeadline(ctx, by)
 		defer cancel()
-		c.answer(ctx, s, key, q)
+		c.answer(ctx, s, at, q)
 	})
 	return q, true
 }
 
 // answer queries the node, and sets the query's result.
-func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clockQuery) {
+func (c *serverClock) answer(ctx context.Context, s *Store, at key, q *clockQuery) {
 	asked := time.Now()
-	cmd := newClockCall(key).command(ctx, deadline{}, true)
+	cmd := newClockCall(at).command(ctx, deadline{}, true)
 	err := s.client.Process(ctx, cmd)
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
@@ -149,7 +149,7 @@ func (c *serverClock) answer(ctx context.Context, s *Store, key string, q *clock
 }
 
 // newClockCall returns the call that reads the clock of the node which has the key.
-func newClockCall(key string) *call { return &call{script: readClock, keys: []any{key}} }
+func newClockCall(at key) *call { return &call{script: readClock, keys: []any{string(at)}} }
 
 // newReading parses the reply of a node that was queried at asked, or later.
 func newReading(asked time.Time, reply any) (*clockReading, error) {

@@ -155,8 +155,7 @@ func (s *Store) Close() error {
 
 // Announce records the identity of c, for people who look at the server.
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	key := clientKey(c.ID)
-	_, err := s.run(ctx, announce, []string{key},
+	_, err := s.run(ctx, announce, []key{clientKey(c.ID)},
 		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label)
 	return err
 }

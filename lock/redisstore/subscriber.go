@@ -47,7 +47,7 @@ func newSubscriber(store *Store) *subscriber {
 
 // handler is a channel that a waiter subscribes to, and the parser of its messages.
 type handler struct {
-	channel string
+	channel key
 	// parse returns the notice for a message; ok is false if there is none.
 	parse func(s *Store, payload string) (n driver.Notice, ok bool)
 }
@@ -103,13 +103,14 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	if err != nil {
 		return nil, err
 	}
-	if h, err = s.names.hold(h); err != nil {
+	at, err := s.names.key(h.Name)
+	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // the confirmation might come before it is looked at
 		return nil, classify(err)
 	}
-	return s.subscriber.subscribe(ctx, k.handlers(h), notify)
+	return s.subscriber.subscribe(ctx, k.handlers(at, h), notify)
 }
 
 // subscribe returns once the server has confirmed every channel.

@@ -9,21 +9,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Group returns the address of the cluster's node that keeps a lock. It returns "" outside
-// a cluster, and for a node that is not known.
-func (s *Store) Group(key string, _ any) string { return s.nodeOf(key) }
-
-// nodeOf is [Store.Group] by the lock's name.
-func (s *Store) nodeOf(key string) string {
-	if s.cluster == nil {
-		return ""
-	}
-	name, err := s.names.key(key)
+// Group returns the address of the cluster's node that keeps the lock called name. It returns
+// "" outside a cluster, and for a node that is not known.
+func (s *Store) Group(name string, _ any) string {
+	at, err := s.names.key(name)
 	if err != nil {
 		return ""
 	}
+	return s.nodeOf(at)
+}
+
+// nodeOf returns the address of the cluster's node that has a key, as Group does.
+func (s *Store) nodeOf(at key) string {
+	if s.cluster == nil {
+		return ""
+	}
 	// The known topology suffices: nodeOf must not wait for a new one.
-	master, err := s.cluster.MasterForKey(offline, name)
+	master, err := s.cluster.MasterForKey(offline, string(at))
 	if err != nil {
 		return ""
 	}
@@ -45,7 +47,7 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 	if s.single() {
 		return node{client: s.client}, nil
 	}
-	master, err := s.cluster.MasterForKey(ctx, channel.name)
+	master, err := s.cluster.MasterForKey(ctx, string(channel.name))
 	if err != nil {
 		return node{}, classify(err)
 	}
@@ -131,10 +133,10 @@ func (s *Store) doubtTopology(err error) {
 }
 
 // hashTag returns the part of a key that a cluster hashes.
-func hashTag(key string) string {
-	_, rest, _ := strings.Cut(key, "{")
+func hashTag(of key) string {
+	_, rest, _ := strings.Cut(string(of), "{")
 	if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
 		return tag
 	}
-	return key
+	return string(of)
 }
