@@ -237,6 +237,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	cancel()
 	switch {
 	case err == nil && !sent.Before(left.final):
+		l.confirmed.add(&left.hold)
 		return 0, true
 	case err == nil:
 		left.try = 0

@@ -202,30 +202,6 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// The store keeps no record of answered requests.
-func TestSemaphoreForgetsWhatIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
-		s := server.Locker(t, lock.Config{}).Semaphore("downloads")
-		_, err := s.TrySetPermits(t.Context(), 5)
-		require.NoError(t, err)
-		for range 100 {
-			require.NoError(t, s.Acquire(t.Context(), 1))
-			require.NoError(t, s.Release(t.Context(), 1))
-			time.Sleep(time.Second)
-		}
-		records := func() []string {
-			keys, err := server.Client(t).Keys(t.Context(), "leasewheel_request:*").Result()
-			require.NoError(t, err)
-			return keys
-		}
-		time.Sleep(20 * time.Second) // the record of TrySetPermits lasts as long
-		require.Len(t, records(), 4, "those of the last two seconds, in which a copy may arrive")
-		require.NoError(t, s.Acquire(t.Context(), 1))
-		require.Len(t, records(), 1, "the last one's")
-	})
-}
-
 // The memory for leftover holds of an outage is bounded. Above the bound, one line is
 // logged.
 func TestCleanupIsBounded(t *testing.T) {

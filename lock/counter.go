@@ -105,8 +105,8 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 	}
 	defer l.active.Done()
 	_, err := l.acquireHold(&a)
-	if err == nil && a.unknownUntil.IsZero() {
-		l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
+	if err == nil {
+		l.confirmed.add(a.hold)
 	}
 	return err
 }

@@ -237,6 +237,7 @@ func (l *Locker) start() error {
 	l.closed, l.close = context.WithCancelCause(context.Background())
 	l.deferral.init(l)
 	l.cleanup.init(l)
+	l.confirmed.init(l)
 	l.announcer.init(l)
 	return nil
 }

@@ -67,7 +67,7 @@ func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g gra
 
 // plain reports whether a hold has only a kind, a name, an owner, a count and a TTL.
 func plain(h *driver.Hold) bool {
-	return h.Permits == 0 && len(h.Forget) == 0 && !h.Owed && h.Place == 0 && h.BlockReaders == 0 &&
+	return h.Permits == 0 && !h.Owed && h.Place == 0 && h.BlockReaders == 0 &&
 		h.ProvisionalTTL == 0 && !h.GrantedByRelease && h.Reserve == 0 && h.ProposedToken == 0 && h.Keep == 0 && h.Under == ""
 }
 

@@ -101,9 +101,7 @@ func (l *Locker) releaseWithin(u limit, h *driver.Hold) (held bool, err error) {
 		held, err = l.store.Release(bounded, h)
 		cancel()
 		if err == nil {
-			if !maybe {
-				l.confirmed.add(h, time.Now().Add(l.config.RequestTimeout))
-			}
+			l.confirmed.add(h)
 			return held || maybe, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)

@@ -97,7 +97,6 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 func (s *Semaphore) hold(n int64) *driver.Hold {
 	h := s.locker.newHold(KindSemaphore, s.name, requestMemory/2)
 	h.Permits = n
-	h.Forget = s.locker.confirmed.take(s.name)
 	return h
 }
 

@@ -90,6 +90,7 @@ func (l *Locker) end(ctx context.Context) error {
 	l.awaitAcquisitions(ctx)
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
+	l.confirmed.stop(ctx)
 	if l.ownWheel {
 		l.wheel.Stop()
 	}

@@ -32,6 +32,9 @@ const (
 	CountDelete
 	// CountSet sets the count of [KindPermit] to N minus the permits in use.
 	CountSet
+	// CountForget shortens the memory of the requests in Forget, of acquisitions and
+	// releases of [KindSemaphore], to Keep from now. The count stays as it is.
+	CountForget
 )
 
 // Count is one request to a [Counter]. A store reads it and never changes it.
@@ -46,8 +49,11 @@ type Count struct {
 	TTL time.Duration
 	// Request identifies the request among all clients. It is the same in every attempt.
 	Request string
-	// Keep is how long the store remembers its reply to the request.
+	// Keep is how long the store remembers its reply to the request; with CountForget, those
+	// to the requests in Forget.
 	Keep time.Duration
+	// Forget lists, with CountForget, owners whose requests were answered.
+	Forget []string
 }
 
 // Counted is the reply of a [Counter].

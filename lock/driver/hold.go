@@ -21,14 +21,11 @@ type Hold struct {
 	Count int64
 	// TTL is how long the store keeps the hold without a renewal. With [KindSemaphore] it
 	// is how long a request may be sent again. For twice that time the store remembers
-	// what it did for the Owner, unless a later request lists the Owner in Forget.
+	// what it did for the Owner, unless a [CountForget] lists the Owner.
 	TTL time.Duration
 	// Permits is the number of permits of the hold, with [KindSemaphore]. A release
 	// returns them if the store remembers that the Owner took them.
 	Permits int64
-	// Forget lists owners whose requests the store need not remember any more, because
-	// they were answered. Used with [KindSemaphore].
-	Forget []string
 	// Owed is set in a release of [KindSemaphore] for permits that another Owner has
 	// taken, as the caller claims. The store then returns them without a record that this
 	// Owner took them, but once for each Owner, and not if the count would exceed

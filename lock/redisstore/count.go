@@ -42,6 +42,9 @@ func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, err
 	if err != nil {
 		return driver.Counted{}, err
 	}
+	if c.Op == driver.CountForget && c.Kind == driver.KindSemaphore {
+		return s.forget(ctx, c)
+	}
 	counter, ok := k.(counted)
 	op, known := ops[c.Op]
 	if !ok || !known || c.Op == driver.CountSet && c.Kind != driver.KindPermit {

@@ -31,7 +31,7 @@
 //	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
 //	redisson_countdownlatch__channel__{orders:42}
 //	                                         channel; the count zero publishes "0", as a deletion does, a new count "1"
-//	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [driver.Count], or an hour, see [driver.Hold]
+//	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [driver.Count]; for an hour, see [driver.Hold], unless the client gets the answer: then for 7 s at most
 //
 // Expiring permits have a fencing counter, too. They expire by the server's clock, while
 // clients of Redisson use their own clocks.

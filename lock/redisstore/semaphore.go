@@ -13,6 +13,8 @@ var (
 	semaphoreAcquireSource string
 	//go:embed semaphore_release.lua
 	semaphoreReleaseSource string
+	//go:embed semaphore_forget.lua
+	semaphoreForgetSource string
 	//go:embed expiry.lua
 	expirySource string
 	//go:embed permits_count.lua
@@ -20,6 +22,7 @@ var (
 
 	semaphoreAcquire = newGrantingScript(publishSource, counterSource, semaphoreAcquireSource)
 	semaphoreRelease = newTimelyScript(publishSource, counterSource, semaphoreReleaseSource)
+	semaphoreForget  = newScript(semaphoreForgetSource)
 	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
 )
 
@@ -36,20 +39,12 @@ func (semaphore) handlers(at key, _ *driver.Hold) []handler {
 
 func (semaphore) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
-		keysToForget(at, h, at, requestKey(at, h.Owner)),
+		[]key{at, requestKey(at, h.Owner)},
 		h.Permits, requestMillis(h))
 	if err != nil {
 		return driver.Answer{}, err
 	}
 	return shared(reply)
-}
-
-// keysToForget adds to a script's keys the requests that it is to forget.
-func keysToForget(at key, h *driver.Hold, keys ...key) []key {
-	for _, owner := range h.Forget {
-		keys = append(keys, requestKey(at, owner))
-	}
-	return keys
 }
 
 // requestMillis is how long a request of the hold is remembered, in ms.
@@ -75,7 +70,7 @@ func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) 
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
-		keysToForget(at, h, at, requestKey(at, h.Owner), semaphoreChannel(at)),
+		[]key{at, requestKey(at, h.Owner), semaphoreChannel(at)},
 		h.Permits, requestMillis(h), owed, publish, lock.MaxCount)
 	if err != nil {
 		return false, err
@@ -85,4 +80,18 @@ func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) 
 
 func (semaphore) counting(_ *Store, at key, request string) (*script, []key) {
 	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request)}
+}
+
+// forget shortens the life of the records of answered requests.
+func (s *Store) forget(ctx context.Context, c *driver.Count) (driver.Counted, error) {
+	at, err := s.names.key(c.Name)
+	if err != nil || len(c.Forget) == 0 {
+		return driver.Counted{}, err
+	}
+	records := make([]key, len(c.Forget))
+	for i, owner := range c.Forget {
+		records[i] = requestKey(at, owner)
+	}
+	_, err = s.run(ctx, semaphoreForget, records, c.Keep.Milliseconds())
+	return driver.Counted{}, err
 }

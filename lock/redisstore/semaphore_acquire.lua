@@ -2,16 +2,11 @@
 --
 -- KEYS  1 the count
 --       2 the record of this owner's request
---       3 and on: the records of others, to be forgotten
 -- ARGV  1 how many
 --       2 for how many ms to keep the record
 -- returns  {1, permits left}  taken
 --          {0, -1}            too few are available
 --          {2, ms}            the key is not a count
-local function forget()
-  for i = 3, #KEYS do redis.call('del', KEYS[i]) end
-end
-
 local count = countOf(KEYS[1])
 local did = redis.call('get', KEYS[2])
 if did == 'taken' then -- a grant writes, see granting in script.go; this one needs no memory
@@ -19,12 +14,8 @@ if did == 'taken' then -- a grant writes, see granting in script.go; this one ne
   return {1, count or 0}
 end
 if count == false then return {2, redis.call('pttl', KEYS[1])} end
-if did or not count or count < tonumber(ARGV[1]) then
-  forget()
-  return {0, -1}
-end
+if did or not count or count < tonumber(ARGV[1]) then return {0, -1} end
 
 -- A server out of memory refuses the first write.
 redis.call('set', KEYS[2], 'taken', 'px', ARGV[2])
-forget()
 return {1, redis.call('decrby', KEYS[1], ARGV[1])}

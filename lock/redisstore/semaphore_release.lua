@@ -4,7 +4,6 @@
 -- KEYS  1 the count
 --       2 the record of this owner's request
 --       3 the channel
---       4 and on: the records of others, to be forgotten
 -- ARGV  1 how many
 --       2 for how many ms to keep the record
 --       3 '1' if they are owed
@@ -12,7 +11,6 @@
 --       5 the largest count
 -- returns  1 given back, -1 no permits to give back, the key is not a count, or the count
 --          would be too large
-for i = 4, #KEYS do redis.call('del', KEYS[i]) end
 local did = redis.call('get', KEYS[2])
 if did == 'given' then return 1 end
 
