@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -148,17 +149,19 @@ func byTLS(rawURL string) bool {
 
 // name returns the server's name and version, as far as it reports them.
 func (s *server) name(ctx context.Context) string {
-	info, err := s.client.Info(ctx, "server").Result()
-	if err != nil {
-		return "redis"
-	}
-	for line := range strings.Lines(info) {
-		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return "redis " + strings.TrimSpace(version)
+	info := s.client.InfoMap(ctx, "server").Val()["Server"]
+	word := func(field string) string {
+		if text := info[field]; printable.MatchString(text) {
+			return text
 		}
+		return ""
 	}
-	return "redis"
+	name := cmp.Or(word("server_name"), "redis") // Valkey has a name, and its own version
+	return strings.TrimSpace(name + " " + cmp.Or(word(name+"_version"), word("redis_version")))
 }
+
+// printable is a name or a version that a server may report.
+var printable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
 
 // addressOf returns the address in a URL that redisstore.Dial has accepted.
 func addressOf(rawURL string) string {

@@ -90,7 +90,7 @@ func TestCheckFindsNothingOnAHealthyServer(t *testing.T) {
 			s := report.Servers[0]
 			_, address := server.Addr()
 			assert.Equal(t, address, s.Address)
-			assert.Regexp(t, `^redis \d+\.\d+\.\d+$`, s.Version)
+			assert.Regexp(t, `^(redis|valkey) \d+\.\d+\.\d+$`, s.Version)
 			assert.Equal(t, "master", s.Role)
 			assert.Regexp(t, `^[0-9a-f]{40}$`, s.ID)
 			assert.Positive(t, s.RoundTrip)
@@ -506,11 +506,17 @@ func TestCheckOfReports(t *testing.T) {
 	}
 	assert.Empty(t, check(t, scripted(t, healthyInfo, deliver()), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}).Findings)
 	for version, product := range map[string]string{
-		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0": "redis 7.2.4",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0":                      "valkey 8.1.0",
+		"redis_version:5.0.0\r\nserver_name:valkey\r\nvalkey_version:9.1.2":                      "valkey 9.1.2", // not an old redis
+		"redis_version:7.2.4\r\nserver_name:valkey":                                              "valkey 7.2.4",
+		"redis_version:7.2.4\r\nserver_name:val\x1b[2Jkey":                                       "redis 7.2.4",
+		"redis_version:7.2.4\r\nserver_name:" + strings.Repeat("v", 41) + "\r\nvalkey_version:9": "redis 7.2.4",
 	} {
 		report := check(t, scripted(t, strings.Replace(healthyInfo, "redis_version:7.0.15", version, 1), deliver()), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
 		assert.Equal(t, product, report.Servers[0].Version)
-		assert.Empty(t, report.Findings)
+		for _, f := range report.Findings {
+			assert.Contains(t, f.Found, "server_name", "a name that makes no sense, and nothing else: %q", version)
+		}
 	}
 }
 

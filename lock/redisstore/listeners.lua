@@ -24,7 +24,7 @@ end
 -- leasewheel's own channel, as each of its waiting clients is.
 local function othersListening(publish, channel, own)
   local counts = redis.call('pubsub', publish == 'publish' and 'numsub' or 'shardnumsub', channel, own)
-  local all, ours = tonumber(counts[2]), tonumber(counts[4])
+  local all, ours = believable(counts[2]), believable(counts[4])
   if all > ours or publish == 'publish' or publish == 'spublish' then return all > ours end
   return subscribers('numsub', channel) > (publish == 'both' and ours or 0)
 end

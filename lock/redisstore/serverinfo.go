@@ -169,7 +169,9 @@ func (i *serverInfo) product() (version string, old bool) {
 	if !known {
 		text, known = i.word(i.hello, "version")
 	}
-	if server, ok := i.word(i.hello, "server"); ok {
+	if server, ok := i.word(i.fields, "server_name"); ok { // of Valkey; by HELLO it may be redis
+		name = server
+	} else if server, ok := i.word(i.hello, "server"); ok {
 		name = server
 	}
 	if own, ok := i.word(i.fields, name+"_version"); ok && name != "redis" {

@@ -1,0 +1,57 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// A number of subscribers that no server has is some: its waiters live, and none of them are
+// other clients, to which a release would leave the lock.
+func TestSubscribersThatNoServerHas(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	for _, test := range []struct {
+		all, ours                int64 // as the server reports
+		listening, oursListening int64
+		othersListening          bool
+	}{
+		{all: 0, ours: 0},
+		{all: 8, ours: 8, listening: 8, oursListening: 8},
+		{all: 9, ours: 8, listening: 9, oursListening: 8, othersListening: true},
+		{all: 1, ours: 0, listening: 1, othersListening: true},
+		{all: 1048576, ours: 8, listening: 1048576, oursListening: 8, othersListening: true},
+		{all: 752484855, ours: 744604071, listening: 1, oursListening: 1},
+		{all: 744604071, ours: 752484855, listening: 1, oursListening: 1},
+		{all: 752484855, ours: 8, listening: 1, oursListening: 8},
+		{all: -5, ours: -6, listening: 1, oursListening: 1},
+	} {
+		pretended := fmt.Sprintf(`
+			local counts = {all = %d, ours = %d}
+			local redis = {call = function(command, _, ...)
+				local reply = {}
+				for _, channel in ipairs({...}) do
+					table.insert(reply, channel)
+					table.insert(reply, counts[channel])
+				end
+				return reply
+			end}
+		`, test.all, test.ours)
+		for _, publish := range []string{publishPlain, publishSharded} {
+			reply, err := client.Eval(t.Context(), pretended+publishSource+listenersSource+`
+				local publish = ARGV[1]
+				return {listening(publish, 'all'), oursListening(publish, 'ours'), othersListening(publish, 'all', 'ours')}
+			`, nil, publish).Slice()
+			require.NoError(t, err)
+			var others any
+			if test.othersListening {
+				others = int64(1)
+			}
+			assert.Equal(t, []any{test.listening, test.oursListening, others}, reply, "%s: %+v", publish, test)
+		}
+	}
+}
