@@ -37,8 +37,10 @@ type TxPut struct {
 //   - Redis does not roll back. If the queue has a message of the id already, that one
 //     stays as it is ([ErrDuplicate]), and the rest of the transaction takes effect. Leave
 //     Message.ID empty, or use one that no other change uses.
-//   - For the same reason [Config.MaxLength] is not enforced. A server out of memory
-//     refuses the transaction as a whole.
+//   - For the same reason [Config.MaxLength] is not enforced.
+//   - A server out of memory refuses the transaction as a whole, or executes it as a
+//     whole, with the message: never a part. If another command of it may need memory, all
+//     servers refuse it; otherwise Redis 7.0 refuses it, and Redis 8 and Valkey execute it.
 //   - The script fails alone if another client has replaced the queue's keys by other
 //     data, or the user lacks a right that it needs.
 //   - There is no deadline: a transaction that reaches the server late takes effect, and

@@ -100,8 +100,9 @@ func TestPutTxOfNoTransaction(t *testing.T) {
 	assert.Zero(t, client.HExists(ctx, order, "changes").Val())
 }
 
-// A server out of memory refuses the transaction as a whole. If it runs out of memory
-// while it has the commands already, it executes them all.
+// A server out of memory refuses the transaction as a whole, or executes it as a whole. It
+// refuses one with another command that may need memory. If it runs out of memory while it
+// has the commands already, it executes them all.
 func TestPutTxOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
@@ -109,12 +110,26 @@ func TestPutTxOutOfMemory(t *testing.T) {
 	q := open(t, client, patient)
 	require.NoError(t, client.HSet(ctx, order, "state", "unpaid").Err())
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
-	p, err := putTx(t, client, q, message{ID: "a"}, func(tx redis.Pipeliner) { tx.Del(ctx, order) })
+	p, err := putTx(t, client, q, message{ID: "a"}, changeOrder)
 	require.ErrorContains(t, err, "EXECABORT")
-	require.ErrorContains(t, p.Err(), "OOM")
-	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+	require.Error(t, p.Err())
 	assert.Empty(t, whole(t, client))
-	assert.EqualValues(t, 1, client.Exists(ctx, order).Val())
+	assert.Equal(t, map[string]string{"state": "unpaid"}, client.HGetAll(ctx, order).Val())
+
+	p, err = putTx(t, client, q, message{ID: "a"}, func(tx redis.Pipeliner) { tx.Del(ctx, order) })
+	if err != nil { // Redis 7.0
+		require.ErrorContains(t, err, "EXECABORT")
+		require.ErrorContains(t, p.Err(), "OOM")
+		assert.Empty(t, whole(t, client))
+		assert.EqualValues(t, 1, client.Exists(ctx, order).Val())
+	} else { // Redis 8 and Valkey
+		require.NoError(t, p.Err())
+		assert.Equal(t, map[string][]string{"due": {"a"}}, whole(t, client))
+		assert.Zero(t, client.Exists(ctx, order).Val())
+	}
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+	require.NoError(t, client.FlushDB(ctx).Err())
+	require.NoError(t, client.HSet(ctx, order, "state", "unpaid").Err())
 
 	conn := client.Conn()
 	defer conn.Close()
