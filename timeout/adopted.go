@@ -10,6 +10,7 @@ package timeout
 //	busy       it was handed out for a run; the word is read again when the run ends
 //	running    that run has begun
 //	withdrawn  its engine has stopped and returned it
+//	closed     it was cancelled for good: its owner is Final
 //
 // A pending entry is always held. A queued or busy one need not be reported to
 // the engine again.
@@ -19,6 +20,7 @@ const (
 	busy
 	running
 	withdrawn
+	closed
 )
 
 func (w word) has(flags word) bool { return w&flags != 0 }
@@ -28,6 +30,8 @@ type Armed struct {
 	// Held is false if the engine does not hold the entry. Then Arm has done nothing, and
 	// the entry has to be admitted, see [Entry.Admit].
 	Held bool
+	// Closed is true if a cancel was final. Then Arm has done nothing, and never will.
+	Closed bool
 	// Pending reports whether the entry was pending before.
 	Pending bool
 	// Queue reports whether the caller has to put the entry into an inbox.
@@ -40,7 +44,7 @@ type Armed struct {
 // returns false if another goroutine was faster.
 func (e *Entry) Admit(tick Tick) bool {
 	w := word(e.word.Load())
-	return !w.has(held) && e.swap(w, pack(tick, 0, pending)|held|queued)
+	return !w.has(held|closed) && e.swap(w, pack(tick, 0, pending)|held|queued)
 }
 
 // Arm sets an adopted entry that the engine holds to a tick, whatever its state.
@@ -53,6 +57,9 @@ func (e *Entry) ArmPending(tick Tick) Armed { return e.arm(tick, true) }
 func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 	for {
 		w := word(e.word.Load())
+		if w.has(closed) {
+			return Armed{Closed: true}
+		}
 		a := Armed{Held: true, Pending: w.phase() == pending}
 		if !w.has(held) || onlyPending && !a.Pending {
 			return Armed{}
@@ -75,7 +82,7 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 
 // Disarm is the exit by cancel for an adopted entry. It reports whether the caller has
 // won, the tick that the entry was pending for at that moment, and whether a run was under
-// way by then.
+// way by then. It closes an entry whose owner is Final.
 func (e *Entry) Disarm() (tick Tick, won, begun bool) { return e.disarm(0) }
 
 // TakeOut is Disarm for an engine that has stopped: see [Entry.TakenOut].
@@ -85,6 +92,9 @@ func (e *Entry) TakeOut() (tick Tick, won bool) {
 }
 
 func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
+	if e.owner.Final {
+		mark |= closed
+	}
 	for {
 		w := word(e.word.Load())
 		if w.phase() != pending {
@@ -95,6 +105,23 @@ func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
 		}
 	}
 }
+
+// Close ends an entry for good that has expired and whose owner is Final. It does nothing
+// and returns false if the entry is pending again.
+func (e *Entry) Close() bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() == pending {
+			return false
+		}
+		if e.swap(w, w.withPhase(cancelled)|closed) {
+			return true
+		}
+	}
+}
+
+// Closed reports whether the entry was cancelled for good.
+func (e *Entry) Closed() bool { return word(e.word.Load()).has(closed) }
 
 // TakenOut reports whether a stopped engine has taken the entry out.
 func (e *Entry) TakenOut() bool { return word(e.word.Load()).has(withdrawn) }

@@ -28,6 +28,9 @@ type Owner struct {
 	Engine Engine
 	// Pooled entries are used again for other timeouts once a life has ended.
 	Pooled bool
+	// Final: a cancel ends the entry for good, also during a run or after it: it cannot be
+	// armed again. Timers that users embed are not Final.
+	Final bool
 }
 
 // An Entry is the record of one timeout, for engines that schedule tasks, which embed it.
@@ -92,7 +95,8 @@ func (e *Entry) Expire(now Tick) bool {
 
 // Cancel is the exit by cancel, for the given life. True means that the caller has won,
 // the task will not run, and the engine's Cancelled was called. A periodic entry whose
-// run is under way is cancelled too, with the result false.
+// run is under way is cancelled too, with the result false; so is an entry that has
+// expired, if its owner is Final.
 func (e *Entry) Cancel(life uint64) bool {
 	if e.owner.Pooled {
 		if _, ok := e.Withdraw(life); !ok {
@@ -102,6 +106,9 @@ func (e *Entry) Cancel(life uint64) bool {
 		return true
 	}
 	_, won, begun := e.Disarm()
+	for !won && e.owner.Final && !e.Close() { // it was armed again in between
+		_, won, begun = e.Disarm()
+	}
 	if won {
 		e.owner.Engine.Cancelled(e, life)
 	}

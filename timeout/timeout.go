@@ -14,8 +14,9 @@ type Timeout struct {
 // one caller, and only if the task had not begun and now never will. The task is released
 // at once. Cancel never blocks on the task and may be called from inside it.
 //
-// A periodic task is cancelled in any case: no further run begins. The result is false if
-// a run was under way, since that run has begun.
+// A periodic task is cancelled in any case, and so is one that receives its own timeout: no
+// further run begins, whatever Reset is called afterwards. The result is false if a run was
+// under way, since that run has begun.
 func (t Timeout) Cancel() bool {
 	return t.entry != nil && t.entry.Cancel(t.life)
 }
@@ -25,9 +26,9 @@ func (t Timeout) Cancel() bool {
 // deadline and not at the old one, however close that was.
 //
 // A one-shot timeout can be moved while it is pending. Once the task has begun or was
-// cancelled, Reset changes nothing and returns false. A timeout that its own task
-// receives, a periodic one and an embedded timer can be set again at any time. For these,
-// Reset returns false only when the engine has stopped or is full.
+// cancelled, Reset changes nothing and returns false. A timeout that its own task receives
+// and a periodic one can be set again until they are cancelled, an embedded timer at any
+// time. For these, Reset otherwise returns false only when the engine has stopped or is full.
 func (t Timeout) Reset(d time.Duration) bool {
 	if t.entry == nil {
 		return false

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"errors"
 	"time"
 
 	"github.com/leasewheel/leasewheel/bucket"
@@ -33,6 +34,10 @@ func (a adopter) Rearm(e *timeout.Entry, _ uint64, tick timeout.Tick) bool {
 	return err == nil
 }
 
+// errClosed is why a timeout whose cancel is final cannot be armed. Users see the false of
+// its Reset.
+var errClosed = errors.New("wheel: the timeout is cancelled for good")
+
 // disarmed follows up on a timer that the caller has just disarmed.
 func (w *Wheel) disarmed(n *bucket.Node) {
 	s := w.shard()
@@ -53,6 +58,8 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 	// A pending timer has its place already.
 	if a := n.ArmPending(tick); a.Held {
 		return true, s.armed(n, tick, a)
+	} else if a.Closed {
+		return false, errClosed
 	}
 	if !w.reserve() {
 		if w.stopping.Load() {
@@ -72,6 +79,8 @@ func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 		if a := n.Arm(tick); a.Held {
 			err := s.armed(n, tick, a)
 			return a.Pending, err
+		} else if a.Closed {
+			return false, errClosed
 		}
 		by, entered, ok := s.inbox.Enter(n, tick)
 		if !ok {

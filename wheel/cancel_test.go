@@ -168,3 +168,74 @@ func TestWhatIsCancelledWhileTheWorkerIsHeldIsCountedOnce(t *testing.T) {
 		check(t, w.Stats().Pending == 0, "%d pending after Stop", w.Stats().Pending)
 	})
 }
+
+// A task that receives its own timeout, or runs periodically, moves its own next run in each
+// run. A cancel or a Drain ends it: before a run, during one and from inside of one. No
+// Reset succeeds afterwards, and no run begins.
+func TestCancelIsFinal(t *testing.T) {
+	type begin func(w *wheel.Wheel, task func(timeout.Timeout)) timeout.Timeout
+	begins := map[string]begin{
+		"ScheduleFunc": func(w *wheel.Wheel, task func(timeout.Timeout)) timeout.Timeout {
+			return must(w.ScheduleFunc(100*ms, task))
+		},
+	}
+	for name, missed := range policies {
+		begins["EveryFunc, "+name] = func(w *wheel.Wheel, task func(timeout.Timeout)) timeout.Timeout {
+			return must(w.EveryFunc(time.Now().Add(100*ms), 100*ms, missed, task))
+		}
+	}
+	for name, begin := range begins {
+		for place, at := range map[string]time.Duration{"before its first run": 50 * ms, "during a run": 120 * ms, "inside a run": 0} {
+			for limit, most := range map[string]int64{"": 0, ", limited": 1} {
+				t.Run(name+", "+place+limit, func(t *testing.T) {
+					each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
+						w := start(t, wheel.Config{Tick: ms, Executor: executor(t), MaxPending: most})
+						runs, resets := 0, 0
+						h := begin(w, func(h timeout.Timeout) {
+							runs++
+							if at == 0 {
+								check(t, !h.Cancel(), "the run has begun")
+							}
+							time.Sleep(50 * ms)
+							if h.Reset(80 * ms) {
+								resets++
+							}
+						})
+						if at != 0 {
+							time.Sleep(at)
+							check(t, h.Cancel() == (place == "before its first run"), "cancelled %s", place)
+						}
+						pass(second)
+						first := runs
+						for range 3 {
+							check(t, !h.Reset(0) && !h.Reset(time.Hour) && !h.ResetAt(time.Time{}), "a Reset after the cancel succeeds")
+							check(t, h.State() == timeout.Cancelled && !h.Cancel(), "it is %v", h.State())
+							pass(second)
+						}
+						check(t, runs == first && resets == 0 && runs <= 1, "%d runs, %d of them after the cancel; %d resets succeeded", runs, runs-first, resets)
+						check(t, w.Stats().Pending == 0, "the numbers are %+v", w.Stats())
+						_, err := w.Schedule(0, none)
+						check(t, err == nil, "a place is still taken: %v", err)
+					})
+				})
+			}
+		}
+	}
+}
+
+// What Drain has returned does not come back either.
+func TestDrainIsFinal(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+		r := newRecord(t)
+		handles := []timeout.Timeout{
+			must(w.Every(100*ms, wheel.Skip, r.task("every"))),
+			must(w.ScheduleFunc(100*ms, func(timeout.Timeout) { r.run("func") })),
+		}
+		check(t, len(w.Drain()) == 2, "Drain has not returned both")
+		for _, h := range handles {
+			check(t, !h.Reset(0) && !h.Reset(second), "a Reset after Drain succeeds")
+		}
+		r.at(10_000)
+		r.want("")
+	})
+}

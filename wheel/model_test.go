@@ -53,6 +53,7 @@ type item struct {
 	handle  timeout.Timeout
 	timer   *wheel.Timer
 	pending bool
+	over    bool          // it was cancelled or returned
 	due     time.Duration // since the start, whole ticks
 	set     time.Duration // when due was set: a due time before that means at once
 	period  time.Duration
@@ -292,7 +293,7 @@ func (m *model) cancel(i *item) {
 	if got, want := i.handle.Cancel(), i.pending && i != m.running; got != want {
 		m.errorf("cancel of %d: %v, want %v", i.name, got, want)
 	}
-	i.pending = false
+	i.pending, i.over = false, true
 }
 
 // armed checks the result of Arm.
@@ -308,7 +309,8 @@ func (m *model) armed(i *item, pending bool) func(was bool, err error) bool {
 func (m *model) reset(i *item, d time.Duration, at bool) {
 	pending := i.pending
 	now := m.elapsed()
-	want := i.pending || i.kind != oneShot && m.refusal() == nil
+	final := i.kind == oneShot || i.over && i.kind != embedded
+	want := i.pending || !final && m.refusal() == nil
 	want = want && !m.stopped
 	var got bool
 	due := m.due(now + d)
@@ -356,7 +358,7 @@ func (m *model) returned(by string, left []wheel.Unrun) {
 			m.errorf("%s returned a timeout due at %v that is not", by, u.Deadline.Sub(m.start))
 			continue
 		}
-		m.items[n].pending = false
+		m.items[n].pending, m.items[n].over = false, true
 	}
 }
 

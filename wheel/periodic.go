@@ -27,10 +27,11 @@ const (
 
 // Every runs the task every period, for the first time a period from now, until the
 // handle is cancelled or the wheel is stopped. No run begins before the last has ended.
-// Resetting the handle moves the next run, and the plan with it.
+// Resetting the handle moves the next run, and the plan with it; the period stays.
 //
-// Cancel always ends a periodic task. It returns true if no run was under way: then none
-// ever begins again. It returns false if a run was under way, which is the last.
+// Cancel always ends a periodic task, and a Reset after it returns false. It returns true if
+// no run was under way: then none ever begins again. It returns false if a run was under
+// way, which is the last.
 //
 // Every fails if the period is shorter than a tick, or with [ErrStopped] or [ErrFull]. It
 // panics on a nil task and on an unknown policy.
@@ -93,7 +94,7 @@ func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, err
 			period, w.Tick())
 	}
 	p := &periodic{adopter: adopter{w}, period: period, missed: missed}
-	p.owner.Engine = p
+	p.owner = timeout.Owner{Engine: p, Final: true}
 	p.handed = p.run
 	return p, nil
 }

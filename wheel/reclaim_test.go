@@ -49,35 +49,6 @@ func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 	}
 }
 
-// A periodic task that is cancelled and set again, over and over, at the moment when it
-// is due: every successful Reset leads to a run.
-func TestPeriodicTaskResetInTheMiddleOfACancel(t *testing.T) {
-	w := start(t, Config{Tick: 100 * time.Microsecond})
-	runs := make(chan struct{}, 1)
-	h, err := w.Every(100*time.Microsecond, Skip, func() {
-		select {
-		case runs <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(500 * ms); time.Now().Before(end); {
-		h.ResetAt(time.Time{})
-		h.Cancel()
-		require(t, h.ResetAt(time.Time{}), "a cancelled periodic task cannot be set again")
-		require(t, h.State() == timeout.Pending, "it is %v after a Reset", h.State())
-	}
-	for range cap(runs) + 1 {
-		select {
-		case <-runs:
-		case <-time.After(time.Minute):
-			t.Fatalf("it does not run any more, and is %v", h.State())
-		}
-	}
-}
-
 // A timeout that was moved to an earlier deadline and then cancelled leaves the wheel
 // within a tick, not when the worker happens to wake for another reason.
 func TestMovedAndCancelledIsLetGoWithinATick(t *testing.T) {

@@ -102,13 +102,14 @@ func (t *Timer) Deadline() time.Time { return t.Timeout().Deadline() }
 func (t *Timer) Timeout() timeout.Timeout { return t.node.Timeout() }
 
 // ScheduleFunc is [Wheel.Schedule] for a task that receives its own timeout, to reset it
-// any number of times, or to pass it on.
+// any number of times, or to pass it on. A cancel is final: a Reset after it, also one from
+// inside the run that was under way, returns false.
 func (w *Wheel) ScheduleFunc(d time.Duration, task func(timeout.Timeout)) (timeout.Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleFunc of a nil task")
 	}
 	t := new(Timer)
-	t.Init(w, func() { task(t.Timeout()) })
+	t.init(w, &w.funcs, func() { task(t.Timeout()) })
 	if _, err := t.Arm(d); err != nil {
 		return timeout.Timeout{}, err
 	}

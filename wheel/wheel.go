@@ -20,6 +20,7 @@ type Wheel struct {
 	shardShift int
 	timers     timeout.Owner // of the timers that users embed
 	inline     timeout.Owner // of those whose tasks the executor does not get
+	funcs      timeout.Owner // of the timeouts that their own tasks receive
 	limit      int64
 	executor   Executor
 	onReject   func(task func(), err error)
@@ -100,6 +101,7 @@ func New(config Config) (*Wheel, error) {
 	}
 	w.needed.Store(int64(bucket.Never))
 	w.timers.Engine, w.inline.Engine = adopter{w}, adopter{w}
+	w.funcs = timeout.Owner{Engine: adopter{w}, Final: true}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
 	w.counted()

@@ -49,30 +49,31 @@ func each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C))
 // A form is a way to schedule a task d from now.
 type form struct {
 	schedule func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error)
-	again    bool          // the handle sets it again after it has ended
+	again    bool          // the handle sets it again after it has run
+	revives  bool          // and after a cancel
 	over     timeout.State // after its task has run
 }
 
 // forms has them all by name. The periodic one runs once in a test: its period is the longest.
 var forms = map[string]form{
-	"Schedule":   {(*wheel.Wheel).Schedule, false, timeout.Expired},
-	"ScheduleAt": {scheduleAt, false, timeout.Expired},
+	"Schedule":   {(*wheel.Wheel).Schedule, false, false, timeout.Expired},
+	"ScheduleAt": {scheduleAt, false, false, timeout.Expired},
 	"ScheduleFunc": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
 		return w.ScheduleFunc(d, func(timeout.Timeout) { task() })
-	}, true, timeout.Expired},
+	}, true, false, timeout.Expired},
 	"Arm": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
 		timer := idle(w, task)
 		_, err := timer.Arm(d)
 		return timer.Timeout(), err
-	}, true, timeout.Expired},
+	}, true, true, timeout.Expired},
 	"ArmAt": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
 		timer := idle(w, task)
 		_, err := timer.ArmAt(time.Now().Add(d))
 		return timer.Timeout(), err
-	}, true, timeout.Expired},
+	}, true, true, timeout.Expired},
 	"EveryFunc": {func(w *wheel.Wheel, d time.Duration, task func()) (timeout.Timeout, error) {
 		return w.EveryFunc(time.Now().Add(d), math.MaxInt64, wheel.Skip, func(timeout.Timeout) { task() })
-	}, true, timeout.Pending},
+	}, true, false, timeout.Pending},
 }
 
 // formNames are the names in an order that a seed repeats.
