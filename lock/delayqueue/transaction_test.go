@@ -109,14 +109,19 @@ func TestPutTxOutOfMemory(t *testing.T) {
 	ctx := t.Context()
 	q := open(t, client, patient)
 	require.NoError(t, client.HSet(ctx, order, "state", "unpaid").Err())
-	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
-	p, err := putTx(t, client, q, message{ID: "a"}, changeOrder)
+	full := func(change func(redis.Pipeliner)) (*delayqueue.TxPut, error) {
+		require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+		p, err := putTx(t, client, q, message{ID: "a"}, change)
+		require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+		return p, err
+	}
+	p, err := full(changeOrder)
 	require.ErrorContains(t, err, "EXECABORT")
 	require.Error(t, p.Err())
 	assert.Empty(t, whole(t, client))
 	assert.Equal(t, map[string]string{"state": "unpaid"}, client.HGetAll(ctx, order).Val())
 
-	p, err = putTx(t, client, q, message{ID: "a"}, func(tx redis.Pipeliner) { tx.Del(ctx, order) })
+	p, err = full(func(tx redis.Pipeliner) { tx.Del(ctx, order) })
 	if err != nil { // Redis 7.0
 		require.ErrorContains(t, err, "EXECABORT")
 		require.ErrorContains(t, p.Err(), "OOM")
@@ -127,7 +132,6 @@ func TestPutTxOutOfMemory(t *testing.T) {
 		assert.Equal(t, map[string][]string{"due": {"a"}}, whole(t, client))
 		assert.Zero(t, client.Exists(ctx, order).Val())
 	}
-	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
 	require.NoError(t, client.FlushDB(ctx).Err())
 	require.NoError(t, client.HSet(ctx, order, "state", "unpaid").Err())
 
