@@ -49,6 +49,19 @@ test: ## Run the tests under the race detector, on real servers; with CI=true th
 		go -C $$module test -race -vet=all $(TESTFLAGS) ./...; \
 	done
 
+# The packages whose promises a server can break, without the race detector: make test has it.
+SERVERS ?= redis-8 valkey-8
+
+.PHONY: servers
+servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8 valkey-8; there is valkey-9)
+	@set -eu; export REDIS_SERVER REQUIRE_REDIS=1; \
+	for server in $(SERVERS); do \
+		REDIS_SERVER=$$(.ci/servers $$server); \
+		"$$REDIS_SERVER" --version; \
+		(set -x; go test $(TESTFLAGS) -timeout 15m ./lock/redisstore ./lock/delayqueue ./lock/quorum; \
+		go test $(TESTFLAGS) -run 'Cluster|Sentinel' ./lock/locktest/redistest); \
+	done
+
 .PHONY: lint
 lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 	@set -eux; \
