@@ -211,20 +211,6 @@ func (e *Entry) Run(due, next Tick) bool {
 		e.swap(w, w.withTick(next)|running)
 }
 
-// RunExtra begins a run that is due at no tick; the next one is no earlier than least. It
-// fails if the entry is disarmed or handed out.
-func (e *Entry) RunExtra(least Tick) bool {
-	for {
-		w := word(e.word.Load())
-		if w.phase() != pending || w.has(busy) {
-			return false
-		}
-		if e.swap(w, w.withTick(max(w.tick(), least))|busy|running) {
-			return true
-		}
-	}
-}
-
 // Ran ends a run. With queue it marks the entry as queued, and reports whether the caller
 // has to put it into an inbox.
 func (e *Entry) Ran(queue bool) (name bool) {

@@ -21,7 +21,7 @@ const (
 	// periods.
 	CatchUp
 	// Delay plans the next run a period after the late one began: two runs are never
-	// closer than a period.
+	// closer than a period, unless a Reset moves one.
 	Delay
 )
 
@@ -83,6 +83,9 @@ type periodic struct {
 	// instant's tick. The goroutine that has the run writes them. A timer with another
 	// tick was reset.
 	plan, tick atomic.Int64
+	// soonest is a period after the last run began, since the wheel's start. With Delay no
+	// run that OnReject starts begins before it.
+	soonest atomic.Int64
 }
 
 func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, error) {
@@ -169,6 +172,7 @@ func (p *periodic) begin() bool {
 		}
 		plan, tick := p.next(due, now)
 		if n.Run(due, tick) {
+			p.soonest.Store(int64(sum(now, p.period)))
 			p.planned(plan, tick)
 			p.count()
 			return true
@@ -203,21 +207,41 @@ func (p *periodic) takeBack() {
 }
 
 // extra returns the task for [Config.OnReject], which may run it once, on any goroutine
-// and at any time. It does nothing while another run is under way, or once the task was
-// cancelled.
+// and at any time. It does nothing while another run is under way, less than a period after
+// the last one with [Delay], or once the task was cancelled.
 func (p *periodic) extra() func() {
 	var used atomic.Bool
 	return func() {
-		w, n := p.wheel, &p.timer.node
-		least := timeout.Tick(0)
-		if p.missed == Delay {
-			least = w.ticks.ceil(sum(w.ticks.elapsed(), p.period))
-		}
-		if used.Swap(true) || !n.RunExtra(least) {
+		if used.Swap(true) || !p.timer.node.Hand(timeout.MaxTick) { // it is due at no tick
 			return
 		}
-		defer p.ended()
-		n.Task()()
+		if p.beginExtra() {
+			defer p.ended()
+			p.timer.node.Task()()
+		} else if _, name := p.timer.node.TakeBack(0, 0, true); name {
+			p.named()
+		}
+	}
+}
+
+// beginExtra begins a run that is handed out but due at no tick. The plan stays, except that
+// with Delay the next run is a period later at least.
+func (p *periodic) beginExtra() bool {
+	w, n := p.wheel, &p.timer.node
+	for {
+		now := w.ticks.elapsed()
+		due, ok := n.Handed(timeout.MaxTick)
+		if !ok || p.missed == Delay && int64(now) < p.soonest.Load() {
+			return false
+		}
+		next := due
+		if p.missed == Delay {
+			next = max(due, w.ticks.ceil(sum(now, p.period)))
+		}
+		if n.Run(due, next) {
+			p.soonest.Store(int64(sum(now, p.period)))
+			return true
+		}
 	}
 }
 

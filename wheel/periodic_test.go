@@ -2,6 +2,7 @@ package wheel_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -425,4 +426,37 @@ func TestPeriodsOutOfRange(t *testing.T) {
 		r.at(35)
 		r.want("tick@10 tick@20 tick@30")
 	})
+}
+
+// With Delay two runs never begin closer than a period, though the executor refuses the
+// second of them, due at 200 ms, and OnReject starts it elsewhere some time later. It does
+// nothing where another run began less than a period before.
+func TestDelayCountsFromTheRunElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		after int // the refusal, in milliseconds
+		want  string
+	}{
+		{0, "a@100 a@200 a@300 a@400 a@500"},
+		{50, "a@100 a@250 a@350 a@450"},
+		{95, "a@100 a@295 a@395 a@495"},
+		{105, "a@100 a@300 a@400 a@500"},
+		{199, "a@100 a@300 a@400 a@500"},
+	} {
+		t.Run(fmt.Sprint(c.after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				w := start(t, wheel.Config{Tick: ms, Executor: executor(func(task func()) error {
+					if calls++; calls == 2 {
+						return wheel.ErrPoolFull
+					}
+					go task()
+					return nil
+				}), OnReject: func(task func(), _ error) { time.AfterFunc(time.Duration(c.after)*ms, task) }})
+				r := newRecord(t)
+				must(w.Every(100*ms, wheel.Delay, r.task("a")))
+				r.at(505)
+				r.want(c.want)
+			})
+		})
+	}
 }
