@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +16,14 @@ import (
 )
 
 const (
-	// maxCleanups bounds the memory of an outage: 3 MB. Above it, further holds are left
-	// to their TTL, and holds whose TTL has passed are not released again.
+	// maxCleanups bounds the memory of an outage of one group of the store: 3 MB. Above it,
+	// further holds of the group are left to their TTL, and holds whose TTL has passed are
+	// not released again.
 	maxCleanups = 10_000
 	// maxNoTTL is the bound for holds without a TTL: 30 MB. Above it, the caller gets
 	// [ErrNotRepeated].
 	maxNoTTL = 100_000
-	// maxCleaners is how many goroutines release at once. One of them handles only first
-	// attempts, so that a broken part of the store does not delay the others.
+	// maxCleaners is how many goroutines release holds of one group at once.
 	maxCleaners = 4
 	// maxLateness is how long after its context's deadline a request may still be
 	// applied; see [driver.Store].
@@ -38,6 +37,9 @@ const (
 // leftover is a hold that may remain in the store although its caller gave up.
 type leftover struct {
 	hold driver.Hold
+	// place is that of its next release. backlog is that of the group in which it began.
+	place   place
+	backlog *backlog
 	// final is when no earlier request for the hold can be applied any more. A release
 	// that is sent after it, and confirmed, is final.
 	final time.Time
@@ -48,6 +50,16 @@ type leftover struct {
 	timer wheel.Timer
 }
 
+func (l *leftover) at() *place { return &l.place }
+
+// backlog counts the leftovers of one group of the store that are not done. Guarded by
+// cleanup.mu.
+type backlog struct {
+	group  string
+	number int
+	full   bool // too many: leftovers were rejected
+}
+
 // cleanup releases what acquisitions and releases with unknown outcome have left in the
 // store: at once, and again when no earlier request can be applied any more. It repeats
 // each release until the store has confirmed it. Its goroutines run only while there is
@@ -56,21 +68,18 @@ type cleanup struct {
 	locker *Locker
 	ctx    context.Context // bounds the requests
 	cancel context.CancelFunc
-	work   sync.WaitGroup // the cleaners
+	work   sync.WaitGroup // the goroutines of the cleaners
 
 	// pending counts the leftovers that are not done.
 	pending activity
 
-	mu      sync.Mutex
-	noTTL   map[*leftover]struct{} // leftovers without a TTL; guarded by mu
-	untried list.List              // of *leftover, not released yet; guarded by mu
-	failed  list.List              // of *leftover, to be released again; guarded by mu
+	mu       sync.Mutex
+	noTTL    map[*leftover]struct{} // leftovers without a TTL; guarded by mu
+	backlogs map[string]*backlog    // by group; guarded by mu
+	cleaners pool[*leftover]        // guarded by mu
 	// postponed are the leftovers whose next release is a task on the wheel, which may be
 	// stopped before it runs; guarded by mu.
 	postponed map[*leftover]struct{}
-	cleaners  int  // guarded by mu; at most maxCleaners
-	retrying  int  // guarded by mu; cleaners at a repeated release
-	full      bool // guarded by mu; too many: leftovers were rejected
 	stopped   bool // guarded by mu; nothing can be added
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity
@@ -79,22 +88,31 @@ type cleanup struct {
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
 	c.noTTL, c.postponed = make(map[*leftover]struct{}), make(map[*leftover]struct{})
+	c.backlogs = make(map[string]*backlog)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.cleaners = pool[*leftover]{
+		mu: &c.mu, limit: func() int { return maxCleaners }, group: c.group,
+		enqueue: c.cleaners.put, do: c.clean, begin: c.work.Go,
+	}
+}
+
+// group returns the group of the store that a leftover's hold is in.
+func (c *cleanup) group(left *leftover) string {
+	return c.locker.store.Group(left.hold.Name, left.hold.Kind)
 }
 
 // add releases the hold in the background. unknownUntil is the latest deadline among its
 // requests with unknown outcome; zero if there are none. An error means that the hold is
 // not released; a hold that is left to its TTL is not an error.
 func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
+	left := c.newLeftover(h, unknownUntil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
-	}
-	left := c.newLeftover(h, unknownUntil)
 	switch {
+	case c.stopped:
+		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
 	case c.accept(left):
-		c.enqueue(left)
+		c.cleaners.put(left)
 	case left.hasNoTTL():
 		return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
 	}
@@ -107,12 +125,10 @@ func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
 	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(maxLateness)) {
 		return
 	}
+	left := c.newLeftover(h, unknownUntil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return
-	}
-	if left := c.newLeftover(h, unknownUntil); c.accept(left) {
+	if !c.stopped && c.accept(left) {
 		c.postpone(left, time.Until(left.final))
 	}
 }
@@ -126,6 +142,7 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 	left.expiry = left.final.Add(lifetime(h))
 	left.hold.Count = 0
 	left.timer.InitOnWorker(c.locker.wheel, func() { c.resume(left) })
+	left.place.group = c.group(left)
 	return left
 }
 
@@ -140,20 +157,27 @@ func lifetime(h *driver.Hold) time.Duration {
 	return h.TTL
 }
 
-// accept counts a leftover, or returns false if there are too many. The caller holds mu.
+// accept counts a leftover, or returns false if its group has too many. The caller holds mu.
 func (c *cleanup) accept(left *leftover) bool {
-	n, most := c.pending.number(), maxCleanups
+	group, most := left.place.group, maxCleanups
+	b := c.backlogs[group]
+	if b == nil {
+		b = &backlog{group: group}
+		c.backlogs[group] = b
+	}
 	if left.hasNoTTL() {
 		most = maxNoTTL
 	}
-	if n >= most {
-		if !c.full { // once, not for thousands
+	if b.number >= most {
+		if !b.full { // once, not for thousands
 			c.warn(left, "too many holds wait to be released; further ones are left to their TTL, if any", nil)
 		}
-		c.full = true
+		b.full = true
 		return false
 	}
-	c.full = c.full && n > maxCleanups/2
+	b.full = b.full && b.number > maxCleanups/2
+	b.number++
+	left.backlog = b
 	c.pending.begin()
 	if left.hasNoTTL() {
 		c.noTTL[left] = struct{}{}
@@ -172,6 +196,9 @@ func (c *cleanup) end(left *leftover) {
 		delete(c.noTTL, left)
 		c.pendingNoTTL.end()
 	}
+	if left.backlog.number--; left.backlog.number == 0 {
+		delete(c.backlogs, left.backlog.group)
+	}
 	c.pending.end()
 }
 
@@ -180,50 +207,16 @@ func (c *cleanup) goesOn(left *leftover) bool {
 	return !c.stopped || left.hasNoTTL() && c.ctx.Err() == nil
 }
 
-// enqueue queues the leftover for a cleaner. The caller holds mu.
-func (c *cleanup) enqueue(left *leftover) {
-	if left.try == 0 {
-		c.untried.PushBack(left)
-	} else {
-		c.failed.PushBack(left)
-	}
-	if c.cleaners < maxCleaners {
-		c.cleaners++
-		c.work.Go(c.run)
-	}
-}
-
-// run is one cleanup goroutine. It ends when no leftover is left.
-func (c *cleanup) run() {
+// clean releases a leftover, and plans its next release unless that was the last.
+func (c *cleanup) clean(left *leftover) {
+	pause, done := c.release(left)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for left := c.next(); left != nil; left = c.next() {
-		again := left.try > 0
-		c.mu.Unlock()
-		pause, done := c.release(left)
-		c.mu.Lock()
-		if again {
-			c.retrying--
-		}
-		if done || !c.goesOn(left) {
-			c.end(left)
-		} else {
-			c.postpone(left, pause)
-		}
+	if done || !c.goesOn(left) {
+		c.end(left)
+	} else {
+		c.postpone(left, pause)
 	}
-	c.cleaners--
-}
-
-// next returns the next leftover to release, or nil. The caller holds mu.
-func (c *cleanup) next() *leftover {
-	if first := c.untried.Front(); first != nil {
-		return c.untried.Remove(first).(*leftover)
-	}
-	if first := c.failed.Front(); first != nil && c.retrying < maxCleaners-1 {
-		c.retrying++
-		return c.failed.Remove(first).(*leftover)
-	}
-	return nil
 }
 
 // release sends one release. Unless done, the leftover is released again after the pause.
@@ -242,7 +235,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	case err == nil:
 		left.try = 0
 		return time.Until(left.final), false
-	case !time.Now().Before(left.expiry) && (!transient(err) || c.isFull()):
+	case !time.Now().Before(left.expiry) && (!transient(err) || c.isFull(left)):
 		// The hold has ended by its TTL. If the store merely does not answer, its clock
 		// may have stopped too, so the release is repeated.
 		c.warn(left, "a hold is left to its TTL: the store does not release it", err)
@@ -252,10 +245,10 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	return backoff.Pause(left.try, minBackoff, maxCleanupPause), false
 }
 
-func (c *cleanup) isFull() bool {
+func (c *cleanup) isFull(left *leftover) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.full
+	return left.backlog.full
 }
 
 // postpone releases the leftover after the pause. The caller holds mu.
@@ -277,7 +270,7 @@ func (c *cleanup) resume(left *leftover) {
 	}
 	delete(c.postponed, left)
 	if c.goesOn(left) {
-		c.enqueue(left)
+		c.cleaners.put(left)
 	} else {
 		c.end(left)
 	}

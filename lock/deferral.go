@@ -1,68 +1,63 @@
 package lock
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
 )
 
 const (
-	// maxRequesters is how many goroutines send requests for deferred functions that are
-	// in a queue.
+	// maxRequesters is how many goroutines of one group of the store send requests for
+	// deferred functions that are in a queue.
 	maxRequesters = 16
-	// maxRetriers is how many goroutines repeat requests after the store has failed.
-	maxRetriers = 16
-	// maxCancellers is how many goroutines end functions that stop waiting.
+	// maxCancellers is how many goroutines of one group end functions that stop waiting.
 	maxCancellers = 4
 )
 
-// deferral advances deferred functions when they have work to do. Its goroutines live no
-// longer than that.
+// deferral advances deferred functions when they have work to do.
 type deferral struct {
 	locker *Locker
 
 	mu    sync.Mutex
 	count int // guarded by mu; functions entered and not done
+	slots int // guarded by mu; how many functions may run
 
-	// Each pool does one kind of work. Workers begin and run functions, so a lock is not
-	// requested unless there is a slot to run in. Requesters do the steps in between, so
-	// that long-running functions do not delay other functions' places in the queue.
-	// Cancellers hardly ever send requests, so a hung server cannot delay cancellation.
-	// Retriers repeat failed requests, so that a broken part of the store delays only its
-	// own functions.
-	workers    pool // guarded by mu
-	requesters pool // guarded by mu
-	retriers   pool // guarded by mu
-	cancellers pool // guarded by mu
-}
-
-// pool is a bounded number of goroutines, with the functions that wait for one.
-type pool struct {
-	limit   int // limit on running; goroutines above it end before they take another function
-	running int
-	// holders is served before others, since its functions already hold their lock.
-	holders, others list.List // of *Deferred
+	// Each pool does one kind of work. Runners run functions that hold their lock. Starters
+	// send a function's first request: no more of one group than there are slots to run in.
+	// Requesters send the others, so that long-running functions do not delay other
+	// functions' places in the queue. Cancellers hardly ever send requests, so a hung server
+	// cannot delay cancellation.
+	runners    pool[*Deferred]
+	starters   pool[*Deferred]
+	requesters pool[*Deferred]
+	cancellers pool[*Deferred]
 }
 
 // placement is a function's state in the pools. Guarded by deferral.mu.
 type placement struct {
+	place
+	pool *pool[*Deferred] // that it is queued in, or nil
+
 	parked bool // waits for a wake and has nothing to do
 	// woken: it was woken while a goroutine advances it. A goroutine does so unless the
 	// function is parked or queued.
 	woken bool
-
-	pool    *pool      // the pool that it is queued in, or nil
-	fifo    *list.List // its list in the pool
-	element *list.Element
 }
 
+func (d *Deferred) at() *place { return &d.placement.place }
+
 func (f *deferral) init(l *Locker) {
-	f.locker = l
-	f.workers.limit = l.config.MaxRunning
-	f.requesters.limit = maxRequesters
-	f.retriers.limit = maxRetriers
-	f.cancellers.limit = maxCancellers
+	f.locker, f.slots = l, l.config.MaxRunning
+	group := func(d *Deferred) string { return l.store.Group(d.mutex.name, d.mutex.kind) }
+	advance := func(d *Deferred) { d.advance(false) }
+	always := func(limit int) func() int { return func() int { return limit } }
+	f.runners = pool[*Deferred]{do: func(d *Deferred) { d.advance(true) }, limit: func() int { return f.slots }, freed: f.starters.resume}
+	f.starters = pool[*Deferred]{do: advance, group: group, limit: func() int { return f.slots - f.runners.tasks }}
+	f.requesters = pool[*Deferred]{do: advance, group: group, limit: always(maxRequesters)}
+	f.cancellers = pool[*Deferred]{do: advance, group: group, limit: always(maxCancellers)}
+	for _, p := range []*pool[*Deferred]{&f.runners, &f.starters, &f.requesters, &f.cancellers} {
+		p.mu, p.begin, p.enqueue = &f.mu, l.active.Go, f.enqueue
+	}
 }
 
 // enter counts a function, which Close then waits for.
@@ -96,9 +91,9 @@ func (f *deferral) wake(d *Deferred) {
 	switch {
 	case t.parked:
 		f.enqueue(d)
-	case t.pool != nil:
+	case t.queue != nil:
 		if t.pool != f.poolFor(d) { // it has ended, and needs no slot any more
-			t.fifo.Remove(t.element)
+			t.pool.remove(d)
 			f.enqueue(d)
 		}
 	default:
@@ -117,69 +112,31 @@ func (f *deferral) park(d *Deferred) {
 	}
 }
 
-// enqueue queues the function in the pool that it needs. The caller holds mu.
+// enqueue queues the function in the pool that it needs. The caller holds mu, and the
+// function was counted by enter.
 func (f *deferral) enqueue(d *Deferred) {
 	p := f.poolFor(d)
-	fifo := &p.others
-	if d.holds() {
-		fifo = &p.holders
+	d.placement = placement{place: place{group: d.placement.group}, pool: p}
+	if p.group == nil {
+		d.placement.group = ""
 	}
-	d.placement = placement{pool: p, fifo: fifo, element: fifo.PushBack(d)}
-	f.startWorker(p)
-}
-
-// startWorker starts one more goroutine of the pool, up to its limit. The caller holds
-// mu, and a function that was counted by enter.
-func (f *deferral) startWorker(p *pool) {
-	if p.running < p.limit {
-		p.running++
-		f.locker.active.Go(func() { f.work(p) })
-	}
+	p.put(d)
 }
 
 // poolFor returns the pool that the function needs.
-func (f *deferral) poolFor(d *Deferred) *pool {
+func (f *deferral) poolFor(d *Deferred) *pool[*Deferred] {
 	switch {
 	case d.over() != nil:
 		return &f.cancellers
-	case d.lease == nil && d.acquisition.failure != nil:
-		return &f.retriers
-	case d.lease != nil || !d.waiter.isHead:
-		return &f.workers
+	case d.holds():
+		return &f.runners
+	case d.acquisition.failure == nil && !d.waiter.isHead:
+		return &f.starters
 	}
 	return &f.requesters
 }
 
-// work is one goroutine of a pool.
-func (f *deferral) work(p *pool) {
-	exited := true
-	defer func() {
-		if exited { // a function's runtime.Goexit must not cost a goroutine
-			f.locker.active.Go(func() { f.work(p) })
-		}
-	}()
-	for d := f.next(p); d != nil; d = f.next(p) {
-		d.advance(p == &f.workers)
-	}
-	exited = false
-}
-
-// next takes a function from the pool's lists. It returns nil to end the goroutine.
-func (f *deferral) next(p *pool) *Deferred {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, fifo := range []*list.List{&p.holders, &p.others} {
-		if first := fifo.Front(); first != nil && p.running <= p.limit {
-			d := fifo.Remove(first).(*Deferred)
-			d.placement = placement{}
-			return d
-		}
-	}
-	p.running--
-	return nil
-}
-
-// slot is the place of a running function among the workers.
+// slot is the place of a running function among the runners.
 type slot struct {
 	deferral *deferral
 	waits    int // guarded by deferral.mu; waits with the function's context
@@ -188,7 +145,7 @@ type slot struct {
 // slotKey is the context key of a slot.
 type slotKey struct{}
 
-// withSlot returns a context for a function that a worker runs.
+// withSlot returns a context for a function that a runner runs.
 func (f *deferral) withSlot(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slotKey{}, &slot{deferral: f})
 }
@@ -211,20 +168,22 @@ func (s *slot) wait(more int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.waits > 0 {
-		f.workers.limit--
+		f.slots--
 	}
 	if s.waits += more; s.waits > 0 {
-		f.workers.limit++
+		f.slots++
 	}
-	if f.workers.holders.Len()+f.workers.others.Len() > 0 {
-		f.startWorker(&f.workers)
-	}
+	f.runners.resume()
+	f.starters.resume()
 }
 
 // close ends every function that does not run: those in the pools, and those in queues.
 // The locker is closed.
 func (f *deferral) close() {
-	for _, d := range f.queued() {
+	f.mu.Lock()
+	waiting := append(f.runners.queued(), f.starters.queued()...)
+	f.mu.Unlock()
+	for _, d := range waiting {
 		f.wake(d)
 	}
 	l := f.locker
@@ -235,16 +194,4 @@ func (f *deferral) close() {
 			e.Value.(*waiter).wake()
 		}
 	}
-}
-
-// queued returns the functions that wait for a worker.
-func (f *deferral) queued() (waiting []*Deferred) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, fifo := range []*list.List{&f.workers.holders, &f.workers.others} {
-		for e := fifo.Front(); e != nil; e = e.Next() {
-			waiting = append(waiting, e.Value.(*Deferred))
-		}
-	}
-	return waiting
 }

@@ -998,7 +998,7 @@ func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
 				ended++
 			}
 		}
-		const asking = 16 + 16 // requesters and retriers
+		const asking = 16 // requesters
 		assert.GreaterOrEqual(t, ended, len(all)-asking, "all but those for whom the store is being asked")
 		time.Sleep(2 * time.Second) // those requests end
 		for _, d := range all {

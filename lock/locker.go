@@ -63,8 +63,9 @@ type Config struct {
 	// MaxDeferred is how many deferred functions may wait or run in this process, at about
 	// two kilobytes each. Further ones fail with [ErrTooManyDeferred]. Default: 1,000,000.
 	MaxDeferred int
-	// MaxRunning is how many deferred functions run at once. While that many run, no
-	// requests are sent for the others; those in the store's queue may still be granted
+	// MaxRunning is how many deferred functions run at once, and how many first requests are
+	// in flight for them at each group of the store, such as a cluster's node. While that many
+	// run, no requests are sent for the others; those in the store's queue may still be granted
 	// their lock, and keep it until they run. A function does not count while it waits, with
 	// its context, for a lock or another deferred function. Default: 64.
 	MaxRunning int

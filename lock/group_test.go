@@ -1,0 +1,155 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// grouped is a store whose groups may fail alone. A lock's group is the part of its name before
+// the colon. The group "mute" receives acquisitions as the fault says, and no releases.
+type grouped struct {
+	driver.Store
+	acquire fault
+}
+
+func groupOf(name string) string {
+	group, _, _ := strings.Cut(name, ":")
+	return group
+}
+
+func (g *grouped) Group(name string, _ any) string { return groupOf(name) }
+
+func (g *grouped) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answer, err error) {
+	do := func() (err error) {
+		answer, err = g.Store.Acquire(ctx, h)
+		return err
+	}
+	if groupOf(h.Name) == "mute" {
+		return answer, g.acquire(ctx, do)
+	}
+	return answer, do()
+}
+
+func (g *grouped) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	if groupOf(h.Name) == "mute" {
+		return false, lostRequest(ctx, nil)
+	}
+	return g.Store.Release(ctx, h)
+}
+
+// leaving is a store whose callers give up while it grants them a lock.
+type leaving struct {
+	driver.Store
+	leave atomic.Pointer[context.CancelFunc]
+}
+
+func (s *leaving) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	answer, err := s.Store.Acquire(ctx, h)
+	if leave := s.leave.Load(); leave != nil {
+		(*leave)()
+	}
+	return answer, err
+}
+
+// What was given up on one group of the store is released at once, while another group does
+// not answer and has as much to release as memory is kept for.
+func TestMuteGroupDelaysNoCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := &leaving{Store: &grouped{Store: server.Store(t), acquire: broken}}
+		l, other := locker(t, store, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{})
+		for i := range 10_100 {
+			_, err := l.Mutex(fmt.Sprint("mute:", i)).TryLock(t.Context())
+			require.Error(t, err)
+		}
+		for i := range 20 {
+			name := fmt.Sprint("other:", i)
+			ctx, leave := context.WithCancel(t.Context())
+			store.leave.Store(&leave)
+			_, err := l.Mutex(name).TryLock(ctx)
+			store.leave.Store(nil)
+			require.ErrorIs(t, err, context.Canceled)
+			synctest.Wait() // the mute group still has its first releases in flight
+			unlock(t, lockNow(t, other.Mutex(name)))
+		}
+	})
+}
+
+// Functions on one group of the store run, and are cancelled, while another group does not
+// answer the requests for many more.
+func TestMuteGroupDelaysNoDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2000
+		server := locktest.Start(t)
+		store := &grouped{Store: server.Store(t), acquire: lostRequest}
+		l, other := locker(t, store, lock.Config{}), server.Locker(t, lock.Config{})
+		succeed := func(context.Context) error { return nil }
+		held := lockNow(t, other.Mutex("other:held"))
+		queued := deferOn(t, l, "other:held", succeed)
+		cancelled := deferOn(t, l, "other:held", never(t))
+		synctest.Wait()
+
+		var mute, free []*lock.Deferred
+		for i := range many {
+			mute = append(mute, deferOn(t, l, fmt.Sprint("mute:", i), never(t)))
+		}
+		begun := time.Now()
+		for after := range 3 { // at the first requests, then at requests that are repeated
+			for i := range 20 {
+				free = append(free, deferOn(t, l, fmt.Sprintf("other:%d %d", after, i), succeed))
+			}
+			synctest.Wait()
+			for _, d := range free {
+				require.NoError(t, isOver(t, d))
+			}
+			time.Sleep(1500 * time.Millisecond)
+		}
+		require.True(t, cancelled.Cancel())
+		synctest.Wait()
+		require.ErrorIs(t, isOver(t, cancelled), lock.ErrCancelled)
+		unlock(t, held)
+		synctest.Wait()
+		require.NoError(t, isOver(t, queued))
+		require.Equal(t, 4500*time.Millisecond, time.Since(begun))
+		for _, d := range mute {
+			require.NoError(t, d.Err(), "its group still does not answer")
+			require.True(t, d.Cancel())
+		}
+	})
+}
+
+// At most MaxRunning functions run, however many groups their locks are in.
+func TestGroupsShareTheRoomForDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room, groups, each = 4, 3, 10
+		l := locker(t, &grouped{Store: locktest.Start(t).Store(t)}, lock.Config{MaxRunning: room})
+		var running, most atomic.Int32
+		var all []*lock.Deferred
+		begun := time.Now()
+		for i := range groups * each {
+			all = append(all, deferOn(t, l, fmt.Sprintf("group %d:%d", i%groups, i), func(context.Context) error {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(time.Minute)
+				running.Add(-1)
+				return nil
+			}))
+		}
+		for _, d := range all {
+			require.NoError(t, d.Wait(t.Context()))
+		}
+		assert.EqualValues(t, room, most.Load())
+		assert.Less(t, time.Since(begun), (groups*each/room+2)*time.Minute, "no room is left unused")
+	})
+}
