@@ -168,10 +168,11 @@ func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 		limit = forever // waitCtx bounds it
 	}
 	err = o.locker.withRetry(a.waitCtx, limit, transient, func(limited context.Context) (err error) {
-		if !a.wait {
-			a.ctx = limited
+		once := a
+		if !once.wait {
+			once.ctx = limited
 		}
-		lease, err = o.reacquireOnce(a)
+		lease, err = o.reacquireOnce(once)
 		return err
 	})
 	return lease, err
