@@ -150,7 +150,7 @@ func credentialPIDs(t *testing.T, file string) (pids []int) {
 	eventually(t, "written", func() bool { _, err := os.Stat(file); return err == nil })
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)
 		require.NoError(t, err)
 		pids = append(pids, pid)

@@ -61,7 +61,7 @@ func children() (pids []int) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is valid
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // the thread may have ended
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}
