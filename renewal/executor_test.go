@@ -14,9 +14,11 @@ import (
 func TestFullExecutorKeepsNoLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		pool := wheel.NewPool(1, 1)
+		defer pool.Close()
 		shared := b.newWheel(wheel.Config{Executor: pool})
 		defer shared.Stop()
 		full := make(chan struct{})
+		defer close(full)
 		for range 2 {
 			_, err := shared.Schedule(time.Millisecond, func() { <-full })
 			require.NoError(b, err)
@@ -24,6 +26,7 @@ func TestFullExecutorKeepsNoLease(t *testing.T) {
 		dog, err := New(b.store, Config{Wheel: shared})
 		require.NoError(b, err)
 		own := &bench{b.T, b.store, dog}
+		defer own.close()
 		l := own.grant(Spec{Key: "k"})
 		first := l.Until()
 		time.Sleep(time.Minute)
@@ -34,8 +37,5 @@ func TestFullExecutorKeepsNoLease(t *testing.T) {
 		until := l.Until()
 		own.lost(l, Unreachable)
 		own.inTime(until)
-		close(full)
-		own.close()
-		pool.Close()
 	})
 }
