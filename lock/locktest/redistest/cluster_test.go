@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestClusterFailover(t *testing.T) {
 	second := cluster.Failover(t, first)
 	require.Same(t, second, cluster.Owner(t, key))
 	require.NoError(t, client.Set(t.Context(), key, "after", 0).Err())
-	require.EqualValues(t, 1, second.Client(t).Wait(t.Context(), 1, patient).Val())
+	second.AwaitReplication(t, 1)
 
 	second.Kill()
 	require.Same(t, first, cluster.AwaitFailover(t, key, second))
@@ -96,4 +97,22 @@ func TestClusterMasterDies(t *testing.T) {
 	dead.AwaitReplication(t, 1)
 	dead.Kill()
 	require.Same(t, replica, cluster.AwaitFailover(t, key, dead))
+}
+
+// What another connection has written is waited for, also on servers whose WAIT covers only
+// what its own connection wrote.
+func TestAwaitReplicationCoversEveryConnection(t *testing.T) {
+	t.Parallel()
+	cluster := StartCluster(t, ClusterConfig{Replicas: 1})
+	master, replica := cluster.Nodes[0], cluster.Nodes[3]
+	master.AwaitReplication(t, 1) // the replica is connected
+	replica.Pause()
+	require.NoError(t, master.Client(t).Set(t.Context(), keyOf(t, cluster, master), "value", 0).Err())
+	var resumed atomic.Bool
+	time.AfterFunc(200*time.Millisecond, func() {
+		resumed.Store(true)
+		replica.Resume()
+	})
+	master.AwaitReplication(t, 1)
+	require.True(t, resumed.Load(), "a replica that is paused has nothing new")
 }
