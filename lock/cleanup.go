@@ -276,8 +276,12 @@ func (c *cleanup) resume(left *leftover) {
 	}
 }
 
+// warn logs in a goroutine of its own: the caller may hold mu, which the wheel's worker
+// takes, and the logger is the user's.
 func (c *cleanup) warn(left *leftover, what string, err error) {
-	c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
+	c.work.Go(func() {
+		c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
+	})
 }
 
 // stop ends the cleanup. It waits, as long as ctx allows, for the releases that can be

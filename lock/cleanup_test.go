@@ -220,6 +220,7 @@ func TestCleanupIsBounded(t *testing.T) {
 			_, err := h.TryLock(t.Context())
 			require.Error(t, err)
 		}
+		synctest.Wait()
 		require.Equal(t, 1, log.count("too many holds wait to be released"))
 	})
 }

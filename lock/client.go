@@ -68,7 +68,7 @@ func (a *announcer) announce() {
 	}
 	a.work.Go(a.send)
 	if _, err := a.timer.Arm(announceEvery); err != nil {
-		a.warn(err)
+		a.work.Go(func() { a.warn(err) }) // not on the wheel's worker: the logger is the user's
 	}
 }
 

@@ -341,3 +341,43 @@ func TestObserverIsNotReadAgain(t *testing.T) {
 		require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
 	})
 }
+
+// An observer that blocks keeps no holder from the loss of its lock, and Close no longer than
+// its context.
+func TestBlockedObserverStopsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		server := locktest.Start(t)
+		l := server.Locker(t, lock.Config{Observer: &lock.Observer{Ended: func(context.Context, lock.Ended) { <-block }}})
+		defer close(block)
+		lost := make(chan error, 2)
+		var held []*lock.Lease
+		for _, name := range []string{"a", "b"} {
+			lease, err := l.Mutex(name).With(lock.Options{OnLost: func(err error) { lost <- err }}).Lock(t.Context())
+			require.NoError(t, err)
+			held = append(held, lease)
+		}
+		server.Freeze()
+		defer server.Thaw()
+		until := held[0].Until()
+		time.Sleep(time.Minute)
+		for _, lease := range held {
+			require.ErrorIs(t, context.Cause(lease.Context()), lock.ErrLost)
+		}
+		require.False(t, time.Now().Before(until))
+		require.Len(t, lost, 2, "OnLost is called")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close(ctx) }()
+		select {
+		case err := <-closed:
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(begin))
+		case <-time.After(time.Minute):
+			require.Fail(t, "Close does not end with its context")
+		}
+	})
+}

@@ -121,7 +121,13 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 		hook := onLost
 		onLost = func(err error) {
 			o.locker.finish(o.handOff())
-			o.over(err)
+			// Two functions of users, of which neither waits for the other.
+			reported := make(chan struct{})
+			go func() {
+				defer close(reported)
+				o.over(err)
+			}()
+			defer func() { <-reported }()
 			if hook != nil {
 				hook(err)
 			}

@@ -129,7 +129,7 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 	notifyAll(lost)
 	if w.observer.Batch != nil {
 		report.Lag, report.Remaining = b.lag, b.remaining
-		w.observeBatch(report)
+		w.spawn(func() { w.observeBatch(report) })
 	}
 	return next
 }

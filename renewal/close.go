@@ -34,12 +34,15 @@ func (w *Watchdog) Drain(ctx context.Context) error {
 // until their TTL has passed, as if the process had died, or until the caller releases
 // them; [Lease.Stop] waits for a renewal in flight. Further leases are refused. Close the
 // watchdog afterwards.
-func (w *Watchdog) Abandon() []*Lease {
+func (w *Watchdog) Abandon() []*Lease { return w.abandon((*Lease).signal) }
+
+// abandon is Abandon with the function that reports each loss.
+func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
 	w.cancelRequests()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.draining = true
-	return w.endAll()
+	return w.endAll(report)
 }
 
 // Close abandons all leases, as [Watchdog.Abandon] does. It returns when no goroutine of
@@ -51,7 +54,7 @@ func (w *Watchdog) Close(ctx context.Context) error {
 		return await(ctx, closed)
 	}
 	defer close(closed)
-	w.Abandon()
+	w.abandon((*Lease).notify)
 	return w.halt(ctx)
 }
 
@@ -78,18 +81,18 @@ func await(ctx context.Context, done <-chan struct{}) error {
 
 // endAll ends every lease as lost, and returns them. The caller holds mu, which is
 // unlocked in between.
-func (w *Watchdog) endAll() (leases []*Lease) {
+func (w *Watchdog) endAll(report func(*Lease)) (leases []*Lease) {
 	for w.stats.Held > 0 {
 		w.suspectAll() // where another caller finds them, too, when mu is unlocked
 		for _, s := range slices.Clone(w.suspects) {
-			leases = append(leases, w.endSome(s)...)
+			leases = append(leases, w.endSome(s, report)...)
 		}
 	}
 	return leases
 }
 
 // endSome ends the leases in a list. The caller holds mu, which is unlocked between them.
-func (w *Watchdog) endSome(s *list) (leases []*Lease) {
+func (w *Watchdog) endSome(s *list, report func(*Lease)) (leases []*Lease) {
 	for s.head != nil {
 		some := make([]*Lease, 0, stride)
 		for s.head != nil && len(some) < stride {
@@ -97,7 +100,11 @@ func (w *Watchdog) endSome(s *list) (leases []*Lease) {
 			w.lose(s.head, Closed, nil)
 		}
 		leases = append(leases, some...)
-		w.unlocked(func() { notifyAll(some) })
+		w.unlocked(func() {
+			for _, l := range some {
+				report(l)
+			}
+		})
 	}
 	return leases
 }

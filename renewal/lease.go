@@ -279,7 +279,7 @@ func (l *Lease) Stop(ctx context.Context) error {
 	flight := l.flight()
 	w.mu.Unlock()
 	if ended {
-		l.notify()
+		l.signal()
 	}
 	if flight == nil {
 		return nil
@@ -364,9 +364,20 @@ func (l *Lease) why(cause Cause) error {
 
 var errAliveHangs = errors.New("Spec.Alive has not returned")
 
-// notify reports the end of the lease to its holder. The goroutine that has ended the
-// lease calls it once, without mu.
+// notify is [Lease.signal] for the goroutines that the leases of others depend on, the
+// wheel's worker first of all. A context that can end may be of a user's type, whose methods
+// then run in a goroutine of their own.
 func (l *Lease) notify() {
+	if r := l.rules.Load(); r != nil && r.unhook != nil {
+		go l.signal()
+		return
+	}
+	l.signal()
+}
+
+// signal reports the end of the lease to its holder. The goroutine that has ended the
+// lease calls it once, without mu. The functions of users run in goroutines of their own.
+func (l *Lease) signal() {
 	lost, err := l.ended.Load(), l.Err()
 	if lost == released {
 		lost = nil
@@ -387,7 +398,7 @@ func (l *Lease) notify() {
 			l.watchdog.callOnLost(r.onLost, lost)
 		}
 	}
-	if lost != nil {
-		l.watchdog.observeLost(l, lost)
+	if lost != nil && l.watchdog.observer.Lost != nil {
+		l.watchdog.spawn(func() { l.watchdog.observeLost(l, lost) })
 	}
 }

@@ -11,8 +11,9 @@ import (
 )
 
 // Observer receives reports of what a [Watchdog] does. Each of its functions may be nil.
-// They are called while no lock is held, from many goroutines at once. They must return
-// quickly, since a renewal may wait for them. A panic in one is logged.
+// Each call has a goroutine of its own, so one that blocks delays no renewal, no loss and no
+// other report; it keeps its memory, and [Watchdog.Close] waits for it until its context
+// ends. A panic in one is logged.
 type Observer struct {
 	// Batch is called after each request, with the outcomes of its leases.
 	Batch func(Batch)
@@ -178,9 +179,6 @@ func (w *Watchdog) observeBatch(b Batch) {
 }
 
 func (w *Watchdog) observeLost(l *Lease, lost *LostError) {
-	if w.observer.Lost == nil {
-		return
-	}
 	defer w.recovered("Observer.Lost")
 	w.observer.Lost(l, lost)
 }
@@ -202,10 +200,14 @@ func (w *Watchdog) recovered(what string) {
 	}
 }
 
-// panicked logs and counts a panic in a user's function.
+// panicked counts a panic in a user's function, and logs it in a goroutine of its own, as
+// the logger is the user's too.
 func (w *Watchdog) panicked(what string, p any) {
-	w.config.Logger.Error("renewal: panic in "+what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	stack := string(debug.Stack())
 	w.mu.Lock()
 	w.stats.Panics++
 	w.mu.Unlock()
+	w.spawn(func() {
+		w.config.Logger.Error("renewal: panic in "+what, "panic", fmt.Sprint(p), "stack", stack)
+	})
 }

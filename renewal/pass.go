@@ -34,7 +34,7 @@ func (l *Lease) Pass(s Spec) (*Lease, error) {
 	if err := w.replace(l, next, &s); err != nil {
 		return nil, err
 	}
-	l.notify()
+	l.signal()
 	w.follow(s.Context, next)
 	return next, nil
 }

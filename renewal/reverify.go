@@ -34,7 +34,7 @@ func (w *Watchdog) reverify() {
 		w.enqueue()
 		w.unlocked(func() {
 			for _, j := range jumps {
-				w.observeJump(j)
+				w.spawn(func() { w.observeJump(j) })
 			}
 			notifyAll(lost)
 		})

@@ -343,7 +343,7 @@ func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
 	lost := w.lose(l, cause, err)
 	w.mu.Unlock()
 	if lost {
-		l.notify()
+		l.signal()
 	}
 }
 

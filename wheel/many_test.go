@@ -29,6 +29,7 @@ func TestManyWheelsAreWarnedOf(t *testing.T) {
 		}
 		said := func(want int) {
 			t.Helper()
+			synctest.Wait()
 			n := strings.Count(log.String(), "very many wheels")
 			require(t, n == want, "said %d times, want %d", n, want)
 		}
@@ -74,6 +75,7 @@ func TestWarningAfterTheClockWasSetBack(t *testing.T) {
 		w.next.Store(time.Now().Add(time.Hour).UnixNano())
 		w.warn(logger, "mind the gap")
 		w.warn(logger, "mind the gap")
+		synctest.Wait()
 		n := strings.Count(log.String(), "mind the gap")
 		check(t, n == 1, "said %d times, want once", n)
 	})

@@ -55,7 +55,7 @@ func (w *warning) warn(log *slog.Logger, message string, args ...any) {
 	if n := w.suppressed.Swap(0); n > 0 {
 		args = append(args, "suppressed", n)
 	}
-	log.Warn(message, args...)
+	go log.Warn(message, args...) // a log that blocks must not stop the worker
 }
 
 // counted counts a new wheel, and warns when there are too many: one wheel serves

@@ -151,3 +151,20 @@ func TestLoggerThatCallsTheWheel(t *testing.T) {
 type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// A log that blocks delays no task: the worker does not wait for it.
+func TestBlockedLoggerDelaysNoTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		w := start(t, wheel.Config{Tick: ms, Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+			<-block
+			return len(p), nil
+		}), nil))})
+		r := newRecord(t)
+		must(w.Schedule(ms, func() { panic("bug") }))
+		r.schedule(w, 10*ms, "t")
+		r.at(100)
+		close(block)
+		r.want("t@10")
+	})
+}
