@@ -14,8 +14,11 @@ type batch struct {
 	// leases are the leases of the request, items what the renewer gets of each.
 	leases []*Lease
 	items  []Item
-	// sent is read before the request leaves.
-	sent instant
+	// sent is read before the request leaves. By over its time limit has been noticed by a
+	// process that runs. timedOut is the error of a request that did not return within its
+	// limit while the process ran; see [Watchdog.timeOut].
+	sent, over instant
+	timedOut   *fault
 	// generation is the clock generation in which the batch was made; see clock.
 	generation uint32
 	// span is the shortest time that its leases were granted for.
@@ -47,6 +50,10 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 		leases: make([]*Lease, 0, most), items: make([]Item, 0, most),
 	}
 	for len(n.queue) > 0 && len(b.items) < n.limit {
+		if t := n.queue[0]; t.until <= now && t.live() && w.judge(t.lease, now) {
+			go t.lease.notify()
+			continue // the entry is popped as that of an ended lease
+		}
 		t := n.pop()
 		if !t.live() {
 			w.stale--
@@ -97,18 +104,37 @@ func (w *Watchdog) sendAll(b *batch) {
 // callRenew sends the request. Its error is about the request, not about a lease.
 func (w *Watchdog) callRenew(b *batch) (err error) {
 	// The timeout leaves time to send the request several times while the leases last.
-	ctx, cancel := context.WithTimeout(w.requests, min(w.config.RequestTimeout, b.span/6))
+	limit := min(w.config.RequestTimeout, b.span/6)
+	b.sent = w.clock.now()
+	b.over = b.sent.add(limit + max(limit/4, w.wheel.Tick()+leastStandstill))
+	ctx, cancel := context.WithTimeout(w.requests, limit)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { w.timeOut(b, ctx.Err()) })()
 	defer func() {
 		if p := recover(); p != nil {
 			w.panicked("Renewer.Renew", p)
 			err = fmt.Errorf("renewal: the renewer panicked: %v", p)
 		}
 	}()
-	b.sent = w.clock.now()
 	w.renewer.Renew(ctx, b.items)
 	return ctx.Err()
 }
+
+// timeOut records that b has not returned within its time limit. A process that stood still
+// notices the limit later: then the request shows nothing of the store.
+func (w *Watchdog) timeOut(b *batch, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := w.clock.now(); now < b.over {
+		b.timedOut = &fault{err: err, at: now}
+		b.lane.fault = b.timedOut
+		b.lane.hanging++
+	}
+}
+
+// stoodStill reports whether the process stood still during the request, which has returned
+// by now. The caller holds mu.
+func (b *batch) stoodStill(now instant) bool { return now >= b.over && b.timedOut == nil }
 
 // complete handles the replies to b, and returns a batch that may be sent now.
 func (w *Watchdog) complete(b *batch, err error) (next *batch) {
@@ -117,7 +143,7 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 	report := Batch{Group: b.lane.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
 	lost := w.apply(b, now, &report)
 	w.free(b, now, err)
-	if next = w.dispatch(now); next != nil {
+	if next = w.dispatch(w.clock.now()); next != nil {
 		w.send(next.next)
 		next.next = nil
 	}
@@ -139,6 +165,9 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 func (w *Watchdog) free(b *batch, now instant, err error) {
 	n := b.lane
 	n.inFlight--
+	if b.timedOut != nil {
+		n.hanging--
+	}
 	n.group.inFlight--
 	w.inFlight--
 	n.group.used = now
@@ -150,7 +179,9 @@ func (w *Watchdog) free(b *batch, now instant, err error) {
 		}
 		err = cmp.Or(err, item.Err)
 	}
-	n.silent(b, now, cmp.Or(err, errNoAnswer), w.random())
+	if !b.stoodStill(now) {
+		n.silent(b, now, cmp.Or(err, errNoAnswer), w.random())
+	}
 	w.kick() // dispatch again at the next probe
 }
 
@@ -178,12 +209,14 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 		case Gone:
 			w.lose(l, Deleted, item.Err)
 		default:
-			if shared == nil {
-				shared = &fault{cmp.Or(report.Err, errNoAnswer)}
-			}
-			l.fault = shared
-			if item.Err != nil {
-				l.fault = &fault{item.Err}
+			if !b.stoodStill(now) {
+				if shared == nil {
+					shared = &fault{cmp.Or(report.Err, errNoAnswer), now}
+				}
+				l.fault = shared
+				if item.Err != nil {
+					l.fault = &fault{item.Err, now}
+				}
 			}
 			w.retry(l, now)
 		}
@@ -221,7 +254,11 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	ttl = min(ttl, maxTTL)
 	old, until := instant(l.until.Load()), b.sent.add(w.validity(ttl))
 	if now >= min(old, until) {
-		w.lose(l, Unreachable, errTooLate)
+		cause := Unreachable
+		if b.stoodStill(now) {
+			cause = Expired
+		}
+		w.lose(l, cause, errTooLate)
 		return
 	}
 	w.stats.renewed(old.sub(now), l.span)

@@ -30,6 +30,9 @@ const (
 	// leastStep is the smallest change of the wall clock between two looks that counts as
 	// a step rather than as slewing.
 	leastStep = 100 * time.Millisecond
+	// leastStandstill is by how much more than a tick a process that runs may be late. A time
+	// limit that is noticed later was missed because the process, or the machine, stood still.
+	leastStandstill = 50 * time.Millisecond
 	// defaultCheckEvery is how often, at least, the clocks are compared while leases are
 	// held.
 	defaultCheckEvery = 50 * time.Millisecond

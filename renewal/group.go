@@ -41,24 +41,29 @@ type lane struct {
 	// ready is set while the lane is in Watchdog.ready.
 	ready    bool
 	inFlight int // requests
+	hanging  int // of them: those that have not returned within their limit
 
 	// unanswered counts the requests since the last one that was answered; those sent in
 	// parallel count as one. While it is not zero, one request at a time probes the
 	// store.
 	unanswered int
-	// silentAt is when the latest of them was counted, fault its error.
+	// silentAt is when the latest of them was counted.
 	silentAt instant
-	fault    error
+	// fault is the latest request that failed; nil if one was answered since.
+	fault *fault
 	// limit is how many leases the next request may have.
 	limit int
 	// nextProbe is when the next probe may be sent.
 	nextProbe instant
 }
 
-// silentSince reports whether the lane has a request without an answer, and its group has
-// answered none since then.
-func (n *lane) silentSince(since instant) bool {
-	return (n.inFlight > 0 || n.unanswered > 0) && n.group.lastAnswer < since
+// failedSince returns the latest failed request, if it failed or hangs since then and the
+// group has answered none since then; else nil.
+func (n *lane) failedSince(since instant) *fault {
+	if n.fault == nil || n.fault.at < since && n.hanging == 0 || n.group.lastAnswer >= since {
+		return nil
+	}
+	return n.fault
 }
 
 // queueEntry is a lease in a queue. until is the lease's; it cannot move while the lease
@@ -150,8 +155,8 @@ func (n *lane) answered(now instant, batchSize int) {
 // silent records that b had no answer at all. The next probe waits, longer each time, and
 // has fewer leases, so that a lease which spoils every request is soon alone. jitter is
 // in [0, 1).
-func (n *lane) silent(b *batch, now instant, fault error, jitter float64) {
-	n.fault = fault
+func (n *lane) silent(b *batch, now instant, err error, jitter float64) {
+	n.fault = &fault{err, now}
 	if n.unanswered > 0 && b.sent < n.silentAt {
 		return // sent before the silence was noticed
 	}

@@ -121,8 +121,11 @@ const (
 	inFlight               // for the reply
 )
 
-// fault is the error of a request that was not answered; the leases of a batch share it.
-type fault struct{ err error }
+// fault is a request that was not answered; the leases of a batch share it.
+type fault struct {
+	err error
+	at  instant // when it failed
+}
 
 // rules holds the fields that only some leases have.
 type rules struct {
@@ -320,27 +323,34 @@ func (l *Lease) ends() (instant, Cause) {
 	return at, cause
 }
 
-// overdue returns the cause of the loss if the lease's time is over now. Time lost to a
-// suspend is blamed neither on the store nor on the holder. The caller holds mu.
+// overdue returns the cause of the loss if the lease's time is over now. The store is to
+// blame only for requests that failed while the process ran, up to the end of the lease: time
+// lost to a standstill or a suspend is blamed neither on the store nor on the holder. The
+// caller holds mu.
 func (l *Lease) overdue() Cause {
-	switch l.phase {
-	case collected:
-		if l.checksAlive() && l.trusted() {
-			return NotAlive
-		}
-	case queued:
-		if l.lane.silentSince(l.due) {
-			return Unreachable
-		}
-	case inFlight:
-		if l.batch.generation == l.watchdog.clock.generation.Load() {
-			return Unreachable
-		}
-	}
-	if l.fault != nil {
+	switch {
+	case l.phase == collected && l.checksAlive() && l.trusted():
+		return NotAlive
+	case l.failure() != nil:
 		return Unreachable
 	}
 	return Expired
+}
+
+// failure returns the failed request that explains why the lease has not been renewed; nil
+// if there is none. The caller holds mu.
+func (l *Lease) failure() *fault {
+	// A process that runs sends a request again sooner than a third of the TTL later.
+	if f := l.fault; f != nil && f.at.add(interval(l.span)) >= instant(l.until.Load()) {
+		return f
+	}
+	switch {
+	case l.phase == inFlight && l.batch.timedOut != nil:
+		return l.batch.timedOut
+	case l.phase == queued || l.phase == inFlight:
+		return l.lane.failedSince(l.due)
+	}
+	return nil
 }
 
 // checksAlive reports whether the lease has a liveness function.
@@ -351,15 +361,13 @@ func (l *Lease) checksAlive() bool {
 
 // why returns the error behind a loss by cause. The caller holds mu.
 func (l *Lease) why(cause Cause) error {
-	switch {
-	case cause == NotAlive:
+	switch cause {
+	case NotAlive:
 		return errAliveHangs
-	case cause != Unreachable:
-		return nil
-	case l.fault != nil:
-		return l.fault.err
+	case Unreachable:
+		return l.failure().err
 	}
-	return l.lane.fault
+	return nil
 }
 
 var errAliveHangs = errors.New("Spec.Alive has not returned")

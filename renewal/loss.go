@@ -22,15 +22,16 @@ var (
 type Cause uint8
 
 const (
-	// Expired: its time was over before a renewal could be sent. Leases that are not
-	// renewed end this way, and those of a process that was stopped too long.
+	// Expired: its time was over, and the store is not to blame. Leases that are not renewed
+	// end this way, and those of a process that stood still too long, with a renewal in
+	// flight too.
 	Expired Cause = iota + 1
 	// TakenOver: the store reports another owner.
 	TakenOver
 	// Deleted: the store has no such lease; it was deleted or has expired there.
 	Deleted
-	// Unreachable: its time was over, and no renewal was answered since the last one that
-	// succeeded.
+	// Unreachable: its time was over, and up to then its renewals failed, or had no answer
+	// within their limit, although the process ran.
 	Unreachable
 	// MaxHold: it was held as long as [Spec.MaxHold] allows.
 	MaxHold

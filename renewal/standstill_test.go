@@ -1,0 +1,119 @@
+package renewal
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// standStill lets d pass at one instant, as it does for a process that was stopped and
+// continues. Timers that are due by then are the caller's: they fire in any order.
+func (b *bench) standStill(d time.Duration) {
+	synctest.Wait()
+	b.dog.clock.slept.Add(int64(d))
+	b.pass(d)
+}
+
+// wakeUps are the orders in which a process that continues may run.
+var wakeUps = map[string]func(b *bench, leases []*Lease){
+	"the wheel first": func(_ *bench, leases []*Lease) {
+		for _, l := range leases {
+			l.expire()
+		}
+	},
+	"the dispatcher first": func(b *bench, _ []*Lease) { b.dog.kick() },
+	"the replies first":    func(*bench, []*Lease) { time.Sleep(5 * time.Second) },
+}
+
+// eachWakeUp runs f with each of the orders.
+func eachWakeUp(t *testing.T, c Config, f func(b *bench, wakeUp func(...*Lease))) {
+	t.Helper()
+	for name, order := range wakeUps {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c, func(b *bench) {
+				f(b, func(leases ...*Lease) {
+					order(b, leases)
+					synctest.Wait()
+					for _, l := range leases { // in the end they all fire
+						l.expire()
+					}
+				})
+			})
+		})
+	}
+}
+
+// After a standstill no renewal is sent for a lease whose time is over. The lease has
+// expired here: the store is not to blame.
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	eachWakeUp(t, Config{}, func(b *bench, wakeUp func(...*Lease)) {
+		over := b.grant(Spec{Key: "over"})
+		long := b.grant(Spec{Key: "long", TTL: time.Hour})
+		b.standStill(40 * time.Second)
+		wakeUp(over)
+		require.NoError(b, b.isLost(over, Expired).Err)
+		require.Empty(b, b.take(), "there is nothing to ask for any more")
+		time.Sleep(3 * time.Hour)
+		require.NoError(b, long.Err())
+	})
+}
+
+// A process that stood still has let its leases expire, whatever it was about to do: a reply
+// that waits, a request in flight or in a queue show no fault of the store.
+func TestStandstillIsNotTheStores(t *testing.T) {
+	eachWakeUp(t, Config{BatchSize: 2, GroupParallel: 1}, func(b *bench, wakeUp func(...*Lease)) {
+		b.node("", func(n *node) { n.after = time.Second }) // the replies are on their way
+		var leases []*Lease
+		open := b.shut()
+		for i := range 6 {
+			leases = append(leases, b.grant(Spec{Key: fmt.Sprint(i)}))
+		}
+		time.Sleep(11 * time.Second)
+		open()
+		synctest.Wait()
+		require.Equal(b, 1, b.dog.Stats().InFlight)
+		require.Equal(b, 4, b.dog.Stats().Queued)
+		b.standStill(40 * time.Second)
+		wakeUp(leases...)
+		for _, l := range leases {
+			b.isLost(l, Expired)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A request that failed because the process stood still is no failure of the store, which is
+// not blamed for a later standstill either.
+func TestRequestDuringAStandstillIsNoFailure(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", TTL: 10 * time.Minute})
+		b.node("", func(n *node) { n.mute = true })
+		b.awaitRequest()
+		b.standStill(time.Minute)
+		b.node("", func(n *node) { n.mute, n.after = false, time.Second })
+		time.Sleep(2*time.Second + time.Millisecond) // the request ends
+		synctest.Wait()
+		require.NoError(b, l.Err())
+		require.Zero(b, b.dog.Stats().Silent)
+		b.awaitRequest()
+		b.standStill(10 * time.Minute)
+		l.expire()
+		b.isLost(l, Expired)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A store that failed until the end of the lease is to blame, however late the process is.
+func TestFailuresUntilTheEndAreTheStores(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.mute = true })
+		l := b.grant(Spec{Key: "k"})
+		time.Sleep(time.Until(l.Until()) - time.Second)
+		b.standStill(time.Minute)
+		l.expire()
+		b.isLost(l, Unreachable)
+	})
+}
