@@ -77,6 +77,9 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 	n.inFlight++
 	n.group.inFlight++
 	w.inFlight++
+	if n != &n.group.first {
+		w.repeated++
+	}
 	return b
 }
 
@@ -126,7 +129,7 @@ func (w *Watchdog) timeOut(b *batch, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := w.clock.now(); now < b.over {
-		b.timedOut = &fault{err: err, at: now}
+		b.timedOut = &fault{err: err, at: now, size: len(b.items)}
 		b.lane.fault = b.timedOut
 		b.lane.hanging++
 	}
@@ -141,8 +144,11 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 	now := w.clock.now()
 	w.mu.Lock()
 	report := Batch{Group: b.lane.group.name, Size: len(b.items), Sent: w.clock.time(b.sent), Took: now.sub(b.sent), Err: err}
-	lost := w.apply(b, now, &report)
+	lost, again := w.apply(b, now, &report)
 	w.free(b, now, err)
+	if len(again) > 0 {
+		w.enqueue(again, nil)
+	}
 	if next = w.dispatch(w.clock.now()); next != nil {
 		w.send(next.next)
 		next.next = nil
@@ -170,23 +176,27 @@ func (w *Watchdog) free(b *batch, now instant, err error) {
 	}
 	n.group.inFlight--
 	w.inFlight--
+	if n != &n.group.first {
+		w.repeated--
+	}
 	n.group.used = now
 	for i := range b.items {
 		item := &b.items[i]
 		if item.Outcome != Unknown {
-			n.answered(now, w.config.BatchSize)
+			n.answered(now)
 			return
 		}
 		err = cmp.Or(err, item.Err)
 	}
 	if !b.stoodStill(now) {
-		n.silent(b, now, cmp.Or(err, errNoAnswer), w.random())
+		n.notAnswered(b, now, cmp.Or(err, errNoAnswer), w.random())
 	}
 	w.kick() // dispatch again at the next probe
 }
 
-// apply handles each lease's outcome. The caller holds mu.
-func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
+// apply handles each lease's outcome. It returns the leases that are lost, and those to be
+// sent again at once, apart from the others. The caller holds mu.
+func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*Lease) {
 	// The leases of a batch get one due time, as far as their TTLs agree, so gathered
 	// leases stay together. The jitter keeps batches, and processes, apart.
 	early := w.random() / 10
@@ -211,11 +221,11 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 		default:
 			if !b.stoodStill(now) {
 				if shared == nil {
-					shared = &fault{cmp.Or(report.Err, errNoAnswer), now}
+					shared = &fault{cmp.Or(report.Err, errNoAnswer), now, b.lane.blamed(len(b.items))}
 				}
 				l.fault = shared
 				if item.Err != nil {
-					l.fault = &fault{item.Err, now}
+					l.fault = &fault{item.Err, now, shared.size}
 				}
 			}
 			w.retry(l, now)
@@ -228,6 +238,11 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 			lost = append(lost, l)
 		case item.Outcome != Renewed:
 			report.Retried++
+			if b.stoodStill(now) || len(b.items) > 1 && b.lane.group.lane(l) != b.lane {
+				l.unlink()
+				l.due = now
+				again = append(again, l)
+			}
 		default:
 			report.Renewed++
 			if w.observer.Batch != nil {
@@ -237,7 +252,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost []*Lease) {
 	}
 	report.Lost = len(lost)
 	w.stats.Retried += int64(report.Retried)
-	return lost
+	return lost, again
 }
 
 var (

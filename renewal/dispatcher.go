@@ -84,14 +84,14 @@ func (w *Watchdog) collectDue() {
 			break
 		}
 		taken += len(w.due)
-		w.enqueue()
+		w.enqueue(w.due, w.names)
 	}
 	for room := w.room(taken); room > 0; room -= len(w.due) {
 		w.due = w.calendar.takeEarly(w.clock.now(), min(room, stride), w.due[:0])
 		if len(w.due) == 0 {
 			break
 		}
-		w.enqueue()
+		w.enqueue(w.due, w.names)
 	}
 }
 
@@ -103,10 +103,11 @@ func (w *Watchdog) room(taken int) int {
 	return (full - taken%full) % full
 }
 
-// enqueue queues the leases in w.due with their groups. The caller holds mu.
-func (w *Watchdog) enqueue() {
-	named := w.due[:0]
-	for _, l := range w.due {
+// enqueue queues leases, which are in no list, with their groups. It uses the memory of both
+// slices. The caller holds mu, which is unlocked in between.
+func (w *Watchdog) enqueue(due []*Lease, names []string) {
+	named := due[:0]
+	for _, l := range due {
 		w.stats.Due++
 		l.phase = collected
 		w.parked.push(l)
@@ -117,17 +118,14 @@ func (w *Watchdog) enqueue() {
 		}
 		named = append(named, l)
 	}
-	w.unlocked(func() { w.nameGroups(named) })
+	names = names[:0]
+	w.unlocked(func() {
+		for _, l := range named {
+			names = append(names, w.groupOf(l))
+		}
+	})
 	for i, l := range named {
-		w.queue(l, w.names[i])
-	}
-}
-
-// nameGroups stores the names of the leases' groups in w.names.
-func (w *Watchdog) nameGroups(leases []*Lease) {
-	w.names = w.names[:0]
-	for _, l := range leases {
-		w.names = append(w.names, w.groupOf(l))
+		w.queue(l, names[i])
 	}
 }
 
@@ -151,10 +149,7 @@ func (w *Watchdog) queue(l *Lease, name string) {
 		g = newGroup(name, w.config.BatchSize)
 		w.groups[name] = g
 	}
-	n := &g.first
-	if l.fault != nil {
-		n = &g.again
-	}
+	n := g.lane(l)
 	l.phase, l.lane = queued, n
 	w.stats.Queued++
 	n.push(queueEntry{instant(l.until.Load()), l})
@@ -197,7 +192,17 @@ func (w *Watchdog) maySend(n *lane, now instant) bool {
 	case n.inFlight == 0:
 		return true
 	}
-	return n.group.inFlight < w.config.GroupParallel && w.inFlight < w.config.Parallel
+	return w.mayShare(n)
+}
+
+// mayShare reports whether the lane may have another request beside those in flight. Lanes of
+// leases that were not answered have a share of their own, so that neither hanging requests
+// delay the others, nor many others these.
+func (w *Watchdog) mayShare(n *lane) bool {
+	if n != &n.group.first {
+		return n.inFlight < repeatedParallel
+	}
+	return n.inFlight < w.config.GroupParallel && w.inFlight-w.repeated < w.config.Parallel
 }
 
 // forget drops groups that have had no leases for a while. The caller holds mu.

@@ -58,10 +58,14 @@
 //
 // Groups are served in parallel, and each may always have a request in flight, so one
 // that does not answer costs the others nothing. When a store cannot keep up, the leases
-// nearest to their until go first. Leases whose last renewal was not answered are sent
-// apart from the others, so a faulty one costs its neighbours one renewal at most. When
-// no request is answered, the group is probed by one request at a time, at growing
-// intervals and with fewer leases, which soon isolates a lease that spoils every request.
+// nearest to their until go first. When no request is answered, the group is probed by one
+// request at a time, at growing intervals and with fewer leases.
+//
+// Leases that were not answered are sent again at once and apart from the others: as many
+// together as the square root of [Config.BatchSize], and then alone. So a lease that spoils
+// its requests, whether they hang, fail or are answered in part, is in two with others and
+// alone in the third. With a TTL of at least twenty ticks of the wheel there is time for
+// these three, and its neighbours are renewed.
 //
 // # Guarantees and limits
 //

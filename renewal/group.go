@@ -1,35 +1,55 @@
 package renewal
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // group is the state of one part of the store.
 type group struct {
 	name string
 	// first holds the leases whose last renewal succeeded, again those whose last one was
-	// not answered: a fault of these delays none of the others.
-	first, again lane
-	inFlight     int // requests
+	// not answered, and alone those that were not answered twice, or in a small request. So
+	// a lease that spoils its requests is in two with others, and then in one of its own.
+	first, again, alone lane
+	inFlight            int // requests
 	// lastAnswer is when it last answered a request, used when it last had one.
 	lastAnswer, used instant
 }
 
 func newGroup(name string, batchSize int) *group {
 	g := &group{name: name}
-	g.first = lane{group: g, limit: batchSize}
-	g.again = lane{group: g, limit: batchSize}
+	some := part(batchSize)
+	g.first = lane{group: g, size: batchSize, limit: batchSize, blame: 0}
+	g.again = lane{group: g, size: some, limit: some, blame: some + 1}
+	g.alone = lane{group: g, size: 1, limit: 1, blame: 1}
 	return g
+}
+
+// part returns how many leases share a request after one of n leases was not answered: its
+// parts are about as many as the leases of a part.
+func part(n int) int { return int(math.Ceil(math.Sqrt(float64(n)))) }
+
+// lane returns the lane for a lease.
+func (g *group) lane(l *Lease) *lane {
+	switch {
+	case l.fault == nil || l.fault.size == 0:
+		return &g.first
+	case l.fault.size > g.again.size:
+		return &g.again
+	}
+	return &g.alone
 }
 
 // idle reports whether the group has no leases to renew.
 func (g *group) idle() bool {
-	return g.inFlight == 0 && len(g.first.queue)+len(g.again.queue) == 0
+	return g.inFlight == 0 && len(g.first.queue)+len(g.again.queue)+len(g.alone.queue) == 0
 }
 
 // silent reports whether the group's last request was not answered. A lane alone does
 // not show it: once its leases are lost it sends no request that could be answered.
 func (g *group) silent() bool {
-	return g.first.unanswered > 0 && g.lastAnswer < g.first.silentAt ||
-		g.again.unanswered > 0 && g.lastAnswer < g.again.silentAt
+	return g.first.silent() || g.again.silent() || g.alone.silent()
 }
 
 // lane is a queue of leases that share requests.
@@ -51,10 +71,24 @@ type lane struct {
 	silentAt instant
 	// fault is the latest request that failed; nil if one was answered since.
 	fault *fault
-	// limit is how many leases the next request may have.
-	limit int
+	// size is how many leases a request may have, limit how many the next one may have.
+	size, limit int
+	// blame is a fault's size that keeps its leases in the lane.
+	blame int
 	// nextProbe is when the next probe may be sent.
 	nextProbe instant
+}
+
+// silent reports whether the lane's last request was not answered, nor any of its group since.
+func (n *lane) silent() bool { return n.unanswered > 0 && n.group.lastAnswer < n.silentAt }
+
+// blamed returns how many leases a request of size leases that was not answered counts as. It
+// moves them to the next lane, unless the lane had no answer before: then the store is at fault.
+func (n *lane) blamed(size int) int {
+	if n.unanswered == 0 {
+		return size
+	}
+	return n.blame
 }
 
 // failedSince returns the latest failed request, if it failed or hangs since then and the
@@ -146,18 +180,21 @@ func (n *lane) prune() {
 }
 
 // answered records that a request was answered.
-func (n *lane) answered(now instant, batchSize int) {
+func (n *lane) answered(now instant) {
 	n.group.lastAnswer = now
 	n.unanswered, n.fault = 0, nil
-	n.limit = min(4*n.limit, batchSize)
+	n.limit = min(4*n.limit, n.size)
 }
 
-// silent records that b had no answer at all. The next probe waits, longer each time, and
-// has fewer leases, so that a lease which spoils every request is soon alone. jitter is
-// in [0, 1).
-func (n *lane) silent(b *batch, now instant, err error, jitter float64) {
-	n.fault = &fault{err, now}
-	if n.unanswered > 0 && b.sent < n.silentAt {
+// notAnswered records that b had no answer at all. Unless the group has answered others
+// meanwhile, the next request is a probe: it waits, longer each time, and has fewer leases.
+// jitter is in [0, 1).
+func (n *lane) notAnswered(b *batch, now instant, err error, jitter float64) {
+	n.fault = &fault{err: err, at: now}
+	switch {
+	case n.group.lastAnswer >= b.sent:
+		return
+	case n.unanswered > 0 && b.sent < n.silentAt:
 		return // sent before the silence was noticed
 	}
 	n.limit = max(1, len(b.items)/4)

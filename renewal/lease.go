@@ -125,6 +125,8 @@ const (
 type fault struct {
 	err error
 	at  instant // when it failed
+	// size is how many leases it had: any of them may be at fault.
+	size int
 }
 
 // rules holds the fields that only some leases have.

@@ -211,7 +211,7 @@ func TestAliveBetweenTwoProbes(t *testing.T) {
 			b.dog.mu.Lock()
 			defer b.dog.mu.Unlock()
 			if g := b.dog.groups[""]; g != nil && g.first.unanswered > 0 && probe.IsZero() {
-				g.again.unanswered, g.again.nextProbe = 1, b.dog.clock.now().add(pause)
+				g.alone.unanswered, g.alone.nextProbe = 1, b.dog.clock.now().add(pause)
 				probe = time.Now().Add(pause)
 				b.node("", func(n *node) { n.refuse = nil })
 				b.take()

@@ -31,7 +31,7 @@ func (w *Watchdog) reverify() {
 		jumps := w.jumps
 		w.jumps = nil
 		lost := w.examine(now)
-		w.enqueue()
+		w.enqueue(w.due, w.names)
 		w.unlocked(func() {
 			for _, j := range jumps {
 				w.spawn(func() { w.observeJump(j) })

@@ -33,6 +33,9 @@ const (
 	// rounds is how often the requests that a group may have in flight are filled up for
 	// one wake-up.
 	rounds = 3
+	// repeatedParallel is the most requests in flight to one group with leases whose last
+	// renewal was not answered, and the same for single ones that were not answered again.
+	repeatedParallel = 4
 	// stride is how many leases are handled before mu is unlocked briefly.
 	stride = 256
 	// groupIdle is how long a group without due leases is kept.
@@ -49,12 +52,13 @@ type Config struct {
 	// BatchSize is the most leases in one request. Default: 96, which a Redis server
 	// handles in less than 0.3 ms, even if none of them is in its processor's caches.
 	BatchSize int
-	// GroupParallel is the most requests in flight to one group, apart from one
-	// with leases whose last renewal was not answered. Default: 4.
+	// GroupParallel is the most requests in flight to one group. Four more may be sent with
+	// leases whose last renewal was not answered, and four with single leases that were not
+	// answered again. Default: 4.
 	GroupParallel int
-	// Parallel is the most requests in flight to all groups together, apart from
-	// those that each group may always have: one, and one with leases whose last
-	// renewal was not answered. Default: 16.
+	// Parallel is the most requests in flight to all groups together, apart from one that
+	// each group may always have, and from those with leases whose last renewal was not
+	// answered. Default: 16.
 	Parallel int
 	// RequestTimeout bounds one request. The sixth part of the shortest TTL in it
 	// bounds it too, so that it can be sent again in time. Default: 2 s.
@@ -140,6 +144,7 @@ type Watchdog struct {
 	ready    []*lane
 	begin    int
 	inFlight int // requests
+	repeated int // of them: those with leases whose last renewal was not answered
 	stale    int // entries of ended leases in queues
 
 	// wakeAt is when the dispatcher wakes without a kick.

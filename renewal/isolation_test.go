@@ -1,0 +1,151 @@
+package renewal
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var isolations = flag.Int("isolations", 60, "virtual runs of TestOneLeaseCostsNoNeighbour")
+
+// spoilt is a store with one lease that spoils each request that it is in.
+type spoilt struct {
+	isolation
+	lease string // its key
+
+	mu sync.Mutex
+	// shared counts the requests in which the lease was with others since it was last
+	// renewed; most is the highest count.
+	shared, most int
+}
+
+// spoils are the kinds of faults of a request whose item at is the lease.
+var spoils = map[string]func(ctx context.Context, items []Item, at int){
+	"hangs":           func(ctx context.Context, _ []Item, _ int) { <-ctx.Done() },
+	"is refused":      func(_ context.Context, items []Item, _ int) { refuse(items) },
+	"is half done":    func(_ context.Context, items []Item, at int) { renewAll(items[:at]) },
+	"hangs half done": func(ctx context.Context, items []Item, at int) { <-ctx.Done(); renewAll(items[:at]) },
+}
+
+func refuse(items []Item) {
+	for i := range items {
+		items[i].Err = errRefused
+	}
+}
+
+func renewAll(items []Item) {
+	for i := range items {
+		items[i].Outcome = Renewed
+	}
+}
+
+func (s *spoilt) Group(string, any) string { return "" }
+
+func (s *spoilt) Renew(ctx context.Context, items []Item) {
+	at := slices.IndexFunc(items, func(i Item) bool { return i.Key == s.lease })
+	if at >= 0 {
+		s.mu.Lock()
+		if len(items) > 1 {
+			s.shared++
+			s.most = max(s.most, s.shared)
+		} else if s.recovers {
+			s.shared, at = 0, -1
+		}
+		s.mu.Unlock()
+	}
+	switch {
+	case !sleep(ctx, rand.N(s.latency())):
+	case at >= 0:
+		spoils[s.fault](ctx, items, at)
+	default:
+		renewAll(items)
+	}
+}
+
+// isolation is one run: leases of which one spoils its requests.
+type isolation struct {
+	seed                        uint64
+	leases, batchSize, parallel int
+	ttl                         time.Duration
+	fault                       string
+	together                    bool // they were granted at one instant
+	recovers                    bool // alone, the lease is renewed
+}
+
+func newIsolation(seed uint64) isolation {
+	r := rand.New(rand.NewPCG(seed, seed))
+	between := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
+	return isolation{
+		seed:      seed,
+		leases:    int(between(10, 10_001)),
+		batchSize: []int{2, 10, DefaultBatchSize, 1000, 1 << 16}[r.IntN(5)],
+		parallel:  1 + r.IntN(DefaultGroupParallel),
+		ttl:       time.Duration(between(float64(20*tick), float64(10*time.Minute))),
+		fault:     []string{"hangs", "is refused", "is half done", "hangs half done"}[r.IntN(4)],
+		together:  r.IntN(2) == 0,
+		recovers:  r.IntN(4) == 0,
+	}
+}
+
+// latency is the longest time that a healthy request takes: the store keeps up with the
+// leases, several times over.
+func (x isolation) latency() time.Duration {
+	most := x.ttl * time.Duration(x.parallel*min(x.batchSize, x.leases)) / time.Duration(12*x.leases)
+	return max(1, min(most, x.ttl/1000, time.Millisecond))
+}
+
+// run returns how many neighbours were lost, and in how many requests in a row the lease was
+// with others.
+func (x isolation) run(t *testing.T) (lost, shared int) {
+	r := rand.New(rand.NewPCG(x.seed, 0))
+	s := &spoilt{isolation: x, lease: fmt.Sprint(r.IntN(x.leases))}
+	dog, err := New(s, Config{BatchSize: x.batchSize, GroupParallel: x.parallel})
+	require.NoError(t, err)
+	leases := make([]*Lease, x.leases)
+	for i := range leases {
+		leases[i], err = dog.Watch(Spec{Key: fmt.Sprint(i), TTL: x.ttl, Granted: time.Now()})
+		require.NoError(t, err)
+		if !x.together {
+			time.Sleep(time.Duration(r.Int64N(int64(x.ttl)/3/int64(x.leases) + 1)))
+		}
+	}
+	time.Sleep(2 * x.ttl)
+	for _, l := range leases {
+		if l.Err() != nil && l.Key() != s.lease {
+			lost++
+		}
+	}
+	require.NoError(t, dog.Close(context.Background()))
+	return lost, s.most
+}
+
+// A lease that spoils each request that it is in, however it does, is alone in its third
+// request, and costs no neighbour its lease: whatever the TTL, the number of leases, and how
+// many of them share a request.
+func TestOneLeaseCostsNoNeighbour(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64() >> 1
+	}
+	t.Logf("repeat with -run TestOneLeaseCostsNoNeighbour -args -isolations %d -seed %d", *isolations, first)
+	leases, neighbours := 0, 0
+	for i := range *isolations {
+		x := newIsolation(first + uint64(i))
+		var lost, shared int
+		synctest.Test(t, func(t *testing.T) { lost, shared = x.run(t) })
+		leases, neighbours = leases+x.leases, neighbours+lost
+		if lost > 0 || shared > 2 {
+			t.Errorf("%d neighbours are lost, and the lease was with others in %d requests in a row: %+v", lost, shared, x)
+		}
+	}
+	t.Logf("%d runs, %d leases, %d neighbours lost", *isolations, leases, neighbours)
+}
