@@ -613,6 +613,134 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
+// A renewal counts from the instant before its request was sent, not from the reply.
+func TestRenewalCountsFromItsRequest(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.before, n.after = time.Second/2, time.Second })
+		l := b.grant(Spec{Key: "k"})
+		for range 10 {
+			b.take()
+			b.awaitRequest()
+			sent := b.take()
+			require.Len(b, sent, 1)
+			time.Sleep(2 * time.Second)
+			require.Equal(b, Until(sent[0].at, l.TTL()).Add(-tick), l.Until())
+			b.dog.mu.Lock()
+			due := b.dog.clock.time(l.due)
+			b.dog.mu.Unlock()
+			require.False(b, due.After(sent[0].at.Add(l.TTL()/3)), "the next renewal too")
+		}
+	})
+}
+
+// Processes that began together drift apart: a renewal is up to a tenth of its interval
+// early, by chance.
+func TestRenewalsHaveJitter(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.grant(Spec{Key: "k"})
+		time.Sleep(time.Hour)
+		var pauses []time.Duration
+		requests := b.take()
+		for i, r := range requests[1:] {
+			pauses = append(pauses, r.at.Sub(requests[i].at))
+		}
+		require.GreaterOrEqual(b, slices.Min(pauses), 9*time.Second)
+		require.LessOrEqual(b, slices.Max(pauses), 10*time.Second+tick)
+		require.Greater(b, slices.Max(pauses)-slices.Min(pauses), time.Second/2)
+	})
+}
+
+// Leases whose renewals failed together are not sent again together: half of the pause is
+// drawn at random.
+func TestRetriesHaveJitter(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.refuse = errRefused })
+		var parts []float64 // of the longest pause
+		for i := range 300 {
+			l := b.grant(Spec{Key: fmt.Sprint("k", i)})
+			b.awaitRequest0()
+			first := b.take()[0].at
+			left := l.Until().Sub(first)
+			b.awaitRequest0()
+			pause := b.take()[0].at.Sub(first)
+			parts = append(parts, float64(pause)/float64(min(left/8, l.TTL()/12)))
+			b.stop(l)
+		}
+		require.GreaterOrEqual(b, slices.Min(parts), 0.49)
+		require.LessOrEqual(b, slices.Max(parts), 1.01)
+		require.Less(b, slices.Min(parts), 0.6)
+		require.Greater(b, slices.Max(parts), 0.9)
+	})
+}
+
+// Requests that were in flight together and failed together are one failure of the store: the
+// next probe does not wait longer for it.
+func TestParallelFailuresCountOnce(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.mute = true })
+		open := b.shut()
+		b.grantMany(DefaultGroupParallel*DefaultBatchSize, "k", atOnce)
+		time.Sleep(11 * time.Second)
+		open()
+		synctest.Wait()
+		require.Equal(b, DefaultGroupParallel, b.dog.Stats().InFlight)
+		time.Sleep(DefaultRequestTimeout)
+		synctest.Wait()
+		b.dog.mu.Lock()
+		defer b.dog.mu.Unlock()
+		require.Equal(b, 1, b.dog.groups[""].first.unanswered)
+	})
+}
+
+// What is left of Parallel goes to the groups in turn.
+func TestGroupsShareParallelInTurn(t *testing.T) {
+	inBubble(t, Config{BatchSize: 1, Parallel: 4}, func(b *bench) {
+		open := b.shut()
+		groups := []string{"a", "b", "c"}
+		for _, group := range groups {
+			b.grantMany(300, group+"/", atOnce)
+			b.node(group, func(n *node) { n.before = 100 * time.Millisecond })
+		}
+		time.Sleep(11 * time.Second)
+		b.take()
+		open()
+		time.Sleep(15 * time.Second)
+		served := map[string]int{}
+		for _, r := range b.take() {
+			served[r.group]++
+		}
+		for _, group := range groups {
+			require.InDelta(b, 200, served[group], 20, "of 600 requests: %v", served)
+		}
+	})
+}
+
+// A request with leases of several TTLs ends early enough for the shortest, be it the nearest
+// to its until or not.
+func TestMixedBatchIsGivenUpInTime(t *testing.T) {
+	for _, after := range []time.Duration{21 * time.Second, 57 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				open := b.shut()
+				b.grant(Spec{Key: "long", TTL: time.Minute})
+				time.Sleep(after)
+				b.grant(Spec{Key: "short", TTL: 3 * time.Second})
+				time.Sleep(1100 * time.Millisecond)
+				b.node("", func(n *node) { n.mute = true })
+				open()
+				synctest.Wait()
+				sent := b.take()
+				require.Len(b, sent, 1)
+				require.Len(b, sent[0].keys, 2)
+				for b.dog.Stats().InFlight > 0 && len(b.take()) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				require.InDelta(b, time.Second/2, time.Since(sent[0].at), float64(time.Millisecond))
+			})
+		})
+	}
+}
+
 func TestConfigIsValidated(t *testing.T) {
 	s := newStore()
 	for name, c := range map[string]Config{

@@ -75,6 +75,29 @@ func TestLossTellsWhatTheStoreSaid(t *testing.T) {
 	})
 }
 
+// Each lease of a request that failed has its own error, not that of a neighbour.
+func TestErrorIsTheLeasesOwn(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		wrong, other := errors.New("wrong type"), errors.New("out of memory")
+		b.node("", func(n *node) { n.bad = map[string]error{"k1": wrong, "k2": nil, "k3": other, "k4": nil} })
+		open := b.shut()
+		leases := b.grantMany(6, "k", atOnce)
+		time.Sleep(11 * time.Second)
+		b.node("", func(n *node) { n.after = time.Second })
+		open()
+		time.Sleep(time.Second * 3 / 2) // the first request is answered, the next ones are not
+		b.dog.mu.Lock()
+		defer b.dog.mu.Unlock()
+		for i, want := range []error{nil, wrong, errNoAnswer, other, errNoAnswer, nil} {
+			var got error
+			if f := leases[i].fault; f != nil {
+				got = f.err
+			}
+			require.Equal(b, want, got, "of %s", leases[i].Key())
+		}
+	})
+}
+
 // A reply may come between until and the wheel's next tick and report a renewal. The
 // lease is lost nevertheless.
 func TestReplyJustAfterUntil(t *testing.T) {
@@ -276,15 +299,33 @@ func TestContextOutlivesTheLease(t *testing.T) {
 	})
 }
 
+// A lease that has ended before its hook was made keeps none either.
+func TestContextOfALeaseThatHasEndedMeanwhile(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		ctx := &hooked{Context: context.Background(), done: make(chan struct{})}
+		ctx.hooking = func() {
+			ctx.hooking = nil
+			require.Len(b, b.dog.Abandon(), 1)
+		}
+		l := b.grant(Spec{Key: "k", Context: ctx})
+		require.Zero(b, ctx.hooks)
+		b.isLost(l, Closed)
+	})
+}
+
 // hooked is a context that counts its hooks.
 type hooked struct {
 	context.Context
-	done  chan struct{}
-	hooks int
+	done    chan struct{}
+	hooks   int
+	hooking func() // nil, or called before a hook is made
 }
 
 func (c *hooked) Done() <-chan struct{} { return c.done }
 func (c *hooked) AfterFunc(func()) func() bool {
+	if c.hooking != nil {
+		c.hooking()
+	}
 	c.hooks++
 	return func() bool { c.hooks--; return true }
 }

@@ -47,6 +47,22 @@ func TestPassKeepsWhatIsLeft(t *testing.T) {
 	})
 }
 
+// A lease that is passed on with a longer TTL has the time that the store has given until it
+// is renewed: its first request ends early enough to be sent again.
+func TestPassToALongerTTL(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k", TTL: 3 * time.Second})
+		next, err := l.Pass(Spec{TTL: 10 * time.Minute})
+		require.NoError(b, err)
+		b.node("", func(n *node) { n.mute = true })
+		b.awaitRequest()
+		b.node("", func(n *node) { n.mute = false })
+		time.Sleep(2 * time.Second)
+		require.True(b, next.Valid())
+		require.Greater(b, time.Until(next.Until()), 9*time.Minute)
+	})
+}
+
 // A lease that is passed on repeatedly is still renewed when it is due.
 func TestPassDoesNotPutTheRenewalOff(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {

@@ -437,3 +437,22 @@ func TestStoreGivesTooLongATTL(t *testing.T) {
 		require.True(b, l.Valid())
 	})
 }
+
+// A suspended machine gives no heartbeat: the time in suspend does not count.
+func TestHeartbeatAfterASuspend(t *testing.T) {
+	inClocks(t, Config{}, func(b *bench, k *clocks) {
+		l := b.grant(Spec{Key: "k", TTL: time.Minute, Heartbeat: 10 * time.Second})
+		time.Sleep(3 * time.Second)
+		l.Beat()
+		time.Sleep(5 * time.Second)
+		b.pass(20 * time.Second)
+		k.sleep(20 * time.Second)
+		time.Sleep(5*time.Second - 2*tick)
+		require.NoError(b, l.Err())
+		l.Beat()
+		beat := time.Now()
+		b.lost(l, NoHeartbeat)
+		require.GreaterOrEqual(b, time.Since(beat), 10*time.Second)
+		require.LessOrEqual(b, time.Since(beat), 10*time.Second+tick)
+	})
+}
