@@ -21,6 +21,8 @@ type ClusterConfig struct {
 	Masters  int    // 3 if 0
 	Replicas int    // of each master; none if 0
 	Server   Config // of every node; always on TCP
+	// Env returns further variables of a node's environment. Nil: there are none.
+	Env func(node int) []string
 }
 
 // Cluster is a Redis cluster whose masters share the slots evenly. It continues to serve
@@ -38,8 +40,8 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 	t.Helper()
 	c.Masters = cmp.Or(c.Masters, 3)
 	cluster := &Cluster{}
-	for range c.Masters * (1 + c.Replicas) {
-		cluster.Nodes = append(cluster.Nodes, Start(t, c.node()))
+	for i := range c.Masters * (1 + c.Replicas) {
+		cluster.Nodes = append(cluster.Nodes, Start(t, c.node(i)))
 	}
 	masters := cluster.Nodes[:c.Masters]
 	for i, master := range masters {
@@ -66,8 +68,11 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 	return cluster
 }
 
-func (c ClusterConfig) node() Config {
+func (c ClusterConfig) node(i int) Config {
 	config := c.Server
+	if c.Env != nil {
+		config.Env = slices.Concat(config.Env, c.Env(i))
+	}
 	config.TCP, config.cluster = true, true
 	config.Directives = append([]string{
 		"cluster-enabled yes",
