@@ -15,7 +15,7 @@ import (
 )
 
 // An executor decides how many tasks run at once: one on the worker, each on Goroutines, as
-// many as it has workers in a pool; in the order of arrival. On an executor a task that
+// many as it has workers in a pool; in the order of the deadlines. On an executor a task that
 // blocks delays no other for which there is room, and does not hold the worker.
 func TestExecutors(t *testing.T) {
 	type order struct {
@@ -23,13 +23,13 @@ func TestExecutors(t *testing.T) {
 		want     string
 	}
 	each(t, map[string]order{
-		"inline":     {executors["inline"], "a@10 b@40 c@70 d@100 e@130"},
-		"Goroutines": {executors["Goroutines"], "a@10+b@10+c@10+d@10 e@20"},
-		"Pool":       {func(t *testing.T) wheel.Executor { return newPool(t, 3, 10) }, "a@10+b@10+c@10 d@40+e@40"},
+		"inline":     {executors["inline"], "a@7 b@37 c@67 d@97 e@127"},
+		"Goroutines": {executors["Goroutines"], "a@7 b@8 c@9 d@10 e@20"},
+		"Pool":       {func(t *testing.T) wheel.Executor { return newPool(t, 3, 10) }, "a@7 b@8 c@9 d@37 e@38"},
 	}, func(t *testing.T, o order) {
 		w, r := start(t, wheel.Config{Tick: ms, Executor: o.executor(t)}), newRecord(t)
-		for _, name := range []string{"a", "b", "c", "d"} {
-			must(w.Schedule(10*ms, func() { r.run(name); time.Sleep(30 * ms) }))
+		for i, name := range []string{"a", "b", "c", "d"} {
+			must(w.Schedule(time.Duration(7+i)*ms, func() { r.run(name); time.Sleep(30 * ms) }))
 		}
 		r.schedule(w, 20*ms, "e")
 		r.at(200)
