@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // An Executor runs the tasks of a wheel elsewhere than on its worker. Execute is called
@@ -38,6 +39,10 @@ var (
 type Pool struct {
 	tasks   chan func()
 	workers sync.WaitGroup
+	// room is how many more tasks are accepted: one for each idle worker and each free
+	// place in the queue. tasks holds them all, so a worker that has not yet come for its
+	// first task counts as idle too.
+	room atomic.Int64
 
 	mu     sync.RWMutex // held for reading while a task is put into the queue
 	closed bool
@@ -50,7 +55,8 @@ func NewPool(workers, queue int) *Pool {
 		panic(fmt.Sprintf("wheel: NewPool of %d workers and a queue of %d; want 1 to %d and 0 to %d",
 			workers, queue, 1<<16, 1<<24))
 	}
-	p := &Pool{tasks: make(chan func(), queue)}
+	p := &Pool{tasks: make(chan func(), workers+queue)}
+	p.room.Store(int64(workers + queue))
 	for range workers {
 		p.workers.Go(p.work)
 	}
@@ -66,9 +72,14 @@ func (p *Pool) work() {
 		}
 	}()
 	for task := range p.tasks {
-		task()
+		p.run(task)
 	}
 	closed = true
+}
+
+func (p *Pool) run(task func()) {
+	defer p.room.Add(1) // also after runtime.Goexit
+	task()
 }
 
 // Execute implements [Executor]. It fails with [ErrPoolFull] or [ErrPoolClosed];
@@ -79,11 +90,15 @@ func (p *Pool) Execute(task func()) error {
 	if p.closed {
 		return ErrPoolClosed
 	}
-	select {
-	case p.tasks <- task:
-		return nil
-	default:
-		return ErrPoolFull
+	for {
+		room := p.room.Load()
+		if room == 0 {
+			return ErrPoolFull
+		}
+		if p.room.CompareAndSwap(room, room-1) {
+			p.tasks <- task // does not block
+			return nil
+		}
 	}
 }
 

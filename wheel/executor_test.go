@@ -203,3 +203,31 @@ func TestExecutorCallsTheWheel(t *testing.T) {
 		check(t, slices.Equal(order, want), "ran %q, want %q", order, want)
 	})
 }
+
+// A pool accepts as many tasks as it has workers and places in its queue: right after
+// NewPool, and again once tasks have ended, also by runtime.Goexit.
+func TestPoolHasRoomForItsWorkersAndItsQueue(t *testing.T) {
+	for range 20 {
+		for _, queue := range []int{0, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(t, 4, queue)
+				for range 3 {
+					end := make(chan struct{})
+					for i := range 4 + queue {
+						err := p.Execute(func() {
+							<-end
+							if i%2 == 0 {
+								runtime.Goexit()
+							}
+						})
+						check(t, err == nil, "task %d: %v", i, err)
+					}
+					err := p.Execute(none)
+					check(t, errors.Is(err, wheel.ErrPoolFull), "one more: %v", err)
+					close(end)
+					synctest.Wait()
+				}
+			})
+		}
+	}
+}
