@@ -130,3 +130,22 @@ func TestAPanicIsLoggedWithItsStack(t *testing.T) {
 		}
 	})
 }
+
+// A panic(nil), which GODEBUG=panicnil=1 allows, is logged and counted as any other, and a
+// runtime.Goexit is told from it.
+func TestAPanicWithNilIsLogged(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
+		var nothing any
+		must(w.Schedule(ms, func() { panic(nothing) }))
+		ran := false
+		must(w.Schedule(ms, func() { ran = true }))
+		pass(2 * ms)
+		check(t, ran && w.Stats().Panics == 1, "the next ran: %v; the numbers are %+v", ran, w.Stats())
+		log.says(t, saysPanic, 1)
+		log.says(t, "TestAPanicWithNilIsLogged", 1)
+		must(w.Schedule(ms, runtime.Goexit))
+		pass(2 * ms)
+		check(t, w.Stats().Panics == 2, "after runtime.Goexit the numbers are %+v", w.Stats())
+	})
+}

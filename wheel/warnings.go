@@ -3,7 +3,6 @@ package wheel
 import (
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
@@ -69,15 +68,17 @@ func (w *Wheel) counted() {
 
 func (w *Wheel) uncounted() { alive.Add(-1) }
 
-// panicked reports a task that panicked. A nil value means that the task called
-// runtime.Goexit instead, which exited reports.
-func (w *Wheel) panicked(value any) {
-	if value == nil {
-		return
-	}
+// recovered is a panic of a task.
+type recovered struct {
+	value any
+	stack []byte
+}
+
+// panicked reports a task that panicked.
+func (w *Wheel) panicked(p *recovered) {
 	w.counters.panics.Add(1)
 	w.warnings.panic.warn(w.warnings.log, "wheel: a task panicked",
-		"panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+		"panic", fmt.Sprint(p.value), "stack", string(p.stack))
 }
 
 // exited reports a task that ended the worker's goroutine.

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"runtime/debug"
 	"time"
 
 	"github.com/leasewheel/leasewheel/bucket"
@@ -45,8 +46,7 @@ func (w *Wheel) work() {
 	}()
 	w.alarm.open()
 	w.worker.begin()
-	for !w.runBatch() { // the previous goroutine may have left part of its batch
-	}
+	w.finishBatch() // the previous goroutine may have left part of it
 	w.run()
 	for !w.stopping.Load() {
 		w.gather()
@@ -110,8 +110,7 @@ func (w *Wheel) run() {
 	at := w.ticks.elapsed()
 	for w.fill() {
 		w.lag(at)
-		for !w.runBatch() {
-		}
+		w.finishBatch()
 		now := w.ticks.elapsed()
 		w.held(now - at)
 		at = now
@@ -168,9 +167,18 @@ func (w *Wheel) drop(nodes []*bucket.Node) {
 // shardOf returns the shard that a node from a slab belongs to.
 func shardOf(n *bucket.Node) *shard { return n.Owner().Engine.(*shard) }
 
-// runBatch runs the batch, or continues it, and reports whether it reached the end: it
-// returns false after a task that panicked.
-func (w *Wheel) runBatch() (done bool) {
+// finishBatch runs what is left of the batch.
+func (w *Wheel) finishBatch() {
+	for p := w.runBatch(); p != nil; p = w.runBatch() {
+		w.panicked(p)
+	}
+}
+
+// runBatch runs the batch, or continues it. It returns nil at the end of the batch, and a
+// panic after a task that panicked. It does not return after runtime.Goexit: this, and not
+// the recovered value, distinguishes it from a panic(nil) with GODEBUG=panicnil=1.
+func (w *Wheel) runBatch() (failed *recovered) {
+	done := false
 	defer func() {
 		if done {
 			return
@@ -179,7 +187,7 @@ func (w *Wheel) runBatch() (done bool) {
 			w.current = nil
 			p.abandoned()
 		}
-		w.panicked(recover())
+		failed = &recovered{recover(), debug.Stack()}
 	}()
 	b := &w.batch
 	for b.next < b.filled {
@@ -194,7 +202,8 @@ func (w *Wheel) runBatch() (done bool) {
 			w.runTimer(n)
 		}
 	}
-	return true
+	done = true
+	return nil
 }
 
 // runPooled runs the task of a node from a slab unless it was cancelled or moved.
