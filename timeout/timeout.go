@@ -11,8 +11,12 @@ type Timeout struct {
 }
 
 // Cancel cancels the task and reports whether it did. It returns true at most once, to
-// one caller, and only if the task had not begun and now never will. The task is released
-// at once. Cancel never blocks on the task and may be called from inside it.
+// one caller, and only if the task had not begun and now never will. Cancel never blocks on
+// the task and may be called from inside it.
+//
+// A cancelled one-shot task is released at once. One that receives its own timeout, or is
+// periodic, is released within a tick, or when the run under way has ended. If the former
+// has run and waits for no other run, its last handle keeps it.
 //
 // A periodic task is cancelled in any case, and so is one that receives its own timeout: no
 // further run begins, whatever Reset is called afterwards. The result is false if a run was

@@ -128,14 +128,17 @@ func (w *Wheel) keeps(n *bucket.Node) bool {
 	return !won && n.TakenOut()
 }
 
-// place links a timer that is in no list, or releases it. The worker calls it, with mu
-// held.
+// place links a timer that is in no list, or releases it. It releases the task, too, of one
+// that was cancelled for good and has no run under way: no other run will read that task. The
+// worker calls it, with mu held.
 func (w *Wheel) place(n *bucket.Node) {
 	switch {
 	case n.Busy():
 		w.ring.busy.Add(n, bucket.Never)
 	case !n.Release():
 		w.ring.link(n)
+	case n.Closed() && !n.Busy():
+		n.SetTask(nil)
 	}
 }
 

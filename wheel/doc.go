@@ -26,7 +26,8 @@
 //     that is, and not from tick to tick.
 //   - Late without harm: after a pause of any length all due tasks run at once, in
 //     the order of their deadlines, and no later deadline shifts.
-//   - Freed on cancel: a cancelled task is released at once, its memory within a tick.
+//   - Freed on cancel: a cancelled task is released at once, its memory within a tick. Tasks
+//     that receive their timeout, and periodic ones, are released with the memory.
 //
 // The monotonic clock of most systems stands still while the machine is suspended, and
 // the wheel with it.

@@ -98,3 +98,44 @@ func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
 		runtime.KeepAlive(w)
 	})
 }
+
+// A task that receives its own timeout, or is periodic, is released within a tick of its
+// cancel, or once the run that was under way has ended, although its handle is kept.
+func TestTaskThatComesAgainIsLetGo(t *testing.T) {
+	begins := map[string]func(w *wheel.Wheel, task func()) timeout.Timeout{
+		"ScheduleFunc": func(w *wheel.Wheel, task func()) timeout.Timeout {
+			return must(w.ScheduleFunc(100*ms, func(h timeout.Timeout) { h.Reset(100 * ms); task() }))
+		},
+		"Every": func(w *wheel.Wheel, task func()) timeout.Timeout {
+			return must(w.Every(100*ms, wheel.Skip, task))
+		},
+		"EveryFunc": func(w *wheel.Wheel, task func()) timeout.Timeout {
+			return must(w.EveryFunc(time.Now().Add(100*ms), 100*ms, wheel.CatchUp, func(timeout.Timeout) { task() }))
+		},
+	}
+	for name, begin := range begins {
+		for place, at := range map[string]time.Duration{
+			"arriving": 0, "in a bucket": 50 * ms, "during a run": 125 * ms, "between two runs": 170 * ms,
+		} {
+			t.Run(name+", "+place, func(t *testing.T) {
+				each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
+					w := start(t, wheel.Config{Tick: 10 * ms, Executor: executor(t)})
+					schedule := func() (timeout.Timeout, weak.Pointer[payload]) {
+						held := new(payload)
+						return begin(w, func() { time.Sleep(50 * ms); runtime.KeepAlive(held) }), weak.Make(held)
+					}
+					h, p := schedule()
+					if at != 0 {
+						time.Sleep(at)
+					}
+					require(t, !gone(p), "the task of a pending timeout was collected")
+					h.Cancel()
+					pass(60 * ms)
+					check(t, gone(p), "the task is still held")
+					runtime.KeepAlive(h)
+					runtime.KeepAlive(w)
+				})
+			})
+		}
+	}
+}
