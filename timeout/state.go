@@ -8,7 +8,8 @@ const (
 	Idle State = iota
 	// Pending is a timeout whose task is still to run.
 	Pending
-	// Expired is a timeout whose task has begun.
+	// Expired is a timeout whose task has begun, or waits in the queue of an executor that
+	// has accepted it.
 	Expired
 	// Cancelled is a timeout that was cancelled, or that a wheel returned when it stopped
 	// or was drained.

@@ -14,6 +14,9 @@ type Timeout struct {
 // one caller, and only if the task had not begun and now never will. Cancel never blocks on
 // the task and may be called from inside it.
 //
+// A one-shot task that an executor has accepted has begun for Cancel and [Timeout.State],
+// although it may still wait in the executor's queue. A run of a periodic task has not.
+//
 // A cancelled one-shot task is released at once. One that receives its own timeout, or is
 // periodic, is released within a tick, or when the run under way has ended. If the former
 // has run and waits for no other run, its last handle keeps it.
