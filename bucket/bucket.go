@@ -78,6 +78,9 @@ func (b *Bucket) Remove(n *Node) {
 	n.list = 0
 }
 
+// First returns the first node, or nil if there is none.
+func (b *Bucket) First() *Node { return b.head }
+
 // Pop takes out the first node and returns it, or nil if there is none.
 func (b *Bucket) Pop() *Node {
 	n := b.pop()

@@ -62,6 +62,57 @@ func TestLateWorkerCatchesUp(t *testing.T) {
 	}
 }
 
+// Runs that a late worker catches up with come in the order of their deadlines too: between
+// one-shot tasks of several batches, some of which others move, and between the runs of other
+// periods.
+func TestMissedRunsKeepTheOrder(t *testing.T) {
+	for _, pause := range []time.Duration{20 * ms, 300 * ms, 5 * second} {
+		for _, buckets := range []int{16, 512} {
+			bubble(t, wheel.Config{Tick: ms, Buckets: buckets}, func(t *testing.T, w *wheel.Wheel) {
+				rnd := newRand(t)
+				const begin = 50 * ms
+				start := time.Now()
+				var ran []time.Duration // the deadlines, in whole ticks
+				run := func(deadline time.Duration) {
+					ran = append(ran, (deadline + ms - 1).Truncate(ms))
+				}
+				must(w.Schedule(begin, func() { time.Sleep(pause) }))
+				ticks := int(pause / ms)
+				const oneShots = 300
+				var handles []timeout.Timeout
+				moved := map[timeout.Timeout]bool{}
+				for range oneShots {
+					d := begin + time.Duration(1+rnd.IntN(ticks))*ms
+					handles = append(handles, must(w.ScheduleAt(start.Add(d), func() {
+						run(d)
+						if h := handles[rnd.IntN(oneShots)]; rnd.IntN(4) == 0 && h.Reset(second) { // one that is due, too
+							moved[h] = true
+						}
+					})))
+				}
+				periodic := 0
+				for range 20 {
+					period := ms + time.Duration(rnd.IntN(ticks*2))*ms/8
+					d := begin + ms
+					must(w.EveryFunc(start.Add(d), period, wheel.CatchUp, func(h timeout.Timeout) {
+						run(d)
+						if d += period; d > begin+pause {
+							h.Cancel()
+						}
+					}))
+					periodic += 1 + int((pause-ms)/period)
+				}
+				pass(begin + pause + ms/2)
+				want := oneShots - len(moved) + periodic
+				check(t, len(ran) == want, "%v, %d buckets: %d ran, want %d", pause, buckets, len(ran), want)
+				check(t, slices.IsSorted(ran), "%v, %d buckets: they ran in the order %v", pause, buckets, ran)
+				w.Drain()
+				time.Sleep(second)
+			})
+		}
+	}
+}
+
 // Resets made while the worker is late count: a timeout postponed in time does not run in
 // between, one brought forward does.
 func TestResetsWhileTheWorkerIsLate(t *testing.T) {

@@ -264,6 +264,16 @@ func (p *periodic) next(due timeout.Tick, now time.Duration) (time.Duration, tim
 	return plan, t.ceil(plan)
 }
 
+// catchesUp reports whether the run after the next one is due at tick now, too.
+func (p *periodic) catchesUp(now timeout.Tick) bool {
+	if p.missed != CatchUp {
+		return false
+	}
+	due, _ := p.timer.node.PendingTick()
+	_, next := p.next(due, 0)
+	return next <= now
+}
+
 // count counts a run as both scheduled and fired.
 func (p *periodic) count() {
 	p.wheel.counters.repeated.Add(1)

@@ -29,6 +29,8 @@ type ring struct {
 	// disorder is set when a node was appended to a non-empty due, which may break the
 	// order.
 	disorder bool
+	// overdue holds what becomes due again while due is run.
+	overdue overdue
 	// busy holds periodic tasks that an executor runs: no tick finds them.
 	busy bucket.Bucket
 }
@@ -88,8 +90,24 @@ func (r *ring) finds(n *bucket.Node) bool {
 	return slot == len(r.buckets) && tick <= r.now
 }
 
+// next takes out the node that is due first, or returns nil.
+func (r *ring) next() *bucket.Node {
+	if len(r.overdue) > 0 {
+		first := r.due.First()
+		if first == nil {
+			return r.overdue.take()
+		}
+		// One that was moved meanwhile is taken out: those behind it may be due earlier.
+		if tick, _ := first.PendingTick(); tick <= r.now && r.overdue[0].tick < tick {
+			return r.overdue.take()
+		}
+	}
+	return r.due.Pop()
+}
+
 // clear unlinks every node.
 func (r *ring) clear() {
+	r.overdue = nil
 	for r.due.Pop() != nil || r.busy.Pop() != nil {
 	}
 	for i := range r.buckets {
@@ -209,6 +227,12 @@ func (r *ring) all(yield func(*bucket.Node) bool) {
 	r.due.All(visit)
 	if more {
 		r.busy.All(visit)
+	}
+	for _, o := range r.overdue {
+		if !more {
+			return
+		}
+		visit(o.node)
 	}
 	for i := range r.buckets {
 		if !more {

@@ -350,6 +350,30 @@ func TestStopFromInsideWhatComesAgain(t *testing.T) {
 	})
 }
 
+// A periodic task whose missed runs are being made up for is returned, by a task that is due
+// between two of them, with the others of that tick, which make more than a batch.
+func TestStopBetweenMissedRuns(t *testing.T) {
+	each(t, map[string]func(*wheel.Wheel) []wheel.Unrun{
+		"Stop": (*wheel.Wheel).Stop, "Drain": (*wheel.Wheel).Drain,
+	}, func(t *testing.T, end func(*wheel.Wheel) []wheel.Unrun) {
+		const count = 100
+		w := start(t, wheel.Config{Tick: ms})
+		r := newRecord(t)
+		h := must(w.Every(100*ms, wheel.CatchUp, r.task("run")))
+		must(w.Schedule(120*ms, func() { time.Sleep(350 * ms) }))
+		for range count {
+			must(w.Schedule(250*ms, func() {
+				r.run("end")
+				left := end(w)
+				check(t, len(left) == count && left[count-1].Timeout == h, "%d of %d are returned, or another is the last", len(left), count)
+			}))
+		}
+		r.at(1000)
+		r.want("run@100 run@470 end@470")
+		check(t, h.State() == timeout.Cancelled, "it is %v", h.State())
+	})
+}
+
 // Stop does not wait for tasks that an executor has accepted, and returns none of them;
 // one of them may call it.
 func TestStopFromAnExecutor(t *testing.T) {

@@ -124,9 +124,13 @@ func (w *Wheel) fill() bool {
 	b := &w.batch
 	w.drop(b.ended)
 	for _, n := range b.moved {
-		if n.Owner().Pooled {
+		tick, pending := n.PendingTick()
+		switch {
+		case n.Owner().Pooled:
 			w.ring.link(n)
-		} else {
+		case pending && tick <= w.ring.now && !n.Busy():
+			w.ring.overdue.add(n, tick)
+		default:
 			w.place(n)
 		}
 	}
@@ -139,12 +143,15 @@ func (w *Wheel) fill() bool {
 		return false
 	}
 	for b.filled < batchSize {
-		n := w.ring.due.Pop()
+		n := w.ring.next()
 		if n == nil {
 			break
 		}
 		b.nodes[b.filled] = n
 		b.filled++
+		if p, ok := n.Owner().Engine.(*periodic); ok && p.catchesUp(w.ring.now) {
+			break // its next run may come before the others
+		}
 	}
 	return b.filled > 0
 }
