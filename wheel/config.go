@@ -41,8 +41,8 @@ type Config struct {
 	// the ends of leases, run on the worker in any case: no executor can refuse them.
 	Executor Executor
 
-	// OnReject is called for every task that the executor refuses, on the
-	// wheel's worker. Nil drops the task. Either way the refusal is logged
+	// OnReject is called for every task that the executor refuses, also by a panic, on
+	// the wheel's worker. Nil drops the task. Either way the refusal is logged
 	// and counted in [Stats.Rejected].
 	OnReject func(task func(), err error)
 

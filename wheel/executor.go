@@ -9,7 +9,8 @@ import (
 
 // An Executor runs the tasks of a wheel elsewhere than on its worker. Execute is called
 // by the worker and must not block. An error means that the executor has not accepted the
-// task and will never run it.
+// task and will never run it. So does a panic, which is logged; the function that Execute was
+// given then does nothing, unless it has begun.
 type Executor interface {
 	Execute(task func()) error
 }

@@ -231,3 +231,45 @@ func TestPoolHasRoomForItsWorkersAndItsQueue(t *testing.T) {
 		}
 	}
 }
+
+// Whatever an executor does with a task, the task is run once, by it or by OnReject: a panic
+// counts as a refusal, and a task that has begun is not refused. The next task is not affected.
+func TestTaskIsRunOnceWhateverItsExecutorDoes(t *testing.T) {
+	no := errors.New("no")
+	type behaviour struct {
+		execute  func(task func()) error
+		rejected uint64
+	}
+	behaviours := map[string]behaviour{
+		"refuses":             {func(func()) error { return no }, 1},
+		"panics":              {func(func()) error { panic("bug") }, 1},
+		"exits":               {func(func()) error { runtime.Goexit(); return nil }, 1},
+		"panics, runs it":     {func(task func()) error { time.AfterFunc(5*ms, task); panic("bug") }, 1},
+		"runs it, panics":     {func(task func()) error { task(); panic("bug") }, 0},
+		"runs it, exits":      {func(task func()) error { task(); runtime.Goexit(); return nil }, 0},
+		"runs it, refuses":    {func(task func()) error { task(); return no }, 0},
+		"runs it a few times": {func(task func()) error { go task(); go task(); task(); return nil }, 0},
+	}
+	for name, f := range forms {
+		t.Run(name, func(t *testing.T) {
+			each(t, behaviours, func(t *testing.T, b behaviour) {
+				first := true
+				w := start(t, wheel.Config{Tick: ms, Executor: executor(func(task func()) error {
+					if first {
+						first = false
+						return b.execute(task)
+					}
+					go task()
+					return nil
+				}), OnReject: func(task func(), _ error) { task() }})
+				r := newRecord(t)
+				must(f.schedule(w, 10*ms, r.task("a")))
+				r.schedule(w, 20*ms, "next")
+				r.at(100)
+				r.want("a@10 next@20")
+				s := w.Stats()
+				check(t, s.Rejected == b.rejected && s.Fired == 2, "the numbers are %+v", s)
+			})
+		})
+	}
+}

@@ -122,30 +122,29 @@ func (p *periodic) expire() {
 	if !n.Hand(w.ring.now) {
 		return // cancelled, moved to later, or still running
 	}
-	// The worker ends the run if the task or the executor does not return, because of a
-	// panic or runtime.Goexit.
-	w.current = p
-	if w.executor == nil {
-		if p.begin() {
-			p.timer.node.Task()()
-		}
-		n.Ran(false)
-	} else if err := w.executor.Execute(p.handed); err != nil {
-		p.takeBack()
-		w.current = nil // OnReject may panic
-		w.rejected(p.extra(), err)
+	if w.executor != nil {
+		w.dispatch(p, p.handed)
+		return
 	}
+	w.current = p
+	if p.begin() {
+		p.timer.node.Task()()
+	}
+	n.Ran(false)
 	w.current = nil
 }
 
-// abandoned ends a run on the worker that has panicked or has ended the worker's
-// goroutine.
-func (p *periodic) abandoned() {
+// revoke implements [revocable]. Without an executor it ends a run on the worker that did not
+// return.
+func (p *periodic) revoke() (task func(), ok bool) {
 	if p.wheel.executor == nil {
 		p.timer.node.Ran(false)
-	} else {
-		p.takeBack()
+		return nil, false
 	}
+	if !p.takeBack() {
+		return nil, false
+	}
+	return p.extra(), true
 }
 
 // run is the function that an executor runs. It does nothing unless the task is handed
@@ -193,17 +192,19 @@ func (p *periodic) named() {
 	w.named(w.shard().inbox.Name(&p.timer.node))
 }
 
-// takeBack counts a run that the executor has refused, and plans the next, unless the
-// executor began that run nevertheless.
-func (p *periodic) takeBack() {
+// takeBack counts a run that the executor has refused, and plans the next. It does nothing
+// and returns false if the executor began that run nevertheless.
+func (p *periodic) takeBack() bool {
 	w, n := p.wheel, &p.timer.node
 	now := w.ticks.elapsed()
 	due, _ := n.PendingTick()
 	plan, tick := p.next(due, now)
-	if back, _ := n.TakeBack(due, tick, false); back {
+	back, _ := n.TakeBack(due, tick, false)
+	if back {
 		p.planned(plan, tick)
 		p.count()
 	}
+	return back
 }
 
 // extra returns the task for [Config.OnReject], which may run it once, on any goroutine

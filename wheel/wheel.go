@@ -23,6 +23,7 @@ type Wheel struct {
 	funcs      timeout.Owner // of the timeouts that their own tasks receive
 	limit      int64
 	executor   Executor
+	foreign    bool // the executor is a user's
 	onReject   func(task func(), err error)
 	precise    bool
 
@@ -65,9 +66,10 @@ type Wheel struct {
 	// the worker uses it.
 	standby timeout.Tick
 
-	// current is the periodic task that the worker runs or hands out. Only the worker
+	// current is the run that the worker is passing to an executor, or that of a periodic
+	// task on the worker. It is left behind by a panic or runtime.Goexit. Only the worker
 	// uses it.
-	current *periodic
+	current revocable
 
 	// leftovers is set when a task has stopped the wheel: the worker then has to release
 	// what is left in the lists. Only the worker uses it.
@@ -92,6 +94,7 @@ func New(config Config) (*Wheel, error) {
 		ticks:     newTicks(time.Now(), c.Tick),
 		limit:     c.MaxPending,
 		executor:  c.Executor,
+		foreign:   foreign(c.Executor),
 		onReject:  c.OnReject,
 		precise:   c.Precise,
 		alarm:     newAlarm(c.Precise),

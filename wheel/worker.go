@@ -187,15 +187,14 @@ func (w *Wheel) finishBatch() {
 func (w *Wheel) runBatch() (failed *recovered) {
 	done := false
 	defer func() {
-		if done {
-			return
+		if !done {
+			failed = &recovered{recover(), debug.Stack()}
 		}
-		if p := w.current; p != nil {
-			w.current = nil
-			p.abandoned()
-		}
-		failed = &recovered{recover(), debug.Stack()}
 	}()
+	if r := w.current; r != nil { // its task or the executor did not return
+		w.current = nil
+		w.revoke(r, errInterrupted)
+	}
 	b := &w.batch
 	for b.next < b.filled {
 		n := b.nodes[b.next]
@@ -247,10 +246,16 @@ func (w *Wheel) runTimer(n *bucket.Node) {
 // execute runs a task that has just expired, on the executor if there is one.
 func (w *Wheel) execute(task func()) {
 	w.fired()
-	if w.executor == nil {
+	switch {
+	case w.executor == nil:
 		task()
-	} else if err := w.executor.Execute(task); err != nil {
-		w.rejected(task, err)
+	case w.foreign:
+		d := &dispatched{task: task}
+		w.dispatch(d, d.run)
+	default:
+		if err := w.executor.Execute(task); err != nil {
+			w.rejected(task, err)
+		}
 	}
 }
 
