@@ -11,6 +11,7 @@ package timeout
 //	running    that run has begun
 //	withdrawn  its engine has stopped and returned it
 //	closed     it was cancelled for good: its owner is Final
+//	reserving  its place among a limited number is being taken or given back
 //
 // A pending entry is always held. A queued or busy one need not be reported to
 // the engine again.
@@ -21,6 +22,7 @@ const (
 	running
 	withdrawn
 	closed
+	reserving
 )
 
 func (w word) has(flags word) bool { return w&flags != 0 }
@@ -64,7 +66,7 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 		if !w.has(held) || onlyPending && !a.Pending {
 			return Armed{}
 		}
-		next := w.withTick(tick).withPhase(pending) &^ withdrawn
+		next := w.withTick(tick).withPhase(pending) &^ (withdrawn | reserving)
 		if !w.has(busy) {
 			a.Earlier = tick < w.tick()
 			// While the entry was not pending, the worker may have passed it without
@@ -95,6 +97,9 @@ func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
 	if e.owner.Final {
 		mark |= closed
 	}
+	if e.owner.Limited {
+		mark |= reserving
+	}
 	for {
 		w := word(e.word.Load())
 		if w.phase() != pending {
@@ -103,6 +108,32 @@ func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
 		if e.swap(w, w.withPhase(cancelled)|mark) {
 			return w.tick(), true, w.has(running)
 		}
+	}
+}
+
+// Reserve begins to take a place for an entry whose owner is Limited. It returns false if the
+// entry is pending, or if another goroutine is taking its place or giving it back: the caller
+// tries again. On true the caller arms the entry or calls Reserved.
+//
+// Disarm, TakeOut and Claim begin to give the place back, and Reserved ends that. So an
+// engine that has no place left, while it arms an entry, has given none to that entry.
+func (e *Entry) Reserve() bool {
+	for {
+		w := word(e.word.Load())
+		if w.phase() == pending || w.has(reserving) {
+			return false
+		}
+		if e.swap(w, w|reserving) {
+			return true
+		}
+	}
+}
+
+// Reserved ends what Reserve, Disarm, TakeOut or Claim has begun. It does nothing if the
+// entry's owner is not Limited.
+func (e *Entry) Reserved() {
+	if e.owner.Limited {
+		e.word.And(^uint64(reserving))
 	}
 }
 
@@ -171,6 +202,9 @@ func (e *Entry) Claim(now Tick) bool {
 			return false
 		}
 		next := w.withPhase(expired)
+		if e.owner.Limited {
+			next |= reserving
+		}
 		if !w.has(queued) {
 			next &^= held
 		}

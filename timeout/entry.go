@@ -31,6 +31,9 @@ type Owner struct {
 	// Final: a cancel ends the entry for good, also during a run or after it: it cannot be
 	// armed again. Timers that users embed are not Final.
 	Final bool
+	// Limited: the engine limits how many entries are pending, and each pending one has a
+	// place among them. See [Entry.Reserve]. It serves entries that are not Pooled.
+	Limited bool
 }
 
 // An Entry is the record of one timeout, for engines that schedule tasks, which embed it.

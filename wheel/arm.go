@@ -2,6 +2,7 @@ package wheel
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/leasewheel/leasewheel/bucket"
@@ -41,8 +42,8 @@ var errClosed = errors.New("wheel: the timeout is cancelled for good")
 // disarmed follows up on a timer that the caller has just disarmed.
 func (w *Wheel) disarmed(n *bucket.Node) {
 	s := w.shard()
+	w.unreserveTimer(n)
 	s.inbox.Disarmed()
-	w.unreserve()
 	if n.Queue() {
 		s.inbox.Name(n)
 	}
@@ -55,23 +56,31 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 	if w.limit == 0 {
 		return s.arm(n, tick)
 	}
-	// A pending timer has its place already.
-	if a := n.ArmPending(tick); a.Held {
-		return true, s.armed(n, tick, a)
-	} else if a.Closed {
-		return false, errClosed
-	}
-	if !w.reserve() {
-		if w.stopping.Load() {
-			return false, ErrStopped
+	for {
+		// A pending timer has its place already.
+		if a := n.ArmPending(tick); a.Held {
+			return true, s.armed(n, tick, a)
+		} else if a.Closed {
+			return false, errClosed
 		}
-		return false, ErrFull
+		if n.Reserve() {
+			break
+		}
+		runtime.Gosched() // another goroutine takes its place or gives it back, without a pause
 	}
-	wasPending, err = s.arm(n, tick)
-	if wasPending || err != nil {
-		w.unreserve()
+	switch {
+	case w.reserve():
+		if _, err = s.arm(n, tick); err != nil {
+			w.unreserveTimer(n)
+		}
+	case w.stopping.Load():
+		n.Reserved()
+		err = ErrStopped
+	default:
+		n.Reserved()
+		err = ErrFull
 	}
-	return wasPending, err
+	return false, err
 }
 
 func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {

@@ -76,3 +76,47 @@ func TestEarlierDeadlineDuringAnArm(t *testing.T) {
 		check(t, ran.Load(), "it waits for another deadline")
 	})
 }
+
+// A goroutine that gives back the place of a timer, or takes it, is interrupted, on a wheel
+// with one place. Another one that arms the timer is not refused meanwhile, but waits.
+func TestArmWaitsForTheTimersPlace(t *testing.T) {
+	for name, interrupt := range map[string]func(w *Wheel, timer *Timer) (resume func()){
+		"cancelled": func(w *Wheel, timer *Timer) func() {
+			Must(timer.Arm(time.Minute))
+			_, won, _ := timer.node.Disarm()
+			if !won {
+				panic("it was not pending")
+			}
+			return func() { w.disarmed(&timer.node) }
+		},
+		"armed": func(w *Wheel, timer *Timer) func() {
+			if !timer.node.Reserve() || !w.reserve() {
+				panic("it has a place already")
+			}
+			return func() { Must(w.shard().arm(&timer.node, w.ticks.after(time.Minute))) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, Config{Tick: ms, MaxPending: 1})
+				var timer Timer
+				timer.Init(w, func() {})
+				resume := interrupt(w, &timer)
+				var armed atomic.Bool
+				go func() {
+					_, err := timer.Arm(time.Hour)
+					check(t, err == nil, "the timer is refused: %v", err)
+					armed.Store(true)
+				}()
+				for range 100 {
+					runtime.Gosched()
+				}
+				check(t, !armed.Load(), "Arm has not waited")
+				resume()
+				synctest.Wait()
+				check(t, armed.Load() && w.live.Load() == 1, "%d places are taken", w.live.Load())
+				check(t, time.Until(timer.Deadline()) >= time.Hour, "it is due in %v", time.Until(timer.Deadline()))
+			})
+		})
+	}
+}

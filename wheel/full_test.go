@@ -166,3 +166,29 @@ func TestNoFalseRefusals(t *testing.T) {
 	over.Store(true)
 	all.Wait()
 }
+
+// The only timer of a wheel is armed by several goroutines at once, and cancelled, while it
+// expires all the time. No Arm is refused: there is a place for it.
+func TestOnlyTimerIsNotRefused(t *testing.T) {
+	races(t, func(t *testing.T, c wheel.Config) {
+		c.MaxPending = 1
+		w := start(t, c)
+		timer := idle(w, none)
+		crowd(t, 4, func(i int, rnd *rand.Rand) {
+			for range 20_000 {
+				if i == 0 {
+					timer.Cancel()
+					continue
+				}
+				_, err := timer.Arm(time.Duration(rnd.IntN(3)) * c.Tick / 2)
+				if err != nil {
+					t.Errorf("a timer alone on its wheel is refused: %v", err)
+					break
+				}
+			}
+		})
+		timer.Cancel()
+		fills(t, w, time.Hour, 1)
+		w.Drain()
+	})
+}

@@ -97,7 +97,7 @@ func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, err
 			period, w.Tick())
 	}
 	p := &periodic{adopter: adopter{w}, period: period, missed: missed}
-	p.owner = timeout.Owner{Engine: p, Final: true}
+	p.owner = timeout.Owner{Engine: p, Limited: w.limit != 0, Final: true}
 	p.handed = p.run
 	return p, nil
 }

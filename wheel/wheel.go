@@ -104,8 +104,10 @@ func New(config Config) (*Wheel, error) {
 		ended:     make(chan struct{}),
 	}
 	w.needed.Store(int64(bucket.Never))
-	w.timers.Engine, w.inline.Engine = adopter{w}, adopter{w}
-	w.funcs = timeout.Owner{Engine: adopter{w}, Final: true}
+	limited := w.limit != 0
+	w.timers = timeout.Owner{Engine: adopter{w}, Limited: limited}
+	w.inline = timeout.Owner{Engine: adopter{w}, Limited: limited}
+	w.funcs = timeout.Owner{Engine: adopter{w}, Limited: limited, Final: true}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
 	w.counted()
@@ -204,11 +206,17 @@ func (w *Wheel) reserve() bool {
 	}
 }
 
-// unreserve gives the place back.
+// unreserve gives a place back.
 func (w *Wheel) unreserve() {
 	if w.limit != 0 {
 		w.live.Add(-1)
 	}
+}
+
+// unreserveTimer is unreserve for the place of a timer, which can then take another one.
+func (w *Wheel) unreserveTimer(n *bucket.Node) {
+	w.unreserve()
+	n.Reserved()
 }
 
 // An Unrun is a timeout that was pending when its wheel was stopped or drained.
@@ -273,7 +281,7 @@ func (w *Wheel) withdraw() []Unrun {
 		if !won {
 			continue
 		}
-		w.unreserve()
+		w.unreserveTimer(n)
 		w.counters.withdrawn.Add(1)
 		left = append(left, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
 		if pooled {

@@ -226,6 +226,7 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 	task := n.Task()
 	n.SetTask(nil)
 	b.ended = append(b.ended, n)
+	w.fired(n)
 	w.execute(task)
 }
 
@@ -235,8 +236,8 @@ func (w *Wheel) runTimer(n *bucket.Node) {
 		w.batch.moved = append(w.batch.moved, n)
 		return
 	}
+	w.fired(n)
 	if n.Owner() == &w.inline {
-		w.fired()
 		n.Task()()
 		return
 	}
@@ -245,7 +246,6 @@ func (w *Wheel) runTimer(n *bucket.Node) {
 
 // execute runs a task that has just expired, on the executor if there is one.
 func (w *Wheel) execute(task func()) {
-	w.fired()
 	switch {
 	case w.executor == nil:
 		task()
@@ -260,9 +260,9 @@ func (w *Wheel) execute(task func()) {
 }
 
 // fired counts a task as fired before it runs.
-func (w *Wheel) fired() {
+func (w *Wheel) fired(n *bucket.Node) {
 	w.counters.fired.Add(1)
-	w.unreserve()
+	w.unreserveTimer(n)
 }
 
 // sleep returns when the worker has work: a deadline has come, a timeout with an earlier
