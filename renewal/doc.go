@@ -42,6 +42,10 @@
 // ([Spec]). A lost lease never comes back, not even by a late reply. The holder learns of
 // the loss by [Lease.Context], [Lease.Lost], or a function, with its [Cause].
 //
+// Leases that end at the same instant are lost one after the other, which takes 0.5 µs of a
+// processor each: the last of 100,000 about 50 ms after the first. [Lease.Valid] is false for
+// all of them at that instant.
+//
 // One failed renewal is no loss: it is sent again, with jitter, as long as the lease's
 // time lasts.
 //
