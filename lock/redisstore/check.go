@@ -93,11 +93,8 @@ func (s *Store) checkedNodes(ctx context.Context) ([]checkedNode, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	masters, err := s.masters(ctx)
-	if err == nil && len(masters) == 0 {
-		err = errNoMaster
-	}
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	nodes := make([]checkedNode, len(masters))
 	for i, master := range masters {

@@ -143,6 +143,9 @@ func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 	}
 	cmd := redis.NewCmd(ctx, argv...)
 	cmd.SetFirstKeyPos(3)
+	// Without a step, a cluster client asks random nodes for COMMAND, one after the other and
+	// all requests waiting. A script has one node, so its step has no meaning.
+	cmd.SetStepCount(1)
 	return once{cmd}
 }
 
@@ -158,6 +161,9 @@ func (s *Store) run(ctx context.Context, sc *script, keys []key, args ...any) (a
 
 // do makes a call on the server that has its keys.
 func (s *Store) do(ctx context.Context, c *call) (any, error) {
+	if err := s.locate(ctx); err != nil {
+		return nil, err
+	}
 	if s.config.Replicas > 0 && c.script.granting {
 		return s.runReplicated(ctx, c)
 	}

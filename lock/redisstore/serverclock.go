@@ -113,19 +113,24 @@ func (c *serverClock) ask(ctx context.Context, s *Store, at key) (q *clockQuery,
 	}
 	q = &clockQuery{done: make(chan struct{})}
 	c.query = q
+	ctx, cancel := outliving(ctx)
+	s.batchers.begin(func() {
+		defer cancel()
+		c.answer(ctx, s, at, q)
+	})
+	return q, true
+}
+
+// outliving returns the context of a query on which further requests wait: it lasts for
+// leastQuery at least, and does not end when ctx is cancelled.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	by := time.Now().Add(leastQuery)
 	if deadline, ok := ctx.Deadline(); !ok {
 		by = time.Now().Add(unboundedRequest)
 	} else if deadline.After(by) {
 		by = deadline
 	}
-	ctx = context.WithoutCancel(ctx)
-	s.batchers.begin(func() {
-		ctx, cancel := context.WithDeadline(ctx, by)
-		defer cancel()
-		c.answer(ctx, s, at, q)
-	})
-	return q, true
+	return context.WithDeadline(context.WithoutCancel(ctx), by)
 }
 
 // answer queries the node, and sets the query's result.

@@ -89,6 +89,7 @@ type Store struct {
 	names      mapping
 	owned      bool // Close closes the client too
 	subscriber *subscriber
+	topology   topology
 	batchers   batchers
 	clocks     sync.Map               // of node to *serverClock
 	seed       maphash.Seed           // of the secrets in messages

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,6 +34,119 @@ func (s *Store) nodeOf(at key) string {
 	return master.Options().Addr
 }
 
+// topology records whether the client knows the nodes of its cluster. A request must not be
+// queued, nor its deadline computed, before: nodeOf would put the locks of all nodes together.
+type topology struct {
+	known atomic.Bool // for good: go-redis keeps a topology until it has another
+
+	mu     sync.Mutex
+	search *search // guarded by mu; the one in flight, or nil
+}
+
+// search is a search for the masters of a cluster. Its result is set when done is closed.
+type search struct {
+	done    chan struct{}
+	masters []*redis.Client
+	err     error
+}
+
+const (
+	// askAnotherAfter is how long a node may take to describe the cluster before another one
+	// is asked as well.
+	askAnotherAfter = 50 * time.Millisecond
+	// maxAsked is how many times a search asks. go-redis chooses the nodes at random: if one of
+	// three does not answer, one search of 43 million asks only that one.
+	maxAsked = 16
+)
+
+// locate waits until the client knows the nodes of its cluster.
+func (s *Store) locate(ctx context.Context) error {
+	if s.cluster == nil || s.topology.known.Load() {
+		return nil
+	}
+	if _, err := s.masters(ctx); err != nil {
+		return notSentError{err}
+	}
+	return nil
+}
+
+// masters returns the masters of the cluster, as the first node that answers knows them.
+// Callers share a search, which outlives one with little time.
+func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
+	q := s.search(ctx)
+	select {
+	case <-q.done:
+		return q.masters, classify(q.err)
+	case <-ctx.Done():
+		return nil, classify(ctx.Err())
+	}
+}
+
+// search returns the search in flight, or a new one.
+func (s *Store) search(ctx context.Context) *search {
+	t := &s.topology
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.search != nil {
+		return t.search
+	}
+	q := &search{done: make(chan struct{})}
+	t.search = q
+	ctx, cancel := outliving(ctx)
+	s.batchers.begin(func() {
+		defer cancel()
+		s.ask(ctx, q)
+		t.known.CompareAndSwap(false, q.err == nil)
+		t.mu.Lock()
+		t.search = nil
+		t.mu.Unlock()
+		close(q.done)
+	})
+	return q
+}
+
+// ask sets the result of a search. go-redis asks one node after the other, each for as long
+// as ctx allows, so that one that does not answer could use up the time of all requests. The
+// first answer ends the search.
+func (s *Store) ask(ctx context.Context, q *search) {
+	answers := make(chan search, maxAsked)
+	again := time.NewTicker(askAnotherAfter)
+	defer again.Stop()
+	for asked := 0; ; {
+		if asked < maxAsked {
+			asked++
+			s.batchers.begin(func() {
+				masters, err := s.loadMasters(ctx)
+				answers <- search{masters: masters, err: err}
+			})
+		}
+		select {
+		case a := <-answers:
+			q.masters, q.err = a.masters, a.err
+			return
+		case <-again.C:
+		case <-ctx.Done():
+			q.err = ctx.Err()
+			return
+		}
+	}
+}
+
+// loadMasters makes the client load the topology, and returns its masters.
+func (s *Store) loadMasters(ctx context.Context) (masters []*redis.Client, err error) {
+	var mu sync.Mutex
+	err = s.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, master)
+		return nil
+	})
+	if err == nil && len(masters) == 0 {
+		err = errNoMaster
+	}
+	return masters, err
+}
+
 // node is the node on which a channel is subscribed.
 type node struct {
 	id      string
@@ -47,6 +162,9 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 	if s.single() {
 		return node{client: s.client}, nil
 	}
+	if err := s.locate(ctx); err != nil {
+		return node{}, err
+	}
 	master, err := s.cluster.MasterForKey(ctx, string(channel.name))
 	if err != nil {
 		return node{}, classify(err)
@@ -61,8 +179,8 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 // single reports whether there is one server, as far as pub/sub goes.
 func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
 
-// publishing returns how releases are published, see publish.lua. In a cluster it asks a
-// master once for sharded pub/sub.
+// publishing returns how releases are published, see publish.lua. In a cluster it asks the
+// masters once for sharded pub/sub.
 func (s *Store) publishing(ctx context.Context) (string, error) {
 	if s.single() || s.config.PubSub == PubSubOff {
 		return publishPlain, nil
@@ -74,21 +192,35 @@ func (s *Store) publishing(ctx context.Context) (string, error) {
 	return s.config.PubSub.publishing(able)
 }
 
-// able returns "spublish" if the cluster has sharded pub/sub, else "publish".
+// able returns "spublish" if the cluster has sharded pub/sub, else "publish". All masters are
+// asked at once, so that one that does not answer delays no lock of the others.
 func (s *Store) able(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}
 	masters, err := s.masters(ctx)
-	for _, master := range masters { // one that is down must not affect the locks of the others
-		var publish string
-		if publish, err = publishingOf(ctx, master); err == nil {
-			s.publish.Store(&publish)
-			return publish, nil
-		}
+	if err != nil {
+		return "", err
 	}
-	if err == nil {
-		err = errNoMaster
+	answers := make(chan error, len(masters))
+	for _, master := range masters {
+		s.batchers.begin(func() {
+			publish, err := publishingOf(ctx, master)
+			if err == nil {
+				s.publish.CompareAndSwap(nil, &publish)
+			}
+			answers <- err
+		})
+	}
+	for range masters {
+		select {
+		case err = <-answers:
+		case <-ctx.Done():
+			return "", classify(ctx.Err())
+		}
+		if known := s.publish.Load(); known != nil {
+			return *known, nil
+		}
 	}
 	return "", classify(err)
 }
@@ -108,19 +240,6 @@ func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
 		return publishPlain, nil
 	}
 	return "", err
-}
-
-// masters returns the masters of the cluster as the client knows them. It sends nothing.
-func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
-	var mu sync.Mutex
-	var masters []*redis.Client
-	err := s.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		masters = append(masters, master)
-		return nil
-	})
-	return masters, err
 }
 
 // doubtTopology makes the client reload the cluster's topology after an error that a
