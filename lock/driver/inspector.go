@@ -72,8 +72,9 @@ type Holder struct {
 	// Since is when the lock was granted, by the store's clock. Zero: unknown, as for
 	// clients of other libraries.
 	Since time.Time
-	// Client is the client of the owner. If the client has not announced itself, only its
-	// ID is known and the other fields are zero. The client of a permit is unknown.
+	// Client is the client of the owner. If the client has not announced itself, or the part
+	// of the store with its record does not answer, only its ID is known and the other fields
+	// are zero. The client of a permit is unknown.
 	Client Client
 }
 
@@ -102,7 +103,8 @@ type Inspector interface {
 	// List yields every held lock whose name begins with prefix and is wanted, each once.
 	// A lock that is taken or freed during the iteration may be missing. An error comes
 	// with an Info without a name and means that locks may be missing. If the caller
-	// continues, List continues with the rest.
+	// continues, List continues with the rest. Parts of the store that fail alone are read at
+	// once, so wanted may be called concurrently.
 	List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[Info, error]
 
 	// ForceRelease frees a lock, regardless of its holder and hold count, and wakes its

@@ -61,3 +61,6 @@ func CompareReplicaClock(master, replica, give, ttl time.Duration) []driver.Find
 		{server: driver.Server{Ahead: replica, AheadError: give}},
 	}, ttl)
 }
+
+// SetPageTimeout sets the time limit of each request of a list.
+func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -134,7 +135,7 @@ func (s *Store) info(ctx context.Context, name string, reply any) (driver.Info, 
 	if err != nil {
 		return driver.Info{}, err
 	}
-	s.identifyClients(ctx, []*driver.Info{&info})
+	s.identifyClients(ctx, []*driver.Info{&info}, new(sync.Map))
 	return info, nil
 }
 
@@ -218,21 +219,39 @@ func clientOf(owner string) driver.Client {
 	return driver.Client{ID: id}
 }
 
-// identifyClients adds the records that the clients have announced.
-func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info) {
-	records := make(map[string]*redis.SliceCmd)
-	pipe := s.client.Pipeline()
+// recordsTimeout bounds the search for the records of clients, any of which may be on a node
+// that does not answer.
+const recordsTimeout = time.Second
+
+// identifyClients adds the records that the clients have announced, as far as their nodes
+// answer. A node that does not is added to mute; those in mute are not asked.
+func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute *sync.Map) {
+	records, nodes := make(map[string]*redis.SliceCmd), make(map[string]redis.Pipeliner)
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
-		if records[c.ID] == nil {
-			records[c.ID] = pipe.HMGet(ctx, string(clientKey(c.ID)), "host", "process", "pid", "since", "label")
+		at := clientKey(c.ID)
+		node := s.nodeOf(at)
+		if _, skip := mute.Load(node); skip || records[c.ID] != nil {
+			return
 		}
+		if nodes[node] == nil {
+			nodes[node] = s.client.Pipeline()
+		}
+		records[c.ID] = nodes[node].HMGet(ctx, string(at), "host", "process", "pid", "since", "label")
 	})
-	if len(records) == 0 {
-		return
+	ctx, cancel := context.WithTimeout(ctx, recordsTimeout)
+	defer cancel()
+	var work sync.WaitGroup
+	for node, pipe := range nodes {
+		work.Go(func() {
+			if _, err := pipe.Exec(ctx); silent(classify(err)) {
+				mute.Store(node, nil)
+			}
+		})
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	work.Wait()
 	eachClient(infos, func(info *driver.Info, h *driver.Holder, c *driver.Client) {
-		if !announced(c, records[c.ID].Val()) || h == nil || info.Kind == driver.KindRead {
+		record := records[c.ID]
+		if record == nil || !announced(c, record.Val()) || h == nil || info.Kind == driver.KindRead {
 			return
 		}
 		// For a leasewheel client the token is the instant of the grant.

@@ -3,9 +3,11 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,37 +22,32 @@ const (
 	scanCount = 1000
 	// detailBatch is how many locks are read in one pipeline.
 	detailBatch = 200
-	// pageTimeout bounds each request of a list.
+	// pageTimeout bounds each request for a page of a list.
 	pageTimeout = 5 * time.Second
 )
 
 // List reads the names of every master's hashes with SCAN, page by page, and then the
-// locks among them. It reads semaphores' permits in use in the same way. It omits names
-// that package lock refuses, which no lock of ours has, and keys that the user may not
-// access.
+// locks among them, those of all masters at once. It reads semaphores' permits in use in the
+// same way. It omits names that package lock refuses, which no lock of ours has, and keys that
+// the user may not access. An error names the master whose locks are missing.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		l := lister{
-			store: s, prefix: prefix, wanted: wanted, yield: yield,
-			seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}),
-		}
-		var servers []scanner
 		publish, err := s.publishing(ctx)
+		var servers []server
 		if err == nil {
-			l.publish = publish
 			servers, err = s.servers(ctx)
 		}
 		if err != nil {
-			yield(driver.Info{}, classify(err))
+			yield(driver.Info{}, err)
 			return
 		}
-		for _, server := range servers {
-			for _, t := range s.traces() {
-				if !l.server(ctx, server, t) {
-					return
-				}
-			}
-		}
+		l := &lister{store: s, publish: publish, prefix: prefix, wanted: wanted, listed: make(chan listed)}
+		var end context.CancelFunc
+		l.ctx, end = context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(s.subscriber.ctx, end)() // Close waits for the readers
+		l.begin(servers)
+		l.yield(yield)
 	}
 }
 
@@ -81,55 +78,143 @@ func (s *Store) traces() []trace {
 	}}
 }
 
-// servers returns the masters that keep the locks.
-func (s *Store) servers(ctx context.Context) ([]scanner, error) {
-	if s.cluster == nil {
-		return []scanner{s.client}, nil
-	}
-	masters, err := s.masters(ctx)
-	scanners := make([]scanner, len(masters))
-	for i, master := range masters {
-		scanners[i] = master
-	}
-	return scanners, err
+// server lists the keys of a master.
+type server struct {
+	client  redis.Cmdable
+	address string // "" outside a cluster
 }
 
-// scanner lists a server's keys.
-type scanner interface {
-	ScanType(ctx context.Context, cursor uint64, match string, count int64, keyType string) *redis.ScanCmd
+// servers returns the masters that keep the locks.
+func (s *Store) servers(ctx context.Context) ([]server, error) {
+	if s.cluster == nil {
+		return []server{{client: s.client}}, nil
+	}
+	masters, err := s.masters(ctx)
+	servers := make([]server, len(masters))
+	for i, master := range masters {
+		servers[i] = server{master, master.Options().Addr}
+	}
+	return servers, err
 }
 
 // lister is one run of a list.
 type lister struct {
 	store   *Store
-	publish string // see Store.publishing
+	ctx     context.Context // ends with the list
+	publish string          // see Store.publishing
 	prefix  string
 	wanted  func(name string) bool
-	yield   func(driver.Info, error) bool
-
-	// seen has the names that were returned. SCAN may return a key twice, and while its
-	// slot moves, two servers may return it.
-	seed maphash.Seed
-	seen map[uint64]struct{}
+	listed  chan listed // closed when every server has been read
+	mute    sync.Map    // see Store.identifyClients
 }
 
-// server lists one server's locks that leave a trace. It reports whether to continue.
-func (l *lister) server(ctx context.Context, server scanner, t trace) bool {
+// listed is a lock, or an error.
+type listed struct {
+	info driver.Info
+	err  error
+}
+
+// begin reads each server in a goroutine of its own.
+func (l *lister) begin(servers []server) {
+	var reading sync.WaitGroup
+	reading.Add(len(servers))
+	for _, at := range servers {
+		l.store.batchers.begin(func() {
+			defer reading.Done()
+			l.read(at)
+		})
+	}
+	l.store.batchers.begin(func() {
+		reading.Wait()
+		close(l.listed)
+	})
+}
+
+// yield yields what was listed, each lock once. SCAN may return a key twice, and while its
+// slot moves, two servers may return it.
+func (l *lister) yield(yield func(driver.Info, error) bool) {
+	seed, seen := maphash.MakeSeed(), make(map[uint64]struct{})
+	for {
+		var one listed
+		more := false
+		select {
+		case one, more = <-l.listed:
+		case <-l.ctx.Done():
+		}
+		if !more {
+			if err := l.interrupted(); err != nil {
+				yield(driver.Info{}, err)
+			}
+			return
+		}
+		if one.err == nil {
+			sum := maphash.String(seed, one.info.Name)
+			if _, twice := seen[sum]; twice {
+				continue
+			}
+			seen[sum] = struct{}{}
+		}
+		if !yield(one.info, one.err) {
+			return
+		}
+	}
+}
+
+// interrupted returns why the list ended before its end, or nil.
+func (l *lister) interrupted() error {
+	if l.store.subscriber.ctx.Err() != nil {
+		return errClosed
+	}
+	return classify(l.ctx.Err())
+}
+
+// send passes a lock or an error to yield. It reports whether the list goes on.
+func (l *lister) send(one listed) bool {
+	if l.ctx.Err() != nil {
+		return false
+	}
+	select {
+	case l.listed <- one:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+// read lists one server's locks.
+func (l *lister) read(at server) {
+	for _, t := range l.store.traces() {
+		if err := l.scan(at, t); err != nil && (!l.send(listed{err: at.failure(err)}) || silent(err)) {
+			return
+		}
+	}
+}
+
+// failure is the error of a list that lacks locks of the server.
+func (s server) failure(err error) error {
+	if s.address == "" {
+		return err
+	}
+	return fmt.Errorf("redisstore: locks on %s may be missing: %w", s.address, err)
+}
+
+// scan lists one server's locks that leave a trace.
+func (l *lister) scan(at server, t trace) error {
 	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
-		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
-		keys, next, err := server.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
+		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
+		keys, next, err := at.client.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
 		cancel()
 		if err != nil {
 			err = classify(err)
 			l.store.doubtTopology(err)
-			return l.yield(driver.Info{}, err) && ctx.Err() == nil
+			return err
 		}
-		if !l.page(ctx, l.choose(keys, t)) {
-			return false
+		if !l.page(at, l.choose(keys, t)) {
+			return nil
 		}
 		if cursor = next; cursor == 0 {
-			return true
+			return nil
 		}
 	}
 }
@@ -147,36 +232,28 @@ func (l *lister) choose(traces []string, t trace) (locks []key) {
 	return locks
 }
 
-// first reports whether name was not returned before.
-func (l *lister) first(name string) bool {
-	sum := maphash.String(l.seed, name)
-	_, seen := l.seen[sum]
-	l.seen[sum] = struct{}{}
-	return !seen
-}
-
-// page yields the held locks among those at some keys. It reports whether to continue.
-func (l *lister) page(ctx context.Context, locks []key) bool {
+// page lists the held locks among those at some keys. It reports whether to continue.
+func (l *lister) page(at server, locks []key) bool {
 	for len(locks) > 0 {
 		batch := locks[:min(len(locks), detailBatch)]
 		locks = locks[len(batch):]
-		bounded, cancel := context.WithTimeout(ctx, pageTimeout)
+		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
 		infos, err := l.store.inspectAll(bounded, batch, l.publish)
 		cancel()
+		l.store.identifyClients(l.ctx, infos, &l.mute)
 		for _, info := range infos {
-			if l.first(info.Name) && !l.yield(*info, nil) {
+			if !l.send(listed{info: *info}) {
 				return false
 			}
 		}
-		if err != nil && (!l.yield(driver.Info{}, err) || ctx.Err() != nil) {
+		if err != nil && !l.send(listed{err: at.failure(err)}) {
 			return false
 		}
 	}
 	return true
 }
 
-// inspectAll reads locks in one pipeline, and their clients in another. It returns the
-// held ones, and the first error.
+// inspectAll reads locks in one pipeline. It returns the held ones, and the first error.
 func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (infos []*driver.Info, failure error) {
 	calls := make([]*call, len(locks))
 	for i, at := range locks {
@@ -207,7 +284,6 @@ func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (in
 	if failure == nil && !s.hidden(ctx, refused) {
 		failure = refusal
 	}
-	s.identifyClients(ctx, infos)
 	return infos, failure
 }
 

@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,4 +97,139 @@ func TestStartAsksNoNodeForItsCommands(t *testing.T) {
 		require.Contains(t, stats, "cmdstat_evalsha")
 		require.NotContains(t, stats, "cmdstat_command")
 	}
+}
+
+// recordOf returns a client whose record is on a master of a cluster.
+func recordOf(t *testing.T, c *redistest.Cluster, master int) driver.Client {
+	t.Helper()
+	for i := 0; ; i++ {
+		id := fmt.Sprintf("c0ffee00-0000-4000-8000-%012d", i)
+		if c.Slot(t, "leasewheel:client:{"+id+"}")*len(c.Nodes)/16384 == master {
+			return driver.Client{ID: id, Host: "host", Process: "process", PID: 1, Since: time.Now()}
+		}
+	}
+}
+
+// hold makes an owner of each client hold the locks that are listed for it.
+func hold(t *testing.T, s *redisstore.Store, names map[*driver.Client][]string) {
+	t.Helper()
+	for client, list := range names {
+		require.NoError(t, s.Announce(t.Context(), *client, time.Hour))
+		for _, name := range list {
+			_, err := s.Acquire(t.Context(), &driver.Hold{Name: name, Owner: client.ID + ":1", Count: 1, TTL: time.Hour})
+			require.NoError(t, err)
+		}
+	}
+}
+
+// A lock of a master that answers is inspected, although its holder's record is on one that
+// does not.
+func TestMuteMasterDelaysNoInspection(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	name := namesByMaster(t, cluster, "", 1)[0][0]
+	client := recordOf(t, cluster, 1)
+	store := open(t, patientClient(t, cluster))
+	hold(t, store, map[*driver.Client][]string{&client: {name}})
+	ctx, end := context.WithTimeout(context.Background(), muteFor)
+	t.Cleanup(end)
+	info, err := store.Inspect(ctx, name, driver.KindMutex)
+	require.NoError(t, err)
+	require.Equal(t, "host", info.Holders[0].Client.Host)
+
+	var work sync.WaitGroup
+	mute := pausedMaster(t, cluster, &work)
+	inspected := make(chan driver.Info, 1)
+	work.Go(func() {
+		info, err := store.Inspect(ctx, name, driver.KindMutex)
+		assert.NoError(t, err)
+		inspected <- info
+	})
+	select {
+	case info = <-inspected:
+	case <-time.After(enough):
+		require.Fail(t, "the inspection waits for another master")
+	}
+	require.Len(t, info.Holders, 1)
+	require.Equal(t, driver.Client{ID: client.ID}, info.Holders[0].Client, "its record is unknown")
+	mute.Resume()
+}
+
+// The locks of masters that answer are listed while one does not, and none is missing once it
+// answers.
+func TestMuteMasterDelaysNoList(t *testing.T) {
+	t.Parallel()
+	const lists, each = 8, 5
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	names := namesByMaster(t, cluster, "", each)
+	here, there := recordOf(t, cluster, 0), recordOf(t, cluster, 1)
+	store := open(t, patientClient(t, cluster))
+	store.SetPageTimeout(muteFor)
+	hold(t, store, map[*driver.Client][]string{
+		&here: slices.Concat(names[0][1:], names[1], names[2][1:]), &there: {names[0][0], names[2][0]},
+	})
+	ctx, end := context.WithTimeout(context.Background(), muteFor)
+	t.Cleanup(end)
+	var work sync.WaitGroup
+	mute := pausedMaster(t, cluster, &work)
+
+	var listed atomic.Int64
+	for range lists {
+		work.Go(func() {
+			for info, err := range store.List(ctx, "", func(string) bool { return true }) {
+				if assert.NoError(t, err) && assert.Len(t, info.Holders, 1) {
+					listed.Add(1)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return listed.Load() == lists*2*each || t.Failed() }, enough, time.Millisecond,
+		"locks of masters that answer are not listed")
+	mute.Resume()
+	work.Wait()
+	require.EqualValues(t, lists*3*each, listed.Load())
+}
+
+// A list names the master whose locks are missing.
+func TestListNamesTheMasterThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	names := namesByMaster(t, cluster, "", 3)
+	client := recordOf(t, cluster, 0)
+	store := open(t, patientClient(t, cluster))
+	hold(t, store, map[*driver.Client][]string{&client: slices.Concat(names...)})
+	_, dead := cluster.Nodes[1].Addr()
+	cluster.Nodes[1].Kill()
+	var listed []string
+	var failures []error
+	for info, err := range store.List(t.Context(), "", func(string) bool { return true }) {
+		if err == nil {
+			listed = append(listed, info.Name)
+		} else {
+			failures = append(failures, err)
+		}
+	}
+	assert.ElementsMatch(t, slices.Concat(names[0], names[2]), listed)
+	require.Len(t, failures, 1)
+	require.ErrorIs(t, failures[0], driver.ErrUnavailable)
+	require.ErrorContains(t, failures[0], "redisstore: locks on "+dead+" may be missing")
+}
+
+// A store can be closed inside the loop over its locks. The loop then ends with an error.
+func TestListEndsWithItsStore(t *testing.T) {
+	t.Parallel()
+	_, admin := startServer(t)
+	store := open(t, admin)
+	client := driver.Client{ID: "c0ffee00-0000-4000-8000-000000000001"}
+	hold(t, store, map[*driver.Client][]string{&client: {"a", "b", "c"}})
+	listed := 0
+	var last error
+	for _, err := range store.List(t.Context(), "", func(string) bool { return true }) {
+		if last = err; err == nil {
+			listed++
+			require.NoError(t, store.Close())
+		}
+	}
+	require.Equal(t, 1, listed)
+	require.ErrorContains(t, last, "the store is closed")
 }

@@ -83,17 +83,18 @@ type Config struct {
 
 // Store is a [driver.Store] on Redis. Its methods are safe for concurrent use.
 type Store struct {
-	client     redis.UniversalClient
-	cluster    *redis.ClusterClient // the client, if it is of a cluster; else nil
-	config     Config
-	names      mapping
-	owned      bool // Close closes the client too
-	subscriber *subscriber
-	topology   topology
-	batchers   batchers
-	clocks     sync.Map               // of node to *serverClock
-	seed       maphash.Seed           // of the secrets in messages
-	publish    atomic.Pointer[string] // the command that publishes releases, once known
+	client      redis.UniversalClient
+	cluster     *redis.ClusterClient // the client, if it is of a cluster; else nil
+	config      Config
+	names       mapping
+	owned       bool // Close closes the client too
+	subscriber  *subscriber
+	topology    topology
+	batchers    batchers
+	clocks      sync.Map               // of node to *serverClock
+	seed        maphash.Seed           // of the secrets in messages
+	pageTimeout time.Duration          // see pageTimeout; tests lengthen it
+	publish     atomic.Pointer[string] // the command that publishes releases, once known
 	// refusedShared is when the server has refused a shared run for a reason that may be
 	// lasting; nil if it has not.
 	refusedShared atomic.Pointer[time.Time]
@@ -133,7 +134,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed()}
+	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.subscriber = newSubscriber(s)
 	return s, nil
