@@ -64,3 +64,6 @@ func CompareReplicaClock(master, replica, give, ttl time.Duration) []driver.Find
 
 // SetPageTimeout sets the time limit of each request of a list.
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
+
+// SetMoveTimeout sets the time limit of moving a channel of a broken connection.
+func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.moveTimeout = d }

@@ -99,6 +99,39 @@ func TestStartAsksNoNodeForItsCommands(t *testing.T) {
 	}
 }
 
+// Channels of a broken connection move to the masters that have their slots now, although one of
+// these does not answer.
+func TestMuteMasterDelaysNoMovingChannel(t *testing.T) {
+	t.Parallel()
+	const each = 10
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	names := namesByMaster(t, cluster, "", 2)[0] // their slots move to the other masters
+	store := openWith(t, patientClient(t, cluster), redisstore.Config{PubSub: redisstore.PubSubOff})
+	store.SetMoveTimeout(muteFor)
+	notified := make([]atomic.Int64, len(names))
+	for i, name := range names {
+		for n := range each {
+			h := &driver.Hold{Name: fmt.Sprintf("{%s} %d", name, n), Owner: owner(1)}
+			once := sync.OnceFunc(func() { notified[i].Add(1) }) // a lock has several channels
+			sub, err := store.Subscribe(t.Context(), h, func(driver.Notice) { once() })
+			require.NoError(t, err)
+			t.Cleanup(sub.Close)
+		}
+	}
+	for i, name := range names {
+		to := cluster.Nodes[1+i]
+		cluster.Migrate(t, name, to).Finish(t)
+		_, address := to.Addr()
+		require.Eventually(t, func() bool { return store.NodeOf(name) == address }, enough, 10*time.Millisecond)
+	}
+	var work sync.WaitGroup
+	pausedMaster(t, cluster, &work)
+	require.NoError(t, cluster.Nodes[0].Client(t).ClientKillByFilter(t.Context(), "type", "pubsub").Err())
+	require.Eventually(t, func() bool { return notified[1].Load() == each }, enough, time.Millisecond,
+		"channels of a master that answers have not moved")
+	require.Zero(t, notified[0].Load(), "the other master still does not answer")
+}
+
 // recordOf returns a client whose record is on a master of a cluster.
 func recordOf(t *testing.T, c *redistest.Cluster, master int) driver.Client {
 	t.Helper()

@@ -31,6 +31,8 @@ type subscriber struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // readers, health checks and movers; added to under mu
 
+	moveTimeout time.Duration // of a channel of a broken conn; tests lengthen it
+
 	mu       sync.Mutex
 	conns    map[string]*conn       // the unbroken ones, by node
 	channels map[channelID]*channel // those with a listener
@@ -40,7 +42,10 @@ type subscriber struct {
 var errClosed = errors.New("redisstore: the store is closed")
 
 func newSubscriber(store *Store) *subscriber {
-	s := &subscriber{store: store, conns: make(map[string]*conn), channels: make(map[channelID]*channel)}
+	s := &subscriber{
+		store: store, moveTimeout: checkEvery,
+		conns: make(map[string]*conn), channels: make(map[channelID]*channel),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -307,27 +312,49 @@ func (s *subscriber) move(channels []*channel) {
 	}
 }
 
-// moveOnce tries to move each channel and returns those that are left. A node that has
-// failed for one channel is not tried for the others: the failure took time, and the
-// channels may belong to another node by then.
+// moveOnce tries to move the channels, those of all nodes at once, and returns those that are
+// left.
 func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
-	failed := make(map[string]bool)
+	ctx, cancel := context.WithTimeout(s.ctx, s.moveTimeout)
+	defer cancel()
+	parts := make(map[node][]*channel)
 	for _, c := range channels {
 		if s.unwanted(c) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, checkEvery)
 		n, err := s.store.node(ctx, c.channelID)
-		if err == nil && !failed[n.id] {
-			err = s.attachTo(ctx, n, c)
-			failed[n.id] = err != nil
-		}
-		cancel()
-		if err != nil || failed[n.id] {
+		if err != nil {
 			left = append(left, c)
+			continue
+		}
+		parts[n] = append(parts[n], c)
+	}
+	var mu sync.Mutex // guards left
+	var work sync.WaitGroup
+	for n, part := range parts {
+		work.Go(func() {
+			failed := s.moveTo(n, part)
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, failed...)
+		})
+	}
+	work.Wait()
+	return left
+}
+
+// moveTo moves channels to a node, and returns those that are left. After a failure it does not
+// try the others: the failure took time, and they may belong to another node by then.
+func (s *subscriber) moveTo(n node, channels []*channel) (left []*channel) {
+	for i, c := range channels {
+		ctx, cancel := context.WithTimeout(s.ctx, s.moveTimeout)
+		err := s.attachTo(ctx, n, c)
+		cancel()
+		if err != nil {
+			return channels[i:]
 		}
 	}
-	return left
+	return nil
 }
 
 // unwanted reports whether c has no listener any more, or is on a conn already.
