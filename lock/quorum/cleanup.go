@@ -10,8 +10,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
-// mostLeftovers is how many leftovers one node may have; beyond it the oldest is left to
-// its TTL.
+// mostLeftovers is how many leftovers one group of a node may have; beyond it the oldest is
+// left to its TTL.
 const mostLeftovers = 10_000
 
 // leftover is a hold that a node may have although no caller wants it.
@@ -24,12 +24,20 @@ type leftover struct {
 	try   int
 }
 
-// cleanup releases holds at one node. The first release of each is sent at once. One
-// goroutine repeats those that were not final, while there are any, until the node has
-// confirmed them or the store is closed.
+// cleanup releases holds at one node, each group of the node apart: those of a node that is a
+// cluster fail alone. The first release of each hold is sent at once.
 type cleanup struct {
 	store *Store
 	node  *node
+
+	mu     sync.Mutex
+	groups map[string]*backlog // by group; guarded by mu
+}
+
+// backlog has the leftovers of one group. One goroutine repeats those that were not final,
+// while there are any, until the node has confirmed them or the store is closed.
+type backlog struct {
+	*cleanup
 
 	mu        sync.Mutex
 	leftovers []leftover    // guarded by mu; in the order of arrival
@@ -42,41 +50,54 @@ type cleanup struct {
 	notBefore time.Time
 }
 
-func (w *cleanup) init(s *Store, n *node) {
-	w.store, w.node = s, n
-	w.changed = make(chan struct{}, 1)
+func (c *cleanup) init(s *Store, n *node) {
+	c.store, c.node = s, n
+	c.groups = make(map[string]*backlog)
+}
+
+// backlog returns the backlog of the hold's group.
+func (c *cleanup) backlog(h *driver.Hold) *backlog {
+	group := c.node.Group(h.Name, h.Kind)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.groups[group]
+	if b == nil {
+		b = &backlog{cleanup: c, changed: make(chan struct{}, 1)}
+		c.groups[group] = b
+	}
+	return b
 }
 
 // end releases a hold, in the background: now, and again at final unless that is zero.
 // The caller is counted in the store's work.
-func (w *cleanup) end(h *driver.Hold, final time.Time) {
+func (c *cleanup) end(h *driver.Hold, final time.Time) {
 	o := leftover{hold: *h, final: final}
-	w.store.work.Go(func() {
-		if confirmed, _ := w.release(&o); !confirmed {
-			w.put(o)
+	c.store.work.Go(func() {
+		if confirmed, _ := c.release(&o); !confirmed {
+			c.backlog(h).put(o)
 		}
 	})
 }
 
 // follow schedules another release of a hold whose release the node did not answer.
-func (w *cleanup) follow(h *driver.Hold, final time.Time) {
-	w.put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
+func (c *cleanup) follow(h *driver.Hold, final time.Time) {
+	c.backlog(h).put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
 }
 
 // check schedules a release of a hold at final only.
-func (w *cleanup) check(h *driver.Hold, final time.Time) {
-	w.put(leftover{hold: *h, final: final, due: final})
+func (c *cleanup) check(h *driver.Hold, final time.Time) {
+	c.backlog(h).put(leftover{hold: *h, final: final, due: final})
 }
 
 // release sends the release of the hold once. It reports whether the release was final,
 // and otherwise sets when the next is due. err is the node's.
-func (w *cleanup) release(o *leftover) (confirmed bool, err error) {
+func (c *cleanup) release(o *leftover) (confirmed bool, err error) {
 	sent := time.Now()
-	ctx, cancel := w.store.bound(context.Background(), w.node, sent.Add(w.store.limit(o.hold.TTL)))
+	ctx, cancel := c.store.bound(context.Background(), c.node, sent.Add(c.store.limit(o.hold.TTL)))
 	defer cancel()
-	held, err := w.node.Release(ctx, &o.hold)
+	held, err := c.node.Release(ctx, &o.hold)
 	if err == nil && !held {
-		w.store.listeners.notHeld(o.hold.Name, o.hold.Owner, w.node)
+		c.store.listeners.notHeld(o.hold.Name, o.hold.Owner, c.node)
 	}
 	switch {
 	case err != nil:
@@ -96,7 +117,7 @@ func cleanupPause(try int) time.Duration {
 }
 
 // put adds a leftover, and starts run if it is not running.
-func (w *cleanup) put(o leftover) {
+func (w *backlog) put(o leftover) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.leftovers) >= mostLeftovers {
@@ -115,7 +136,7 @@ func (w *cleanup) put(o leftover) {
 
 // run releases leftovers until there are none. When the store closes, it releases each
 // once more, all of them within a node's time, and leaves the rest to their TTL.
-func (w *cleanup) run() {
+func (w *backlog) run() {
 	for {
 		due, any := w.earliest()
 		if !any {
@@ -143,9 +164,9 @@ func (w *cleanup) run() {
 	}
 }
 
-// pace pauses the requests to a node that does not answer: each of many leftovers would
+// pace pauses the requests to a group that does not answer: each of many leftovers would
 // otherwise have a pause of its own.
-func (w *cleanup) pace(err error) {
+func (w *backlog) pace(err error) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		w.failures, w.notBefore = 0, time.Time{}
 		return
@@ -155,7 +176,7 @@ func (w *cleanup) pace(err error) {
 }
 
 // earliest returns when the next leftover is due. Without one, run ends.
-func (w *cleanup) earliest() (due time.Time, any bool) {
+func (w *backlog) earliest() (due time.Time, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.leftovers) == 0 {
@@ -166,7 +187,7 @@ func (w *cleanup) earliest() (due time.Time, any bool) {
 }
 
 // take removes the leftover that is due first.
-func (w *cleanup) take() (o leftover, ok bool) {
+func (w *backlog) take() (o leftover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.leftovers) == 0 {
@@ -176,7 +197,7 @@ func (w *cleanup) take() (o leftover, ok bool) {
 }
 
 // remove removes a leftover. The caller holds mu.
-func (w *cleanup) remove(i int) leftover {
+func (w *backlog) remove(i int) leftover {
 	o := w.leftovers[i]
 	w.leftovers = append(w.leftovers[:i], w.leftovers[i+1:]...)
 	return o
@@ -184,7 +205,7 @@ func (w *cleanup) remove(i int) leftover {
 
 // first returns the index of the leftover that is due first. There are leftovers, and the
 // caller holds mu.
-func (w *cleanup) first() (first int) {
+func (w *backlog) first() (first int) {
 	for i := range w.leftovers {
 		if w.leftovers[i].due.Before(w.leftovers[first].due) {
 			first = i
@@ -195,7 +216,7 @@ func (w *cleanup) first() (first int) {
 
 // await waits until due, or until a leftover is added, and reports whether the store is
 // still open then.
-func (w *cleanup) await(due time.Time) bool {
+func (w *backlog) await(due time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {
@@ -209,7 +230,7 @@ func (w *cleanup) await(due time.Time) bool {
 }
 
 // releaseLast sends each leftover's last release.
-func (w *cleanup) releaseLast() {
+func (w *backlog) releaseLast() {
 	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
 	defer cancel()
 	for {
@@ -224,7 +245,7 @@ func (w *cleanup) releaseLast() {
 // takeLast removes a leftover for its last release. Without one run ends, and the next
 // leftover starts it again; after the end of ctx the rest are left to their TTL, and so
 // are later ones.
-func (w *cleanup) takeLast(ctx context.Context) (o leftover, ok bool) {
+func (w *backlog) takeLast(ctx context.Context) (o leftover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = len(w.leftovers) > 0

@@ -12,6 +12,8 @@ import (
 // released is a node that confirms every release.
 type released struct{ driver.Store }
 
+func (released) Group(string, any) string { return "" }
+
 func (released) Release(context.Context, *driver.Hold) (bool, error) { return true, nil }
 
 // Close sends the last release of each leftover. One that comes as run ends is either found
@@ -20,8 +22,8 @@ func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	s := &Store{config: Config{}.withDefaults()}
 	s.open, s.shut = context.WithCancel(t.Context())
 	n := &node{Store: released{}}
-	w := &n.cleanup
-	w.init(s, n)
+	n.cleanup.init(s, n)
+	w := n.cleanup.backlog(&driver.Hold{})
 	w.leftovers, w.running = []leftover{{}}, true
 	s.shut()
 	_, ok := w.takeLast(t.Context())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -204,4 +205,53 @@ func TestCleanupOutlastsRequestsInFlight(t *testing.T) {
 		require.Equal(t, 1, all[2].arrived())
 		assert.Zero(t, holders(all, "a"))
 	})
+}
+
+// cluster is a node whose groups may fail alone. A lock's group is the part of its name before
+// the colon.
+type cluster struct{ *booth }
+
+func (cluster) Group(name string, _ any) string {
+	group, _, _ := strings.Cut(name, ":")
+	return group
+}
+
+// What one group of a node has not released is released as soon as it answers, while another
+// group of the node does not answer and has much to release.
+func TestMuteGroupDelaysNoCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		stores[2] = cluster{all[2]}
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		names := []string{"other:0"}
+		for i := range 100 {
+			names = append(names, fmt.Sprint("mute:", i))
+		}
+		holds := make([]*driver.Hold, len(names))
+		for i, name := range names {
+			holds[i] = &driver.Hold{Name: name, Owner: "me:1", Count: 1, TTL: time.Hour}
+			_, err := store.Acquire(t.Context(), holds[i])
+			require.NoError(t, err)
+		}
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		for _, h := range holds {
+			h.Count = 0
+			_, err := store.Release(t.Context(), h)
+			require.NoError(t, err)
+		}
+		pass(time.Second)
+		require.Equal(t, len(names), held(all, names))
+		all[2].set(func(_ string, h *driver.Hold) mishap { return mishap{lost: strings.HasPrefix(h.Name, "mute:")} })
+		pass(3 * time.Second)
+		assert.Zero(t, holders(all, "other:0"))
+		assert.Equal(t, len(names)-1, held(all, names), "the other group still does not answer")
+	})
+}
+
+// held returns how many locks are held at the booths.
+func held(all []*booth, names []string) (n int) {
+	for _, name := range names {
+		n += holders(all, name)
+	}
+	return n
 }
