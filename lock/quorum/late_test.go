@@ -233,6 +233,7 @@ func TestMuteGroupDelaysNoCleanup(t *testing.T) {
 			_, err := store.Acquire(t.Context(), holds[i])
 			require.NoError(t, err)
 		}
+		synctest.Wait()
 		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		for _, h := range holds {
 			h.Count = 0

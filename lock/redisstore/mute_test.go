@@ -53,7 +53,7 @@ func TestMuteMasterDelaysNoStart(t *testing.T) {
 	var work sync.WaitGroup
 	pausedMaster(t, cluster, &work)
 
-	var granted, stuck atomic.Int64
+	var answered, stuck atomic.Int64
 	acquire := func(s *redisstore.Store, name string, count *atomic.Int64) {
 		work.Go(func() {
 			h := &driver.Hold{Name: name, Owner: owner(1), Count: 1, TTL: time.Hour}
@@ -67,17 +67,22 @@ func TestMuteMasterDelaysNoStart(t *testing.T) {
 		for range 2 * redisstore.MaxInFlight { // what is in flight, and what is queued
 			acquire(s, names[1][i], &stuck)
 		}
-		acquire(s, names[0][i], &granted)
-		acquire(s, names[2][i], &granted)
+		acquire(s, names[0][i], &answered)
+		acquire(s, names[2][i], &answered)
+		work.Go(func() {
+			if assert.NoError(t, s.Ping(ctx)) {
+				answered.Add(1)
+			}
+		})
 		work.Go(func() {
 			sub, err := s.Subscribe(ctx, &driver.Hold{Name: names[2][i], Owner: owner(2)}, func(driver.Notice) {})
 			if assert.NoError(t, err) {
-				granted.Add(1)
+				answered.Add(1)
 				sub.Close()
 			}
 		})
 	}
-	assert.Eventually(t, func() bool { return granted.Load() == 3*processes }, enough, time.Millisecond,
+	assert.Eventually(t, func() bool { return answered.Load() == 4*processes }, enough, time.Millisecond,
 		"requests for locks of masters that answer wait")
 	assert.Zero(t, stuck.Load(), "the other master still does not answer")
 }

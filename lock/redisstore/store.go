@@ -140,8 +140,11 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Ping checks that the server answers and accepts this client.
+// Ping checks that the server, or a master of the cluster, answers and accepts this client.
 func (s *Store) Ping(ctx context.Context) error {
+	if s.cluster != nil {
+		return s.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
+	}
 	return classify(s.client.Ping(ctx).Err())
 }
 

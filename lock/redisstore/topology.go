@@ -96,7 +96,9 @@ func (s *Store) search(ctx context.Context) *search {
 	s.batchers.begin(func() {
 		defer cancel()
 		s.ask(ctx, q)
-		t.known.CompareAndSwap(false, q.err == nil)
+		if q.err == nil {
+			t.known.Store(true)
+		}
 		t.mu.Lock()
 		t.search = nil
 		t.mu.Unlock()
@@ -192,37 +194,46 @@ func (s *Store) publishing(ctx context.Context) (string, error) {
 	return s.config.PubSub.publishing(able)
 }
 
-// able returns "spublish" if the cluster has sharded pub/sub, else "publish". All masters are
-// asked at once, so that one that does not answer delays no lock of the others.
+// able returns "spublish" if the cluster has sharded pub/sub, else "publish".
 func (s *Store) able(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}
-	masters, err := s.masters(ctx)
+	err := s.anyMaster(ctx, func(master *redis.Client) error {
+		publish, err := publishingOf(ctx, master)
+		if err == nil {
+			s.publish.CompareAndSwap(nil, &publish)
+		}
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
+	return *s.publish.Load(), nil
+}
+
+// anyMaster asks all masters of the cluster at once, so that one that does not answer delays no
+// lock of the others. It returns nil after the first answer that is no error.
+func (s *Store) anyMaster(ctx context.Context, ask func(master *redis.Client) error) error {
+	masters, err := s.masters(ctx)
+	if err != nil {
+		return err
+	}
 	answers := make(chan error, len(masters))
 	for _, master := range masters {
-		s.batchers.begin(func() {
-			publish, err := publishingOf(ctx, master)
-			if err == nil {
-				s.publish.CompareAndSwap(nil, &publish)
-			}
-			answers <- err
-		})
+		s.batchers.begin(func() { answers <- ask(master) })
 	}
 	for range masters {
 		select {
 		case err = <-answers:
+			if err == nil {
+				return nil
+			}
 		case <-ctx.Done():
-			return "", classify(ctx.Err())
-		}
-		if known := s.publish.Load(); known != nil {
-			return *known, nil
+			return classify(ctx.Err())
 		}
 	}
-	return "", classify(err)
+	return classify(err)
 }
 
 var errNoMaster = errors.New("redisstore: the cluster has no known master")
