@@ -20,6 +20,7 @@ type Notice struct {
 
 // Subscription is a subscription to the notices of a lock.
 type Subscription interface {
-	// Close ends the subscription. After it returns, notify is not called any more.
+	// Close ends the subscription, without waiting for the store. After it returns, notify is
+	// not called any more.
 	Close()
 }

@@ -31,7 +31,8 @@ type conn struct {
 	node       node
 	pubsub     *redis.PubSub
 
-	order    sync.Mutex  // see ground rule 3
+	// order has room for one goroutine, which sends on pubsub; see ground rule 3.
+	order    chan struct{}
 	received atomic.Bool // something was received since the last check
 
 	// begun is closed when there is something to read: a first request was sent, or the
@@ -61,6 +62,7 @@ func newConn(s *subscriber, n node) *conn {
 		node:       n,
 		pubsub:     n.client.Subscribe(s.ctx), // without channels nothing is sent yet
 		begun:      make(chan struct{}),
+		order:      make(chan struct{}, 1),
 		channels:   make(map[key]*channelState),
 	}
 	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
@@ -71,8 +73,12 @@ func newConn(s *subscriber, n node) *conn {
 // add subscribes to a channel at the server, unless the channel has lost its listeners
 // meanwhile. It may have waited for the connection to be made.
 func (cn *conn) add(ctx context.Context, c *channel) error {
-	cn.order.Lock()
-	defer cn.order.Unlock()
+	select {
+	case cn.order <- struct{}{}:
+	case <-ctx.Done():
+		return classify(ctx.Err())
+	}
+	defer cn.sent()
 	if registered, err := cn.register(c); !registered {
 		return err
 	}
@@ -120,10 +126,11 @@ func (cn *conn) unregister(c *channel) {
 	}
 }
 
-// remove unsubscribes from c, which has no listener any more.
+// remove unsubscribes from c, which has no listener any more. It may have waited for the
+// connection to be made.
 func (cn *conn) remove(c *channel) {
-	cn.order.Lock()
-	defer cn.order.Unlock()
+	cn.order <- struct{}{}
+	defer cn.sent()
 	cn.subscriber.mu.Lock()
 	k := cn.channels[c.name]
 	if cn.broken || k == nil || k.channel != c {
@@ -133,14 +140,23 @@ func (cn *conn) remove(c *channel) {
 	k.channel = nil
 	k.unsubscribing++
 	cn.subscriber.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), checkEvery)
+	ctx, cancel := context.WithTimeout(offline, checkEvery)
 	defer cancel()
 	if err := cn.unsubscribe(ctx, c.name); err != nil {
 		cn.breakDown(err)
 	}
 }
 
+// subscribe sends a request, and makes the connection for the first one.
 func (cn *conn) subscribe(ctx context.Context, name key) error {
+	select {
+	case <-cn.begun:
+		by, _ := ctx.Deadline()
+		established, cancel := context.WithDeadline(offline, by)
+		defer cancel()
+		ctx = established
+	default:
+	}
 	if cn.node.sharded {
 		return cn.pubsub.SSubscribe(ctx, string(name))
 	}
@@ -156,7 +172,8 @@ func (cn *conn) unsubscribe(ctx context.Context, name key) error {
 
 // offline is the context of all calls on an established connection. It has ended, so
 // go-redis cannot silently reconnect when the connection fails: the subscriber has to
-// notice the failure. It has no deadline, so it does not bound reads and writes.
+// notice the failure. go-redis bounds reads and writes by a deadline alone, which those of a
+// context derived from it have.
 var offline = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -264,7 +281,7 @@ func (cn *conn) check() {
 		cn.breakDown(errUnresponsive)
 		return
 	case ping:
-		if err := cn.pubsub.Ping(offline); err != nil {
+		if err := cn.ping(); err != nil {
 			cn.breakDown(err)
 			return
 		}
@@ -273,6 +290,17 @@ func (cn *conn) check() {
 	defer s.mu.Unlock()
 	if !cn.broken {
 		cn.health.Reset(checkEvery)
+	}
+}
+
+// ping sends a ping, unless something else is being sent.
+func (cn *conn) ping() error {
+	select {
+	case cn.order <- struct{}{}:
+		defer cn.sent()
+		return cn.pubsub.Ping(offline)
+	default:
+		return nil
 	}
 }
 
@@ -320,8 +348,24 @@ func (cn *conn) retire() {
 	cn.health.Stop()
 }
 
-// close ends the connection, and with it the reader.
+// close ends the connection, and with it the reader. If something is being sent, which may
+// take as long as to connect, the sender does so afterwards.
 func (cn *conn) close() {
-	_ = cn.pubsub.Close()
-	cn.begin()
+	select {
+	case cn.order <- struct{}{}:
+		cn.sent()
+	default:
+	}
+}
+
+// sent ends the use of order, and closes the connection of a conn that is broken.
+func (cn *conn) sent() {
+	<-cn.order
+	cn.subscriber.mu.Lock()
+	broken := cn.broken
+	cn.subscriber.mu.Unlock()
+	if broken {
+		_ = cn.pubsub.Close() // it may be closed already
+		cn.begin()
+	}
 }

@@ -29,7 +29,8 @@ const (
 // List reads the names of every master's hashes with SCAN, page by page, and then the
 // locks among them, those of all masters at once. It reads semaphores' permits in use in the
 // same way. It omits names that package lock refuses, which no lock of ours has, and keys that
-// the user may not access. An error names the master whose locks are missing.
+// the user may not access. An error names the master whose locks are missing. Each request
+// takes 5 s at most; a server that does not answer is asked twice.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		publish, err := s.publishing(ctx)

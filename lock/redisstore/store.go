@@ -148,7 +148,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return classify(s.client.Ping(ctx).Err())
 }
 
-// Close ends the store's subscriptions, and the client if [Open] made it.
+// Close ends the store's subscriptions, and the client if [Open] made it. It waits for the
+// batches in flight, which end by the deadlines of their requests, and for a subscription
+// connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
 	s.subscriber.close()
 	s.batchers.close()

@@ -23,7 +23,8 @@ import (
 //     in between.
 //  3. conn.order is held while a conn's subscriptions change and the change is sent, so
 //     that the server receives changes in the order in which they were made. The
-//     sender's context bounds it. It is locked before mu.
+//     sender's context bounds it. It is taken before mu. Only the subscriber's own
+//     goroutines wait for it, never a caller: to connect may take longer than the caller has.
 type subscriber struct {
 	store *Store
 
@@ -218,7 +219,8 @@ func (s *subscriber) addListener(id channelID, h handler, notify func(driver.Not
 	return l, added, nil
 }
 
-// Close ends the subscription, and each channel that has no other listener.
+// Close ends the subscription, and in the background each channel that has no other
+// listener.
 func (sub *subscription) Close() {
 	for _, l := range slices.Backward(sub.listeners) {
 		sub.subscriber.removeListener(l)
@@ -229,15 +231,14 @@ func (sub *subscription) Close() {
 func (s *subscriber) removeListener(l *listener) {
 	c := l.channel
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(c.listeners, l)
-	var carrying *conn
-	if len(c.listeners) == 0 && s.channels[c.channelID] == c {
-		delete(s.channels, c.channelID)
-		carrying = c.conn
+	if len(c.listeners) > 0 || s.channels[c.channelID] != c {
+		return
 	}
-	s.mu.Unlock()
-	if carrying != nil {
-		carrying.remove(c)
+	delete(s.channels, c.channelID)
+	if carrying := c.conn; carrying != nil && s.ctx.Err() == nil {
+		s.work.Go(func() { carrying.remove(c) })
 	}
 }
 
