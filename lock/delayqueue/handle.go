@@ -160,7 +160,11 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 			return Forfeited
 		}
 		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
-		pause(context.Background(), backoff.Pause(try, 10*time.Millisecond, w.config.TTL/6))
+		held := context.Background()
+		if expired.IsZero() {
+			held = d.lease.Context() // its end leaves time for one request
+		}
+		pause(held, backoff.Pause(try, 10*time.Millisecond, w.config.TTL/6))
 	}
 }
 

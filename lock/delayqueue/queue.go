@@ -33,9 +33,10 @@ const ownTick = time.Millisecond
 type Config struct {
 	// RequestTimeout bounds one request to the server. Default: 1 s.
 	RequestTimeout time.Duration
-	// RetryFor is how long a request is repeated that fails for a temporary reason,
-	// before it returns [ErrUnavailable]. Workers claim messages without
-	// such a limit. Default: 5 s.
+	// RetryFor bounds a request with all its repetitions, when it fails for a temporary
+	// reason and then returns [ErrUnavailable]. It has RequestTimeout at least. A method
+	// that sends several requests, for many messages, has RetryFor for each. Workers claim
+	// messages without such a limit. Default: 5 s.
 	// Negative: no retries.
 	RetryFor time.Duration
 	// Poll is the longest interval at which a worker with room for more polls without a

@@ -83,8 +83,8 @@ func (q *Queue) onceWith(ctx context.Context, sc redisstore.Script, keys []strin
 	return list, nil
 }
 
-// ask repeats a script until it gets a reply, as long as [Config.RetryFor] and ctx allow.
-// The script must be idempotent.
+// ask repeats a script until it gets a reply, for at most [Config.RetryFor] in all, or one
+// [Config.RequestTimeout] if that is longer. The script must be idempotent.
 func (q *Queue) ask(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
 	return q.askWhile(ctx, passing, sc, args...)
 }
@@ -99,27 +99,35 @@ func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisst
 	if err := q.closed.Err(); err != nil {
 		return nil, ErrClosed
 	}
-	begun := time.Now()
+	limited, cancel := context.WithTimeout(ctx, max(q.config.RetryFor, q.config.RequestTimeout))
+	defer cancel()
+	var whole error // of the latest request that the limit has not cut short
 	for try := 0; ; try++ {
-		reply, err := q.once(ctx, sc, args...)
+		reply, err := q.once(limited, sc, args...)
 		switch {
 		case err == nil:
 			return reply, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, errors.Join(context.Cause(ctx), err))
-		case !again(err) || time.Since(begun) > q.config.RetryFor:
+		case !again(err) || q.config.RetryFor < 0:
 			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
+		case whole == nil || limited.Err() == nil:
+			whole = err
 		}
-		pause(ctx, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond))
+		if !pause(limited, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond)) && ctx.Err() == nil {
+			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, whole)
+		}
 	}
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
+// pause waits for d. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return ctx.Err() == nil
 	case <-ctx.Done():
+		return false
 	}
 }
