@@ -231,8 +231,16 @@ func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
 // its cancellation: without the answer to a request in flight, its outcome would be
 // unknown.
 func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	by := time.Now().Add(min(l.config.RequestTimeout, ttl/3))
-	return withDeadline(ctx, earliest(ctx, by))
+	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
+}
+
+// requestBy returns the deadline of a request that begins now and has so much time.
+func (l *Locker) requestBy(timeout time.Duration) time.Time {
+	by := time.Now().Add(timeout)
+	if end := l.lastBy.Load(); end != nil && end.Before(by) {
+		return *end
+	}
+	return by
 }
 
 // watch makes the lease of a grant and has the watchdog renew it.

@@ -74,7 +74,7 @@ func (a *announcer) announce() {
 
 func (a *announcer) send() {
 	l := a.locker
-	ctx, cancel := context.WithTimeout(a.running, l.config.RequestTimeout)
+	ctx, cancel := context.WithDeadline(a.running, l.requestBy(l.config.RequestTimeout))
 	defer cancel()
 	if err := l.store.Announce(ctx, l.client, announceTTL); err != nil && ctx.Err() == nil {
 		a.warn(err)

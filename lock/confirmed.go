@@ -209,7 +209,7 @@ func (c *confirmed) forget(name string, owners []string) error {
 	if !ok {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(c.sends, c.locker.config.RequestTimeout)
+	bounded, cancel := context.WithDeadline(c.sends, c.locker.requestBy(c.locker.config.RequestTimeout))
 	defer cancel()
 	_, err := counter.Count(bounded, &driver.Count{
 		Kind: KindSemaphore, Name: name, Op: driver.CountForget,

@@ -214,7 +214,7 @@ func (d *Deferred) advance(mayRun bool) {
 		cause = ErrCancelled
 	}
 	if cause != nil {
-		_ = d.lease.unlock(d.acquisition.ctx, false) // after a failure, the cleanup repeats it
+		_ = d.lease.unlock(d.mutex.locker.unlocking(d.acquisition.ctx), false) // after a failure, the cleanup repeats it
 		d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 		return
 	}

@@ -77,7 +77,8 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 // Locks are read as the loop proceeds; one that is taken or freed meanwhile may be
 // missing. An error, with an empty Info, means that some are missing; the loop may
 // continue. A node of a cluster that does not answer is such an error, which names it, and
-// delays the locks of no other. List keeps 8 bytes, and a map's overhead, for each lock.
+// delays the locks of no other. The store bounds each request of a list, Redis by 5 s, and
+// ctx bounds them all. List keeps 8 bytes, and a map's overhead, for each lock.
 func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		p, err := parsePattern(pattern)

@@ -60,15 +60,15 @@ func (l *Lease) Owner() string { return l.own.lease.Owner() }
 // another holder may have been active. [ErrUnavailable] means that the release is not
 // confirmed; the store frees the lock after its TTL at the latest, or with the owner's last
 // hold.
-func (l *Lease) Unlock(ctx context.Context) error { return l.unlock(ctx, true) }
+func (l *Lease) Unlock(ctx context.Context) error { return l.unlock(l.own.locker.unlocking(ctx), true) }
 
-// unlock is Unlock. used is false if the caller has not received the lease, for which
-// [Options.MinHold] does not count then.
-func (l *Lease) unlock(ctx context.Context, used bool) error {
+// unlock is Unlock with a limit. used is false if the caller has not received the lease, for
+// which [Options.MinHold] does not count then.
+func (l *Lease) unlock(u limit, used bool) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
-	return l.own.unlock(ctx, used)
+	return l.own.unlock(u, used)
 }
 
 // holding is a [Lease], or a [MultiLease].

@@ -171,6 +171,9 @@ type Locker struct {
 	// closed ends with Close; its Done ends every wait of this locker.
 	closed context.Context
 	close  context.CancelCauseFunc
+	// lastBy is when the last requests end at the latest, once the context of a Shutdown has
+	// ended; nil before.
+	lastBy atomic.Pointer[time.Time]
 
 	deferral  deferral
 	cleanup   cleanup

@@ -88,24 +88,22 @@ func same(a, b driver.Store) bool {
 // Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
 // is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
-	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.Lock(ctx) })
+	return m.acquire(ctx, forever)
 }
 
 // TryLock acquires every lock if all are free, and otherwise returns a
-// *[NotAcquiredError] for the first that is not. Each request, and the Unlock of those
-// taken, takes at most [Config.RequestTimeout]. TryLock ends with the first lock whose
-// store does not answer.
+// *[NotAcquiredError] for the first that is not. All requests, and the Unlock of those
+// taken, take at most [Config.RequestTimeout] together, the longest of the members'. What
+// is not released by then is released in the background.
 func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
-	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) { return member.TryLock(ctx) })
+	return m.acquire(ctx, 0)
 }
 
 // LockWithin acquires every lock and waits for them at most wait in all, as
-// [Mutex.LockWithin].
+// [Mutex.LockWithin]. All of it takes at most wait and the [Config.RequestTimeout] of
+// TryLock together.
 func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
-	begin := time.Now()
-	return m.acquire(ctx, func(ctx context.Context, member *Mutex) (*Lease, error) {
-		return member.LockWithin(ctx, wait-time.Since(begin))
-	})
+	return m.acquire(ctx, max(wait, 0))
 }
 
 // Do is [Mutex.Do] for all the locks.
@@ -135,10 +133,27 @@ func (m *Multi) DoWithin(ctx context.Context, wait time.Duration, f func(ctx con
 	return use(ctx, lease, f)
 }
 
+// errSlow is the cause with which the requests of a limited wait end.
+var errSlow = fmt.Errorf("%w: the locks took longer than Config.RequestTimeout together", ErrUnavailable)
+
+// requestTimeout is the longest of the members'.
+func (m *Multi) requestTimeout() (longest time.Duration) {
+	for _, member := range m.sorted {
+		longest = max(longest, member.locker.config.RequestTimeout)
+	}
+	return longest
+}
+
 // acquire takes the locks one by one, and releases those taken if one cannot be taken.
-func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) (*Lease, error)) (*MultiLease, error) {
+func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, error) {
 	if m.err != nil {
 		return nil, m.err
+	}
+	begin := time.Now()
+	if request := m.requestTimeout(); wait < forever-request {
+		limited, cancel := context.WithDeadlineCause(ctx, begin.Add(wait+request), errSlow)
+		defer cancel()
+		ctx = limited
 	}
 	l := &MultiLease{multi: m, lost: make(chan struct{})}
 	// A loss ends the wait for the remaining locks.
@@ -147,16 +162,20 @@ func (m *Multi) acquire(ctx context.Context, take func(context.Context, *Mutex) 
 	defer cancel(nil)
 	defer context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })()
 	for _, member := range m.sorted {
-		lease, err := take(waiting, member)
+		left := wait
+		if wait < forever {
+			left = max(wait-time.Since(begin), 0)
+		}
+		lease, err := member.acquire(waiting, left)
 		if err != nil {
-			_ = l.unlock(ctx, false) // after a failure, the cleanup repeats it
+			l.giveBack(ctx)
 			return nil, err
 		}
 		l.add(lease)
 		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
-		_ = l.unlock(ctx, false)
+		l.giveBack(ctx)
 		return nil, err
 	}
 	return l, nil
@@ -264,17 +283,25 @@ func (l *MultiLease) Tokens() []int64 {
 }
 
 // Unlock releases every lock, all at the same time, and returns their errors joined.
-func (l *MultiLease) Unlock(ctx context.Context) error { return l.unlock(ctx, true) }
+func (l *MultiLease) Unlock(ctx context.Context) error {
+	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
+}
 
-// unlock is Unlock. used is false if the caller has not received l.
-func (l *MultiLease) unlock(ctx context.Context, used bool) error {
+// giveBack is Unlock for a caller that has not received l. What is not released when ctx
+// ends is left to the cleanup.
+func (l *MultiLease) giveBack(ctx context.Context) {
+	_ = l.unlock(func(of *Locker) limit { return of.within(ctx) }, false)
+}
+
+// unlock is Unlock with a limit for each locker.
+func (l *MultiLease) unlock(limitOf func(*Locker) limit, used bool) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		work.Go(func() { errs[i] = lease.unlock(ctx, used) })
+		work.Go(func() { errs[i] = lease.unlock(limitOf(lease.own.locker), used) })
 	}
 	work.Wait()
 	for i, stop := range l.stops {

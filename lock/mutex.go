@@ -137,7 +137,8 @@ func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, err
 // Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics.
 // The context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if
 // the lease is lost; another holder may then be active. Do returns f's error, joined
-// with the *[LostError] of a lease that was lost before f returned.
+// with the *[LostError] of a lease that was lost before f returned. The Unlock has a
+// [Config.RequestTimeout] of its own, also after ctx has ended.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, forever, f)
 }

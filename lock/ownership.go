@@ -288,11 +288,10 @@ func (m *contextMutex) unlock() {
 // held reports whether count is above zero. It does not wait for requests.
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
-// unlock releases one hold within [Config.RequestTimeout]. The last one ends the
-// ownership. used is false if the caller has not received the lease.
-func (o *ownership) unlock(ctx context.Context, used bool) error {
+// unlock releases one hold within the limit. The last one ends the ownership. used is false
+// if the caller has not received the lease.
+func (o *ownership) unlock(u limit, used bool) error {
 	l := o.locker
-	u := l.unlocking(ctx)
 	if used {
 		o.used.Store(true)
 	}

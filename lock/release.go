@@ -24,7 +24,17 @@ func (l *Locker) unlocking(ctx context.Context) limit {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return limit{ctx, earliest(ctx, time.Now().Add(l.config.RequestTimeout))}
+	return l.within(ctx)
+}
+
+// within returns the limit of a release that ends after [Config.RequestTimeout], and with
+// ctx. If ctx has ended, nothing is left of it.
+func (l *Locker) within(ctx context.Context) limit {
+	by := time.Now()
+	if ctx.Err() == nil {
+		by = earliest(ctx, by.Add(l.config.RequestTimeout))
+	}
+	return limit{ctx, by}
 }
 
 // earliest returns the deadline of ctx, or by if that is earlier.
@@ -95,6 +105,9 @@ func (l *Locker) release(u limit, h *driver.Hold, unknownUntil time.Time) (held 
 
 // releaseWithin is release without the cleanup.
 func (l *Locker) releaseWithin(u limit, h *driver.Hold) (held bool, err error) {
+	if !time.Now().Before(u.by) {
+		return false, fmt.Errorf("%w: no time was left to release %q: %w", ErrUnavailable, h.Name, ErrNotDone)
+	}
 	maybe := false
 	for try := 0; ; try++ {
 		bounded, cancel := u.request(h.TTL)

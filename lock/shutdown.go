@@ -37,6 +37,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		ctx = bounded
 		l.unlocks.begin() // before they are lost, so that another Shutdown waits for their release
 		by, _ := ctx.Deadline()
+		l.lastBy.Store(&by)
 		l.releaseAll(limit{ctx, by}, l.watchdog.Abandon())
 		l.unlocks.end()
 		l.unlocks.wait(ctx)
@@ -57,8 +58,9 @@ func (l *Locker) leftUnreleased() error {
 // Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed]
 // as the cause. Locks stay in the store until their Unlock, which still works, or until
 // their TTL is over. Close waits, as long as ctx allows, until the locker has stopped
-// and released semaphore permits, which have no TTL, are confirmed. Its error names
-// those that are not and matches [ErrNotRepeated]. The store stays open.
+// and released semaphore permits, which have no TTL, are confirmed. A request that is in
+// flight when ctx ends is awaited, for [Config.RequestTimeout] at most. The error names the
+// permits that are not confirmed and matches [ErrNotRepeated]. The store stays open.
 func (l *Locker) Close(ctx context.Context) error {
 	l.stopGranting()
 	return l.end(ctx)

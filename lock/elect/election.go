@@ -44,11 +44,12 @@ func New(l *lock.Locker, name string, o lock.Options) *Election {
 // has resigned. After [ErrResign], Run stands again a second later. Run also stands again
 // after a loss, whatever lead returned, since another candidate may lead then.
 //
-// When ctx ends, Run waits for lead, releases the leadership, and returns ctx's cause,
-// joined with lead's error unless that only repeats an end of its context. If lead panics,
-// the leadership is released first. An outage of the store is waited for. Errors that no
-// waiting would mend end Run, such as a *[lock.NameError], [lock.ErrClosed], or the
-// server's refusal for lack of rights or memory.
+// When ctx ends, Run waits for lead, releases the leadership, for which it has
+// [lock.Config.RequestTimeout], and returns ctx's cause, joined with lead's error unless
+// that only repeats an end of its context. If lead panics, the leadership is released
+// first. An outage of the store is waited for. Errors that no waiting would mend end Run,
+// such as a *[lock.NameError], [lock.ErrClosed], or the server's refusal for lack of rights
+// or memory.
 //
 // Stopping is up to lead: a function that does not return when its context ends keeps this
 // candidate from standing again, and may be at work beside the next leader. Let the
