@@ -30,13 +30,13 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 	}
 	by := bounded(ctx, time.Now().Add(s.limit(h.TTL)))
 	for try := 0; ; try++ {
-		a := s.attempt(ctx, h, newAlias(h.Owner), s.newOutcomes(), 0)
+		a := s.attempt(ctx, by, h, newAlias(h.Owner), s.newOutcomes(), 0)
 		if a.granted() {
 			s.grants.keep(h, a)
 			s.verifyServers(a)
 			return a.answer, nil
 		}
-		pause, again := a.nextTry(try, by)
+		pause, again := a.nextTry(try)
 		if !again {
 			s.verifyServersRefused(ctx, a)
 		}
@@ -58,7 +58,7 @@ func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) 
 		names, f = known.hold.names, known.outcomes
 		token, until = s.grants.tokenOf(known)
 	}
-	a := s.attempt(ctx, h, names, f, token)
+	a := s.attempt(ctx, bounded(ctx, time.Now().Add(s.limit(h.TTL))), h, names, f, token)
 	if !a.granted() {
 		if known != nil && h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
@@ -78,7 +78,7 @@ type attempt struct {
 	*votes
 	hold     nodeHold
 	asked    time.Time // before the first node was asked
-	by       time.Time // the deadline of the requests
+	by       time.Time // the deadline of the acquisition, and of its requests
 	replies  <-chan reply[ballot]
 	late     int // replies that are still to come
 	answer   driver.Answer
@@ -90,9 +90,8 @@ type attempt struct {
 // largest of the granting nodes', and at least least; fence raises the counters of a
 // majority to it. A node that grants the hold only after its release is asked to release it
 // again.
-func (s *Store) attempt(ctx context.Context, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), outcomes: f}
-	a.by = bounded(ctx, a.asked.Add(s.limit(h.TTL)))
+func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
+	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), by: by, outcomes: f}
 	proposed := s.propose(a.asked)
 	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		hold := a.hold.at(n)
@@ -200,14 +199,14 @@ const mostTries = 8
 // nextTry reports whether a contender asks again after a split, and after which pause.
 // The pause is random and grows with the tries; its unit is the duration of an attempt.
 // Contenders whose attempts are spread over as many durations as there are contenders
-// rarely collide. All attempts end by the given instant.
-func (a *attempt) nextTry(try int, by time.Time) (pause time.Duration, again bool) {
+// rarely collide.
+func (a *attempt) nextTry(try int) (pause time.Duration, again bool) {
 	if a.err != nil || !a.split() || try+1 >= mostTries {
 		return 0, false
 	}
 	took := time.Since(a.asked)
 	pause = rand.N(max(took, time.Microsecond) << min(try+1, 4))
-	return pause, !time.Now().Add(pause + took).After(by)
+	return pause, !time.Now().Add(pause + took).After(a.by)
 }
 
 // sleep waits for d, and reports whether neither ctx nor the store has ended.

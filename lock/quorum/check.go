@@ -26,7 +26,8 @@ const (
 // Check examines the nodes that are a [driver.Checker], all at once, and compares them: two
 // nodes that are one server, or that share a host, clocks that are apart, and round trips
 // that are too long for [Config.NodeTimeout]. A node that does not answer is a finding. It
-// returns an error if no node could be examined.
+// takes as long as the slowest node's check, and 2 s more at most to look up the nodes'
+// hosts. It returns an error if no node could be examined.
 func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
 	if err := s.enter(ctx); err != nil {
 		return driver.Report{}, err

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -52,8 +51,7 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 	if v.won() {
 		return nil
 	}
-	by := bounded(ctx, time.Now().Add(s.limit(a.hold.TTL)))
-	replies := poll(ctx, s, by, behind, func(ctx context.Context, n *node) (ballot, error) {
+	replies := poll(ctx, s, a.by, behind, func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.Store.(Fencer).Fence(ctx, a.hold.at(n), a.answer.Token)
 		if held {
 			return ballot{said: Done}, err

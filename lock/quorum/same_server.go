@@ -105,7 +105,7 @@ func (s *Store) verifyServers(a *attempt) {
 			v.cast[r.node.index] = ballotOf(r)
 		}
 		s.pairs.note(&v)
-		s.compare(context.Background(), a, &v)
+		s.compare(context.Background(), time.Now().Add(s.limit(a.hold.TTL)), a, &v)
 	})
 }
 
@@ -116,20 +116,19 @@ func (s *Store) verifyServersRefused(ctx context.Context, a *attempt) {
 		return
 	}
 	s.pairs.note(a.votes)
-	s.compare(ctx, a, a.votes)
+	s.compare(ctx, a.by, a, a.votes)
 	a.err = s.pairs.found(a.votes)
 }
 
 // compare determines which of the nodes that refused a hold are the same servers as those
-// that granted it.
-func (s *Store) compare(ctx context.Context, a *attempt, v *votes) {
+// that granted it, until by.
+func (s *Store) compare(ctx context.Context, by time.Time, a *attempt, v *votes) {
 	var refused []*node
 	for i, b := range v.cast {
 		if b.said == Refused {
 			refused = append(refused, s.nodes[i])
 		}
 	}
-	by := bounded(ctx, time.Now().Add(s.limit(a.hold.TTL)))
 	replies := poll(ctx, s, by, refused, func(ctx context.Context, n *node) (struct{}, error) {
 		for i, b := range v.cast {
 			if b.said != Done || s.pairs.distinct(i, n.index) {

@@ -33,6 +33,8 @@ type Store struct {
 	work sync.WaitGroup
 	open context.Context // ends with the store
 	shut context.CancelFunc
+	// lastBy is when the last requests end, once the store is closed; nil before.
+	lastBy atomic.Pointer[time.Time]
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -140,11 +142,13 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the releases that nodes still have to confirm, each of which is sent
-// once more. No goroutine of the store runs afterwards. It takes at most a few times
-// [Config.NodeTimeout]; nodes that left their last request unanswered get only
-// milliseconds. The nodes stay open.
+// Close waits for the requests in flight, and for the releases that nodes still have to
+// confirm, each of which is sent once more. No goroutine of the store runs afterwards. All
+// of it takes at most twice [Config.NodeTimeout]; nodes that left their last request
+// unanswered get only milliseconds. The nodes stay open.
 func (s *Store) Close() error {
+	by := time.Now().Add(2 * s.config.NodeTimeout)
+	s.lastBy.CompareAndSwap(nil, &by)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -153,9 +157,12 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// bound returns the context of a request to a node. It ends at by, and soon after the
-// store was closed if the node left its last request unanswered.
+// bound returns the context of a request to a node. It ends at by, with Close, and soon
+// after the store was closed if the node left its last request unanswered.
 func (s *Store) bound(ctx context.Context, n *node, by time.Time) (context.Context, context.CancelFunc) {
+	if last := s.lastBy.Load(); last != nil && last.Before(by) {
+		by = *last
+	}
 	bounded, cancel := context.WithDeadline(ctx, by)
 	stop := context.AfterFunc(s.open, func() {
 		if n.mute.Load() {
