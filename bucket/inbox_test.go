@@ -222,6 +222,40 @@ func TestCancelledNodeIsNotReusedOnceTheWorkerLooksAtIt(t *testing.T) {
 	checkSlabs(t, &in.free, 1)
 }
 
+// The worker takes a part of many changes, and frees those nodes. The others serve the next
+// timeouts where they are, and each node serves one.
+func TestNodesFreedBeforeOtherChangesAreTaken(t *testing.T) {
+	const count, part = 100, 64
+	in := newInbox()
+	var nodes []*Node
+	for range count {
+		n, _ := put(t, in, 10)
+		nodes = append(nodes, n)
+	}
+	take(in)
+	for _, n := range nodes {
+		cancel(in, n)
+	}
+	var buf [part]*Node
+	if k := in.TakeChanged(buf[:]); k != part || len(in.Drop(buf[:])) != 0 {
+		t.Fatalf("%d changes are taken, want %d; or some were armed again", k, part)
+	}
+	var handles []timeout.Timeout
+	for range count {
+		_, h := put(t, in, 20)
+		handles = append(handles, h)
+	}
+	for i, h := range handles {
+		if h.State() != timeout.Pending {
+			t.Fatalf("timeout %d is %v: its node serves a later one", i, h.State())
+		}
+	}
+	if armed := in.Drop(takeChanged(in)); len(armed) != count-part {
+		t.Errorf("%d nodes were used again where they are, want %d", len(armed), count-part)
+	}
+	checkSlabs(t, &in.free, count)
+}
+
 func TestClosedInboxRefuses(t *testing.T) {
 	in := newInbox()
 	n := new(Node)
