@@ -35,3 +35,22 @@ func TestPreciseAlarmSleepsForCenturies(t *testing.T) {
 		}
 	}
 }
+
+// A wait lasts as long as it was asked to, so that a precise worker wakes once for a
+// deadline and not, for example, half way again and again. A signal may end a wait now and
+// then.
+func TestPreciseAlarmWaitsOnce(t *testing.T) {
+	var a futex
+	ended := make(chan int)
+	go func() {
+		a.open()
+		defer a.close()
+		waits := 0
+		for deadline := time.Now().Add(100 * ms); time.Until(deadline) > 0; waits++ {
+			a.wait(time.Until(deadline))
+		}
+		ended <- waits
+	}()
+	n := <-ended
+	check(t, n <= 5, "a wait of 100ms took %d waits", n)
+}

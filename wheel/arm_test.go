@@ -10,8 +10,8 @@ import (
 	"github.com/leasewheel/leasewheel/bucket"
 )
 
-// pauseWorker stops the worker, which sleeps for long, as it empties the inboxes: the last
-// one is still to come.
+// pauseWorker stops the worker, which sleeps for a minute, as it empties the inboxes: the
+// last one is still to come.
 func (w *Wheel) pauseWorker() (resume func()) {
 	first, last := &w.shards[0], &w.shards[len(w.shards)-1]
 	Must(last.put(w.ticks.after(day), func() {}))
@@ -22,8 +22,7 @@ func (w *Wheel) pauseWorker() (resume func()) {
 		return false
 	})
 	<-locked
-	Must(first.put(w.ticks.after(day), func() {}))
-	w.need(0)
+	Must(first.put(w.ticks.after(30*time.Second), func() {})) // which wakes it
 	for first.inbox.Earliest() != bucket.Never {
 		runtime.Gosched()
 	}
@@ -74,6 +73,26 @@ func TestEarlierDeadlineDuringAnArm(t *testing.T) {
 		check(t, s.armed(&timer.node, tick, interrupted) == nil, "the wheel runs")
 		pass(10 * ms)
 		check(t, ran.Load(), "it waits for another deadline")
+	})
+}
+
+// A goroutine that arms a timer for an earlier deadline is interrupted before it names the
+// timer in an inbox; another one cancels it meanwhile. The worker lets go of the timer within
+// a tick: the naming makes it look.
+func TestCancelledDuringAnArm(t *testing.T) {
+	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
+		Must(timer.Arm(time.Hour))
+		Must(w.Schedule(ms, func() {})) // which makes the worker link the timer
+		pass(5 * ms)
+		tick := w.ticks.after(30 * time.Minute)
+		interrupted := timer.node.Arm(tick)
+		check(t, interrupted.Queue && timer.Cancel(), "it is not pending, or the worker need not look: %+v", interrupted)
+		pass(5 * ms)
+		Must(0, w.shard().armed(&timer.node, tick, interrupted))
+		pass(ms)
+		check(t, timer.node.List() == 0, "the wheel still has the timer")
+		pass(2 * time.Hour)
+		check(t, !ran.Load(), "it has run")
 	})
 }
 

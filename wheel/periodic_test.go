@@ -263,6 +263,20 @@ func TestEveryBegins(t *testing.T) {
 	})
 }
 
+// A first run at an instant that is over comes at the next tick, and the plan begins there:
+// also if the instant is the tick that has just come.
+func TestEveryBeginsWithItsFirstRun(t *testing.T) {
+	for _, past := range []time.Duration{0, 1, ms, 5*ms + 1} {
+		eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+			time.Sleep(10 * ms)
+			r := newRecord(t)
+			must(w.EveryFunc(r.start.Add(-past), 100*ms, missed, func(timeout.Timeout) { r.run("a") }))
+			r.at(250)
+			r.want("a@1 a@101 a@201")
+		})
+	}
+}
+
 // A refused run is lost and counted; the next comes at its time.
 func TestRefusedRunsDoNotEndAPeriodicTask(t *testing.T) {
 	each(t, policies, func(t *testing.T, missed wheel.Missed) {

@@ -374,6 +374,35 @@ func TestStopBetweenMissedRuns(t *testing.T) {
 	})
 }
 
+// A timer that was cancelled a moment ago, and is armed after Stop has collected what is
+// pending, is refused, although the worker still has it and is held by a task.
+func TestArmBehindStop(t *testing.T) {
+	for name, again := range map[string]func(*wheel.Timer) error{
+		"Arm":   func(timer *wheel.Timer) error { _, err := timer.Arm(second); return err },
+		"ArmAt": func(timer *wheel.Timer) error { _, err := timer.ArmAt(time.Now().Add(time.Hour)); return err },
+		"Reset": func(timer *wheel.Timer) error {
+			if timer.Timeout().Reset(second) {
+				return nil
+			}
+			return wheel.ErrStopped
+		},
+	} {
+		bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+			timer := armed(w, time.Minute, func() { t.Error("it has run") })
+			must(w.Schedule(10*ms, func() { time.Sleep(second) }))
+			time.Sleep(20 * ms)
+			check(t, timer.Cancel(), "it is not pending")
+			var left []wheel.Unrun
+			go func() { left = w.Stop() }()
+			time.Sleep(20 * ms)
+			err := again(timer)
+			check(t, errors.Is(err, wheel.ErrStopped) && timer.State() == timeout.Cancelled, "%s: %v; it is %v", name, err, timer.State())
+			pass(time.Hour)
+			check(t, len(left) == 0, "%s: Stop returned %d", name, len(left))
+		})
+	}
+}
+
 // Stop does not wait for tasks that an executor has accepted, and returns none of them;
 // one of them may call it.
 func TestStopFromAnExecutor(t *testing.T) {
