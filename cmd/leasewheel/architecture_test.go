@@ -16,14 +16,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files, functions and fields in docs/architecture.md exist, and it names every planted
-// bug. A name in backquotes is looked up in the last file named before it in the same row
+// Files, functions and fields exist that docs/architecture.md names, and the table of queues in
+// docs/reliability.md. The former names every planted bug. A name in backquotes is looked up in the last file named before it in the same row
 // or paragraph.
 func TestArchitectureNamesExist(t *testing.T) {
 	root := moduleDir(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
 	require.NoError(t, err)
-	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text), "")
+	reliability, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	require.NoError(t, err)
+	queues := regexp.MustCompile(`(?s)\n## What is queued.*?\n## `).Find(reliability)
+	require.NotEmpty(t, queues)
+	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text)+string(queues), "")
 	units := regexp.MustCompile(`\n\n|\n\| |\n\d+\. `).Split(prose, -1)
 	quoted := regexp.MustCompile("`([^`\\s]+)`")
 	planted := regexp.MustCompile(`^\d{2,3}-`)

@@ -17,11 +17,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// In these tests a request to a master that does not answer has ten minutes, and one of a
-// master that answers has one: what waits for the other master fails, however slow the machine.
+// In these tests requests have ten minutes, and those to masters that answer are awaited for
+// half a one: what waits for the other master hangs, and does not merely take longer.
 const (
 	muteFor = 10 * time.Minute
-	enough  = time.Minute
+	enough  = 30 * time.Second
 )
 
 // pausedMaster stops the second master of a cluster until the test ends. What waits for it
@@ -45,8 +45,9 @@ func TestMuteMasterDelaysNoStart(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, "", processes)
 	var stores []*redisstore.Store
-	for range processes {
-		stores = append(stores, open(t, patientClient(t, cluster)))
+	for i := range processes { // without sharded pub/sub, the first request is for the lock
+		config := redisstore.Config{PubSub: []redisstore.PubSub{redisstore.PubSubAuto, redisstore.PubSubOff}[i%2]}
+		stores = append(stores, openWith(t, patientClient(t, cluster), config))
 	}
 	ctx, end := context.WithTimeout(context.Background(), muteFor)
 	t.Cleanup(end)
