@@ -486,6 +486,12 @@ func calls() map[string]boundedCall {
 		"lock.Locker.List (one)":   {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "one")) })},
 		"lock.Locker.Close":        {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Close(ctx) })},
 		"lock.Locker.Shutdown":     {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Shutdown(ctx) })},
+		"lock.Locker.Shutdown (with a cleanup)": {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) {
+			brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			_ = l.Semaphore("semaphore").Release(brief, 1) // repeated within the last RequestTimeout
+			_ = l.Shutdown(ctx)
+		})},
 
 		"elect.Election.Run": {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) {
 			_ = elect.New(l, "leader", lock.Options{}).Run(ctx, untilEnd)
