@@ -16,6 +16,12 @@ import (
 // methods are safe for concurrent use. Acquisitions wait until TrySetPermits has set
 // the number of permits once. A permit is not reentrant.
 //
+// Permits in use end by the clock of the server. If a cluster moves them to a master whose
+// clock is ahead, or a replica whose clock is ahead takes over, they end earlier by the
+// difference. One of less than two thirds of the TTL is made up for by the next renewal;
+// after a larger one, and with [Options.Fixed], another holder may have the permit until
+// this one's next renewal.
+//
 // [Lease.Owner] is the permit's id, 32 hexadecimal digits. [Lease.Token] grows with every
 // grant, but a resource can refuse smaller tokens only if there is one permit. A
 // [Semaphore] of the same name counts the same permits, but those that it takes do not

@@ -45,6 +45,12 @@
 //   - Messages are claimed in the order of due times. Several workers handle them
 //     concurrently.
 //
+// Due times and the ends of leases are instants of the server's clock. If a cluster moves a
+// queue to a master whose clock is ahead, or a replica whose clock is ahead takes over, they
+// come earlier by the difference. One of less than two thirds of [WorkerConfig.TTL] is made up
+// for by the next renewal; after a larger one two workers have a message until the first of
+// them fails to renew it.
+//
 // A failover to a lagging replica loses what the replica had not received. If that is a
 // Put, the message is lost. If it is an outcome, the message is handled again. If it is a
 // claim, two workers have the message until the first of them fails to renew it.

@@ -234,8 +234,11 @@ func (s *Store) report(all []*examination, o driver.CheckOptions) driver.Report 
 		}
 		r.Findings = append(r.Findings, e.findings...)
 	}
-	if s.sentinel() {
-		r.Findings = append(r.Findings, compareClocks(all, o.TTL)...)
+	switch {
+	case s.sentinel():
+		r.Findings = append(r.Findings, compareReplicas(all, o.TTL)...)
+	case s.cluster != nil:
+		r.Findings = append(r.Findings, compareMasters(all, o.TTL)...)
 	}
 	slices.SortStableFunc(r.Findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
 	return r

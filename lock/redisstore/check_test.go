@@ -284,6 +284,35 @@ func TestReplicaClocks(t *testing.T) {
 	}
 }
 
+// The clocks of a cluster's masters are compared: permits and messages of delay queues end by
+// the clock of the master that has their slot.
+func TestCheckComparesTheClocksOfMasters(t *testing.T) {
+	t.Parallel()
+	clocks := []steppedClock{newSteppedClock(t), newSteppedClock(t)}
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
+		Masters: len(clocks), Server: durable(), Env: func(node int) []string { return clocks[node].env() },
+	})
+	between := func() (found []driver.Finding) {
+		for _, f := range about(check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock") {
+			if strings.Contains(f.Found, "that of the master") {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	require.Empty(t, between())
+	clocks[1].step(t, time.Hour)
+	found := between()
+	require.Len(t, found, 1)
+	requireComplete(t, found[0])
+	_, behind := cluster.Nodes[0].Addr()
+	_, ahead := cluster.Nodes[1].Addr()
+	assert.Equal(t, ahead, found[0].Server)
+	assert.Equal(t, driver.SeverityWarning, found[0].Severity)
+	assert.Regexp(t, `^the master's clock is (1h0m|59m5\d)\S* ahead of that of the master `+regexp.QuoteMeta(behind)+`$`, found[0].Found)
+	assert.Contains(t, found[0].Promise, "permits, and messages of delay queues")
+}
+
 // leastRights returns the rules of the users that SECURITY.md describes: the least, and for
 // each further use.
 func leastRights(t *testing.T) [][]string {

@@ -34,7 +34,8 @@
 //	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [driver.Count]; for an hour, see [driver.Hold], unless the client gets the answer: then for 7 s at most
 //
 // Expiring permits have a fencing counter, too. They expire by the server's clock, while
-// clients of Redisson use their own clocks.
+// clients of Redisson use their own clocks. The instants move with the key: on a master, or
+// a promoted replica, whose clock is ahead they come earlier by the difference.
 //
 // If a latch's name holds a hash tag, like {user:7}:cart, the channel has the whole name
 // in another pair of braces. In a cluster that is another slot, so Redisson cannot keep

@@ -56,7 +56,7 @@ func (s *Store) sum(of func(*batcher) int) (n int) {
 // CompareReplicaClock returns the findings about the clocks of a master and a replica, each
 // known within give.
 func CompareReplicaClock(master, replica, give, ttl time.Duration) []driver.Finding {
-	return compareClocks([]*examination{
+	return compareReplicas([]*examination{
 		{server: driver.Server{Ahead: master, AheadError: give}},
 		{server: driver.Server{Ahead: replica, AheadError: give}},
 	}, ttl)

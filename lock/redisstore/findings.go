@@ -311,26 +311,59 @@ func (n *checkedNode) clockID(s *Store) string {
 	return n.address
 }
 
-// compareClocks compares the replicas' clocks with the master's.
-func compareClocks(all []*examination, ttl time.Duration) (found []driver.Finding) {
+// compareReplicas compares the replicas' clocks with the master's.
+func compareReplicas(all []*examination, ttl time.Duration) (found []driver.Finding) {
 	master := all[0]
-	margin := ttl/100 + 2*time.Millisecond
 	for _, e := range all[1:] {
-		if e.err != nil || e.server.AheadError == 0 || master.server.AheadError == 0 {
-			continue
-		}
-		apartBy := e.server.Ahead - master.server.Ahead
-		if apartBy.Abs()-e.server.AheadError-master.server.AheadError <= margin {
+		by, differ := e.aheadOf(master, ttl)
+		if !differ {
 			continue
 		}
 		found = append(found, driver.Finding{
 			Severity: driver.SeverityWarning, Server: e.node.address, Topic: "clock",
-			Found:   fmt.Sprintf("the replica's clock is %s the master's", apart(apartBy)),
-			Promise: oneHolder + ": after a failover to it leases end earlier, or later, by the difference",
+			Found:   fmt.Sprintf("the replica's clock is %s the master's", apart(by)),
+			Promise: oneHolder + ": after a failover to it leases, permits and messages of delay queues end, or are due, earlier or later by the difference",
 			Advice:  "synchronize the clocks of all servers, by slewing",
 		})
 	}
 	return found
+}
+
+// compareMasters compares the clocks of a cluster's masters with the one that is furthest
+// behind.
+func compareMasters(all []*examination, ttl time.Duration) (found []driver.Finding) {
+	var behind *examination
+	for _, e := range all {
+		if e.knowsClock() && (behind == nil || e.server.Ahead < behind.server.Ahead) {
+			behind = e
+		}
+	}
+	for _, e := range all {
+		by, differ := e.aheadOf(behind, ttl)
+		if !differ {
+			continue
+		}
+		found = append(found, driver.Finding{
+			Severity: driver.SeverityWarning, Server: e.node.address, Topic: "clock",
+			Found:   fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.address),
+			Promise: oneHolder + ": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time",
+			Advice:  "synchronize the clocks of all servers, by slewing, before a slot is moved",
+		})
+	}
+	return found
+}
+
+// knowsClock reports whether the server's clock was read.
+func (e *examination) knowsClock() bool { return e.err == nil && e.server.AheadError > 0 }
+
+// aheadOf returns by how much the server's clock is ahead of another's. differ is set if both
+// are known, and the difference is certainly more than the margin of a lease.
+func (e *examination) aheadOf(other *examination, ttl time.Duration) (by time.Duration, differ bool) {
+	if !e.knowsClock() || !other.knowsClock() {
+		return 0, false
+	}
+	by = e.server.Ahead - other.server.Ahead
+	return by, by.Abs()-e.server.AheadError-other.server.AheadError > ttl/100+2*time.Millisecond
 }
 
 // apart describes a difference between clocks.
