@@ -2,11 +2,14 @@ package lock_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -49,31 +52,207 @@ func (f *fairQueue) isServed(within time.Duration, order ...string) {
 	assert.Equal(f, order, f.served)
 }
 
-// A waiter sends just enough requests to keep its place, independent of Poll. Only the next
-// waiter sends one more when the holder's lease ends.
-func TestFairWaitersAskSeldom(t *testing.T) {
+// Idle waiters of one process cost the server what their first one costs, and one request for
+// each 500 of them, however many they are.
+func TestIdleFairWaitersCostWhatTheirHeadCosts(t *testing.T) {
+	two, one := idleFairWaiters(t, 2), idleFairWaiters(t, 1)
+	assert.Equal(t, one.asked, two.asked, "the second one never asks")
+	assert.Zero(t, one.rounds)
+	few := 0.05 * float64(two.commands) // others that are sent in the background
+	for _, waiters := range []int{10, 502} {
+		cost, requests := idleFairWaiters(t, waiters), (waiters-1+499)/500
+		assert.Equal(t, two.asked, cost.asked, "%d wait", waiters)
+		assert.Equal(t, requests*two.rounds, cost.rounds, "%d wait", waiters)
+		assert.InDelta(t, one.commands+requests*(two.commands-one.commands), cost.commands, few, "%d wait", waiters)
+	}
+}
+
+// fairCost is what waiters of a fair lock cost.
+type fairCost struct {
+	asked, rounds int // requests of their own, and for their places
+	commands      int // that the server has processed, in scripts, too
+}
+
+// idleFairWaiters returns what waiters of one process cost in 15 s.
+func idleFairWaiters(t *testing.T, waiters int) (cost fairCost) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
-		const waiters = 30
-		holder := server.Locker(t, lock.Config{})
-		lease, err := holder.Fair("a").With(lock.Options{TTL: time.Minute, Fixed: true}).Lock(t.Context())
+		_, err := server.Locker(t, lock.Config{}).Fair("a").With(lock.Options{TTL: time.Hour, Fixed: true}).Lock(t.Context())
 		require.NoError(t, err)
-		line := fairQueue{T: t}
+		l, store := faultyLocker(t, server, lock.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
 		for range waiters {
-			line.join("", l)
+			work.Go(func() {
+				_, err := l.Fair("a").Lock(ctx)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
 		}
-		before := store.asked()
-		assert.Equal(t, 2*waiters, before, "once for a place, and once when subscribed")
-		time.Sleep(50 * time.Second)
-		rounds := float64(store.asked()-before) / waiters
-		assert.InDelta(t, 30, rounds, 3, "every 5/3 s")
+		admin := server.Client(t)
+		time.Sleep(5 * time.Second)
+		before := fairCost{store.asked(), store.rounds(), commands(t, admin)}
+		time.Sleep(15 * time.Second)
+		cost = fairCost{store.asked() - before.asked, store.rounds() - before.rounds, commands(t, admin) - before.commands}
+		cancel()
+		work.Wait()
+	})
+	return cost
+}
 
-		time.Sleep(time.Until(lease.Until()) - 50*time.Millisecond)
-		before = store.asked()
-		time.Sleep(200 * time.Millisecond)
-		line.work.Wait()
-		assert.Less(t, store.asked()-before, 2*waiters, "the lease's end served all of them, one after the other")
+// commands returns how many commands a server has processed.
+func commands(t *testing.T, admin *redis.Client) (n int) {
+	t.Helper()
+	info, err := admin.Info(t.Context(), "stats").Result()
+	require.NoError(t, err)
+	_, count, _ := strings.Cut(info, "total_commands_processed:")
+	n, err = strconv.Atoi(strings.TrimSpace(count))
+	require.NoError(t, err, info)
+	return n
+}
+
+// A waiter that is idle gets the lock soon after its turn has come, whatever becomes of the
+// one before it, of messages, and of the requests that keep its place.
+func TestIdleFairWaiterGetsItsTurn(t *testing.T) {
+	const period = 5*time.Second/3 + 100*time.Millisecond
+	for name, test := range map[string]struct {
+		before func(f *faulty)                             // while the waiters are idle
+		then   func(q *idleQueue, server *locktest.Server) // makes the lock free
+		within time.Duration
+	}{
+		"released":           {then: func(q *idleQueue, _ *locktest.Server) { q.unlock() }, within: 100 * time.Millisecond},
+		"predecessor leaves": {then: func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 100 * time.Millisecond},
+		"predecessor and holder are gone": {
+			then:   func(q *idleQueue, server *locktest.Server) { q.leave(); server.Delete("a") },
+			within: period,
+		},
+		"predecessor's process is dead": {
+			then:   func(q *idleQueue, _ *locktest.Server) { q.kill(); q.unlock() },
+			within: 5*time.Second + period,
+		},
+		"everything is lost": {then: func(_ *idleQueue, server *locktest.Server) { server.DeleteAll() }, within: period},
+		"messages are lost": {
+			before: func(f *faulty) { f.mute = true },
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
+		},
+		"places may not be kept": {
+			before: func(f *faulty) { f.keep, f.mute = broken, true },
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 2 * period,
+		},
+		"replies about places were lost": {
+			before: func(f *faulty) { f.keep, f.mute = times(4, lostReply), true },
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				q := newIdleQueue(t, server)
+				if test.before != nil {
+					q.store.set(func() { test.before(q.store) })
+					time.Sleep(7 * time.Second)
+				}
+				asked := q.store.asked()
+				time.Sleep(time.Minute)
+				if q.store.keep == nil {
+					assert.Equal(t, asked, q.store.asked(), "the waiter is idle")
+				}
+				test.then(q, server)
+				begin := time.Now()
+				lease := <-q.granted
+				assert.Less(t, time.Since(begin), test.within)
+				q.end()
+				if lease != nil {
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+				rounds := q.store.rounds()
+				time.Sleep(time.Minute)
+				assert.Equal(t, rounds, q.store.rounds(), "nothing is kept any more")
+			})
+		})
+	}
+}
+
+// idleQueue is the queue of a fair lock: a holder, a waiter of another process, and an idle
+// waiter behind it, which is granted the lock.
+type idleQueue struct {
+	*testing.T
+	locker  *lock.Locker // of the idle waiter
+	store   *faulty      // of that locker
+	granted chan *lock.Lease
+
+	holder      *lock.Lease
+	predecessor *faulty
+	leave       context.CancelFunc
+	left        chan struct{}
+}
+
+func newIdleQueue(t *testing.T, server *locktest.Server) *idleQueue {
+	q := &idleQueue{T: t, granted: make(chan *lock.Lease, 1), left: make(chan struct{})}
+	var err error
+	q.holder, err = server.Locker(t, lock.Config{}).Fair("a").With(lock.Options{TTL: time.Hour, Fixed: true}).Lock(t.Context())
+	require.NoError(t, err)
+	first, predecessor := faultyLocker(t, server, lock.Config{})
+	q.predecessor = predecessor
+	ctx, cancel := context.WithCancel(t.Context())
+	q.leave = func() { cancel(); synctest.Wait() }
+	go func() {
+		defer close(q.left)
+		if lease, err := first.Fair("a").Lock(ctx); err == nil {
+			assert.NoError(t, lease.Unlock(t.Context()))
+		}
+	}()
+	time.Sleep(10 * time.Millisecond)
+	q.locker, q.store = faultyLocker(t, server, lock.Config{})
+	go func() {
+		lease, err := q.locker.Fair("a").LockWithin(t.Context(), 5*time.Minute)
+		assert.NoError(t, err)
+		q.granted <- lease
+	}()
+	time.Sleep(10 * time.Millisecond)
+	return q
+}
+
+// unlock releases the lock.
+func (q *idleQueue) unlock() { assert.NoError(q, q.holder.Unlock(q.Context())) }
+
+// kill lets nothing of the predecessor reach the server any more.
+func (q *idleQueue) kill() {
+	q.predecessor.set(func() { q.predecessor.acquire, q.predecessor.mute = lostRequest, true })
+}
+
+// end ends the predecessor, and what holds the lock beside the waiter.
+func (q *idleQueue) end() {
+	q.predecessor.set(func() { q.predecessor.acquire = nil })
+	q.leave()
+	<-q.left
+	_ = q.holder.Unlock(q.Context())
+}
+
+// A wait that ends in an outage reports that, also that of an idle waiter.
+func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newIdleQueue(t, locktest.Start(t))
+		second := make(chan error, 1)
+		go func() {
+			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			second <- err
+		}()
+		time.Sleep(10 * time.Second)
+		q.store.set(func() { q.store.acquire = down })
+		assert.ErrorIs(t, <-second, lock.ErrUnavailable)
+		q.store.set(func() { q.store.acquire = nil })
+		go func() {
+			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			second <- err
+		}()
+		time.Sleep(5 * time.Second)
+		q.store.set(func() { q.store.keep = times(2, down) })
+		err := <-second
+		assert.ErrorIs(t, err, lock.ErrNotAcquired)
+		assert.NotErrorIs(t, err, lock.ErrUnavailable, "the outage is over")
+		q.unlock()
+		q.end()
+		assert.NoError(t, (<-q.granted).Unlock(t.Context()))
 	})
 }
 

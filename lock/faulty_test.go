@@ -22,10 +22,13 @@ type faulty struct {
 
 	mu        sync.Mutex
 	acquire   fault // guarded by mu, as the others are
+	keep      fault // of places; nil: that of acquisitions
 	release   fault
 	subscribe fault
 	renew     fault
 	acquired  int
+	kept      int
+	mute      bool // subscriptions deliver nothing
 }
 
 // fault replaces a request. It gets the request's context, and do sends the request. nil
@@ -94,6 +97,13 @@ func (f *faulty) asked() int {
 	return f.acquired
 }
 
+// rounds returns the number of requests that kept places.
+func (f *faulty) rounds() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.kept
+}
+
 // through sends a request through the fault that which points at.
 func (f *faulty) through(ctx context.Context, which *fault, do func() error) error {
 	f.mu.Lock()
@@ -112,6 +122,21 @@ func (f *faulty) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Ans
 		return err
 	})
 	return answer, err
+}
+
+func (f *faulty) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
+	which := &f.acquire
+	f.set(func() {
+		f.kept++
+		if f.keep != nil {
+			which = &f.keep
+		}
+	})
+	err = f.through(ctx, which, func() (err error) {
+		ask, err = f.Store.(driver.PlaceKeeper).KeepPlaces(ctx, name, owners, place)
+		return err
+	})
+	return ask, err
 }
 
 func (f *faulty) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
@@ -136,7 +161,14 @@ func (f *faulty) Renew(ctx context.Context, items []renewal.Item) {
 
 func (f *faulty) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (sub driver.Subscription, err error) {
 	err = f.through(ctx, &f.subscribe, func() (err error) {
-		sub, err = f.Store.Subscribe(ctx, h, notify)
+		sub, err = f.Store.Subscribe(ctx, h, func(n driver.Notice) {
+			f.mu.Lock()
+			mute := f.mute
+			f.mu.Unlock()
+			if !mute {
+				notify(n)
+			}
+		})
 		return err
 	})
 	return sub, err

@@ -77,6 +77,12 @@ func (s slow) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error
 	return s.Store.Acquire(ctx, h)
 }
 
+func (s slow) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) ([]int, error) {
+	time.Sleep(s.dice.upTo(15 * time.Millisecond))
+	defer func() { time.Sleep(s.dice.upTo(15 * time.Millisecond)) }()
+	return s.Store.(driver.PlaceKeeper).KeepPlaces(ctx, name, owners, place)
+}
+
 func (s slow) Release(ctx context.Context, h *driver.Hold) (bool, error) {
 	time.Sleep(s.dice.upTo(15 * time.Millisecond))
 	defer func() { time.Sleep(s.dice.upTo(15 * time.Millisecond)) }()

@@ -185,6 +185,8 @@ type Locker struct {
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended
 
+	keepers map[queueKey]*placeKeeper // guarded by mu; of locks with idle waiters
+
 	waiters int              // guarded by mu; in all queues
 	waiting map[queueKey]int // guarded by mu; waiters per lock, kept only with MaxWaiters
 
@@ -208,7 +210,7 @@ func New(store Store, c Config) (*Locker, error) {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
 	c = c.withDefaults()
-	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), waiting: make(map[queueKey]int)}
+	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), keepers: make(map[queueKey]*placeKeeper), waiting: make(map[queueKey]int)}
 	if l.wheel == nil {
 		w, err := wheel.New(wheel.Config{Logger: c.Logger})
 		if err != nil {

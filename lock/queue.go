@@ -167,6 +167,7 @@ func (q *queue) remove(w *waiter, s headState) {
 		}
 	}
 	q.waiters.Remove(w.element)
+	w.stopKeeping()
 	q.locker.waiters--
 	q.promote(s)
 }

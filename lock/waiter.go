@@ -35,7 +35,11 @@ type waiter struct {
 
 	isHead bool      // the step has taken the promotion
 	state  headState // the head's state
-	idle   bool      // no request is due, and the backstop is armed
+	idle   bool      // no request is due, and the backstop is armed or the place is kept
+	// keeper keeps the waiter's place, and kept is its element there; nil if none does. They
+	// change under locker.mu.
+	keeper *placeKeeper
+	kept   *list.Element
 	// g and err are the result of the waiting.
 	g   grant
 	err error
@@ -172,6 +176,7 @@ func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 			return headState{}, false
 		}
 		w.state.ask, w.state.due, w.idle = true, time.Time{}, false
+		q.stopKeeping(w)
 	}
 }
 
@@ -226,6 +231,10 @@ func (q *queue) askIfDue(w *waiter) (next headState, over bool) {
 		a.refusals++
 		q.recordPlace(a, w.g.Answer)
 	}
+	if q.keepPlace(w) {
+		w.idle = true
+		return headState{}, false
+	}
 	pause, again := q.delay(a, s.lastRefusal)
 	if !again {
 		w.err = a.refused(s.lastRefusal, ErrRetriesExhausted)
@@ -266,7 +275,7 @@ func (q *queue) failed(w *waiter) (next headState, over bool) {
 		failure := w.failure
 		q.failure.Store(&failure)
 	}
-	next.due = time.Now().Add(q.outage.next(w))
+	next.due = time.Now().Add(q.outage.next(q.locker, q.key, w.failure))
 	if !own || !q.yield(w, next) {
 		w.state = next
 	}
@@ -281,7 +290,7 @@ func (q *queue) answered() {
 	}
 }
 
-// outage is a series of failed requests of one queue.
+// outage is a series of failed requests of one queue, or of one placeKeeper.
 type outage struct {
 	tries  int
 	since  time.Time
@@ -292,15 +301,15 @@ type outage struct {
 // it.
 const outageNotice = 5 * time.Second
 
-// next counts a waiter's failed request and returns the pause before the next one.
-func (o *outage) next(w *waiter) time.Duration {
+// next counts a failed request for a lock and returns the pause before the next one.
+func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 	if o.tries == 0 {
 		o.since = time.Now()
 	}
 	if !o.logged && time.Since(o.since) >= outageNotice {
 		o.logged = true
-		w.queue.locker.config.Logger.Warn("lock: the store does not answer; still waiting",
-			"name", w.hold.Name, "kind", w.hold.Kind, "for", time.Since(o.since).Round(time.Second), "err", w.failure)
+		l.config.Logger.Warn("lock: the store does not answer; still waiting",
+			"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
 	}
 	o.tries++
 	return pauseAfter(o.tries - 1)

@@ -40,7 +40,7 @@ var aclUses = []aclUse{
   ~leasewheel_lock_places:{orders:*}
   &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*
   +lindex +llen +lpop +lpos +lpush +lrem +rpush +unlink
-  +zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zscore`,
+  +zadd +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zscore`,
 	},
 	{
 		flag: "read-write", usage: "read-write locks",

@@ -209,6 +209,8 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	sub, err := store.Subscribe(t.Context(), hold(next, time.Minute), func(driver.Notice) {})
 	require.NoError(t, err)
 	sub.Close()
+	_, err = store.KeepPlaces(t.Context(), "orders:43", []string{next, brief}, time.Minute)
+	require.NoError(t, err)
 	gone(brief)
 	for range 2 { // silent for longer than its place was kept
 		time.Sleep(2 * time.Millisecond)

@@ -28,6 +28,8 @@ var fairTests = slices.Concat(
 		{"PassesOverTheDeadTogether", passesOverTheDeadTogether},
 		{"KeepsThePlacesOfTheLiving", keepsThePlacesOfTheLiving},
 		{"KeepsTheOrderThroughAnOutage", keepsTheOrderThroughAnOutage},
+		{"KeepsPlacesForTheirOwners", keepsPlacesForTheirOwners},
+		{"KeepsTheOrderOfKeptPlacesThroughAnOutage", keepsTheOrderOfKeptPlacesThroughAnOutage},
 		{"ServesLockersInOrder", servesLockersInOrder},
 		{"OutlastsADeadWaiter", outlastsADeadWaiter},
 		{"GivesUpPlacesWhenClosed", givesUpPlacesWhenClosed},
@@ -239,6 +241,59 @@ func keepsTheOrderThroughAnOutage(b *bench) {
 	b.enqueueFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
 	time.Sleep(2 * ttl)
 	b.enqueue(s, "a", "three:1", "two:1", "four:1", "one:1")
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "one:1", "two:1", "three:1", "four:1")
+}
+
+// keep keeps the places of owners for the lock called a, and checks who is to ask.
+func (b *bench) keep(s driver.Store, place time.Duration, owners []string, ask ...string) {
+	b.Helper()
+	var names []string
+	for _, owner := range owners {
+		names = append(names, named(owner))
+	}
+	indexes, err := s.(driver.PlaceKeeper).KeepPlaces(b.Context(), b.name("a"), names, place)
+	if err != nil {
+		b.Fatalf("keep the places of %v: %v", owners, err)
+	}
+	var asked []string
+	for _, i := range indexes {
+		asked = append(asked, owners[i])
+	}
+	if slices.Sort(asked); !slices.Equal(asked, ask) {
+		b.Errorf("%v are to ask, not %v", asked, ask)
+	}
+}
+
+// One request keeps the places of several owners, and names those that must ask themselves.
+func keepsPlacesForTheirOwners(b *bench) {
+	s := b.store()
+	if _, ok := s.(driver.PlaceKeeper); !ok {
+		return
+	}
+	b.granted(s, b.hold("a", "holder:1"))
+	b.enqueueFor(s, 2*ttl, "a", "one:1", "two:1", "three:1", "four:1")
+	for range 12 {
+		time.Sleep(ttl / 4)
+		b.keep(s, 2*ttl, []string{"one:1", "two:1", "four:1"}, "one:1")
+	}
+	b.keep(s, hour, []string{"two:1", "four:1", "nobody:1"}, "nobody:1") // one:1 may be alive
+	time.Sleep(2 * ttl)
+	b.keep(s, hour, []string{"nobody:1", "two:1", "four:1"}, "nobody:1", "two:1") // one:1 is dead
+	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.areServed(s, "two:1", "four:1")
+}
+
+func keepsTheOrderOfKeptPlacesThroughAnOutage(b *bench) {
+	s := b.store()
+	if _, ok := s.(driver.PlaceKeeper); !ok {
+		return
+	}
+	b.granted(s, b.hold("a", "holder:1"))
+	b.enqueueFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
+	time.Sleep(2 * ttl)
+	b.keep(s, hour, []string{"four:1", "two:1"})
+	b.keep(s, hour, []string{"three:1", "one:1"}, "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
 	b.areServed(s, "one:1", "two:1", "three:1", "four:1")
 }

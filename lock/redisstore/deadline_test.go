@@ -95,6 +95,17 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		_, err := s.ForceRelease(ctx, "a")
 		return err
 	}
+	enqueued := func(ctx context.Context, admin *redis.Client) { // to expire in half an hour
+		held(ctx, admin)
+		at := float64(time.Now().Add(30 * time.Minute).UnixMilli())
+		admin.RPush(ctx, "redisson_lock_queue:{a}", owner)
+		admin.ZAdd(ctx, "redisson_lock_timeout:{a}", redis.Z{Score: at, Member: owner})
+		admin.ZAdd(ctx, "leasewheel_lock_places:{a}", redis.Z{Score: at, Member: owner})
+	}
+	keeps := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.KeepPlaces(ctx, "a", []string{owner}, time.Hour)
+		return err
+	}
 	fences := func(ctx context.Context, s *redisstore.Store) error {
 		_, err := s.Fence(ctx, hold(driver.KindMutex, 0), 1<<52)
 		return err
@@ -110,6 +121,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		{"Plain", redisstore.FormatPlain, none, acquires(hold(driver.KindMutex, 0))},
 		{"Fair", redisstore.FormatRedisson, none, acquires(hold(driver.KindFair, time.Minute))},
 		{"FairQueued", redisstore.FormatRedisson, held, acquires(hold(driver.KindFair, time.Minute))},
+		{"FairKept", redisstore.FormatRedisson, enqueued, keeps},
 		{"Read", redisstore.FormatRedisson, none, acquires(hold(driver.KindRead, 0))},
 		{"Write", redisstore.FormatRedisson, none, acquires(hold(driver.KindWrite, time.Minute))},
 		{"Semaphore", redisstore.FormatRedisson, counted, acquires(hold(driver.KindSemaphore, 0))},

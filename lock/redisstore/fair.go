@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -16,9 +17,12 @@ var (
 	fairAcquireSource string
 	//go:embed fair_release.lua
 	fairReleaseSource string
+	//go:embed fair_keep.lua
+	fairKeepSource string
 
 	fairAcquire = newGrantingScript(publishSource, listenersSource, tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
 	fairRelease = newScript(publishSource, listenersSource, ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
+	fairKeep    = newTimelyScript(publishSource, ownerSource, overdueSource, fairQueueSource, fairKeepSource)
 )
 
 // fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
@@ -59,4 +63,39 @@ func (fair) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held
 		return false, err
 	}
 	return freed(reply)
+}
+
+var _ driver.PlaceKeeper = (*Store)(nil)
+
+// KeepPlaces keeps the places of waiters for a fair lock, in one round trip.
+func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
+	if _, err := s.kindOf(driver.KindFair); err != nil {
+		return nil, err
+	}
+	at, err := s.names.key(name)
+	if err != nil || len(owners) == 0 {
+		return nil, err
+	}
+	args := make([]any, 0, 1+len(owners))
+	args = append(args, place.Milliseconds())
+	for _, owner := range owners {
+		args = append(args, owner)
+	}
+	reply, err := s.run(ctx, fairKeep, []key{at, queueKey(at), timeoutsKey(at), placesKey(at)}, args...)
+	if err != nil {
+		return nil, err
+	}
+	numbers, ok := reply.([]any)
+	for _, number := range numbers {
+		n, isNumber := number.(int64)
+		if !isNumber || n < 1 || n > int64(len(owners)) {
+			ok = false
+			break
+		}
+		ask = append(ask, int(n-1))
+	}
+	if !ok {
+		return nil, unexpected(reply)
+	}
+	return ask, nil
 }

@@ -46,14 +46,7 @@ if holds then return grant() end
 
 local now = milliseconds()
 local place = tonumber(redis.call('zscore', places, owner))
-if place and place <= now then
-  -- The owner is alive although its place has expired: the server was down, or its clock
-  -- was set. The other waiters' places may have expired for that reason, so they are
-  -- kept.
-  for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
-    redis.call('zadd', places, decimal(now + wait), waiter)
-  end
-end
+if place and place <= now then spare(places, now, wait) end
 local queued = place or redis.call('zscore', timeouts, owner)
 local ok, connections = wait > 0, 0
 if ok then ok, connections = pcall(oursListening, ARGV[6], KEYS[6] .. ':' .. owner) end
@@ -77,30 +70,12 @@ end
 if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
 if wait == 0 then return {0, more and 1 or left} end
 
--- A waiter of Redisson's lowers the timeouts behind it by its own wait, 5 minutes by
--- default, when it is served and when it gives up. Our timeout is therefore later by that
--- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before
--- the end of the present lease. The margin for clocks ahead of the server's is how long
--- Redisson waits for a dead head.
-local ahead = 10000
 if not queued then
   redis.call('rpush', list, owner)
   head = head or owner
 end
 redis.call('zadd', places, keptUntil, owner)
-local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
-local before = others > 0 and theirsBefore(list, places, owner, now, others) or 0
-redis.call('zadd', timeouts, decimal(now + wait + ahead + math.max(left, 0) + before * 300000), owner)
-
--- A queue that its waiters never leave expires. Redisson relies on its waiters to leave,
--- so its keys have no TTL while it has waiters.
-local theirs = others > 0 and haveTheirs(list, places, now)
-for _, key in ipairs({list, timeouts, places}) do
-  if theirs and key ~= places then
-    redis.call('persist', key)
-  else
-    redis.call('pexpire', key, 600000)
-  end
-end
+local others = keepTimeouts(list, timeouts, places, now, wait, left, {owner})
+keepQueue(list, timeouts, places, others > 0 and haveTheirs(list, places, now))
 if more then return {0, 1} end
 return {head == owner and 0 or 4, left}

@@ -5,8 +5,8 @@
 --   places    ours: waiter of ours to the ms after which we drop it, and half a ms more
 --             if it was subscribed to its channel at its last request
 --
--- A waiter of ours asks again well before its place expires, so a dead one is known soon
--- after. A waiter of Redisson asks at any time, and keeps its place until its timeout.
+-- A waiter of ours has its place prolonged well before it expires, so a dead one is known
+-- soon after. A waiter of Redisson asks at any time, and keeps its place until its timeout.
 
 -- endOf returns the ms after which a waiter is dropped, and the zset that has it; nil if
 -- the waiter has no place.
@@ -74,17 +74,49 @@ local function leave(list, timeouts, waiter)
   redis.call('zrem', timeouts, waiter)
 end
 
--- theirsBefore returns how many waiters of Redisson's are before one of ours among the
--- first hundred of the queue; most if ours is not among them.
-local function theirsBefore(list, places, waiter, now, most)
-  local before = 0
-  for at = 0, 99 do
-    local other = redis.call('lindex', list, at)
-    if not other or other == waiter then return math.min(before, most) end
-    local by = tonumber(redis.call('zscore', places, other) or 0)
-    if by <= now then before = before + 1 end
+-- spare keeps other places after one of ours was found to have expired although its waiter
+-- lives: the server was down, or its clock was set, so theirs may have expired for that
+-- reason. It keeps a hundred with each request.
+local function spare(places, now, wait)
+  for _, waiter in ipairs(redis.call('zrangebyscore', places, '-inf', decimal(now + wait), 'limit', 0, 100)) do
+    redis.call('zadd', places, decimal(now + wait), waiter)
   end
-  return most
+end
+
+-- theirsBefore returns how many waiters of Redisson's are before each of the first hundred of
+-- the queue.
+local function theirsBefore(list, places, now)
+  local before, count = {}, 0
+  for at = 0, 99 do
+    local waiter = redis.call('lindex', list, at)
+    if not waiter then break end
+    before[waiter] = count
+    local by = tonumber(redis.call('zscore', places, waiter) or 0)
+    if by <= now then count = count + 1 end
+  end
+  return before
+end
+
+-- keepTimeouts prolongs the timeouts of waiters of ours, whose places have just been kept.
+-- It returns how many waiters of Redisson's there are at most.
+--
+-- A waiter of Redisson's lowers the timeouts behind it by its own wait, 5 minutes by
+-- default, when it is served and when it gives up. Our timeout is therefore later by that
+-- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before
+-- the end of the present lease, of which left ms are left. The margin for clocks ahead of the
+-- server's is how long Redisson waits for a dead head.
+local function keepTimeouts(list, timeouts, places, now, wait, left, waiters)
+  local ahead = 10000
+  local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
+  local before = others > 0 and theirsBefore(list, places, now) or {}
+  local entries = {}
+  for _, waiter in ipairs(waiters) do
+    local theirs = math.min(before[waiter] or others, others)
+    entries[#entries + 1] = decimal(now + wait + ahead + math.max(left, 0) + theirs * 300000)
+    entries[#entries + 1] = waiter
+  end
+  redis.call('zadd', timeouts, unpack(entries))
+  return others
 end
 
 -- haveTheirs reports whether the queue may have waiters of Redisson's, dead or not. In a
@@ -97,6 +129,18 @@ local function haveTheirs(list, places, now)
     if not isOurs(redis.call('lindex', list, at)) then return true end
   end
   return false
+end
+
+-- keepQueue has a queue that its waiters never leave expire. Redisson relies on its waiters to
+-- leave, so its keys have no TTL while it has waiters.
+local function keepQueue(list, timeouts, places, theirs)
+  for _, key in ipairs({list, timeouts, places}) do
+    if theirs and key ~= places then
+      redis.call('persist', key)
+    else
+      redis.call('pexpire', key, 600000)
+    end
+  end
 end
 
 -- leaveToTheirs removes the TTL that waiters of ours have given the queue, once one of

@@ -67,7 +67,7 @@ func (s *Store) uses() []use {
 			name: "fair locks", flag: " --fair",
 			commands: []string{
 				"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
-				"zcount @ 0 0", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
+				"zcount @ 0 0", "zmscore @ x", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
 			},
 			keys:     func(at key) []key { return []key{queueKey(at), timeoutsKey(at), placesKey(at)} },
 			channels: func(at key) []key { return []key{channelKey(at) + ":" + noClient + ":1"} },
