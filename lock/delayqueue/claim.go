@@ -37,7 +37,7 @@ type claim struct {
 
 // claim requests up to limit messages. If the reply to a claim was lost, claim repeats it
 // by its number, so that its messages need not wait for the end of their leases.
-func (w *worker) claim(ctx context.Context, limit int) (claim, error) {
+func (w *worker) claim(limit int) (claim, error) {
 	q := w.queue
 	again := ""
 	if w.again {
@@ -46,7 +46,8 @@ func (w *worker) claim(ctx context.Context, limit int) (claim, error) {
 		w.seq++
 	}
 	c := claim{asked: time.Now()}
-	reply, err := q.onceWith(ctx, claimScript, w.keys,
+	// The worker's context does not bound this: the reply must be received.
+	reply, err := q.onceWith(context.WithoutCancel(w.ending), claimScript, w.keys,
 		limit, w.config.TTL.Milliseconds(), max(0, w.config.MaxAttempts), strconv.FormatInt(w.seq, 10), again,
 		batch, batchBytes, counterLife.Milliseconds(), ceilMillis(q.config.Retention))
 	c.answered = time.Now()

@@ -26,7 +26,7 @@ func claimant(t *testing.T, q *Queue, name string) *worker {
 // get claims up to limit messages and returns them.
 func (w *worker) get(t *testing.T, limit int) []*Delivery {
 	t.Helper()
-	c, err := w.claim(context.Background(), limit)
+	c, err := w.claim(limit)
 	require.NoError(t, err)
 	return c.deliveries
 }

@@ -174,7 +174,7 @@ func (m *model) claim(w *worker, limit int) error {
 			known.put("due", known.due)
 		}
 	}
-	c, err := w.claim(context.Background(), limit)
+	c, err := w.claim(limit)
 	if err != nil {
 		return err
 	}

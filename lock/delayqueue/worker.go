@@ -106,11 +106,8 @@ type worker struct {
 	handler Handler
 	config  WorkerConfig
 
-	// ending ends when the worker is to claim no more, by stop at the latest; ended receives
-	// the instant.
+	// ending ends when the worker is to claim no more.
 	ending context.Context
-	stop   context.CancelCauseFunc
-	ended  chan time.Time
 	// base is the parent of the handlers' contexts; cut ends it.
 	base context.Context
 	cut  context.CancelCauseFunc
@@ -145,7 +142,8 @@ type worker struct {
 // gives back messages that were claimed and not begun, waits for the handlers, and
 // returns nil. Any number of workers may run, in one process and in many.
 //
-// Without messages, it returns within [Config.RequestTimeout] of the end. With messages, it
+// Without messages, it returns within [Config.RequestTimeout] of the end; within two if the
+// reply to its last claim is lost, whose messages it then gives back. With messages, it
 // sends the outcomes until the server answers, until their leases are over, and for a
 // RequestTimeout more if one is in flight then.
 //
@@ -167,14 +165,13 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	}
 	w := &worker{
 		queue: q, engine: e, handler: h, config: c,
-		wake: make(chan struct{}, 1), ended: make(chan time.Time, 1),
+		wake: make(chan struct{}, 1),
 	}
 	w.renameClaims()
 	ending, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(q.closed, func() { end(ErrClosed) })()
-	w.ending, w.stop = ending, end
-	context.AfterFunc(ending, func() { w.ended <- time.Now() })
+	w.ending = ending
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
 	w.alarm = new(wheel.Timer)
@@ -233,8 +230,7 @@ func (w *worker) sleep() error {
 // poll claims due messages, and sets the time of the next poll.
 func (w *worker) poll() error {
 	w.subscribe()
-	// The end of the worker does not bound this: the reply must be received.
-	c, err := w.claim(context.WithoutCancel(w.ending), min(w.room(), batch))
+	c, err := w.claim(min(w.room(), batch))
 	if err != nil {
 		return w.failed(err)
 	}
@@ -303,9 +299,8 @@ func (w *worker) unsubscribe() {
 
 // windUp waits for the handlers, and ends their contexts after Grace.
 func (w *worker) windUp() error {
-	w.stop(nil) // after an error
-	if ended := <-w.ended; w.again {
-		w.recover(ended.Add(w.queue.config.RequestTimeout))
+	if w.again {
+		w.recover()
 	}
 	switch grace := w.config.Grace; {
 	case grace < 0:
@@ -317,15 +312,10 @@ func (w *worker) windUp() error {
 	return nil
 }
 
-// recover gives back the messages of the last claim, if its reply was lost and there is
-// time left.
-func (w *worker) recover(by time.Time) {
-	if !time.Now().Before(by) {
-		return
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(w.ending), by)
-	defer cancel()
-	c, err := w.claim(ctx, 0)
+// recover gives back the messages of the last claim, if its reply was lost. That takes a
+// request with a limit of its own: without it they are leased for a TTL that nobody uses.
+func (w *worker) recover() {
+	c, err := w.claim(0)
 	if err != nil {
 		return // their leases will end
 	}

@@ -32,8 +32,8 @@ type Hold struct {
 	// lock.MaxCount.
 	Owed bool
 	// Place is how long the store keeps the owner's place in its wait queue, at least, after
-	// each request, also one of a [PlaceKeeper], with [KindMutex] and [KindFair]. The owner of a mutex has subscribed
-	// then. When the lock is released to it, the store may grant it at once and send a
+	// each request, also one of a [PlaceKeeper], with [KindMutex] and [KindFair]. The owner of
+	// a mutex has subscribed then. When the lock is released to it, the store may grant it at once and send a
 	// [Notice]. A store made of other stores sends them zero. Zero: no place.
 	Place time.Duration
 	// BlockReaders is how long the store refuses new readers, at least, after each request

@@ -55,6 +55,7 @@ var (
 	byWait     = bound{"wait, RequestTimeout", upTo(wait + requestTimeout)}
 	// A call that releases when its context has ended has a RequestTimeout for that.
 	afterContext = bound{"ctx, RequestTimeout", func(c caller) time.Duration { return c.ends + requestTimeout }}
+	afterTwo     = bound{"ctx, two RequestTimeouts", func(c caller) time.Duration { return c.ends + 2*requestTimeout }}
 	tryDo        = bound{"TryLock, f, Unlock", func(c caller) time.Duration { return min(requestTimeout, c.over()) + requestTimeout }}
 	doWithin     = bound{"LockWithin, f, Unlock", func(c caller) time.Duration { return min(wait+requestTimeout, c.over()) + requestTimeout }}
 	afterSleep   = bound{"RequestTimeout", constant(untilRenewal + requestTimeout)}
@@ -574,7 +575,7 @@ func calls() map[string]boundedCall {
 		})},
 		"delayqueue.Queue.Revive": {byRetryFor, withMessage(func(ctx context.Context, q *delayqueue.Queue) { _, _ = q.Revive(ctx, "message") })},
 		"delayqueue.Queue.Stats":  {byRetryFor, withMessage(func(ctx context.Context, q *delayqueue.Queue) { _, _ = q.Stats(ctx) })},
-		"delayqueue.Queue.Work": {afterContext, withMessage(func(ctx context.Context, q *delayqueue.Queue) {
+		"delayqueue.Queue.Work": {afterTwo, withMessage(func(ctx context.Context, q *delayqueue.Queue) {
 			_ = q.Work(ctx, func(context.Context, *delayqueue.Delivery) error { return nil }, delayqueue.WorkerConfig{})
 		})},
 		"delayqueue.Queue.Work (with a message)": {byLease, func(p *process) func(context.Context) {

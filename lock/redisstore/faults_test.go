@@ -263,7 +263,8 @@ func TestServerIsMute(t *testing.T) {
 			assert.Less(t, time.Since(begin), 2*time.Second, "requests are bounded")
 
 			_, loss := holder.lossIsInTime(t, 5*time.Second)
-			assert.Equal(t, renewal.Unreachable, loss.Cause)
+			// A machine that stands still meanwhile has not shown that the store is at fault.
+			assert.Contains(t, []renewal.Cause{renewal.Unreachable, renewal.Expired}, loss.Cause)
 			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 
 			test.lift()
