@@ -36,10 +36,18 @@ func TestKeepingPlacesCostsOneRequest(t *testing.T) {
 	store, admin := open(t, server.Client(t)), server.Client(t)
 	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":0", 0)).Verdict)
 	var owners []string
+	by := float64(time.Now().Add(time.Hour).UnixMilli())
+	pipe := admin.Pipeline()
 	for i := range 500 {
-		owners = append(owners, fmt.Sprintf("%s:%d", golf, i+1))
-		asks(t, store, fairHold(owners[i], time.Minute))
+		owner := fmt.Sprintf("%s:%d", golf, i+1)
+		owners = append(owners, owner)
+		pipe.RPush(t.Context(), fairList, owner)
+		for _, key := range []string{fairTimeouts, fairPlaces} {
+			pipe.ZAdd(t.Context(), key, redis.Z{Score: by, Member: owner})
+		}
 	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
 	cost := func(owners []string) int {
 		require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
 		require.Equal(t, owners[:1], keepPlaces(t, store, owners...))
