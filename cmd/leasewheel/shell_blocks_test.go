@@ -27,6 +27,7 @@ var notRun = map[string]string{
 	`.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/benchmarks.txt`:                                                             "needs the tools, which are fetched",
 	`go run ./report -only '^Schedule' -count 1`:                                                                                             "measures other libraries, which are fetched",
 	`go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6`:                                                                              "measures other libraries, which are fetched",
+	`go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000`:                                                                 "takes minutes",
 	`go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks`:                                                                "measures other libraries, which are fetched",
 	`go test ./lock/locktest/chaos -v -args -seed 7 -round 12`:                                                                               "takes a minute; TestFaultBench runs the bench in its own package",
 	`go test ./lock/locktest/chaos -v -args -faults 'late requests,process stopped'`:                                                         "takes a minute, as above",

@@ -76,6 +76,10 @@ the other in each round, so that ratios hold where absolute figures do not.
 		r.section(&b, queueText, "Messages")
 		r.writeComparison(&b, queueImplementations, queueComparisons)
 	}
+	if rows := r.comparisonRows(leftComparisons, leftImplementations); rows != nil {
+		r.section(&b, leftText, "Left")
+		writeTable(&b, []string{"what", "left"}, rows)
+	}
 	b.WriteString(repeatText)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -168,6 +172,15 @@ acknowledgement.
 
 `
 
+const leftText = `
+## What is left on the server
+
+A minute after the last use of a kind of lock, for a million uses. The client is still open.
+Memory is the server's without its connections. The difference between its readings is
+scaled to a million uses: some kilobytes that do not grow with the uses become megabytes.
+
+`
+
 const repeatText = `
 ## What the workloads are
 
@@ -195,6 +208,9 @@ const repeatText = `
 - **held locks** are acquired in no order of their names. After half a time to live the
   heap and the stacks are read, then renewals are measured for five seconds or for two
   intervals; the server counts them.
+- **left on the server**: 32 goroutines use a kind of lock, each use by a new name or, if
+  contended, all by one. A semaphore, permits and a queue have one name. Each kind has a
+  server of its own. Its memory and keys are compared with those after 320 uses.
 - **10,000 waiters**: goroutines of one process that want 500 locks of another
   client. Heap and stack are what they add, their own goroutines included.
 
@@ -218,6 +234,7 @@ A part of it, from the folder bench/peers:
 go run ./report -only '^Schedule' -count 1
 go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6
 go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks
+go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000
 ` + "```" + `
 
 Netty takes part where Java and its jar are found: Debian's package

@@ -191,12 +191,12 @@ func TestNamesAgree(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range slices.Concat(comparisons, lockComparisons, heldComparisons, quorumComparisons, queueComparisons) {
+	for _, c := range slices.Concat(comparisons, lockComparisons, heldComparisons, quorumComparisons, queueComparisons, leftComparisons) {
 		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
 			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
 		}
 	}
-	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations) {
+	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
 		if peers[impl] == "" {
 			t.Errorf("nothing says what %s is", impl)
 		}

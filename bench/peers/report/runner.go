@@ -86,6 +86,7 @@ var workloads = []workload{
 	{name: "HandOver", impls: slices.DeleteFunc(slices.Clone(lockImplementations), func(impl string) bool { return impl == "autopipelined" }),
 		once: true, pkg: locksPackage},
 	{name: "Names", impls: []string{"leasewheel", "leasewheel-plain", "redsync"}, once: true, pkg: locksPackage},
+	{name: "Left", impls: leftImplementations, once: true, pkg: locksPackage},
 	{name: "Waiters", impls: []string{"leasewheel", "leasewheel-plain", "rueidislock", "directed"}, once: true, pkg: locksPackage},
 	{name: "Held", impls: heldImplementations, once: true, pkg: locksPackage},
 	{name: "Quorum", impls: quorumImplementations, once: true, pkg: quorumPackage},
