@@ -29,6 +29,7 @@ var notRun = map[string]string{
 	`go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6`:                                                                              "measures other libraries, which are fetched",
 	`go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000`:                                                                 "takes minutes",
 	`go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks`:                                                                "measures other libraries, which are fetched",
+	`go test ./renewal -v -run OneLeaseCostsNoNeighbour -args -isolations 10000`:                                                             "takes six minutes; sixty of them are part of its own package's tests",
 	`go test ./lock/locktest/chaos -v -args -seed 7 -round 12`:                                                                               "takes a minute; TestFaultBench runs the bench in its own package",
 	`go test ./lock/locktest/chaos -v -args -faults 'late requests,process stopped'`:                                                         "takes a minute, as above",
 	`git worktree add ../base 9212fd0`:                                                                                                       "writes beside the repository",

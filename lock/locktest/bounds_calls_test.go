@@ -530,6 +530,9 @@ func calls() map[string]boundedCall {
 		"redisstore.Store.Fence":        {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.Fence(ctx, hold(), 1) })},
 		"redisstore.Store.ForceRelease": {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.ForceRelease(ctx, "hold") })},
 		"redisstore.Store.Inspect":      {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.Inspect(ctx, "hold", driver.KindMutex) })},
+		"redisstore.Store.KeepPlaces": {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) {
+			_, _ = s.KeepPlaces(ctx, "hold", []string{"a:1"}, time.Minute)
+		})},
 		"redisstore.Store.List": {byPage, on(onRedis, func(ctx context.Context, s *redisstore.Store) {
 			all(s.List(ctx, "", func(string) bool { return true }))
 		})},
