@@ -2,10 +2,10 @@ package lock
 
 import (
 	"container/list"
+	"errors"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -90,11 +90,14 @@ func (k *placeKeeper) begin() {
 func (k *placeKeeper) round() {
 	next := time.Now().Add(placeTTL / 3)
 	waiters := k.waiters()
-	var requests errgroup.Group
-	for some := range slices.Chunk(waiters, maxKept) {
-		requests.Go(func() error { return k.keep(some) })
+	parts := slices.Collect(slices.Chunk(waiters, maxKept))
+	failures := make([]error, len(parts))
+	var requests sync.WaitGroup
+	for i, some := range parts {
+		requests.Go(func() { failures[i] = k.keep(some) })
 	}
-	if err := requests.Wait(); err != nil {
+	requests.Wait()
+	if err := errors.Join(failures...); err != nil {
 		next = time.Now().Add(k.outage.next(k.locker, k.key, err))
 	} else {
 		k.outage = outage{}
