@@ -18,8 +18,8 @@ func held(t *testing.T) *timeout.Entry {
 	return e
 }
 
-// An entry that is armed after its stopped engine has taken it out is taken out no longer:
-// whoever armed it did so in vain.
+// An entry that is armed after its stopped engine has taken it out is taken out no longer: it
+// can be cancelled.
 func TestArmedAfterItWasTakenOut(t *testing.T) {
 	e := held(t)
 	if tick, ok := e.TakeOut(); !ok || tick != 10 || !e.TakenOut() {

@@ -132,7 +132,7 @@ func TestAPanicIsLoggedWithItsStack(t *testing.T) {
 }
 
 // A panic(nil), which GODEBUG=panicnil=1 allows, is logged and counted as any other, and a
-// runtime.Goexit is told from it.
+// runtime.Goexit is not taken for one.
 func TestAPanicWithNilIsLogged(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {

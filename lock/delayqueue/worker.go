@@ -313,7 +313,7 @@ func (w *worker) windUp() error {
 }
 
 // recover gives back the messages of the last claim, if its reply was lost. That takes a
-// request with a limit of its own: without it they are leased for a TTL that nobody uses.
+// request with a limit of its own. Without it they stay leased for a TTL, and unhandled.
 func (w *worker) recover() {
 	c, err := w.claim(0)
 	if err != nil {

@@ -358,8 +358,8 @@ func subscribe(ctx context.Context, s driver.Store) {
 var echo = redisstore.NewScript("return 1")
 
 // calls returns the calls of the methods that take a context or promise a bound: one at
-// least for each, by the package, type and name. What follows a space tells several calls
-// of a method apart.
+// least for each, by the package, type and name. What follows a space distinguishes several
+// calls of a method.
 func calls() map[string]boundedCall {
 	return map[string]boundedCall{
 		"lock.Mutex.Lock":             {byContext, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").Lock(ctx) })},
