@@ -47,6 +47,10 @@ type Fault struct {
 	// Refuse resets new connections as soon as they are made.
 	Refuse bool
 
+	// Lose selects requests that are lost although Requests passes: the bytes of one write
+	// of a client. Their connection stays mute, as after [Drop]. Nil: none.
+	Lose func(requests []byte) bool
+
 	// Duplicate sends whole pipelines to the server a second time after this delay, on a
 	// connection of their own, and drops the replies, as a proxy that repeats requests
 	// does. Zero: never. The connection begins with [Proxy.Login].
@@ -310,7 +314,7 @@ func (l *link) deliver(to io.Writer, chunks <-chan chunk, flow func(Fault) Flow)
 			if until := l.stalled.Load(); until != nil && to == l.server && !l.sleep(*until) {
 				return
 			}
-			mute = mute || flow(fault) == Drop
+			mute = mute || flow(fault) == Drop || to == l.server && fault.Lose != nil && fault.Lose(c.bytes)
 			if fault.Duplicate > 0 && to == l.server && !mute {
 				l.proxy.duplicate(c.bytes, fault.Duplicate)
 			}

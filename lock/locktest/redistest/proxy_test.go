@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -111,6 +112,19 @@ func TestProxyDropsRequestsOnly(t *testing.T) {
 		defer cancel()
 		require.Error(t, client.Incr(ctx, "counter").Err())
 		require.Zero(t, s.Client(t).Exists(t.Context(), "counter").Val(), "the request must not have arrived")
+	})
+}
+
+func TestProxyLosesChosenRequests(t *testing.T) {
+	networks(t, func(t *testing.T, p *Proxy, s *Server) {
+		other := p.Client(t)
+		require.NoError(t, other.Ping(t.Context()).Err())
+		p.Set(Fault{Lose: func(requests []byte) bool { return bytes.Contains(requests, []byte("lost")) }})
+		ctx, cancel := context.WithTimeout(t.Context(), impatient)
+		defer cancel()
+		require.Error(t, p.Client(t).Incr(ctx, "lost").Err())
+		require.NoError(t, other.Incr(t.Context(), "kept").Err(), "other connections are answered")
+		require.Zero(t, s.Client(t).Exists(t.Context(), "lost").Val(), "the request must not have arrived")
 	})
 }
 
