@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ func (r *round) checkErrors(h *history) {
 			continue
 		}
 		r.tally.check(noNeighbour, 1)
+		r.checkLate(h, u)
 		if u.released != forever && len(r.journal.between(u.releasing, u.released, ofKind(memory))) > 0 {
 			r.tally.check(heldReleases, 1)
 		}
@@ -66,29 +68,60 @@ func (r *round) checkLoss(h *history, u *use) {
 	r.tally.check(heldSurvives, 1)
 	switch u.lost {
 	case renewal.Expired, renewal.TakenOver, renewal.Deleted, renewal.Unreachable:
-		if r.undisturbed(h, u, u.call-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
+		from := max(u.call, u.releasing.add(-u.ttl)) // every lease is confirmed within a TTL
+		if r.undisturbed(h, u, from-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
 			r.broke(heldSurvives, u.back, u.releasing, "lost: "+u.lost.String(), u)
 		}
+	}
+}
+
+// lateLimit is by how much a loss may be noticed after the end of a lease, apart from the time
+// in which the process got no processor.
+const lateLimit = time.Second
+
+// checkLate finds leases that were not lost at their end.
+func (r *round) checkLate(h *history, u *use) {
+	if u.end == 0 {
+		return
+	}
+	r.tally.check(lostInTime, 1)
+	if late := u.noticed.sub(u.end) - h.stalls(u.process, u.end, u.noticed); late > lateLimit {
+		r.broke(lostInTime, u.end, u.noticed, fmt.Sprintf("Lost was not closed for %v after the end of the lease", late), u)
 	}
 }
 
 // undisturbed reports whether no fault between two instants explains a failure of u.
 // others names further kinds of fault that explain none.
 func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
-	if h.lagged(u.process, from, to, 100*time.Millisecond) {
+	if h.lagged(u.process, from, to, stallLimit) {
 		return false
 	}
 	return len(r.journal.between(from, to, func(w *window) bool {
-		switch w.Kind {
-		case sliced, flushed, foreign, forgery:
-			return false
-		case garbage, forbidden:
-			return w.Name == u.name
-		case slow:
-			return w.Size > 30*time.Millisecond
-		case stopped, killed:
+		if w.Kind == stopped || w.Kind == killed {
 			return w.Process == u.process
 		}
-		return !slices.Contains(others, w.Kind)
+		return r.concerns(w, u.name) && !slices.Contains(others, w.Kind)
 	})) == 0
+}
+
+// stallLimit is for how long a process or a server may get no processor before that
+// explains the failure of a request.
+const stallLimit = 100 * time.Millisecond
+
+// concerns reports whether a fault may affect requests for a name. The fault of one node of
+// a cluster does not affect the names of the others.
+func (r *round) concerns(w *window, name string) bool {
+	master, parted := r.masters[name]
+	if parted && master >= 0 && w.Node >= 0 && w.Node != master {
+		return false
+	}
+	switch w.Kind {
+	case sliced, flushed, foreign, forgery:
+		return false
+	case garbage, forbidden, hanging:
+		return w.Name == name
+	case slow:
+		return w.Size > 30*time.Millisecond
+	}
+	return true
 }

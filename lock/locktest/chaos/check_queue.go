@@ -60,6 +60,16 @@ func (h *history) lagged(process int, from, to instant, most time.Duration) bool
 	return false
 }
 
+// stalls returns for how long in all a process's timers were late between two instants.
+func (h *history) stalls(process int, from, to instant) (sum time.Duration) {
+	for _, lag := range h.lags[process] {
+		if begin := lag.At.add(-time.Duration(lag.N)); lag.At >= from && begin <= to {
+			sum += min(lag.At, to).sub(max(begin, from))
+		}
+	}
+	return sum
+}
+
 // checkLatches checks that no waiter passed a latch while it was certainly closed.
 func (r *round) checkLatches(h *history) {
 	for _, uses := range h.named(r.plan, latchKind) {

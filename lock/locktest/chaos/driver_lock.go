@@ -55,6 +55,7 @@ type wish struct {
 	cancel time.Duration // the caller gives up then; 0: never
 	hold   time.Duration
 	inner  bool // take it a second time meanwhile
+	keep   bool // hold it until the process finishes, or for that long
 }
 
 func drawWish(p driverPlan, d dice) wish {
@@ -72,6 +73,12 @@ func drawWish(p driverPlan, d dice) wish {
 	}
 	if d.chance(40) {
 		w.cancel = d.span(3*time.Millisecond, 4*time.Second)
+	}
+	switch p.Role {
+	case crowd:
+		w.hold, w.inner = d.span(time.Millisecond, 5*time.Millisecond), false
+	case kept:
+		w = wish{verb: verbLock, hold: d.between(2*time.Second, 20*time.Second), keep: true}
 	}
 	if p.Defer && w.verb == verbLock {
 		w.verb = verbGo
@@ -205,9 +212,14 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 		}
 	}
 	last, told := got, instant(0)
+	look, finishing := 2*time.Millisecond, (<-chan struct{})(nil)
+	if wish.keep { // one of many
+		look, finishing = 100*time.Millisecond, w.finishing.Done()
+	}
 	for {
 		at := now()
 		if !lease.Valid() {
+			w.awaitLoss(op, lease)
 			break
 		}
 		if last = at; told == 0 || last.sub(told) > 20*time.Millisecond {
@@ -219,7 +231,9 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 		}
 		select {
 		case <-lease.Lost():
-		case <-time.After(min(2*time.Millisecond, end.sub(at))):
+		case <-finishing:
+			end = at
+		case <-time.After(min(look, end.sub(at))):
 		}
 	}
 	e := event{What: evEnd, Op: op, At: last, Lost: lossOf(lease.Err())}
@@ -227,6 +241,19 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 		e.At = max(last, instantOf(lease.Until()))
 	}
 	w.report(e)
+}
+
+// awaitLoss waits for the loss of a lease whose time is over, and reports it.
+func (w *worker) awaitLoss(op int64, lease *lock.Lease) {
+	end := instantOf(lease.Until())
+	if end > now() {
+		return // it is suspect after a jump of the clocks, or released
+	}
+	select {
+	case <-lease.Lost():
+	case <-time.After(3 * lateLimit):
+	}
+	w.report(event{What: evLost, Op: op, N: int64(end)})
 }
 
 // probe acquires every lock once, as long as that takes.

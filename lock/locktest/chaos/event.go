@@ -23,6 +23,7 @@ const (
 	evFail     = "fail"     // it was not
 	evValid    = "valid"    // the lease was valid at the instant At
 	evEnd      = "end"      // the driver is about to release; At is the last instant of validity
+	evLost     = "lost"     // a lease that ended at N is lost, or its driver does not wait for that any more
 	evReleased = "released" // the release has returned
 	evInner    = "inner"    // the release of a further hold has returned
 	evTwice    = "twice"    // a deferred function was called more than once

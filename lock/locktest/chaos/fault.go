@@ -23,9 +23,10 @@ type faultKind struct {
 }
 
 var (
-	proxied    = []site{single, five}
+	proxied    = []site{single, five, cluster}
 	everywhere = []site{single, five, cluster, sentinel}
 	alone      = []site{single}
+	parted     = []site{cluster} // in parts that can fail alone
 )
 
 // faultKinds are all kinds. Those that broke promises before are drawn more often.
@@ -65,13 +66,23 @@ func (p *plan) drawFaults(d dice, long bool, only []string) {
 			continue
 		}
 		drawn[k.name] = true
-		for range 1 + d.IntN(6) {
+		times := 1 + d.IntN(6)
+		if k.name == mute {
+			times = 1
+		}
+		for range times {
 			f := faultPlan{Kind: k.name, At: d.between(p.Active/50, p.Active*9/10), For: d.span(k.least, k.most),
 				Place: d.IntN(places), Node: d.IntN(quorumNodes), Size: d.span(time.Millisecond, 40*time.Second), Variant: d.IntN(1000), Seed: d.Uint64()}
 			if d.chance(30) {
 				f.Place = -1
 			}
 			f.Name = pick(d, p.Names).Name
+			switch k.name {
+			case hanging:
+				f.Name = company + keptName(max(f.Place, 0), d.IntN(keptNames))
+			case mute: // for the whole round, but for its beginning
+				f.At, f.For = d.between(p.Active/20, p.Active/10), p.Active
+			}
 			if k.name == garbage && len(victims) > 0 {
 				f.Name = pick(d, victims)
 			}
@@ -128,6 +139,13 @@ func (j *journal) open(w window) *window {
 	defer j.mu.Unlock()
 	j.all = append(j.all, &w)
 	return &w
+}
+
+// note records what is over.
+func (j *journal) note(w window) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.all = append(j.all, &w)
 }
 
 // shut records the end of a fault.

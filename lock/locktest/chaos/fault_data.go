@@ -32,22 +32,23 @@ func writeForeign(ctx, hard context.Context, r *round, f faultPlan) {
 	w := r.journal.open(window{Kind: foreign, Place: -1, Node: -1, Name: name})
 	defer r.journal.shut(w)
 	n := r.target(f)
-	values := [][]any{{"HSET", name, "user", "ada"}, {"SET", name, "value"}, {"RPUSH", name, "a"}, {"HSET", name, "user", "ada", "mode", "dark"}}
-	_ = n.do(ctx, "DEL", name)
+	key := r.plan.Mapping.key(name)
+	values := [][]any{{"HSET", key, "user", "ada"}, {"SET", key, "value"}, {"RPUSH", key, "a"}, {"HSET", key, "user", "ada", "mode", "dark"}}
+	_ = n.do(ctx, "DEL", key)
 	if n.do(ctx, values[f.Variant%len(values)]...) == nil {
 		r.askForeign(ctx, hard, name)
 	}
 	<-ctx.Done()
-	_ = n.do(hard, "DEL", name)
+	_ = n.do(hard, "DEL", key)
 }
 
-// keysAt returns the keys that belong to a lock, of every kind.
-func keysAt(name string) []string {
-	braces := "{" + name + "}"
-	if strings.Contains(name, "{") {
-		braces = name
+// keysAt returns the keys that belong to a lock at a key, of every kind.
+func keysAt(key string) []string {
+	braces := "{" + key + "}"
+	if strings.Contains(key, "{") {
+		braces = key
 	}
-	keys := []string{name}
+	keys := []string{key}
 	for _, prefix := range []string{
 		"redisson_lock_token", "leasewheel_lock_line", "redisson_lock_queue", "redisson_lock_timeout", "leasewheel_lock_places",
 		"leasewheel_lock_claim", "leasewheel_lock_turns",
@@ -64,7 +65,7 @@ func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {
 	defer r.journal.shut(w)
 	d, n := newDice(f.Seed, 0), r.target(f)
 	for ctx.Err() == nil {
-		key := pick(d, keysAt(f.Name))
+		key := pick(d, keysAt(r.plan.Mapping.key(f.Name)))
 		actual, err := n.admin.Keys(ctx, "*"+escapePattern(f.Name)+"*").Result()
 		if err == nil && len(actual) > 0 && d.chance(70) {
 			key = pick(d, actual)

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	late         = "late requests"
 	held         = "requests held"
 	stall        = "stall"
+	hanging      = "renewals hang"
 	sliced       = "slices"
 	refusedDial  = "connections refused"
 	reset        = "reset"
@@ -52,6 +54,10 @@ var networkFaults = []faultKind{
 	{stall, 2, proxied, time.Second, 4 * time.Second, onWires(func(faultPlan) redistest.Fault {
 		return redistest.Fault{Requests: redistest.Hold, Replies: redistest.Hold}
 	})},
+	{hanging, 14, proxied, 2 * time.Second, 8 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+		key := r.plan.Mapping.key(f.Name)
+		onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Lose: renews(key)} })(ctx, hard, r, f)
+	}},
 	{sliced, 1, proxied, time.Second, 5 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Slice: true} })},
 	{refusedDial, 1, proxied, 50 * time.Millisecond, 3 * time.Second, onWires(func(faultPlan) redistest.Fault { return redistest.Fault{Refuse: true} })},
 	{duplicates, 2, proxied, time.Second, 5 * time.Second, onWires(func(f faultPlan) redistest.Fault {
@@ -74,6 +80,9 @@ func onWires(make func(faultPlan) redistest.Fault) func(ctx, hard context.Contex
 	return func(ctx, _ context.Context, r *round, f faultPlan) {
 		fault := make(f)
 		w := r.journal.open(window{Kind: f.Kind, Place: f.Place, Node: r.wireNode(f), Size: max(fault.Delay, fault.Duplicate)})
+		if fault.Lose != nil {
+			w.Name = f.Name
+		}
 		wires := r.wires(f)
 		for _, wire := range wires {
 			wire.begin(&fault)
@@ -89,11 +98,18 @@ func onWires(make func(faultPlan) redistest.Fault) func(ctx, hard context.Contex
 	}
 }
 
+// renews returns a function that reports whether requests renew the mutex at a key. All
+// other scripts for it have keys that derive from its own.
+func renews(key string) func(requests []byte) bool {
+	own, derived := []byte("\r\n"+key+"\r\n"), []byte("{"+key+"}\r\n")
+	return func(requests []byte) bool { return bytes.Contains(requests, own) && !bytes.Contains(requests, derived) }
+}
+
 // wireNode is the node whose wires a fault affects, -1 for all of them: those of a single
-// server, and of a quorum for one fault in four.
+// server, and of several servers for one fault in four.
 func (r *round) wireNode(f faultPlan) int {
-	if r.plan.Site == five && f.Variant%4 > 0 {
-		return f.Node
+	if len(r.servers.nodes) > 1 && f.Variant%4 > 0 && f.Kind != hanging {
+		return f.Node % len(r.servers.nodes)
 	}
 	return -1
 }

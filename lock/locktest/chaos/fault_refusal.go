@@ -20,7 +20,7 @@ const (
 var refusalFaults = []faultKind{
 	{memory, 12, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
 	{noReplicas, 1, []site{single, five, cluster}, 50 * time.Millisecond, 3 * time.Second, configured("min-replicas-to-write", "1", "0")},
-	{readOnly, 1, proxied, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+	{readOnly, 1, []site{single, five}, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		w := r.journal.open(window{Kind: readOnly, Place: -1, Node: n.number})
 		_ = n.do(ctx, "REPLICAOF", "127.0.0.1", "1")
@@ -50,8 +50,9 @@ var refusalFaults = []faultKind{
 		n := r.target(f)
 		f.Name = r.separable(f.Name)
 		allowed := []any{"ACL", "SETUSER", userName, "resetkeys", "~leasewheel:client:*", "~*" + escapePattern(r.plan.Workers[0].Queue.Name) + "*"}
+		allowed = append(allowed, "~*"+company+"*")
 		for _, other := range r.plan.Names {
-			if other.Name != f.Name {
+			if other.Name != f.Name && !strings.HasPrefix(other.Name, company) {
 				allowed = append(allowed, "~*"+escapePattern(other.Name)+"*")
 			}
 		}

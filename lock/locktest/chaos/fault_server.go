@@ -11,6 +11,7 @@ import (
 // Faults of servers that neither refuse nor change data by themselves.
 const (
 	frozen    = "server stopped"
+	mute      = "master mute"
 	paused    = "CLIENT PAUSE"
 	restarted = "server restarted"
 	dataLost  = "data lost"
@@ -18,19 +19,12 @@ const (
 	flushed   = "SCRIPT FLUSH"
 	clients   = "CLIENT KILL"
 	stepped   = "clock stepped"
+	slowReply = "server starved" // recorded by the round when a busy machine delays a server's answer
 )
 
 var serverFaults = []faultKind{
-	{frozen, 2, everywhere, 20 * time.Millisecond, 4 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
-		n := r.target(f)
-		w := r.journal.open(window{Kind: frozen, Place: -1, Node: n.number})
-		done := r.deposes(hard)
-		n.freeze()
-		<-ctx.Done()
-		n.thaw()
-		r.journal.shut(w)
-		done()
-	}},
+	{frozen, 2, everywhere, 20 * time.Millisecond, 4 * time.Second, freeze},
+	{mute, 25, parted, time.Second, time.Minute, freeze},
 	{paused, 2, everywhere, 20 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n, mode := r.target(f), []string{"ALL", "WRITE"}[f.Variant%2]
 		w := r.journal.open(window{Kind: paused, Place: -1, Node: n.number})
@@ -83,6 +77,18 @@ var serverFaults = []faultKind{
 		r.servers.clock.step(d)
 		r.journal.shut(w)
 	}},
+}
+
+// freeze stops a server.
+func freeze(ctx, hard context.Context, r *round, f faultPlan) {
+	n := r.target(f)
+	w := r.journal.open(window{Kind: f.Kind, Place: -1, Node: n.number})
+	done := r.deposes(hard)
+	n.freeze()
+	<-ctx.Done()
+	n.thaw()
+	r.journal.shut(w)
+	done()
 }
 
 // again returns the run function of a fault that happens in an instant, repeatedly.

@@ -33,6 +33,8 @@ type use struct {
 	token   int64
 	owner   string
 	lost    renewal.Cause
+	end     instant // of the lease, if its driver waited for the loss; else 0
+	noticed instant // when it was lost, or the driver stopped waiting
 
 	releasing instant // forever if not
 	released  instant
@@ -220,6 +222,8 @@ func (h *history) add(p *process) {
 			}
 		case evContext:
 			u.open = e.At
+		case evLost:
+			u.end, u.noticed = instant(e.N), e.At
 		case evTwice:
 			u.twice = true
 		}

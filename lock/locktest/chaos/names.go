@@ -4,12 +4,32 @@ package chaos
 
 import (
 	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // Odd names: legal names, and names that might be mistaken for something else.
 var oddNames = []string{
 	"日本語:ロック", `"quoted" $(x) *?[a]`, "a:b:c", "%7Bx%7D", "0", "mode", "gap", "leasewheel", "{user:7}:cart",
 	"{user:7}", "redisson_lock_token", strings.Repeat("n", 500),
+}
+
+// mapping maps names to keys, as the processes' stores do. The zero value is the identity.
+type mapping struct{ Prefix, Suffix string }
+
+func (m mapping) key(name string) string { return m.Prefix + name + m.Suffix }
+
+// config returns the store's configuration: with its Prefix, or with functions if that is
+// not the whole mapping.
+func (m mapping) config() redisstore.Config {
+	if m.Suffix == "" {
+		return redisstore.Config{Prefix: m.Prefix}
+	}
+	return redisstore.Config{MapName: m.key, UnmapName: func(key string) (string, bool) {
+		name, ours := strings.CutPrefix(key, m.Prefix)
+		name, ends := strings.CutSuffix(name, m.Suffix)
+		return name, ours && ends
+	}}
 }
 
 // drawNames draws the names of a round: families that share a prefix and differ in
@@ -43,9 +63,9 @@ func drawNames(d dice, at site) []namePlan {
 		}
 	}
 	add(pick(d, oddNames), pick(d, kinds), false)
-	for _, lonely := range []string{"lonely 1", "lonely 2"} {
-		add(lonely, pick(d, kinds), false)
-		names[len(names)-1].Lonely = true
+	for _, name := range []string{"lonely 1", "lonely 2"} {
+		add(name, pick(d, kinds), false)
+		names[len(names)-1].Role = lonely
 	}
 	if at != five {
 		add(base+":permits", permitsKind, false)

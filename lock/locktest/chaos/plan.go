@@ -3,7 +3,9 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -36,10 +38,12 @@ type plan struct {
 	Seed  uint64
 	Round int
 
-	Site   site
-	Keeps  bool    // a killed server recovers its data
-	Skew   float64 // of the server's clock, as a part of its rate
-	Active time.Duration
+	Site    site
+	Keeps   bool            // a killed server recovers its data
+	Skew    float64         // of the server's clock, as a part of its rate
+	Ahead   []time.Duration // by how much the clock of each node of a cluster is ahead
+	Mapping mapping         // of names to keys
+	Active  time.Duration
 
 	Names   []namePlan
 	Workers []workerPlan // one for each place; a replacement has the plan of its predecessor
@@ -51,17 +55,40 @@ type namePlan struct {
 	Name  string
 	Kind  kind
 	Count int64 // of permits
-	// Lonely marks a name that one driver of each process uses, with a long lease.
-	Lonely bool
+	Role  role
+	Place int // of the only process that uses the name, if it is kept
 	// Victim marks a name at whose keys garbage is written.
 	Victim bool
 }
 
+// isOne reports whether the name is one of many.
+func (n namePlan) isOne() bool { return n.Role == crowd || n.Role == kept }
+
+// role is how the drivers of a name use it.
+type role string
+
+const (
+	mixed  role = ""       // several drivers of each process, with TTLs of all lengths
+	lonely role = "lonely" // one driver of each process, with a long TTL
+	busy   role = "busy"   // two drivers of each process, without pauses, with a long TTL
+	crowd  role = "crowd"  // one of many names: a driver of each process holds it briefly, with a long TTL
+	kept   role = "kept"   // one of many names: a single driver holds it for long, with a short TTL
+)
+
+// longTTL is the TTL of the roles that have a long one. Waiters for such a lock are granted
+// it for 7.5 s at first.
+const longTTL = 30 * time.Second
+
 // workerPlan is the plan of one process.
 type workerPlan struct {
 	Seed    uint64
-	URLs    []string // five of a quorum, one otherwise
+	URLs    []string          // five of a quorum, one otherwise
+	Wires   map[string]string // of a cluster: the address of the proxy by that of the node
+	Mapping mapping
 	Tick    time.Duration
+	Pool    int // workers of the wheel's executor, if it has one
+	Room    int // tasks in front of them
+	Running int // deferred functions at a time; 0: the default
 	Request time.Duration
 	Poll    time.Duration
 	Drivers []driverPlan
@@ -74,6 +101,7 @@ type driverPlan struct {
 	Kind   kind
 	Name   string
 	Count  int64
+	Role   role
 	TTL    time.Duration
 	Fixed  bool
 	Passes int
@@ -130,8 +158,9 @@ func pick[T any](d dice, from []T) T { return from[d.IntN(len(from))] }
 
 // The sizes of a round.
 const (
-	places      = 3 // worker processes at a time
-	quorumNodes = 5
+	places       = 3 // worker processes at a time
+	quorumNodes  = 5
+	clusterNodes = 3
 )
 
 // limits restrict sites and faults. Their zero value allows all.
@@ -145,7 +174,7 @@ type limits struct {
 func draw(seed uint64, round int, only limits) *plan {
 	d := newDice(seed, uint64(round))
 	p := &plan{Seed: seed, Round: round}
-	p.Site = pick(d, []site{single, single, single, single, single, single, single, single, five, five, cluster, sentinel})
+	p.Site = pick(d, []site{single, single, single, single, single, single, single, single, five, five, cluster, cluster, cluster, sentinel})
 	if only.site != "" {
 		p.Site = only.site
 	}
@@ -161,10 +190,54 @@ func draw(seed uint64, round int, only limits) *plan {
 	if only.active > 0 {
 		p.Active, long = only.active, false
 	}
+	if p.Site == cluster && d.chance(60) {
+		for range clusterNodes {
+			p.Ahead = append(p.Ahead, time.Duration(d.IntN(7))*500*time.Millisecond)
+		}
+	}
+	if d.chance(40) {
+		p.Mapping = mapping{Prefix: pick(d, []string{"shop:", "Ж/", "a"}), Suffix: pick(d, []string{"", "", ":lock"})}
+	}
 	p.Names = drawNames(d, p.Site)
-	p.drawWorkers(d)
 	p.drawFaults(d, long, only.faults)
+	p.addCompany(d)
+	p.drawWorkers(d)
 	return p
+}
+
+// addCompany adds the names that show what a fault of one part does to the others: many
+// beside a mute master, and many beside a lease whose renewals hang.
+func (p *plan) addCompany(d dice) {
+	add := func(name string, r role, place int) {
+		p.Names = append(p.Names, namePlan{Name: company + name, Kind: mutexKind, Role: r, Place: place})
+	}
+	if p.has(mute) || d.chance(5) {
+		for i := range 4 {
+			add(fmt.Sprintf("busy %d", i), busy, 0)
+		}
+		for i := range 60 + d.IntN(140) {
+			add(fmt.Sprintf("crowd %d", i), crowd, 0)
+		}
+	}
+	if p.has(hanging) || p.Site != five && d.chance(10) {
+		for place := range places {
+			for i := range keptNames {
+				add(keptName(place, i), kept, place)
+			}
+		}
+	}
+}
+
+// company is how the names of addCompany begin.
+const company = "many/"
+
+// keptNames is how many leases a process keeps.
+const keptNames = 100
+
+func keptName(place, i int) string { return fmt.Sprintf("kept %d.%d", place, i) }
+
+func (p *plan) has(kind string) bool {
+	return slices.ContainsFunc(p.Faults, func(f faultPlan) bool { return f.Kind == kind })
 }
 
 // drawWorkers makes every process use every name, with leases of all lengths.
@@ -180,21 +253,32 @@ func (p *plan) drawWorkers(d dice) {
 		queue.Putters = 1 + d.IntN(4)
 	}
 	deferring, rush := d.chance(40), d.chance(50)
-	for range places {
-		w := workerPlan{Seed: d.Uint64(), Poll: d.between(time.Second, 5*time.Second), Request: pick(d, []time.Duration{300 * time.Millisecond, time.Second}), Queue: queue}
+	for place := range places {
+		w := workerPlan{Seed: d.Uint64(), Poll: d.between(time.Second, 5*time.Second), Request: pick(d, []time.Duration{300 * time.Millisecond, time.Second}), Queue: queue, Mapping: p.Mapping}
 		if d.chance(25) {
 			w.Tick = 50 * time.Millisecond
+		}
+		if d.chance(30) {
+			w.Pool, w.Room = 1+d.IntN(2), d.IntN(4)
+		}
+		if d.chance(30) {
+			w.Running = 8
 		}
 		for _, n := range p.Names {
 			users := 1 + d.IntN(3)
 			if rush {
 				users += 5
 			}
-			if n.Lonely {
+			switch {
+			case n.Role == kept && n.Place != place:
+				users = 0
+			case n.Role == busy:
+				users = 2
+			case n.Role != mixed:
 				users = 1
 			}
 			for range users {
-				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, TTL: pick(d, ttls), Calm: !rush && d.chance(80)}
+				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, Role: n.Role, TTL: pick(d, ttls), Calm: !rush && d.chance(80)}
 				if w.Tick > 0 {
 					driver.TTL = max(driver.TTL, 4*w.Tick)
 				}
@@ -202,13 +286,18 @@ func (p *plan) drawWorkers(d dice) {
 					driver.TTL = max(driver.TTL, 2*time.Second)
 				}
 				driver.Fixed = d.chance(10)
-				if n.Lonely {
-					driver.TTL, driver.Calm = 30*time.Second, true
-				}
 				driver.Defer = deferring && d.chance(40)
 				driver.First = d.chance(30)
 				if n.Kind == mutexKind && d.chance(25) && p.Site != five {
 					driver.Passes, driver.TTL, driver.Fixed = pick(d, []int{5, 1_000_000}), 2*time.Second, false
+				}
+				switch n.Role {
+				case lonely:
+					driver.TTL, driver.Calm = longTTL, true
+				case busy, crowd:
+					driver.TTL, driver.Passes, driver.Fixed, driver.Calm = longTTL, 0, false, n.Role == crowd
+				case kept:
+					driver.TTL, driver.Passes, driver.Fixed, driver.Defer, driver.Calm = 2*time.Second, 0, false, false, false
 				}
 				w.Drivers = append(w.Drivers, driver)
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The limits of the quiet period. None of them measures speed: each is many times as long
@@ -184,7 +186,7 @@ func tail(s string) string { return s[max(0, len(s)-6000):] }
 // watchFree records since when locks are free that had a waiter all along.
 func (r *round) watchFree(ctx context.Context, h *history, free map[string]instant) {
 	for _, n := range r.plan.Names {
-		if n.Victim || n.Kind == semaphoreKind || n.Kind == latchKind || n.Kind == permitsKind {
+		if n.Victim || n.Kind == semaphoreKind || n.Kind == latchKind || n.Kind == permitsKind || n.isOne() {
 			continue
 		}
 		if !r.isFree(ctx, n.Name) {
@@ -229,6 +231,7 @@ func (r *round) starved(h *history, since instant) bool {
 
 // isFree reports whether a lock has no key on any server.
 func (r *round) isFree(ctx context.Context, name string) bool {
+	name = r.plan.Mapping.key(name)
 	if r.plan.Site != five {
 		count, err := r.servers.data.Exists(ctx, name).Result()
 		return err == nil && count == 0
@@ -302,18 +305,19 @@ func (r *round) owners(ctx context.Context, h *history) (all []owner) {
 	if r.plan.Site == five {
 		return nil
 	}
+	pipe, hashes := r.servers.data.Pipeline(), map[namePlan]*redis.MapStringStringCmd{}
 	for _, n := range r.plan.Names {
 		if n.Victim || n.Kind == latchKind || n.Kind == semaphoreKind || n.Kind == permitsKind {
 			continue // for permits see checkCounts
 		}
-		fields, err := r.servers.data.HGetAll(ctx, n.Name).Result()
-		if err != nil {
-			continue
-		}
-		for field := range fields {
+		hashes[n] = pipe.HGetAll(ctx, r.plan.Mapping.key(n.Name))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for n, hash := range hashes {
+		for field := range hash.Val() {
 			parts := strings.Split(field, ":")
 			if p, ours := h.clients[parts[0]]; ours && !r.all[p-1].dead() && len(parts) >= 2 && r.reads(ctx, n, field) {
-				all = append(all, owner{n.Name, parts[0] + ":" + parts[1], p, r.servers.data.PTTL(ctx, n.Name).Val()})
+				all = append(all, owner{n.Name, parts[0] + ":" + parts[1], p, r.servers.data.PTTL(ctx, r.plan.Mapping.key(n.Name)).Val()})
 			}
 		}
 	}
@@ -519,13 +523,14 @@ func (r *round) closeWorkers(ctx context.Context) {
 func (r *round) checkKeys(ctx context.Context) {
 	counted := map[string]bool{}
 	for _, n := range r.plan.Names {
+		key := r.plan.Mapping.key(n.Name)
 		if n.Kind == permitsKind {
 			// Those in use, in Redisson's format: the entries of dead holders are removed
 			// by the next request.
-			counted[keysAt(n.Name)[8]] = true
+			counted[keysAt(key)[8]] = true
 		}
 		if n.Kind == semaphoreKind || n.Kind == permitsKind || n.Kind == latchKind || n.Victim {
-			counted[n.Name] = true
+			counted[key] = true
 		}
 	}
 	for _, n := range r.servers.nodes {

@@ -29,8 +29,9 @@ type round struct {
 	begun   instant
 	healed  instant // when the last fault had ended
 	drained bool
-	strict  bool     // also check what a busy machine's timers may break
-	phases  []string // the phases of the quiet period that have passed
+	strict  bool           // also check what a busy machine's timers may break
+	phases  []string       // the phases of the quiet period that have passed
+	masters map[string]int // of a cluster: the node that has a name's keys
 
 	// own is the bench's own store, without a proxy and with all rights.
 	own    *redisstore.Store
@@ -49,11 +50,14 @@ type settings struct {
 
 // play plays a round.
 func play(t *testing.T, p *plan, s settings, tally *tally) {
-	r := &round{t: t, plan: p, strict: s.strict, tally: tally, told: map[string]int{}, begun: now()}
+	r := &round{t: t, plan: p, strict: s.strict, tally: tally, told: map[string]int{}, masters: map[string]int{}, begun: now()}
 	r.servers = serve(t, p)
 	hard, done := context.WithTimeout(context.Background(), p.Active+4*time.Minute)
 	defer done()
 	r.openOwn(t)
+	for _, n := range p.Names {
+		r.masters[n.Name] = r.servers.master(hard, p.Mapping.key(n.Name))
+	}
 	for place := range places {
 		r.start(place)
 	}
@@ -77,6 +81,7 @@ func play(t *testing.T, p *plan, s settings, tally *tally) {
 	r.checkQueue(h)
 	r.checkLatches(h)
 	r.checkErrors(h)
+	r.checkIdle(h)
 	r.checkModel(h)
 	t.Log(r.summary(h))
 	if s.histories != "" {
@@ -120,7 +125,7 @@ func (r *round) trouble(format string, args ...any) {
 }
 
 func (r *round) openOwn(t *testing.T) {
-	store, err := redisstore.New(r.servers.data, redisstore.Config{})
+	store, err := redisstore.New(r.servers.data, r.plan.Mapping.config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +145,7 @@ func (r *round) start(place int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.plan.Workers[place]
-	p.URLs = r.servers.urls(place)
+	p.URLs, p.Wires = r.servers.urls(place), r.servers.through(place)
 	number := len(r.all) + 1
 	p.Seed += uint64(number)
 	for i := range p.Drivers {
@@ -193,17 +198,22 @@ func (r *round) living() (all []*process) {
 }
 
 // watch checks that a server answers unless a fault prevents it. A server that does not
-// is killed, so that the round can continue.
+// is killed, so that the round can continue. One that answers late gets too little of the
+// processor: that is recorded, since it may explain the failure of a request.
 func (r *round) watch(ctx context.Context, n *node) {
 	silent := func(w *window) bool {
-		return (w.Node == n.number || w.Node < 0) && (w.Kind == frozen || w.Kind == paused || w.Kind == restarted || w.Kind == busyScript)
+		return (w.Node == n.number || w.Node < 0) && (w.Kind == frozen || w.Kind == mute || w.Kind == paused || w.Kind == restarted || w.Kind == busyScript)
 	}
 	since := now()
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, time.Second)
+		asked := now()
 		err := n.admin.Ping(try).Err()
 		cancel()
 		at := now()
+		if at.sub(asked) > stallLimit && len(r.journal.between(asked, at, silent)) == 0 {
+			r.journal.note(window{Kind: slowReply, Place: -1, Node: n.number, Begin: asked, End: at})
+		}
 		r.tally.check(serverAnswers, 1)
 		if err == nil && at.sub(since) < 4*time.Second || len(r.journal.between(since-instant(time.Second), at, silent)) > 0 {
 			since = at

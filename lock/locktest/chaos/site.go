@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ const (
 // servers are those of a round, and the connections to them.
 type servers struct {
 	nodes   []*node
-	wires   [][]*wire // of each place to each node; none with sentinels and clusters
+	wires   [][]*wire // of each place to each node; none with sentinels
 	urls    func(place int) []string
 	data    redis.UniversalClient // for keys, wherever they are
 	clock   *clock                // of the servers; nil if it cannot be changed
@@ -135,6 +136,11 @@ func (w *wire) sum() (sum redistest.Fault) {
 		sum.Slice = sum.Slice || f.Slice
 		sum.Refuse = sum.Refuse || f.Refuse
 		sum.Duplicate = max(sum.Duplicate, f.Duplicate)
+		if before := sum.Lose; before != nil && f.Lose != nil {
+			sum.Lose = func(requests []byte) bool { return before(requests) || f.Lose(requests) }
+		} else if f.Lose != nil {
+			sum.Lose = f.Lose
+		}
 	}
 	return sum
 }
@@ -176,8 +182,8 @@ func serve(t *testing.T, p *plan) *servers {
 		}
 		s.urls = func(int) []string { return []string{u.String()} }
 	case cluster:
-		s.masters = redistest.StartCluster(t, redistest.ClusterConfig{Server: config})
-		s.add(t, s.masters.Nodes...)
+		s.masters = redistest.StartCluster(t, redistest.ClusterConfig{Masters: clusterNodes, Server: config, Env: p.clocks(t)})
+		s.connect(t, s.masters.Nodes...)
 		s.data = s.masters.Client(t)
 		u, err := url.Parse(s.masters.URL())
 		if err != nil {
@@ -187,6 +193,47 @@ func serve(t *testing.T, p *plan) *servers {
 		s.urls = func(int) []string { return []string{u.String()} }
 	}
 	return s
+}
+
+// clocks returns the function that gives each node of a cluster its own clock.
+func (p *plan) clocks(t *testing.T) func(node int) []string {
+	return func(node int) []string {
+		if p.Ahead == nil {
+			return nil
+		}
+		c := newClock(t, 0)
+		if c != nil {
+			c.step(p.Ahead[node])
+		}
+		return c.env()
+	}
+}
+
+// through returns the address of a place's proxy by that of each node.
+func (s *servers) through(place int) map[string]string {
+	if s.masters == nil {
+		return nil
+	}
+	addresses := map[string]string{}
+	for i, w := range s.wires[place] {
+		_, address := w.proxy.Addr()
+		addresses[s.nodes[i].admin.Options().Addr] = address
+	}
+	return addresses
+}
+
+// master returns the number of the node of a cluster that has a key, and -1 if there is no
+// cluster.
+func (s *servers) master(ctx context.Context, key string) int {
+	data, parted := s.data.(*redis.ClusterClient)
+	if !parted {
+		return -1
+	}
+	owner, err := data.MasterForKey(ctx, key)
+	if err != nil {
+		return -1
+	}
+	return slices.IndexFunc(s.nodes, func(n *node) bool { return n.admin.Options().Addr == owner.Options().Addr })
 }
 
 func (s *servers) add(t *testing.T, all ...*redistest.Server) {

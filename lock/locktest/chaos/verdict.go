@@ -23,11 +23,13 @@ const (
 	contextEnds    = "a handler's context ends before the next worker begins"
 	noNeighbour    = "no failure from a neighbour"
 	heldSurvives   = "a held lease survives what does not concern it"
+	lostInTime     = "a lease is lost at its end"
 	heldReleases   = "what is held can be released out of memory"
 	foreignTold    = "a foreign value is reported as such"
 	serverAnswers  = "nothing written makes the server hang"
 	heldBySomebody = "a held lock has a holder"
 	freeGranted    = "a free lock is granted"
+	wantedGranted  = "a lock is granted whatever fails elsewhere"
 	noWaiterStuck  = "no waiter is stuck"
 	permitsBack    = "permits come back"
 	queueDrained   = "the queue is drained"
@@ -42,7 +44,7 @@ const (
 
 var promises = []string{
 	oneHolder, readersApart, tokensGrow, tokensBounded, permitsExist, linearizable, messageKept, messageApart, contextEnds,
-	noNeighbour, heldSurvives, heldReleases, foreignTold, serverAnswers, heldBySomebody, freeGranted, noWaiterStuck,
+	noNeighbour, heldSurvives, lostInTime, heldReleases, foreignTold, serverAnswers, heldBySomebody, freeGranted, wantedGranted, noWaiterStuck,
 	permitsBack, queueDrained, keysEnd, noSubscription, noGoroutine, heapBounded, calledOnce, latchCloses, noCrash,
 }
 

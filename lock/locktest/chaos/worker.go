@@ -4,18 +4,23 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -40,6 +45,7 @@ type worker struct {
 	reporter
 	ops atomic.Int64
 
+	wheel  *wheel.Wheel      // nil if the locker has its own
 	store  *redisstore.Store // nil for a quorum
 	locker *lock.Locker
 	queue  *delayqueue.Queue
@@ -83,17 +89,17 @@ func (w *worker) open() (err error) {
 	var c lock.Config
 	c.RequestTimeout, c.Poll = w.plan.Request, w.plan.Poll
 	qc := delayqueue.Config{Poll: time.Second}
-	if w.plan.Tick > 0 {
-		ticks, err := wheel.New(wheel.Config{Tick: w.plan.Tick})
+	c.MaxRunning = w.plan.Running
+	if w.plan.Tick > 0 || w.plan.Pool > 0 {
+		ticks, err := w.openWheel()
 		if err != nil {
 			return err
 		}
 		c.Wheel, qc.Wheel = ticks, ticks
-		w.close = append(w.close, func() error { ticks.Stop(); return nil })
 	}
 	var stores []lock.Store
 	for _, url := range w.plan.URLs {
-		s, err := redisstore.Open(url, redisstore.Config{})
+		s, err := w.openStore(url)
 		if err != nil {
 			return err
 		}
@@ -123,6 +129,56 @@ func (w *worker) open() (err error) {
 	return nil
 }
 
+// openWheel makes the wheel that the process shares with its locks and its queue. If it has
+// an executor, tasks of the process occupy that one.
+func (w *worker) openWheel() (*wheel.Wheel, error) {
+	c := wheel.Config{Tick: w.plan.Tick, Logger: slog.New(slog.DiscardHandler)}
+	if w.plan.Pool > 0 {
+		pool := wheel.NewPool(w.plan.Pool, w.plan.Room)
+		c.Executor = pool
+		w.close = append(w.close, func() error { pool.Close(); return nil })
+	}
+	ticks, err := wheel.New(c)
+	if err != nil {
+		return nil, err
+	}
+	w.wheel = ticks
+	w.close = append(w.close, func() error { ticks.Stop(); return nil })
+	return ticks, nil
+}
+
+// occupyPool fills the executor of the wheel for a while, again and again.
+func (w *worker) occupyPool() {
+	d := newDice(w.plan.Seed, 1<<32)
+	for w.sleep(d.span(20*time.Millisecond, time.Second)) {
+		long := d.span(10*time.Millisecond, 500*time.Millisecond)
+		for range w.plan.Pool + w.plan.Room {
+			_, _ = w.wheel.Schedule(0, func() { time.Sleep(long) })
+		}
+	}
+}
+
+// openStore opens a store. That of a cluster reaches the nodes through the proxies of this
+// process's place.
+func (w *worker) openStore(url string) (*redisstore.Store, error) {
+	if w.plan.Wires == nil {
+		return redisstore.Open(url, w.plan.Mapping.config())
+	}
+	o, err := redis.ParseClusterURL(strings.Replace(url, "redis-cluster://", "redis://", 1))
+	if err != nil {
+		return nil, err
+	}
+	o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, 1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	var dialer net.Dialer
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialer.DialContext(ctx, network, cmp.Or(w.plan.Wires[address], address))
+	}
+	client := redis.NewClusterClient(o)
+	w.close = append(w.close, client.Close)
+	return redisstore.New(client, w.plan.Mapping.config())
+}
+
 func (w *worker) run(said <-chan string) {
 	var finish, giveUp context.CancelFunc
 	w.finishing, finish = context.WithCancel(context.Background())
@@ -140,6 +196,9 @@ func (w *worker) run(said <-chan string) {
 			drivers.Go(func() { w.putMessages(putter) })
 		}
 		background.Go(w.handleMessages)
+	}
+	if w.plan.Pool > 0 {
+		drivers.Go(w.occupyPool)
 	}
 	stopLag := make(chan struct{})
 	background.Go(func() { w.measureLag(stopLag) })
@@ -185,7 +244,7 @@ func (w *worker) leave() {
 	); err != nil {
 		e.Errors, e.Text = []string{"goroutines"}, err.Error()
 	}
-	w.store, w.locker, w.queue, w.close = nil, nil, nil, nil
+	w.wheel, w.store, w.locker, w.queue, w.close = nil, nil, nil, nil, nil
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -245,6 +304,8 @@ func (w *worker) drive(p driverPlan) {
 		switch {
 		case err != nil:
 			pause = d.span(100*time.Microsecond, 20*time.Millisecond)
+		case p.Role == crowd:
+			pause = d.between(100*time.Millisecond, 700*time.Millisecond)
 		case p.Calm:
 			pause = d.span(5*time.Millisecond, 200*time.Millisecond)
 		}
