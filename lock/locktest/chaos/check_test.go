@@ -239,3 +239,79 @@ func TestOpenLatchesAreFound(t *testing.T) {
 	s.checkLatches(&s.history)
 	require.Zero(t, s.tally.total())
 }
+
+// A lock that is wanted, and held by no driver, is found: a fault of its own server excuses
+// it, that of another one does not.
+func TestIdleLocksAreFound(t *testing.T) {
+	waited := func(back int) *story {
+		u := hold(mutexKind, 20, back, back+1, 2)
+		s := newStory(t, hold(mutexKind, 0, 10, 30, 1), u)
+		s.plan.Names = []namePlan{{Name: "a", Kind: mutexKind, Role: busy}}
+		s.masters = map[string]int{"a": 0}
+		return s
+	}
+	s := waited(8000)
+	s.during(mute, 0, 9000).Node = 1
+	s.checkIdle(&s.history)
+	require.Equal(t, map[string]int{wantedGranted: 1}, s.tally.broken)
+
+	s = waited(8000)
+	s.during(frozen, 10, 50).Node = 0
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "its own server was stopped")
+	require.Equal(t, 1, s.tally.unjudged[wantedGranted])
+
+	s = waited(8000)
+	s.processes = []*process{{number: 1}}
+	s.lags[1] = []event{{What: evLag, At: ms(5000), N: int64(2 * time.Second)}}
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "a process got no processor")
+
+	s = waited(8000)
+	s.uses = append(s.uses, hold(mutexKind, 30, 3000, 5000, 3))
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "another driver held it for a part of the time")
+
+	s = waited(5000)
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "it waited for a poll")
+}
+
+func TestLeasesThatAreLostLateAreFound(t *testing.T) {
+	u := hold(mutexKind, 0, 10, 2000, 1)
+	u.end, u.noticed = ms(2000), ms(4000)
+	s := newStory(t, u)
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{lostInTime: 1}, s.tally.broken)
+
+	s = newStory(t, u)
+	s.lags[1] = []event{{What: evLag, At: ms(3900), N: int64(1800 * time.Millisecond)}}
+	s.checkErrors(&s.history)
+	require.Zero(t, s.tally.total(), "the process got no processor meanwhile")
+}
+
+// The renewals of one lease hang: that excuses the loss of this one alone. What is older than
+// the TTL of a lease does not excuse its loss.
+func TestLostNeighboursOfAHangingLeaseAreFound(t *testing.T) {
+	lost := hold(mutexKind, 0, 10, 20_000, 1)
+	lost.ttl, lost.lost = 2*time.Second, renewal.Unreachable
+	s := newStory(t, lost)
+	s.during(hanging, 16_000, 20_000).Name = "b"
+	s.during(frozen, 5000, 10_000)
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{heldSurvives: 1}, s.tally.broken)
+
+	s = newStory(t, lost)
+	s.during(hanging, 16_000, 20_000).Name = "a"
+	s.checkErrors(&s.history)
+	require.Zero(t, s.tally.total())
+}
+
+// The requests that hang are the renewals of one lock, and neither its other requests nor
+// those of a lock with a longer name.
+func TestRenewalsAreRecognised(t *testing.T) {
+	lose := renews("shop:kept 1")
+	require.True(t, lose([]byte("$7\r\nevalsha\r\n$11\r\nshop:kept 1\r\n$4\r\n2000\r\n")))
+	require.False(t, lose([]byte("$7\r\nevalsha\r\n$12\r\nshop:kept 12\r\n$4\r\n2000\r\n")))
+	require.False(t, lose([]byte("$11\r\nshop:kept 1\r\n$37\r\nredisson_lock__channel:{shop:kept 1}\r\n")))
+}
