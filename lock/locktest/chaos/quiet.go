@@ -70,7 +70,7 @@ func (r *round) release(ctx context.Context) {
 // checkSlow finds scripts that have kept a server busy, by the server's own measurements.
 // These include the time in which the server got no processor.
 func (r *round) checkSlow(ctx context.Context) {
-	if len(r.journal.between(0, forever, ofKind(frozen))) > 0 {
+	if len(r.journal.between(0, forever, ofKind(frozen, mute))) > 0 {
 		return // it also measures the time for which it was stopped
 	}
 	h := collect(r.all)
