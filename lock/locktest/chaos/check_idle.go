@@ -49,8 +49,14 @@ type span struct{ from, to instant }
 
 // holds returns when a lock may have been held by a driver, in the order of the grants.
 func holds(uses []*use) (held []span) {
-	for _, u := range granted(uses) {
+	for _, u := range uses {
 		s := span{u.back, u.released}
+		switch {
+		case u.ran && !u.granted:
+			s.from = u.call // its grant was not observed
+		case !u.granted:
+			continue
+		}
 		switch {
 		case u.released == forever && u.isDead:
 			s.to = u.died.add(u.ttl)

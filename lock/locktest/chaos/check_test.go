@@ -24,7 +24,7 @@ type story struct {
 func newStory(t *testing.T, uses ...*use) *story {
 	return &story{
 		round:   &round{t: t, plan: &plan{Site: single}, tally: newTally(), told: map[string]int{}, drained: true, strict: true},
-		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}},
+		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, trips: map[int][]event{}},
 	}
 }
 
@@ -272,9 +272,36 @@ func TestIdleLocksAreFound(t *testing.T) {
 	s.checkIdle(&s.history)
 	require.Zero(t, s.tally.total(), "another driver held it for a part of the time")
 
+	s = waited(8000)
+	unobserved := hold(mutexKind, 30, 3000, 5000, 0)
+	unobserved.granted, unobserved.ran = false, true
+	s.uses = append(s.uses, unobserved)
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "it was granted to a function, which ran")
+
 	s = waited(5000)
 	s.checkIdle(&s.history)
 	require.Zero(t, s.tally.total(), "it waited for a poll")
+}
+
+// A failure is not blamed on the library while requests to the same server that have nothing
+// to do with it take long.
+func TestSlowRoundTripsExcuseFailures(t *testing.T) {
+	check := func(trip event) int {
+		s := newStory(t, failed(mutexKind, 1000, 2000, "unavailable"))
+		s.masters = map[string]int{"a": 1}
+		s.trips[1] = []event{trip}
+		s.checkErrors(&s.history)
+		return s.tally.total()
+	}
+	slow := event{What: evTrip, At: ms(1500), N: int64(100 * time.Millisecond), Node: 1}
+	require.Zero(t, check(slow))
+	other := slow
+	other.Node = 2
+	require.Equal(t, 1, check(other), "another server's")
+	late := slow
+	late.At = ms(2500)
+	require.Equal(t, 1, check(late), "afterwards")
 }
 
 func TestLeasesThatAreLostLateAreFound(t *testing.T) {

@@ -39,6 +39,7 @@ const (
 	evProbed   = "probed"   // every lock was acquired once more
 	evClosed   = "closed"   // everything was closed
 	evLag      = "lag"      // a timer of the process was N ns late
+	evTrip     = "trip"     // a round trip to a node that has nothing to do with the library took N ns
 )
 
 // event is one line that a worker process writes. Only the call of an operation has the
@@ -54,6 +55,7 @@ type event struct {
 	TTL    time.Duration `json:"ttl,omitempty"`
 	Within time.Duration `json:"in,omitempty"` // how long it may wait; 0: no limit
 	N      int64         `json:"c,omitempty"`
+	Node   int           `json:"nd,omitempty"`
 
 	Token  int64         `json:"f,omitempty"`
 	Owner  string        `json:"ow,omitempty"`

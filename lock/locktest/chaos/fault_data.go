@@ -34,12 +34,12 @@ func writeForeign(ctx, hard context.Context, r *round, f faultPlan) {
 	n := r.target(f)
 	key := r.plan.Mapping.key(name)
 	values := [][]any{{"HSET", key, "user", "ada"}, {"SET", key, "value"}, {"RPUSH", key, "a"}, {"HSET", key, "user", "ada", "mode", "dark"}}
-	_ = n.do(ctx, "DEL", key)
-	if n.do(ctx, values[f.Variant%len(values)]...) == nil {
+	_ = n.do(ctx, hard, "DEL", key)
+	if n.do(ctx, hard, values[f.Variant%len(values)]...) == nil {
 		r.askForeign(ctx, hard, name)
 	}
 	<-ctx.Done()
-	_ = n.do(hard, "DEL", key)
+	_ = n.do(hard, hard, "DEL", key)
 }
 
 // keysAt returns the keys that belong to a lock at a key, of every kind.
@@ -74,28 +74,26 @@ func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {
 		if kind == "none" {
 			kind = kindAt(key)
 		}
-		try, cancel := context.WithTimeout(ctx, time.Second)
 		for _, command := range garbageFor(d, kind) {
-			_ = n.admin.Do(try, append([]any{command[0], key}, command[1:]...)...).Err()
+			_ = n.admin.Do(hard, append([]any{command[0], key}, command[1:]...)...).Err()
 		}
-		cancel()
 		pause(ctx, d.between(20*time.Millisecond, 300*time.Millisecond))
 		if d.chance(60) {
-			n.wipe(ctx, f.Name)
+			n.wipe(ctx, hard, f.Name)
 		}
 	}
-	n.wipe(hard, f.Name)
+	n.wipe(hard, hard, f.Name)
 }
 
 // wipe deletes all keys of a name.
-func (n *node) wipe(ctx context.Context, name string) {
-	_ = retry(ctx, func(ctx context.Context) error {
-		keys, err := n.admin.Keys(ctx, "*"+escapePattern(name)+"*").Result()
-		if err != nil || len(keys) == 0 {
-			return err
+func (n *node) wipe(ctx, hard context.Context, name string) {
+	for ctx.Err() == nil {
+		keys, err := n.admin.Keys(hard, "*"+escapePattern(name)+"*").Result()
+		if err == nil && (len(keys) == 0 || n.admin.Del(hard, keys...).Err() == nil) {
+			return
 		}
-		return n.admin.Del(ctx, keys...).Err()
-	})
+		pause(ctx, 20*time.Millisecond)
+	}
 }
 
 // kindAt is the kind of value that belongs at a key.

@@ -23,27 +23,30 @@ var refusalFaults = []faultKind{
 	{readOnly, 1, []site{single, five}, 50 * time.Millisecond, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		w := r.journal.open(window{Kind: readOnly, Place: -1, Node: n.number})
-		_ = n.do(ctx, "REPLICAOF", "127.0.0.1", "1")
+		_ = n.do(ctx, hard, "REPLICAOF", "127.0.0.1", "1")
 		<-ctx.Done()
-		_ = n.do(hard, "REPLICAOF", "NO", "ONE")
+		_ = n.do(hard, hard, "REPLICAOF", "NO", "ONE")
 		r.journal.shut(w)
 	}},
 	{busyScript, 1, proxied, 50 * time.Millisecond, time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		w := r.journal.open(window{Kind: busyScript, Place: -1, Node: n.number})
-		_ = n.do(ctx, "CONFIG", "SET", "busy-reply-threshold", "20")
-		go n.admin.Do(hard, "EVAL_RO", "while true do end", 0)
+		_ = n.do(ctx, hard, "CONFIG", "SET", "busy-reply-threshold", "20")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			n.admin.Do(hard, "EVAL_RO", "while true do end", 0)
+		}()
 		<-ctx.Done()
-		for range 50 {
-			try, cancel := context.WithTimeout(hard, 500*time.Millisecond)
-			err := n.admin.Do(try, "SCRIPT", "KILL").Err()
-			cancel()
-			if err == nil || strings.Contains(err.Error(), "NOTBUSY") {
-				break
+		for running := true; running; {
+			_ = n.admin.Do(hard, "SCRIPT", "KILL").Err() // too early, if the script waits for another one
+			select {
+			case <-ended:
+				running = false
+			case <-time.After(20 * time.Millisecond):
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
-		_ = n.do(hard, "CONFIG", "SET", "busy-reply-threshold", "2000")
+		_ = n.do(hard, hard, "CONFIG", "SET", "busy-reply-threshold", "2000")
 		r.journal.shut(w)
 	}},
 	{forbidden, 8, alone, 500 * time.Millisecond, 6 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
@@ -57,9 +60,9 @@ var refusalFaults = []faultKind{
 			}
 		}
 		w := r.journal.open(window{Kind: forbidden, Place: -1, Node: n.number, Name: f.Name})
-		_ = n.do(ctx, allowed...)
+		_ = n.do(ctx, hard, allowed...)
 		<-ctx.Done()
-		_ = n.do(hard, "ACL", "SETUSER", userName, "allkeys")
+		_ = n.do(hard, hard, "ACL", "SETUSER", userName, "allkeys")
 		r.journal.shut(w)
 	}},
 }
@@ -82,9 +85,9 @@ func configured(option, bad, good string) func(ctx, hard context.Context, r *rou
 	return func(ctx, hard context.Context, r *round, f faultPlan) {
 		n := r.target(f)
 		w := r.journal.open(window{Kind: f.Kind, Place: -1, Node: n.number})
-		_ = n.do(ctx, "CONFIG", "SET", option, bad)
+		_ = n.do(ctx, hard, "CONFIG", "SET", option, bad)
 		<-ctx.Done()
-		_ = n.do(hard, "CONFIG", "SET", option, good)
+		_ = n.do(hard, hard, "CONFIG", "SET", option, good)
 		r.journal.shut(w)
 	}
 }

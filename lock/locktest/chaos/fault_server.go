@@ -29,9 +29,9 @@ var serverFaults = []faultKind{
 		n, mode := r.target(f), []string{"ALL", "WRITE"}[f.Variant%2]
 		w := r.journal.open(window{Kind: paused, Place: -1, Node: n.number})
 		done := r.deposes(hard)
-		_ = n.do(ctx, "CLIENT", "PAUSE", f.For.Milliseconds()+1, mode)
+		_ = n.do(ctx, hard, "CLIENT", "PAUSE", f.For.Milliseconds()+1, mode)
 		<-ctx.Done()
-		_ = n.do(hard, "CLIENT", "UNPAUSE")
+		_ = n.do(hard, hard, "CLIENT", "UNPAUSE")
 		r.journal.shut(w)
 		done()
 	}},
@@ -97,9 +97,7 @@ func again(every time.Duration, once func(ctx context.Context, n *node, f faultP
 		n := r.target(f)
 		w := r.journal.open(window{Kind: f.Kind, Place: -1, Node: n.number})
 		for {
-			try, cancel := context.WithTimeout(hard, 200*time.Millisecond)
-			once(try, n, f)
-			cancel()
+			once(hard, n, f)
 			if pause(ctx, every); ctx.Err() != nil {
 				break
 			}

@@ -41,6 +41,7 @@ type use struct {
 	releaseOK bool
 
 	failures []failure // of the acquisition, and of releases of it and of further holds
+	ran      bool      // it was granted, whether or not its lease was observed
 	twice    bool
 	open     instant // when the context of a handler was last seen alive
 	isDead   bool    // its process was killed before its end
@@ -133,13 +134,14 @@ type history struct {
 	messages  map[string]*message
 	refused   map[string]string // names that are not accepted, with the reason
 	lags      map[int][]event   // by process
+	trips     map[int][]event   // slow ones, by process
 	clients   map[string]int    // process by client id
 	processes []*process
 }
 
 // collect builds a history from the processes' events.
 func collect(all []*process) *history {
-	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, clients: map[string]int{}, processes: all}
+	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, trips: map[int][]event{}, clients: map[string]int{}, processes: all}
 	for _, p := range all {
 		p.mu.Lock()
 		h.add(p)
@@ -189,6 +191,8 @@ func (h *history) add(p *process) {
 			h.refused[e.Name] = e.Text
 		case evLag:
 			h.lags[p.number] = append(h.lags[p.number], e)
+		case evTrip:
+			h.trips[p.number] = append(h.trips[p.number], e)
 		}
 		if e.What == evFail && m != nil {
 			m.failed = true
@@ -214,6 +218,7 @@ func (h *history) add(p *process) {
 			u.valid, u.lost = max(u.valid, e.At), e.Lost
 			u.releasing = max(u.valid, e.At)
 		case evInner, evReleased:
+			u.ran = true
 			if e.What == evReleased {
 				u.released, u.releaseOK = e.At, len(e.Errors) == 0
 			}

@@ -84,6 +84,7 @@ type workerPlan struct {
 	Seed    uint64
 	URLs    []string          // five of a quorum, one otherwise
 	Wires   map[string]string // of a cluster: the address of the proxy by that of the node
+	Nodes   []string          // the address of each node, or of the proxy before it
 	Mapping mapping
 	Tick    time.Duration
 	Pool    int // workers of the wheel's executor, if it has one

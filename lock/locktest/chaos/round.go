@@ -71,6 +71,7 @@ func play(t *testing.T, p *plan, s settings, tally *tally) {
 	r.inflict(active, hard)
 	<-active.Done()
 	calm()
+	r.checkHealed(hard)
 	r.healed = now()
 
 	r.quiet(hard)
@@ -86,6 +87,25 @@ func play(t *testing.T, p *plan, s settings, tally *tally) {
 	t.Log(r.summary(h))
 	if s.histories != "" {
 		r.write(h, s.histories)
+	}
+}
+
+// checkHealed finds servers that a fault has left as no promise holds with: a replica, one
+// that refuses writes, or a script that never ends. All of that is the bench's own.
+func (r *round) checkHealed(ctx context.Context) {
+	for _, n := range r.servers.nodes {
+		if err := n.do(ctx, ctx, "PING"); err != nil {
+			r.trouble("node %d is left without an answer: %v", n.number, err)
+			continue
+		}
+		if role, err := n.admin.Do(ctx, "ROLE").Slice(); r.servers.set == nil && (err != nil || role[0] != "master") {
+			r.trouble("node %d is left with the role %v: %v", n.number, role, err)
+		}
+		for _, option := range []string{"maxmemory", "min-replicas-to-write"} {
+			if value, err := n.admin.ConfigGet(ctx, option).Result(); err != nil || value[option] != "0" {
+				r.trouble("node %d is left with %v: %v", n.number, value, err)
+			}
+		}
 	}
 }
 
@@ -145,7 +165,7 @@ func (r *round) start(place int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.plan.Workers[place]
-	p.URLs, p.Wires = r.servers.urls(place), r.servers.through(place)
+	p.URLs, p.Wires, p.Nodes = r.servers.urls(place), r.servers.through(place), r.servers.addresses(place)
 	number := len(r.all) + 1
 	p.Seed += uint64(number)
 	for i := range p.Drivers {

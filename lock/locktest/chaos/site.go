@@ -84,12 +84,20 @@ func (n *node) launch() error {
 	return nil
 }
 
-// do runs a command as soon as the server accepts it. It gives up when ctx ends.
-func (n *node) do(ctx context.Context, args ...any) error {
-	return retry(ctx, func(ctx context.Context) error { return n.admin.Do(ctx, args...).Err() })
+// do runs a command as soon as the server accepts it. When ctx ends it tries no more, but
+// waits for the answer until hard ends: a command that was sent and given up may still be
+// executed, after the one that undoes it.
+func (n *node) do(ctx, hard context.Context, args ...any) error {
+	for {
+		err := n.admin.Do(hard, args...).Err()
+		if err == nil || ctx.Err() != nil || hard.Err() != nil {
+			return err
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
 }
 
-// retry tries f until it succeeds or ctx ends.
+// retry tries f, which changes nothing, until it succeeds or ctx ends.
 func retry(ctx context.Context, f func(context.Context) error) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
@@ -98,11 +106,7 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(20 * time.Millisecond):
-		}
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -222,6 +226,18 @@ func (s *servers) through(place int) map[string]string {
 	return addresses
 }
 
+// addresses returns the address of each node, or of a place's proxy before it.
+func (s *servers) addresses(place int) (all []string) {
+	for i, n := range s.nodes {
+		address := n.admin.Options().Addr
+		if s.wires != nil {
+			_, address = s.wires[place][i].proxy.Addr()
+		}
+		all = append(all, address)
+	}
+	return all
+}
+
 // master returns the number of the node of a cluster that has a key, and -1 if there is no
 // cluster.
 func (s *servers) master(ctx context.Context, key string) int {
@@ -238,7 +254,11 @@ func (s *servers) master(ctx context.Context, key string) int {
 
 func (s *servers) add(t *testing.T, all ...*redistest.Server) {
 	for i, server := range all {
-		s.nodes = append(s.nodes, &node{number: i, server: server, admin: server.Client(t)})
+		options := server.Options()
+		options.ReadTimeout, options.WriteTimeout = -1, -1 // none: see [node.do]
+		admin := redis.NewClient(options)
+		t.Cleanup(func() { _ = admin.Close() })
+		s.nodes = append(s.nodes, &node{number: i, server: server, admin: admin})
 	}
 }
 

@@ -200,8 +200,10 @@ func (w *worker) run(said <-chan string) {
 	if w.plan.Pool > 0 {
 		drivers.Go(w.occupyPool)
 	}
-	stopLag := make(chan struct{})
-	background.Go(func() { w.measureLag(stopLag) })
+	measuring, stop := context.WithCancel(context.Background())
+	defer stop()
+	background.Go(func() { w.measureLag(measuring.Done()) })
+	background.Go(func() { w.measureRoundTrips(measuring) })
 	for order := range said {
 		switch order {
 		case orderGiveUp:
@@ -218,7 +220,7 @@ func (w *worker) run(said <-chan string) {
 				w.report(event{What: evProbed})
 			}()
 		case orderClose:
-			close(stopLag)
+			stop()
 			w.closeAll()
 			background.Wait()
 			w.leave()

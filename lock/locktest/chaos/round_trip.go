@@ -1,0 +1,54 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slowTrip is how long a round trip outside the library takes on a machine that is too busy
+// to judge the time limits of requests. A request passes several times as many goroutines.
+const slowTrip = 50 * time.Millisecond
+
+// measureRoundTrips reports how long a server takes to answer a request that has nothing to
+// do with the library, by the way that the library's requests take, if that is long.
+func (w *worker) measureRoundTrips(stop context.Context) {
+	var nodes sync.WaitGroup
+	defer nodes.Wait()
+	for number, address := range w.plan.Nodes {
+		nodes.Go(func() {
+			client := redis.NewClient(&redis.Options{
+				Addr: address, Username: userName, Password: userSecret,
+				ContextTimeoutEnabled: true, MaxRetries: -1, DisableIdentity: true, PoolSize: 1,
+			})
+			defer client.Close()
+			for stop.Err() == nil {
+				begin := now()
+				try, cancel := context.WithTimeout(stop, time.Second)
+				_ = client.Ping(try).Err() // a failure is as slow as an answer
+				cancel()
+				at := now()
+				if took := at.sub(begin); took > slowTrip {
+					w.report(event{What: evTrip, At: at, N: int64(took), Node: number})
+				}
+				pause(stop, slowTrip-at.sub(begin))
+			}
+		})
+	}
+}
+
+// slowTrips reports whether a round trip of a process to the server of a name, or to any
+// where all may be asked, was slow between two instants.
+func (r *round) slowTrips(h *history, process int, name string, from, to instant) bool {
+	master, parted := r.masters[name]
+	for _, e := range h.trips[process] {
+		if e.At >= from && e.At.add(-time.Duration(e.N)) <= to && (!parted || master < 0 || e.Node == master) {
+			return true
+		}
+	}
+	return false
+}
