@@ -93,7 +93,7 @@ func (r *round) checkLate(h *history, u *use) {
 // undisturbed reports whether no fault between two instants explains a failure of u.
 // others names further kinds of fault that explain none.
 func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
-	if h.lagged(u.process, from, to, stallLimit) || r.slowTrips(h, u.process, u.name, from, to) {
+	if h.lagged(u.process, from, to, stallLimit) || r.slowRoundTrips(h, u.process, u.name, from, to) {
 		return false
 	}
 	return len(r.journal.between(from, to, func(w *window) bool {

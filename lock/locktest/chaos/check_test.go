@@ -24,7 +24,7 @@ type story struct {
 func newStory(t *testing.T, uses ...*use) *story {
 	return &story{
 		round:   &round{t: t, plan: &plan{Site: single}, tally: newTally(), told: map[string]int{}, drained: true, strict: true},
-		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, trips: map[int][]event{}},
+		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, roundTrips: map[int][]event{}},
 	}
 }
 
@@ -287,14 +287,14 @@ func TestIdleLocksAreFound(t *testing.T) {
 // A failure is not blamed on the library while requests to the same server that have nothing
 // to do with it take long.
 func TestSlowRoundTripsExcuseFailures(t *testing.T) {
-	check := func(trip event) int {
+	check := func(roundTrip event) int {
 		s := newStory(t, failed(mutexKind, 1000, 2000, "unavailable"))
 		s.masters = map[string]int{"a": 1}
-		s.trips[1] = []event{trip}
+		s.roundTrips[1] = []event{roundTrip}
 		s.checkErrors(&s.history)
 		return s.tally.total()
 	}
-	slow := event{What: evTrip, At: ms(1500), N: int64(100 * time.Millisecond), Node: 1}
+	slow := event{What: evRoundTrip, At: ms(1500), N: int64(100 * time.Millisecond), Node: 1}
 	require.Zero(t, check(slow))
 	other := slow
 	other.Node = 2

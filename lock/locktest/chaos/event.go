@@ -18,28 +18,28 @@ import (
 
 // The kinds of event.
 const (
-	evCall     = "call"     // a driver is about to acquire, or to put
-	evGot      = "got"      // it was granted
-	evFail     = "fail"     // it was not
-	evValid    = "valid"    // the lease was valid at the instant At
-	evEnd      = "end"      // the driver is about to release; At is the last instant of validity
-	evLost     = "lost"     // a lease that ended at N is lost, or its driver does not wait for that any more
-	evReleased = "released" // the release has returned
-	evInner    = "inner"    // the release of a further hold has returned
-	evTwice    = "twice"    // a deferred function was called more than once
-	evPut      = "put"      // a message is about to be put; N is its number
-	evAccepted = "accepted" // the Put has returned nil
-	evBegin    = "begin"    // a handler has begun with message N
-	evStopped  = "stopped"  // it has returned; At is the last instant at which the lease was valid
-	evContext  = "context"  // its context had not ended at the instant At
-	evHandled  = "handled"  // it was reported Done
-	evRefused  = "refused"  // the name is not accepted
-	evReady    = "ready"    // the process has begun
-	evFinished = "finished" // every driver has ended
-	evProbed   = "probed"   // every lock was acquired once more
-	evClosed   = "closed"   // everything was closed
-	evLag      = "lag"      // a timer of the process was N ns late
-	evTrip     = "trip"     // a round trip to a node that has nothing to do with the library took N ns
+	evCall      = "call"       // a driver is about to acquire, or to put
+	evGot       = "got"        // it was granted
+	evFail      = "fail"       // it was not
+	evValid     = "valid"      // the lease was valid at the instant At
+	evEnd       = "end"        // the driver is about to release; At is the last instant of validity
+	evLost      = "lost"       // a lease that ended at N is lost, or its driver does not wait for that any more
+	evReleased  = "released"   // the release has returned
+	evInner     = "inner"      // the release of a further hold has returned
+	evTwice     = "twice"      // a deferred function was called more than once
+	evPut       = "put"        // a message is about to be put; N is its number
+	evAccepted  = "accepted"   // the Put has returned nil
+	evBegin     = "begin"      // a handler has begun with message N
+	evStopped   = "stopped"    // it has returned; At is the last instant at which the lease was valid
+	evContext   = "context"    // its context had not ended at the instant At
+	evHandled   = "handled"    // it was reported Done
+	evRefused   = "refused"    // the name is not accepted
+	evReady     = "ready"      // the process has begun
+	evFinished  = "finished"   // every driver has ended
+	evProbed    = "probed"     // every lock was acquired once more
+	evClosed    = "closed"     // everything was closed
+	evLag       = "lag"        // a timer of the process was N ns late
+	evRoundTrip = "round trip" // a round trip to a node that has nothing to do with the library took N ns
 )
 
 // event is one line that a worker process writes. Only the call of an operation has the

@@ -130,18 +130,18 @@ type message struct {
 
 // history holds the reports of a round's processes.
 type history struct {
-	uses      []*use // of locks, permits, semaphores and latches
-	messages  map[string]*message
-	refused   map[string]string // names that are not accepted, with the reason
-	lags      map[int][]event   // by process
-	trips     map[int][]event   // slow ones, by process
-	clients   map[string]int    // process by client id
-	processes []*process
+	uses       []*use // of locks, permits, semaphores and latches
+	messages   map[string]*message
+	refused    map[string]string // names that are not accepted, with the reason
+	lags       map[int][]event   // by process
+	roundTrips map[int][]event   // slow ones, by process
+	clients    map[string]int    // process by client id
+	processes  []*process
 }
 
 // collect builds a history from the processes' events.
 func collect(all []*process) *history {
-	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, trips: map[int][]event{}, clients: map[string]int{}, processes: all}
+	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, roundTrips: map[int][]event{}, clients: map[string]int{}, processes: all}
 	for _, p := range all {
 		p.mu.Lock()
 		h.add(p)
@@ -191,8 +191,8 @@ func (h *history) add(p *process) {
 			h.refused[e.Name] = e.Text
 		case evLag:
 			h.lags[p.number] = append(h.lags[p.number], e)
-		case evTrip:
-			h.trips[p.number] = append(h.trips[p.number], e)
+		case evRoundTrip:
+			h.roundTrips[p.number] = append(h.roundTrips[p.number], e)
 		}
 		if e.What == evFail && m != nil {
 			m.failed = true

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slowTrip is how long a round trip outside the library takes on a machine that is too busy
+// slowRoundTrip is how long a round trip outside the library takes on a machine that is too busy
 // to judge the time limits of requests. A request passes several times as many goroutines.
-const slowTrip = 50 * time.Millisecond
+const slowRoundTrip = 50 * time.Millisecond
 
 // measureRoundTrips reports how long a server takes to answer a request that has nothing to
 // do with the library, by the way that the library's requests take, if that is long.
@@ -32,20 +32,20 @@ func (w *worker) measureRoundTrips(stop context.Context) {
 				_ = client.Ping(try).Err() // a failure is as slow as an answer
 				cancel()
 				at := now()
-				if took := at.sub(begin); took > slowTrip {
-					w.report(event{What: evTrip, At: at, N: int64(took), Node: number})
+				if took := at.sub(begin); took > slowRoundTrip {
+					w.report(event{What: evRoundTrip, At: at, N: int64(took), Node: number})
 				}
-				pause(stop, slowTrip-at.sub(begin))
+				pause(stop, slowRoundTrip-at.sub(begin))
 			}
 		})
 	}
 }
 
-// slowTrips reports whether a round trip of a process to the server of a name, or to any
+// slowRoundTrips reports whether a round trip of a process to the server of a name, or to any
 // where all may be asked, was slow between two instants.
-func (r *round) slowTrips(h *history, process int, name string, from, to instant) bool {
+func (r *round) slowRoundTrips(h *history, process int, name string, from, to instant) bool {
 	master, parted := r.masters[name]
-	for _, e := range h.trips[process] {
+	for _, e := range h.roundTrips[process] {
 		if e.At >= from && e.At.add(-time.Duration(e.N)) <= to && (!parted || master < 0 || e.Node == master) {
 			return true
 		}
