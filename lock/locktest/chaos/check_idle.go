@@ -47,15 +47,15 @@ func (r *round) checkIdle(h *history) {
 // span is the time from one instant to another.
 type span struct{ from, to instant }
 
-// holds returns when a lock may have been held by a driver, in the order of the grants.
+// holds returns when a lock may have been held by a driver, in the order of the beginnings.
 func holds(uses []*use) (held []span) {
 	for _, u := range uses {
-		s := span{u.back, u.released}
-		switch {
-		case u.ran && !u.granted:
-			s.from = u.call // its grant was not observed
-		case !u.granted:
+		if !u.granted && !u.ran {
 			continue
+		}
+		s := span{u.back, u.released}
+		if !u.granted {
+			s.from = u.call // its grant was not observed
 		}
 		switch {
 		case u.released == forever && u.isDead:
@@ -65,17 +65,18 @@ func holds(uses []*use) (held []span) {
 		}
 		held = append(held, s)
 	}
+	slices.SortFunc(held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	return held
 }
 
-// idle returns the longest time between two instants in which a lock was not held.
+// idle returns the longest time between two instants in which a lock was not held. The holds
+// are in the order of their beginnings.
 func idle(held []span, from, to instant) (begin, end instant) {
 	longest := func(until instant) {
 		if until.sub(from) > end.sub(begin) {
 			begin, end = from, until
 		}
 	}
-	slices.SortFunc(held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for _, s := range held {
 		if s.to <= from {
 			continue
