@@ -219,8 +219,7 @@ func (s *servers) through(place int) map[string]string {
 		return nil
 	}
 	addresses := map[string]string{}
-	for i, w := range s.wires[place] {
-		_, address := w.proxy.Addr()
+	for i, address := range s.addresses(place) {
 		addresses[s.nodes[i].admin.Options().Addr] = address
 	}
 	return addresses
