@@ -49,7 +49,7 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
 	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:
 		r.broke(heldReleases, f.from, f.at, "a release was refused", u)
-	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
+	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && !r.slowRoundTrips(h, u.process, u.name, f.from, f.at) && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
 		r.broke(noNeighbour, f.from, f.at, "nothing explains the failure", u)
 	}
 }
@@ -93,7 +93,7 @@ func (r *round) checkLate(h *history, u *use) {
 // undisturbed reports whether no fault between two instants explains a failure of u.
 // others names further kinds of fault that explain none.
 func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
-	if h.lagged(u.process, from, to, stallLimit) || r.slowRoundTrips(h, u.process, u.name, from, to) {
+	if h.lagged(u.process, from, to, stallLimit) {
 		return false
 	}
 	return len(r.journal.between(from, to, func(w *window) bool {

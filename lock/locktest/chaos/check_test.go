@@ -302,6 +302,13 @@ func TestSlowRoundTripsExcuseFailures(t *testing.T) {
 	late := slow
 	late.At = ms(2500)
 	require.Equal(t, 1, check(late), "afterwards")
+
+	lost := hold(mutexKind, 0, 10, 2000, 1)
+	lost.ttl, lost.lost = 2*time.Second, renewal.Unreachable
+	s := newStory(t, lost)
+	s.roundTrips[1] = []event{slow}
+	s.checkErrors(&s.history)
+	require.Equal(t, map[string]int{heldSurvives: 1}, s.tally.broken, "a lease has its TTL, not the time of one request")
 }
 
 func TestLeasesThatAreLostLateAreFound(t *testing.T) {
