@@ -108,10 +108,10 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 		return b, err
 	})
 	a.late = a.gather(ctx, a.replies, a.decided)
-	if !a.won() {
-		if !a.contended() { // an error lists the votes of all nodes
-			a.late = a.linger(ctx, a.late, a.replies)
-		}
+	if !a.won() && !a.contended() { // an error lists the votes of all nodes
+		a.late = a.linger(ctx, a.late, a.replies)
+	}
+	if !a.won() { // the votes that ctx's end interrupted may have made a majority since
 		return a
 	}
 	a.answer = a.grant()

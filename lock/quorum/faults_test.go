@@ -2,10 +2,10 @@ package quorum_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -96,32 +96,41 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 }
 
 // Acquisitions that are cancelled at any instant leave no key on any node, slow or not,
-// long before a TTL would have freed it.
+// long before a TTL would have freed it. Those that are cancelled as a majority answers,
+// after 8 ms, are granted or fail.
 func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
-	t.Parallel()
-	f := start(t)
-	store := f.open(t, quorum.Config{NodeTimeout: 200 * time.Millisecond})
-	for i, wire := range f.wires {
-		wire.Set(delayed(time.Duration(i) * 2 * time.Millisecond))
-	}
-	granted := 0
-	for i := range 40 {
-		ctx, cancel := context.WithCancel(t.Context())
-		stop := time.AfterFunc(rand.N(50*time.Millisecond), cancel)
-		h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
-		answer, err := store.Acquire(ctx, h)
-		if err == nil && answer.Verdict == driver.Granted {
-			granted++
-			h.Count = 0
-			_, err := store.Release(t.Context(), h)
-			require.NoError(t, err, "round %d", i)
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		for i, b := range all {
+			slow := time.Duration(i) * 2 * time.Millisecond
+			b.set(func(string, *driver.Hold) mishap { return mishap{there: slow, back: slow} })
 		}
-		stop.Stop()
-		cancel()
-	}
-	t.Logf("%d of 40 were granted", granted)
-	assert.Less(t, granted, 40)
-	f.awaitKeys(t, "a", 0, time.Minute) // a TTL is an hour
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		instants := slices.Repeat([]time.Duration{8 * time.Millisecond}, 300)
+		for after := time.Duration(0); after < 20*time.Millisecond; after += 500 * time.Microsecond {
+			instants = append(instants, after)
+		}
+		granted := 0
+		for _, after := range instants {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(after, cancel)
+			h := hold("me:1")
+			h.TTL = time.Hour
+			answer, err := store.Acquire(ctx, h)
+			if err == nil {
+				require.Equal(t, driver.Granted, answer.Verdict, "no other owner asks")
+				require.Positive(t, answer.Token)
+				granted++
+				h.Count = 0
+				_, err := store.Release(t.Context(), h)
+				require.NoError(t, err, "cancelled after %v", after)
+			}
+			pass(3 * time.Second)
+			require.Zero(t, holders(all, "a"), "cancelled after %v", after)
+		}
+		assert.Positive(t, granted)
+		assert.Less(t, granted, len(instants))
+	})
 }
 
 // heldByAll starts five servers, all of which have the mutex "a" of the lease.
