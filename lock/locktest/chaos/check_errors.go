@@ -49,7 +49,7 @@ func (r *round) checkFailure(h *history, u *use, f failure) {
 		r.broke(noNeighbour, f.from, f.at, "keys of one lock in several slots", u)
 	case f.is("out of memory") && f.what != evFail && u.kind != semaphoreKind && u.kind != latchKind:
 		r.broke(heldReleases, f.from, f.at, "a release was refused", u)
-	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && !r.slowRoundTrips(h, u.process, u.name, f.from, f.at) && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
+	case f.what == evFail && u.ttl >= 8*time.Second && u.patient() && !f.is("interrupted") && !f.is("not acquired") && !f.is("closed") && !f.is("name") && r.slowRoundTrips(h, u.process, u.name, f.from, f.at) == 0 && r.undisturbed(h, u, f.from-instant(2*time.Second), f.at):
 		r.broke(noNeighbour, f.from, f.at, "nothing explains the failure", u)
 	}
 }
@@ -68,8 +68,9 @@ func (r *round) checkLoss(h *history, u *use) {
 	r.tally.check(heldSurvives, 1)
 	switch u.lost {
 	case renewal.Expired, renewal.TakenOver, renewal.Deleted, renewal.Unreachable:
-		from := max(u.call, u.releasing.add(-u.ttl)) // every lease is confirmed within a TTL
-		if r.undisturbed(h, u, from-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
+		from := max(u.call, u.releasing.add(-u.ttl))                                // every lease is confirmed within a TTL
+		slow := r.slowRoundTrips(h, u.process, u.name, from, u.releasing) > u.ttl/4 // a renewal has more than one request
+		if !slow && r.undisturbed(h, u, from-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
 			r.broke(heldSurvives, u.back, u.releasing, "lost: "+u.lost.String(), u)
 		}
 	}

@@ -309,6 +309,13 @@ func TestSlowRoundTripsExcuseFailures(t *testing.T) {
 	s.roundTrips[1] = []event{slow}
 	s.checkErrors(&s.history)
 	require.Equal(t, map[string]int{heldSurvives: 1}, s.tally.broken, "a lease has its TTL, not the time of one request")
+
+	s = newStory(t, lost)
+	for at := 1000; at < 1700; at += 100 {
+		s.roundTrips[1] = append(s.roundTrips[1], event{What: evRoundTrip, At: ms(at), N: int64(100 * time.Millisecond)})
+	}
+	s.checkErrors(&s.history)
+	require.Zero(t, s.tally.total(), "requests were slow for a quarter of its TTL")
 }
 
 func TestLeasesThatAreLostLateAreFound(t *testing.T) {
