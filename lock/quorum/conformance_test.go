@@ -175,6 +175,3 @@ func TestInBubble(t *testing.T) {
 	t.Parallel()
 	locktest.Run(t, locktest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
 }
-
-// delayed is a connection that delays its bytes.
-func delayed(d time.Duration) redistest.Fault { return redistest.Fault{Delay: d} }
