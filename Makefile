@@ -43,11 +43,32 @@ help: ## Show this list
 # go test vets the packages as it compiles them. A go vet of its own would compile all that
 # they import once more, without the race detector.
 .PHONY: test
-test: ## Run the tests under the race detector, on real servers; with CI=true those of nested modules too
+test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
 	@set -eu; $(WITH_REDIS); set -x; \
 	for module in $(TESTED); do \
 		go -C $$module test -race -vet=all $(TESTFLAGS) ./...; \
 	done
+
+# Builds once for all runs: go run would link the program anew for each module.
+TRIAL := $(BIN)/trial
+.PHONY: $(TRIAL)
+$(TRIAL):
+	@go -C .ci/trial build -o $@ .
+
+REALTIMES ?= 1
+
+.PHONY: test-real
+test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
+	@set -eu; $(WITH_REDIS); set -x; \
+	for module in $(TESTED); do \
+		(cd $$module && $(TRIAL) real -times $(REALTIMES) $(REALFLAGS) ./...); \
+	done
+
+FLAKES ?= 50
+
+.PHONY: flakes
+flakes: $(TRIAL) ## Run what make test runs FLAKES (50) times, shuffled, beside busy loops and a build; list what was red
+	@set -eu; $(WITH_REDIS); set -x; $(TRIAL) flakes -times $(FLAKES) ./...
 
 # The packages whose promises a server can break, without the race detector: make test has it.
 SERVERS ?= redis-8 valkey-8
@@ -66,9 +87,9 @@ servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8
 lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 	@set -eux; \
 	for module in . $(NESTED); do \
-		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
+		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml --build-tags real ./...); \
+		go -C $$module fix -tags real -diff ./...; \
 		go -C $$module mod tidy -diff; \
-		go -C $$module fix -diff ./...; \
 	done
 
 .PHONY: platforms
@@ -94,7 +115,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 
 .PHONY: chaos
 chaos: ## Break servers, networks and processes at random for CHAOS_TIME (10m), from CHAOS_SEED, and check every promise
-	@set -eu; $(WITH_REDIS); set -x; go test -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' -v \
+	@set -eu; $(WITH_REDIS); set -x; go test -tags real -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' -v \
 		-args -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -active 0 -strict $(CHAOS_ARGS)
 
 .PHONY: year
@@ -114,7 +135,7 @@ SOAK ?= 5m
 
 .PHONY: interop
 interop: ## Run every version of the other clients against ours, and write what was seen into docs/interop.md
-	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -count=1 -timeout 20m ./interop \
+	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -tags real -count=1 -timeout 20m ./interop \
 		-versions all -soak $(SOAK) -record $(CURDIR)/docs/interop.md
 
 .PHONY: vuln

@@ -17,6 +17,6 @@
 //
 //	make chaos                                     10 minutes
 //	make chaos CHAOS_TIME=1h CHAOS_SEED=7
-//	go test ./lock/locktest/chaos -args -seed 7 -round 12
-//	go test ./lock/locktest/chaos -args -time 10m -json report.json
+//	go test -tags real ./lock/locktest/chaos -args -seed 7 -round 12
+//	go test -tags real ./lock/locktest/chaos -args -time 10m -json report.json
 package chaos

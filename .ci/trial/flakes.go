@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// flakesRun is a series of runs of the tests that logic decides.
+type flakesRun struct {
+	times int
+	loops int // that compute beside the tests, for each processor
+	args  []string
+	out   io.Writer
+}
+
+// red is a test that failed in some runs.
+type red struct {
+	pkg, test string // test is empty if the package failed outside a test
+	runs      []int
+	seed      string // of the order, in the last of them
+	output    string // of the last of them
+}
+
+// record is a line of go test -json.
+type record struct{ Action, Package, Test, Output string }
+
+// seeds finds the seed of the order in which a package's tests run.
+var seeds = regexp.MustCompile(`^-test\.shuffle (\d+)`)
+
+// play runs the tests of the packages that match the patterns.
+func (f *flakesRun) play(ctx context.Context, patterns []string) error {
+	folder, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	stop, err := startLoad(ctx, f.loops, folder)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var reds []*red
+	for run := 1; run <= f.times; run++ {
+		begun := time.Now()
+		failed, count, err := f.once(ctx, patterns)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		for _, one := range failed {
+			one.runs = []int{run}
+			reds = merge(reds, one)
+		}
+		fmt.Fprintf(f.out, "run %d of %d: %d tests, %d red, %v\n", run, f.times, count, len(failed), time.Since(begun).Round(time.Second))
+	}
+	f.report(reds)
+	if len(reds) > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// once runs the tests once, and returns those that failed and how many there were.
+func (f *flakesRun) once(ctx context.Context, patterns []string) ([]*red, int, error) {
+	// The command's limit for a package, ten minutes, is that of an idle machine.
+	command := exec.CommandContext(ctx, "go", slices.Concat(
+		[]string{"test", "-race", "-count=1", "-shuffle=on", "-json", "-timeout=2h"}, f.args, patterns)...)
+	command.Stderr = os.Stderr
+	alone(command)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, 0, err
+	}
+	reds, count, err := read(out)
+	if exit := command.Wait(); err == nil && exit != nil && len(reds) == 0 {
+		err = fmt.Errorf("go test: %w", exit)
+	}
+	return reds, count, err
+}
+
+// read reads the output of go test -json. It returns the tests that failed and the number of
+// tests. A test that failed because a part of it did is not listed beside the part.
+func read(in io.Reader) (reds []*red, count int, err error) {
+	type name struct{ pkg, test string }
+	output := make(map[name]string)
+	seed := make(map[string]string)
+	for decoder := json.NewDecoder(in); ; {
+		var line record
+		if err := decoder.Decode(&line); err == io.EOF {
+			return reds, count, nil
+		} else if err != nil {
+			return nil, 0, fmt.Errorf("the output of go test: %w", err)
+		}
+		at := name{line.Package, line.Test}
+		switch line.Action {
+		case "output":
+			output[at] += line.Output
+			if found := seeds.FindStringSubmatch(line.Output); found != nil {
+				seed[line.Package] = found[1]
+			}
+		case "build-fail":
+			return nil, 0, fmt.Errorf("a package does not build")
+		case "pass", "skip":
+			if line.Test != "" {
+				count++
+			}
+			delete(output, at)
+		case "fail":
+			if line.Test != "" {
+				count++
+			}
+			part := func(r *red) bool {
+				return r.pkg == line.Package && (line.Test == "" || strings.HasPrefix(r.test, line.Test+"/"))
+			}
+			if !slices.ContainsFunc(reds, part) {
+				reds = append(reds, &red{pkg: line.Package, test: line.Test, seed: seed[line.Package], output: output[at]})
+			}
+		}
+	}
+}
+
+// merge adds a test that failed to those that failed in earlier runs.
+func merge(reds []*red, one *red) []*red {
+	for _, earlier := range reds {
+		if earlier.pkg == one.pkg && earlier.test == one.test {
+			earlier.runs = append(earlier.runs, one.runs...)
+			earlier.seed, earlier.output = one.seed, one.output
+			return reds
+		}
+	}
+	return append(reds, one)
+}
+
+// report prints the tests that failed, those that failed most often first, and for each the
+// output of its last failure.
+func (f *flakesRun) report(reds []*red) {
+	if len(reds) == 0 {
+		fmt.Fprintf(f.out, "no test was red in %d runs\n", f.times)
+		return
+	}
+	slices.SortStableFunc(reds, func(a, b *red) int { return len(b.runs) - len(a.runs) })
+	table := tabwriter.NewWriter(f.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "red\tpackage\ttest\truns\t-shuffle")
+	for _, r := range reds {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", len(r.runs), r.pkg, r.test, strings.Trim(fmt.Sprint(r.runs), "[]"), r.seed)
+	}
+	_ = table.Flush() // an error of out shows in what is missing there
+	for _, r := range reds {
+		fmt.Fprintf(f.out, "\n%s %s\n%s", r.pkg, r.test, r.output)
+	}
+}

@@ -1,0 +1,3 @@
+module github.com/leasewheel/leasewheel/.ci/trial
+
+go 1.26.0

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// realRun is a run of the tests that real time decides.
+type realRun struct {
+	times   int
+	retries int
+	least   time.Duration // of a stall
+	limit   time.Duration // of a single run of a test
+	skip    bool          // tests that skip themselves pass
+	only    *regexp.Regexp
+	args    []string // for the tests
+	out     io.Writer
+	folder  string // for the packages' test binaries
+}
+
+// errFailed reports that a test failed, which was printed.
+var errFailed = errors.New("tests failed")
+
+// play runs the tests of the packages that match the patterns.
+func (r *realRun) play(ctx context.Context, patterns []string) error {
+	packages, err := find(patterns)
+	if err != nil {
+		return err
+	}
+	if len(packages) == 0 {
+		fmt.Fprintf(r.out, "real time decides no test of %s\n", strings.Join(patterns, " "))
+		return nil
+	}
+	binaries := make(map[string]string)
+	for i, p := range packages {
+		if !r.wanted(p) {
+			continue
+		}
+		binary := filepath.Join(r.folder, fmt.Sprintf("%d-%s.test", i, filepath.Base(p.Dir)))
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-race", "-tags", realTag, "-o", binary, p.ImportPath)
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s does not build: %w\n%s", p.ImportPath, err, out)
+		}
+		binaries[p.ImportPath] = binary
+	}
+	counts := make(map[verdict]int)
+	begun := time.Now()
+	for range r.times {
+		for _, p := range packages {
+			for _, test := range p.Tests {
+				if !r.only.MatchString(test) {
+					continue
+				}
+				v, outcomes := judge(func() outcome { return r.once(ctx, binaries[p.ImportPath], p, test) }, r.retries)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				counts[v]++
+				r.report(p, test, v, outcomes)
+			}
+		}
+	}
+	if len(counts) == 0 {
+		return fmt.Errorf("no test that real time decides matches %v in %s", r.only, strings.Join(patterns, " "))
+	}
+	fmt.Fprintf(r.out, "%d passed, %d of them after the machine had stalled, %d failed, in %v\n",
+		counts[passed]+counts[stalled], counts[stalled], counts[failed], time.Since(begun).Round(time.Second))
+	if counts[failed] > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// wanted reports whether any test of the package is to be run.
+func (r *realRun) wanted(p pkg) bool {
+	for _, test := range p.Tests {
+		if r.only.MatchString(test) {
+			return true
+		}
+	}
+	return false
+}
+
+// once runs a test alone and watches the machine meanwhile.
+func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) outcome {
+	var out bytes.Buffer
+	command := exec.CommandContext(ctx, binary, append([]string{
+		"-test.run=^" + test + "$", "-test.v", "-test.paniconexit0", "-test.timeout=" + r.limit.String(),
+	}, r.args...)...)
+	command.Dir, command.Stdout, command.Stderr = p.Dir, &out, &out
+	command.WaitDelay = time.Second // a process that the test left has its output
+	alone(command)
+	watch := startMonitor(r.least)
+	err := command.Run()
+	o := outcome{stalls: watch.stop(), output: out.String()}
+	switch {
+	case err != nil:
+		o.output += fmt.Sprintf("%v\n", err)
+	case strings.Contains(o.output, "--- SKIP: "+test+" ") && !r.skip:
+		o.output += "a skipped test proves nothing; -skip lets it pass\n"
+	default:
+		o.passed = true
+	}
+	return o
+}
+
+// report prints a line for each run of a test, and the output of those that failed.
+func (r *realRun) report(p pkg, test string, v verdict, outcomes []outcome) {
+	table := tabwriter.NewWriter(r.out, 0, 8, 2, ' ', 0)
+	for i, o := range outcomes {
+		word := v
+		if i < len(outcomes)-1 {
+			word = stalled
+		} else if v == stalled {
+			word = passed
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s", word, p.ImportPath, test)
+		if o.stalls.count > 0 {
+			fmt.Fprintf(table, "\t%d stalls, longest %v", o.stalls.count, o.stalls.longest.Round(time.Millisecond))
+		}
+		fmt.Fprintln(table)
+	}
+	_ = table.Flush() // an error of out shows in what is missing there
+	for _, o := range outcomes {
+		if !o.passed {
+			fmt.Fprintln(r.out, strings.TrimRight(o.output, "\n"))
+		}
+	}
+}
+
+// scratch returns a new folder, and a function that removes it.
+func scratch() (string, func(), error) {
+	folder, err := os.MkdirTemp("", "trial-")
+	if err != nil {
+		return "", nil, err
+	}
+	return folder, func() { _ = os.RemoveAll(folder) }, nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFindsRealTests(t *testing.T) {
+	found, err := find([]string{"./testdata/sample"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || !slices.Equal(found[0].Tests, []string{"TestPasses", "TestFails", "TestSkips"}) {
+		t.Errorf("found %+v, not the three tests of the file with the tag", found)
+	}
+}
+
+// sample runs the tests of the sample package whose names match.
+func sample(t *testing.T, only string, skip bool) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	r := &realRun{
+		times: 1, retries: 1, least: time.Hour, limit: time.Minute, skip: skip,
+		only: regexp.MustCompile(only), out: &out, folder: t.TempDir(),
+	}
+	err := r.play(t.Context(), []string{"./testdata/sample"})
+	return out.String(), err
+}
+
+func TestRealRun(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("the race detector needs a C compiler")
+	}
+	for _, c := range []struct {
+		only, line string
+		skip       bool
+		failed     bool
+	}{
+		{only: "Passes", line: "1 passed, 0 of them after the machine had stalled, 0 failed"},
+		{only: "Fails", line: "as it always does", failed: true},
+		{only: "Skips", line: "a skipped test proves nothing", failed: true},
+		{only: "Skips", line: "1 passed", skip: true},
+	} {
+		out, err := sample(t, c.only, c.skip)
+		if errors.Is(err, errFailed) != c.failed || err != nil && !c.failed || !strings.Contains(out, c.line) {
+			t.Errorf("%s (skip %v): %v\n%s", c.only, c.skip, err, out)
+		}
+	}
+	if out, err := sample(t, "Absent", false); err == nil || errors.Is(err, errFailed) {
+		t.Errorf("a pattern without a test is no success: %v\n%s", err, out)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	var (
+		pass      = outcome{passed: true}
+		fail      = outcome{output: "it took too long"}
+		inStall   = outcome{output: "it took too long", stalls: stalls{count: 1}}
+		broken    = outcome{output: "broken promise: two holders", stalls: stalls{count: 1}}
+		passStall = outcome{passed: true, stalls: stalls{count: 1}}
+	)
+	for _, c := range []struct {
+		name string
+		runs []outcome
+		want verdict
+		used int
+	}{
+		{"passes", []outcome{pass}, passed, 1},
+		{"passes though the machine stalls", []outcome{passStall}, passed, 1},
+		{"fails on a machine that does not stall", []outcome{fail, pass}, failed, 1},
+		{"fails while the machine stalls", []outcome{inStall, pass}, stalled, 2},
+		{"fails after a stall without one", []outcome{inStall, fail, pass}, failed, 2},
+		{"fails in every stall", []outcome{inStall, inStall, inStall, inStall, pass}, failed, 4},
+		{"breaks a promise while the machine stalls", []outcome{broken, pass}, failed, 1},
+	} {
+		next := 0
+		got, outcomes := judge(func() outcome { next++; return c.runs[next-1] }, 3)
+		if got != c.want || len(outcomes) != c.used {
+			t.Errorf("a test that %s: %s after %d runs, not %s after %d", c.name, got, len(outcomes), c.want, c.used)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !windows
+
+package sample
+
+import "testing"
+
+func TestLogic(t *testing.T) {}
