@@ -24,7 +24,7 @@ const (
 	// wait is the limit of the calls whose name ends with Within.
 	wait = 3 * time.Second
 	// manyLeases is what a Shutdown has to release: several times what it releases at once.
-	manyLeases = 200
+	manyLeases = 150
 	// untilRenewal is when the first renewal of a lease with the default TTL is in flight.
 	untilRenewal = 9 * time.Second
 	// unbounded is no bound.

@@ -23,13 +23,6 @@ func inProcess(t testing.TB) locktest.Backend {
 	}
 }
 
-// Outside a bubble the server keeps real time. It does so for the TTLs of keys, by which
-// mutexes end, and for the time that scripts read, by which permits end. TestInBubble runs
-// the scripts of every kind.
-func TestInProcess(t *testing.T) {
-	locktest.Run(t, locktest.Suite{Backend: inProcess, Tested: []driver.Kind{driver.KindMutex, driver.KindPermit}})
-}
-
 func TestInBubble(t *testing.T) {
 	locktest.Run(t, locktest.Suite{Backend: inProcess, Bubble: true})
 }

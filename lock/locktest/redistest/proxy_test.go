@@ -24,7 +24,7 @@ func ping(t *testing.T, p *Proxy, limit time.Duration) error {
 }
 
 const (
-	patient   = 10 * time.Second      // for answers that must come
+	patient   = time.Minute           // for answers that must come
 	impatient = 50 * time.Millisecond // for answers that must not
 )
 
@@ -55,27 +55,6 @@ func TestProxyDelaysEachWay(t *testing.T) {
 		require.NoError(t, client.Ping(t.Context()).Err())
 		require.GreaterOrEqual(t, time.Since(begun), 60*time.Millisecond)
 	})
-}
-
-// A delay is not a queue: bytes sent together arrive together.
-func TestProxyDelayKeepsThroughput(t *testing.T) {
-	s := Start(t, Config{})
-	p := StartProxy(t, s)
-	p.Set(Fault{Delay: 50 * time.Millisecond})
-	network, address := p.Addr()
-	conn, err := net.Dial(network, address)
-	require.NoError(t, err)
-	defer conn.Close()
-	begun := time.Now()
-	const pings = 50
-	for range pings {
-		_, err := conn.Write([]byte("PING\r\n"))
-		require.NoError(t, err)
-		time.Sleep(time.Millisecond) // chunks of their own
-	}
-	_, err = io.ReadFull(conn, make([]byte, pings*len("+PONG\r\n")))
-	require.NoError(t, err)
-	require.Less(t, time.Since(begun), pings*50*time.Millisecond)
 }
 
 func TestProxyBlackhole(t *testing.T) {

@@ -278,6 +278,9 @@ func (s *Server) urlAt(network, address string) string {
 	return u.String()
 }
 
+// ioTimeout bounds a request without a deadline, which only a server that hangs reaches.
+const ioTimeout = time.Minute
+
 // Options returns the options of [Server.Client], for tests that change some: contexts
 // bound I/O, and no request is retried behind the caller's back.
 func (s *Server) Options() *redis.Options {
@@ -288,6 +291,9 @@ func (s *Server) Options() *redis.Options {
 		Password:              s.config.Password,
 		TLSConfig:             s.tlsConfig(),
 		ContextTimeoutEnabled: true,
+		DialTimeout:           ioTimeout,
+		ReadTimeout:           ioTimeout,
+		WriteTimeout:          ioTimeout,
 		MaxRetries:            -1,
 	}
 }

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !(real && unix)
 
 package elect_test
 
