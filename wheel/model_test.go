@@ -506,7 +506,7 @@ func checkModel(t *testing.T, bytes []byte) {
 
 func TestWheelAgainstModel(t *testing.T) {
 	rnd := newRand(t)
-	for n := range 200 {
+	for n := range 80 {
 		seed := rnd.Uint64()
 		require(t, t.Run(fmt.Sprint(n), func(t *testing.T) { checkModel(t, randomBytes(seed, 600)) }),
 			"bytes of seed %d", seed)
