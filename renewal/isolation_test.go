@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var isolations = flag.Int("isolations", 60, "virtual runs of TestOneLeaseCostsNoNeighbour")
+var isolations = flag.Int("isolations", 8, "virtual runs of TestOneLeaseCostsNoNeighbour")
 
 // spoilt is a store with one lease that spoils each request that it is in.
 type spoilt struct {
