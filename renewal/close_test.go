@@ -84,7 +84,7 @@ func TestAbandonReturnsTheLeases(t *testing.T) {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
 			inBubble(t, Config{}, func(b *bench) {
 				b.node("a", func(n *node) { n.before, n.deaf = time.Second, deaf })
-				leases := b.grantMany(600, "a/", atOnce)
+				leases := b.grantMany(300, "a/", atOnce)
 				leases = append(leases, b.grant(Spec{Key: "b/fixed", Fixed: true}))
 				b.stop(leases[7])
 				b.awaitRequest()
@@ -167,7 +167,7 @@ func TestCloseRacingEverything(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.before, n.after = 3*time.Millisecond, 3*time.Millisecond })
 		var users sync.WaitGroup
-		for i := range 500 {
+		for i := range 200 {
 			users.Go(func() {
 				for j := 0; ; j++ {
 					time.Sleep(time.Duration(i%7) * time.Millisecond)

@@ -79,6 +79,9 @@ func TestVirtualDays(t *testing.T) {
 		for i := range dayKeys {
 			w.free = append(w.free, i)
 		}
+		// However few the days, one outage is longer than every TTL.
+		w.troubled[0] = time.Now().Add(2 * slices.Max(dayTTLs))
+		w.store.node(nodeName(0), func(n *node) { n.mute = true })
 		for end := time.Now().AddDate(0, 0, *days); time.Now().Before(end); {
 			w.step()
 			time.Sleep(dayStep)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
@@ -15,7 +16,6 @@ type memory struct {
 	mu     sync.Mutex
 	owners map[string]string
 	gives  time.Duration // the TTL of every grant; 0 means the requested one
-	down   bool
 }
 
 func (m *memory) Group(string, any) string { return "" }
@@ -25,8 +25,6 @@ func (m *memory) Renew(_ context.Context, items []renewal.Item) {
 	defer m.mu.Unlock()
 	for i := range items {
 		switch owner, ok := m.owners[items[i].Key]; {
-		case m.down:
-			items[i].Err = errors.New("the store is down")
 		case !ok:
 			items[i].Outcome = renewal.Gone
 		case owner != items[i].Owner:
@@ -45,63 +43,62 @@ func (m *memory) release(key, owner string) {
 	}
 }
 
-// watched returns a watchdog on a store, with a lease there that it keeps.
+// watched returns a watchdog on a store, with a lease there that it keeps. The lease was
+// granted 20 s ago, and its TTL is a minute: a renewal is due now.
 func watched(s renewal.Spec, c renewal.Config) (*renewal.Watchdog, *memory, *renewal.Lease) {
 	m := &memory{owners: map[string]string{"job": "me"}}
+	watchdog, lease := watchedIn(m, s, c)
+	return watchdog, m, lease
+}
+
+func watchedIn(m *memory, s renewal.Spec, c renewal.Config) (*renewal.Watchdog, *renewal.Lease) {
 	watchdog, err := renewal.New(m, c)
 	if err != nil {
 		panic(err)
 	}
-	s.Key, s.Owner, s.TTL, s.Granted = "job", "me", time.Second, time.Now()
+	s.Key, s.Owner, s.TTL, s.Granted = "job", "me", time.Minute, time.Now().Add(-20*time.Second)
 	lease, err := watchdog.Watch(s)
 	if err != nil {
 		panic(err)
 	}
-	return watchdog, m, lease
+	return watchdog, lease
 }
 
 // The cause of a loss is available.
 func ExampleLostError() {
-	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+	empty := &memory{} // an administrator has deleted the lease
+	watchdog, lease := watchedIn(empty, renewal.Spec{}, renewal.Config{})
 	defer watchdog.Close(context.Background())
-
-	store.mu.Lock()
-	store.down = true
-	store.mu.Unlock()
 	<-lease.Lost()
 
 	var lost *renewal.LostError
 	if errors.As(lease.Err(), &lost) {
-		fmt.Println(lost.Cause == renewal.Unreachable, errors.Is(lost, renewal.ErrLost))
+		fmt.Println(lost.Cause == renewal.Deleted, errors.Is(lost, renewal.ErrLost))
 		fmt.Println(lost)
 	}
 	// Output:
 	// true true
-	// renewal: lease "job" lost: store unreachable: the store is down
+	// renewal: lease "job" lost: deleted
 }
 
 // A holder that hangs does not keep its lease: here it stops its heartbeat.
 func ExampleLease_Beat() {
-	watchdog, _, lease := watched(renewal.Spec{Heartbeat: 500 * time.Millisecond}, renewal.Config{})
+	watchdog, _, lease := watched(renewal.Spec{Heartbeat: 100 * time.Millisecond}, renewal.Config{})
 	defer watchdog.Close(context.Background())
 
 	for range 3 { // pieces of work
-		time.Sleep(200 * time.Millisecond)
 		lease.Beat()
 	}
-	fmt.Println("at work:", lease.Valid())
 	<-lease.Lost() // a piece of work that hangs
 	fmt.Println(lease.Err())
-	// Output:
-	// at work: true
-	// renewal: lease "job" lost: no heartbeat
+	// Output: renewal: lease "job" lost: no heartbeat
 }
 
 // MaxHold bounds the time that a lease is held, even if its holder is alive.
 func ExampleSpec_maxHold() {
 	told := make(chan error)
 	watchdog, _, _ := watched(renewal.Spec{
-		MaxHold: 1500 * time.Millisecond,
+		MaxHold: 20*time.Second + 100*time.Millisecond,
 		OnLost:  func(err error) { told <- err },
 	}, renewal.Config{})
 	defer watchdog.Close(context.Background())
@@ -112,13 +109,10 @@ func ExampleSpec_maxHold() {
 
 // Alive is called before each renewal.
 func ExampleSpec_alive() {
-	healthy := make(chan bool, 1)
-	watchdog, _, lease := watched(renewal.Spec{
-		Alive: func() bool { return len(healthy) == 0 },
-	}, renewal.Config{})
+	var healthy atomic.Bool // is false
+	watchdog, _, lease := watched(renewal.Spec{Alive: healthy.Load}, renewal.Config{})
 	defer watchdog.Close(context.Background())
 
-	healthy <- false
 	<-lease.Lost()
 	fmt.Println(lease.Err())
 	// Output: renewal: lease "job" lost: holder not alive
@@ -138,15 +132,16 @@ func ExampleSpec_context() {
 
 // A store that gives another TTL than requested determines the interval of renewals.
 func ExampleItem_serverChosenTTL() {
-	watchdog, store, lease := watched(renewal.Spec{}, renewal.Config{})
+	renewed := make(chan renewal.Batch, 1)
+	store := &memory{owners: map[string]string{"job": "me"}, gives: time.Hour}
+	watchdog, lease := watchedIn(store, renewal.Spec{}, renewal.Config{
+		Observer: &renewal.Observer{Batch: func(b renewal.Batch) { renewed <- b }},
+	})
 	defer watchdog.Close(context.Background())
-	store.mu.Lock()
-	store.gives = time.Hour
-	store.mu.Unlock()
 
-	time.Sleep(500 * time.Millisecond) // one renewal
+	<-renewed
 	fmt.Println("asked for", lease.TTL(), "- good for", time.Until(lease.Until()).Round(time.Minute))
-	// Output: asked for 1s - good for 59m0s
+	// Output: asked for 1m0s - good for 59m0s
 }
 
 // Abandon ends the leases of holders that are late. Here they are released, too.
@@ -173,8 +168,7 @@ func ExampleWatchdog_Drain() {
 	watchdog, _, lease := watched(renewal.Spec{}, renewal.Config{})
 	defer watchdog.Close(ctx)
 
-	go func() {
-		time.Sleep(1500 * time.Millisecond) // the last piece of work
+	go func() { // the last piece of work
 		fmt.Println("in time:", lease.Valid())
 		lease.Stop(ctx)
 	}()

@@ -68,8 +68,8 @@ func (f Files) renew(l *renewal.Item) (renewal.Outcome, error) {
 	return renewal.Renewed, nil
 }
 
-// Leases kept in files, without a server: the watchdog keeps one alive well past its TTL,
-// and detects that another was deleted.
+// Leases kept in files, without a server: the watchdog renews one, and detects that another
+// was deleted.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "leases")
@@ -79,33 +79,39 @@ func Example() {
 	defer os.RemoveAll(dir)
 	files := Files{dir}
 
-	watchdog, err := renewal.New(files, renewal.Config{})
+	renewed := make(chan struct{}, 10)
+	watchdog, err := renewal.New(files, renewal.Config{Observer: &renewal.Observer{Batch: func(b renewal.Batch) {
+		if b.Renewed > 0 {
+			renewed <- struct{}{}
+		}
+	}}})
 	if err != nil {
 		panic(err)
 	}
 	defer watchdog.Close(ctx)
 
-	const ttl = time.Second
-	hold := func(key string) *renewal.Lease {
-		asked := time.Now() // before the request
+	const ttl = time.Minute
+	asked := time.Now().Add(-ttl / 3) // before the requests: a renewal is due after this time
+	for _, key := range []string{"report", "orders"} {
 		if !files.Acquire(key, "me", ttl) {
 			panic(key + " is taken")
 		}
+	}
+	os.Remove(filepath.Join(dir, "orders")) // by somebody else
+	watch := func(key string) *renewal.Lease {
 		lease, err := watchdog.Watch(renewal.Spec{Key: key, Owner: "me", TTL: ttl, Granted: asked})
 		if err != nil {
 			panic(err)
 		}
 		return lease
 	}
-
-	kept, deleted := hold("report"), hold("orders")
-	os.Remove(filepath.Join(dir, "orders"))
+	kept, deleted := watch("report"), watch("orders")
 
 	<-deleted.Context().Done()
 	fmt.Println(context.Cause(deleted.Context()))
 
-	time.Sleep(2 * ttl)
-	fmt.Println("still held:", kept.Valid(), "taken by another:", files.Acquire("report", "another", ttl))
+	<-renewed
+	fmt.Println("held for", time.Until(kept.Until()).Round(ttl), "more; taken by another:", files.Acquire("report", "another", ttl))
 
 	// No renewal is in flight once Stop has returned: the lease can be released.
 	if err := kept.Stop(ctx); err == nil {
@@ -115,6 +121,6 @@ func Example() {
 
 	// Output:
 	// renewal: lease "orders" lost: deleted
-	// still held: true taken by another: false
+	// held for 1m0s more; taken by another: false
 	// renewal: lease released
 }

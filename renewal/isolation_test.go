@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var isolations = flag.Int("isolations", 60, "virtual runs of TestOneLeaseCostsNoNeighbour")
+var isolations = flag.Int("isolations", 8, "virtual runs of TestOneLeaseCostsNoNeighbour")
 
 // spoilt is a store with one lease that spoils each request that it is in.
 type spoilt struct {
@@ -86,7 +86,7 @@ func newIsolation(seed uint64) isolation {
 	between := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
 	return isolation{
 		seed:      seed,
-		leases:    int(between(10, 10_001)),
+		leases:    int(between(10, 3_001)),
 		batchSize: []int{2, 10, DefaultBatchSize, 1000, 1 << 16}[r.IntN(5)],
 		parallel:  1 + r.IntN(DefaultGroupParallel),
 		ttl:       time.Duration(between(float64(20*tick), float64(10*time.Minute))),

@@ -7,5 +7,5 @@ package renewal
 // more of them each, and the leases of a group still fill several batches.
 const (
 	dayKeys     = 2000
-	daysOfATest = 15
+	daysOfATest = 3
 )

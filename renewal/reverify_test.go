@@ -345,7 +345,7 @@ func TestGrantedBeforeASuspend(t *testing.T) {
 func TestManyLeasesAreDoubted(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		b.node("", func(n *node) { n.before = 10 * time.Millisecond })
-		leases := b.grantMany(3000, "k", atOnce)
+		leases := b.grantMany(1000, "k", atOnce)
 		for i := range 100 {
 			leases = append(leases, b.grant(Spec{Key: fmt.Sprint("vouched", i), Alive: func() bool { return true }}))
 		}

@@ -52,15 +52,19 @@ func (f *futex) ring() {
 
 func (f *futex) wait(d time.Duration) {
 	if f.rung.Load() == 0 {
-		var limit *syscall.Timespec
-		if d != forever {
-			t := syscall.NsecToTimespec(int64(min(d, longestWait)))
-			limit = &t
-		}
 		// The wait may also end by a signal; the worker checks the clock itself.
 		_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX,
 			uintptr(unsafe.Pointer(&f.rung)), futexWaitPrivate, 0,
-			uintptr(unsafe.Pointer(limit)), 0, 0)
+			uintptr(unsafe.Pointer(timespec(d))), 0, 0)
 	}
 	f.rung.Store(0)
+}
+
+// timespec returns how long the kernel waits for d, nil for a wait without an end.
+func timespec(d time.Duration) *syscall.Timespec {
+	if d == forever {
+		return nil
+	}
+	t := syscall.NsecToTimespec(int64(min(d, longestWait)))
+	return &t
 }

@@ -16,7 +16,7 @@ type connection struct {
 	closed chan struct{}
 }
 
-const idleLimit = 30 * time.Millisecond
+const idleLimit = time.Minute
 
 func accept(w *wheel.Wheel, name string) *connection {
 	c := &connection{name: name, closed: make(chan struct{})}
@@ -43,9 +43,9 @@ func ExampleTimer() {
 
 	c := accept(w, "10.0.0.7:4711")
 	for range 3 {
-		time.Sleep(time.Millisecond)
 		c.received()
 	}
+	_, _ = c.idle.Arm(0) // as after a silent minute
 	<-c.closed
 	// Output: closing 10.0.0.7:4711
 }
@@ -160,7 +160,7 @@ func ExampleTimer_Deadline() {
 	t.Init(w, func() {})
 	fmt.Println(t.Deadline().IsZero())
 	_, _ = t.Arm(time.Minute)
-	fmt.Println(time.Until(t.Deadline()).Round(time.Second))
+	fmt.Println(time.Until(t.Deadline()).Round(time.Minute))
 	// Output:
 	// true
 	// 1m0s

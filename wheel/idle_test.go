@@ -142,10 +142,10 @@ func TestWakeUpsOfCancels(t *testing.T) {
 }
 
 // Timeouts that are cancelled before their deadline, as most are, cost few wake-ups: here
-// a thousand requests a second for a minute, each answered after 3 ms of its 30 s limit.
+// a thousand requests a second for 35 s, each answered after 3 ms of its 30 s limit.
 func TestWakeUpsOfRequests(t *testing.T) {
 	counted(t, Config{}, func(t *testing.T, w *Wheel, alarm *counting) {
-		const seconds = 60
+		const seconds = 35
 		for range seconds * 1000 {
 			h := Must(w.Schedule(30*second, func() { t.Error("an answered request was given up") }))
 			time.AfterFunc(3*ms, func() { h.Cancel() })

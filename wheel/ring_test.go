@@ -205,15 +205,19 @@ func (m *ringModel) drive(ops []byte, distance func(operand byte) timeout.Tick) 
 	require(m.t, len(m.deadlines) == 0, "%d never came due", len(m.deadlines))
 }
 
+func randomOps(r *rand.Rand, n int) []byte {
+	ops := make([]byte, n)
+	for i := range ops {
+		ops[i] = byte(r.Uint32())
+	}
+	return ops
+}
+
 func TestRingAgainstModel(t *testing.T) {
 	r := newRand(t)
 	for _, buckets := range []int{1, 2, 8, 64, 128, 512} {
-		ops := make([]byte, 8000)
-		for i := range ops {
-			ops[i] = byte(r.Uint32())
-		}
 		m := newRingModel(t, buckets)
-		m.drive(ops, func(byte) timeout.Tick { // near, around whole revolutions, or far
+		m.drive(randomOps(r, 8000), func(byte) timeout.Tick { // near, around whole revolutions, or far
 			size := timeout.Tick(buckets)
 			switch r.IntN(4) {
 			case 0:
@@ -230,10 +234,10 @@ func TestRingAgainstModel(t *testing.T) {
 }
 
 // FuzzRing reads operations from bytes. Every step is checked against everything, so long
-// inputs are slow and find nothing that short ones do not.
+// inputs are slow and find nothing that short ones do not. Of 40 random seeds this one
+// reaches every statement that all of them reach.
 func FuzzRing(f *testing.F) {
-	f.Add([]byte{0, 3, 0, 64, 4, 1, 6, 3, 6, 255})
-	f.Add([]byte{0, 1, 2, 1, 3, 1, 5, 200, 6, 1, 7, 0})
+	f.Add(randomOps(rand.New(rand.NewPCG(14, 0)), 512))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		newRingModel(t, 16).drive(ops[:min(len(ops), 512)], func(operand byte) timeout.Tick {
 			return timeout.Tick(operand&15) << (operand >> 4) // 0 to 15: one revolution; higher bits: further and further

@@ -160,7 +160,7 @@ func TestDrainReturnsEachTaskOnce(t *testing.T) {
 func TestStopReturnsTheLastDeadlines(t *testing.T) {
 	// The system then interrupts a goroutine anywhere, as it does on a machine of many cores.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
-	for range 1000 {
+	for range 150 {
 		stopAmidResets(t)
 	}
 }
@@ -434,7 +434,7 @@ func TestRaceOfStopWithEverything(t *testing.T) {
 		rnd := newRand(t)
 		for _, c.MaxPending = range []int64{0, 100} {
 			for _, c.Buckets = range []int{4, 16} {
-				for range 4 {
+				for range 2 {
 					stopInAStorm(t, c, time.Duration(rnd.Int64N(int64(3*ms))))
 				}
 			}
@@ -503,9 +503,8 @@ func stopInAStorm(t *testing.T, c wheel.Config, after time.Duration) {
 		}
 	}
 	settled(t, w, &ended)
-	for end := time.Now().Add(30 * second); runtime.NumGoroutine() > before; time.Sleep(ms) {
-		require(t, !time.Now().After(end), "%d goroutines after Stop, %d before", runtime.NumGoroutine(), before)
-	}
+	ok := await(func() bool { return runtime.NumGoroutine() <= before })
+	require(t, ok, "%d goroutines after Stop, %d before", runtime.NumGoroutine(), before)
 	for _, f := range fates {
 		ran, cancelled, returned := f.ran.Load(), f.cancelled.Load(), f.returned.Load()
 		require(t, ran+cancelled+returned == 1, "of %d timeouts one has run %d times, was cancelled %d times, returned %d times",
