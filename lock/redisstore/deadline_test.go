@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,8 @@ import (
 // A request that reaches the server after its caller gave up changes nothing there.
 func TestLateRequestChangesNothing(t *testing.T) {
 	t.Parallel()
+	server := startLate(t)
+	admin := server.Client(t)
 	const owner = "00000000-0000-4000-8000-000000000001:1"
 	hold := func(kind driver.Kind, wait time.Duration) *driver.Hold {
 		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Place: wait, BlockReaders: wait}
@@ -146,39 +149,70 @@ func TestLateRequestChangesNothing(t *testing.T) {
 		{"Fence", redisstore.FormatRedisson, mine(driver.KindMutex), fences},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			_, wire, admin := startProxied(t)
-			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
+			server.clock.step(t, 0)
+			require.NoError(t, admin.FlushDB(t.Context()).Err())
+			store, stall := server.open(t, c.format)
 			c.before(t.Context(), admin)
 			// The store has read the server's clock, and the server has the script.
 			require.NoError(t, c.late(t.Context(), store))
 			require.NoError(t, admin.FlushDB(t.Context()).Err())
 			c.before(t.Context(), admin)
-			before, lives, ran := contents(t, admin), ends(t, admin), scripts(t, admin)
+			before, lives := contents(t, admin), ends(t, admin)
 
-			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // the request is sent within it
-			defer cancel()
-			require.ErrorIs(t, c.late(ctx, store), driver.ErrUnavailable)
-			time.Sleep(time.Second) // the estimate of the server's clock errs by less
-			wire.Heal()
-			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
+			server.beLate(t, stall, func(ctx context.Context) {
+				assert.ErrorIs(t, c.late(ctx, store), driver.ErrUnavailable)
+			})
 			assert.Equal(t, before, contents(t, admin))
-			for key, end := range ends(t, admin) {
-				assert.WithinDuration(t, lives[key], end, time.Minute, key)
-			}
+			assert.Equal(t, lives, ends(t, admin))
 		})
 	}
 }
 
-// ends returns when every key of the server expires.
-func ends(t *testing.T, admin *redis.Client) map[string]time.Time {
+// lateServer is a server whose clock is set while a request is on its way.
+type lateServer struct {
+	*redistest.Server
+	clock steppedClock
+}
+
+func startLate(t *testing.T) lateServer {
+	t.Helper()
+	clock := newSteppedClock(t)
+	return lateServer{redistest.Start(t, redistest.Config{Env: clock.env()}), clock}
+}
+
+// open returns a store of which one script stalls once it is armed.
+func (s lateServer) open(t *testing.T, format redisstore.Format) (*redisstore.Store, *stalling) {
+	t.Helper()
+	options := s.Options()
+	stall := newStalling("evalsha", new(net.Dialer).DialContext)
+	options.Dialer = stall.dial
+	client := redis.NewClient(options)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return openWith(t, client, redisstore.Config{Format: format}), stall
+}
+
+// beLate makes a request whose caller gives up, and which arrives after its deadline.
+func (s lateServer) beLate(t *testing.T, stall *stalling, request func(context.Context)) {
+	t.Helper()
+	const within = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	stall.armed.Store(true)
+	close(stall.giveUp)
+	request(ctx)
+	s.clock.step(t, s.clock.stepped(t)+2*within) // the estimate of the server's clock errs by less
+	close(stall.deliver)
+	<-stall.arrived
+}
+
+// ends returns when every key of the server expires, by its clock.
+func ends(t *testing.T, admin *redis.Client) map[string]time.Duration {
 	t.Helper()
 	keys, err := admin.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	all := make(map[string]time.Time, len(keys))
+	all := make(map[string]time.Duration, len(keys))
 	for _, key := range keys {
-		all[key] = time.Now().Add(admin.PTTL(t.Context(), key).Val())
+		all[key] = admin.PExpireTime(t.Context(), key).Val()
 	}
 	return all
 }
@@ -199,6 +233,8 @@ func contents(t *testing.T, admin *redis.Client) map[string]string {
 // another attempt of the owner, or have been released.
 func TestLateRenewalProlongsNothing(t *testing.T) {
 	t.Parallel()
+	server := startLate(t)
+	admin := server.Client(t)
 	for name, c := range map[string]struct {
 		format redisstore.Format
 		kind   driver.Kind
@@ -210,18 +246,12 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 		"Write": {redisstore.FormatRedisson, driver.KindWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, wire, admin := startProxied(t)
-			store := openWith(t, wire.Client(t), redisstore.Config{Format: c.format})
+			require.NoError(t, admin.FlushDB(t.Context()).Err())
+			store, stall := server.open(t, c.format)
 			h := mutexOf("a", 1)
 			h.Kind, h.TTL = c.kind, time.Hour
 			_, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
-			renew := func(ctx context.Context) renewal.Item {
-				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
-				store.Renew(ctx, items)
-				return items[0]
-			}
 			const left = 35 * time.Minute // less than half of a lease looks like another reader's doing
 			shorten := func() {
 				for _, key := range admin.Keys(t.Context(), "*").Val() {
@@ -229,73 +259,116 @@ func TestLateRenewalProlongsNothing(t *testing.T) {
 				}
 			}
 			shorten()
-			require.Equal(t, renewal.Renewed, renew(t.Context()).Outcome)
+			require.Equal(t, renewal.Renewed, renewItems(t.Context(), store, h)[0].Outcome)
 			require.Greater(t, admin.PTTL(t.Context(), "a").Val(), 50*time.Minute, "in time it does")
 			shorten()
-			ran := scripts(t, admin)
-
-			wire.Set(redistest.Fault{Requests: redistest.Hold})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the request is sent within it
-			defer cancel()
-			item := renew(ctx)
-			require.Equal(t, renewal.Unknown, item.Outcome)
-			require.ErrorIs(t, item.Err, driver.ErrUnavailable)
-			time.Sleep(time.Second)
-			wire.Heal()
-			require.Eventually(t, func() bool { return scripts(t, admin) > ran }, 20*time.Second, time.Millisecond)
-			for _, key := range admin.Keys(t.Context(), "*").Val() {
-				assert.LessOrEqual(t, admin.PTTL(t.Context(), key).Val(), left, key)
-			}
+			before := ends(t, admin)
+			server.beLate(t, stall, func(ctx context.Context) {
+				item := renewItems(ctx, store, h)[0]
+				assert.Equal(t, renewal.Unknown, item.Outcome)
+				assert.ErrorIs(t, item.Err, driver.ErrUnavailable)
+			})
+			assert.Equal(t, before, ends(t, admin))
 		})
 	}
 }
 
-// stalling makes connections, one of which stalls: the next write on it that names the
-// lock arrives late, after the writer has given up.
-type stalling struct {
-	name    string
-	armed   atomic.Bool
-	delay   time.Duration
-	written chan struct{} // closed when it was written
-	arrived chan struct{} // closed when the write has arrived
+// A reading of a clock that was set back since, or of another server's, lets no late
+// request through.
+func TestLateRequestAfterTheClockWasSetBackChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := startLate(t)
+	store, stall := server.open(t, redisstore.FormatRedisson)
+	use := func() {
+		_, err := store.Acquire(t.Context(), mutexOf("warm up", 1))
+		require.NoError(t, err)
+	}
+	use()
+	server.clock.step(t, -time.Hour)
+	use()
+	server.beLate(t, stall, func(ctx context.Context) {
+		_, err := store.Acquire(ctx, mutexOf("stalled", 1))
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+	})
+	assert.Zero(t, server.Client(t).Exists(t.Context(), "stalled").Val(), "it is held by nobody")
 }
 
-func newStalling(name string, delay time.Duration) *stalling {
-	return &stalling{name: name, delay: delay, written: make(chan struct{}), arrived: make(chan struct{})}
+// stalling makes connections, one of which stalls once it is armed: the next write with a
+// certain text arrives late, after the writer has given up.
+type stalling struct {
+	text             string
+	connect          func(ctx context.Context, network, address string) (net.Conn, error)
+	armed            atomic.Bool
+	written, arrived chan struct{} // closed when it was written, and when it was answered
+	deliver          chan struct{} // is closed to deliver it
+	giveUp           chan struct{} // may be closed to have its writer read no longer
+}
+
+func newStalling(text string, connect func(ctx context.Context, network, address string) (net.Conn, error)) *stalling {
+	return &stalling{
+		text: text, connect: connect,
+		written: make(chan struct{}), arrived: make(chan struct{}), deliver: make(chan struct{}), giveUp: make(chan struct{}),
+	}
 }
 
 func (s *stalling) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
-	return &stallingConn{Conn: conn, stall: s}, err
+	conn, err := s.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	closed := make(chan struct{})
+	return &stallingConn{Conn: conn, stall: s, closed: closed, end: sync.OnceFunc(func() { close(closed) })}, nil
 }
 
 type stallingConn struct {
 	net.Conn
 	stall   *stalling
 	stalled atomic.Bool
+	by      atomic.Pointer[time.Time] // the deadline of reading
+	closed  chan struct{}
+	end     func() // closes closed
 }
 
 func (c *stallingConn) Write(b []byte) (int, error) {
 	s := c.stall
-	if !bytes.Contains(b, []byte("$"+strconv.Itoa(len(s.name))+"\r\n"+s.name+"\r\n")) || !s.armed.CompareAndSwap(true, false) {
+	if !bytes.Contains(b, []byte("\r\n"+s.text+"\r\n")) || !s.armed.CompareAndSwap(true, false) {
 		return c.Conn.Write(b)
 	}
 	c.stalled.Store(true)
 	close(s.written)
 	request := bytes.Clone(b)
-	time.AfterFunc(s.delay, func() {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	go func() {
+		<-s.deliver
+		_ = c.Conn.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = c.Conn.Write(request)
 		_, _ = c.Conn.Read(make([]byte, 1))
 		_ = c.Conn.Close()
 		close(s.arrived)
-	})
+	}()
 	return len(b), nil
+}
+
+func (c *stallingConn) SetReadDeadline(by time.Time) error {
+	c.by.Store(&by)
+	return c.Conn.SetReadDeadline(by)
+}
+
+// Read returns nothing on a stalled connection, until its deadline.
+func (c *stallingConn) Read(b []byte) (int, error) {
+	if !c.stalled.Load() {
+		return c.Conn.Read(b)
+	}
+	select {
+	case <-c.stall.giveUp:
+	case <-c.closed:
+	case <-time.After(time.Until(*c.by.Load())):
+	}
+	return 0, os.ErrDeadlineExceeded
 }
 
 func (c *stallingConn) Close() error {
 	if c.stalled.Load() {
+		c.end()
 		return nil
 	}
 	return c.Conn.Close()
@@ -311,45 +384,48 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 			for _, cancelled := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%v %v cancelled=%v", format, delay, cancelled), func(t *testing.T) {
 					t.Parallel()
-					server, admin := startServer(t)
-					stall := newStalling("stalled", delay)
-					options := server.Options()
-					options.Dialer = stall.dial
-					client := redis.NewClient(options)
-					store, err := redisstore.New(client, redisstore.Config{Format: format})
-					require.NoError(t, err)
-					l, err := lock.New(store, lock.Config{})
-					require.NoError(t, err)
-					t.Cleanup(func() {
-						assert.NoError(t, l.Close(context.Background()))
-						assert.NoError(t, client.Close())
-					})
-					require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
-
-					stall.armed.Store(true)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					if cancelled {
-						go func() {
-							<-stall.written
-							cancel()
-						}()
-					}
-					lease, err := l.Mutex("stalled").Lock(ctx)
-					if cancelled {
-						require.ErrorIs(t, err, context.Canceled)
-					} else {
-						require.NoError(t, err)
-						require.NoError(t, lease.Unlock(t.Context()))
-					}
-					<-stall.arrived
-					for range 50 {
-						require.Zero(t, admin.Exists(t.Context(), "stalled").Val(), "it is held by nobody")
-						time.Sleep(10 * time.Millisecond)
-					}
+					synctest.Test(t, func(t *testing.T) { stallRequest(t, format, delay, cancelled) })
 				})
 			}
 		}
+	}
+}
+
+func stallRequest(t *testing.T, format redisstore.Format, delay time.Duration, cancelled bool) {
+	server, wire := startNetwork(t)
+	stall := newStalling("stalled", wire.dial)
+	options := wire.options()
+	options.Dialer = stall.dial
+	client := redis.NewClient(options)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	l := lockerOn(t, openWith(t, client, redisstore.Config{Format: format}), lock.Config{
+		TTL: lock.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout,
+	})
+	require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
+
+	stall.armed.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-stall.written
+		if cancelled {
+			cancel()
+		}
+		time.Sleep(delay)
+		close(stall.deliver)
+	}()
+	lease, err := l.Mutex("stalled").Lock(ctx)
+	if cancelled {
+		require.ErrorIs(t, err, context.Canceled)
+	} else {
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	<-stall.arrived
+	admin := server.Client(t)
+	for range 50 {
+		require.Zero(t, admin.Exists(t.Context(), "stalled").Val(), "it is held by nobody")
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -357,23 +433,21 @@ func TestStalledRequestHoldsNoLock(t *testing.T) {
 // too long for two.
 func TestSlowRoundTripGetsTheLock(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	client := wire.Client(t)
-	var work sync.WaitGroup
-	wire.Set(redistest.Fault{Delay: 20 * time.Millisecond})
-	for range 6 { // with connections: making one takes another round trip
-		work.Go(func() { assert.NoError(t, client.Ping(t.Context()).Err()) })
-	}
-	work.Wait()
-	l, err := lock.New(open(t, client), lock.Config{})
-	require.NoError(t, err)
-	defer l.Close(context.Background())
-	wire.Set(redistest.Fault{Delay: 300 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	lease, err := l.Mutex("a").Lock(ctx)
-	require.NoError(t, err)
-	wire.Heal()
-	require.NoError(t, lease.Unlock(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		_, wire := startNetwork(t)
+		client := wire.client(t)
+		wire.set(redistest.Fault{Delay: 20 * time.Millisecond})
+		var work sync.WaitGroup
+		for range 6 { // with connections: making one takes another round trip
+			work.Go(func() { assert.NoError(t, client.Ping(t.Context()).Err()) })
+		}
+		work.Wait()
+		wire.set(redistest.Fault{Delay: 300 * time.Millisecond})
+		l := locker(t, client, lock.Config{TTL: lock.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout})
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		lease, err := l.Mutex("a").Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
 }

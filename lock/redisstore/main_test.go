@@ -1,15 +1,118 @@
 package redisstore_test
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // TestMain is also the entry point of the processes that some tests start.
 func TestMain(m *testing.M) {
 	workAsProcess()
 	redistest.Parallel(16)
-	testmain.Run(m)
+	testmain.Run(packageTests{m})
+}
+
+// packageTests are the tests, and the servers that several of them use.
+type packageTests struct{ *testing.M }
+
+func (p packageTests) Run() int {
+	defer lasting.end()
+	return p.M.Run()
+}
+
+// lasting is the scope of the servers that several tests use.
+var lasting lastingScope
+
+// lastingScope is a redistest.TB that ends after the tests.
+type lastingScope struct {
+	mu       sync.Mutex
+	cleanups []func()
+}
+
+func (l *lastingScope) end() {
+	for _, f := range slices.Backward(l.cleanups) {
+		f()
+	}
+}
+
+func (l *lastingScope) Cleanup(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cleanups = append(l.cleanups, f)
+}
+
+func (*lastingScope) Helper()                           {}
+func (*lastingScope) Failed() bool                      { return false }
+func (*lastingScope) Logf(string, ...any)               {}
+func (*lastingScope) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (*lastingScope) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (*lastingScope) Skipf(format string, args ...any)  { panic(fmt.Sprintf(format, args...)) }
+
+// sharedCluster returns a cluster of three masters that the tests share. A test that counts
+// its connections or channels does not run in parallel. No stall of a minute makes a node
+// count as failed.
+func sharedCluster(t *testing.T) *redistest.Cluster {
+	t.Helper()
+	redistest.Need(t)
+	return startSharedCluster()
+}
+
+var startSharedCluster = sync.OnceValue(func() *redistest.Cluster {
+	return redistest.StartCluster(&lasting, redistest.ClusterConfig{Server: unhurried()})
+})
+
+// unhurried configures the nodes of a cluster of which none counts as failed within a minute.
+func unhurried() redistest.Config {
+	return redistest.Config{Directives: []string{fmt.Sprintf("cluster-node-timeout %d", time.Minute.Milliseconds())}}
+}
+
+// startServer returns a server and a client that looks at it. Both end with t.
+func startServer(t testing.TB) (*redistest.Server, *redis.Client) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Config{})
+	return server, server.Client(t)
+}
+
+// startProxied is startServer with a proxy, through which the tested clients go.
+func startProxied(t testing.TB) (*redistest.Server, *redistest.Proxy, *redis.Client) {
+	t.Helper()
+	server, admin := startServer(t)
+	return server, redistest.StartProxy(t, server), admin
+}
+
+// open returns a store on a new client. Both end with t.
+func open(t testing.TB, client redis.UniversalClient) *redisstore.Store {
+	t.Helper()
+	return openWith(t, client, redisstore.Config{})
+}
+
+// openWith is open with a configuration.
+func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(client, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	return store
+}
+
+// shared returns the backend of one test among many on the same servers.
+func shared(t testing.TB, client func(testing.TB) redis.UniversalClient, c redisstore.Config) locktest.Backend {
+	return locktest.Backend{
+		Open:   func(t testing.TB) driver.Store { return openWith(t, client(t), c) },
+		Prefix: t.Name() + ":",
+		Delete: func(name string) { client(t).Del(t.Context(), name) },
+	}
 }
