@@ -19,10 +19,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
+// patientConfig returns the configuration of a locker whose leases and requests outlast any stall
+// of the machine. Waiters depend on messages.
+func patientConfig() lock.Config {
+	return lock.Config{TTL: time.Hour, Poll: time.Hour, RequestTimeout: time.Minute, RetryFor: time.Minute}
+}
+
 // lockerWith returns a locker on a store with a given configuration.
 func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config) *lock.Locker {
 	t.Helper()
-	return lockerOn(t, openWith(t, client, c), lock.Config{TTL: time.Minute, Poll: time.Hour})
+	return lockerOn(t, openWith(t, client, c), patientConfig())
 }
 
 // A release reaches a client of the cluster that subscribes without shards.
