@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -67,7 +68,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 func TestLivingWaiterBehindManyDead(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	mine, theirs := locker(t, server.Client(t), patientConfig()), locker(t, server.Client(t), patientConfig())
+	mine, theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
 	got := startWaiter(t, theirs)
 	awaitQueued(t, admin, 1)
@@ -291,7 +292,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	mine, theirs := locker(t, server.Client(t), patientConfig()), locker(t, server.Client(t), patientConfig())
+	mine, theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	channel := "leasewheel_lock__channel:{a}:" + theirs.ClientID()
 	hears := admin.Subscribe(t.Context(), channel)
 	defer func() { assert.NoError(t, hears.Close()) }()
@@ -349,7 +350,7 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw &* +@all ~orders:* ~*{orders:*"}})
-	l := locker(t, loginAs(t, server, "ada", "pw"), patientConfig())
+	l := locker(t, loginAs(t, server, "ada", "pw"), lock.Config{Poll: time.Hour})
 	var busy sync.WaitGroup
 	for g := range 16 {
 		busy.Go(func() {

@@ -431,7 +431,7 @@ func TestListByPrefix(t *testing.T) {
 func TestListByManyStars(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	l := locker(t, server.Client(t), patientConfig())
+	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	mustLock(t, l, strings.Repeat("a", lock.MaxName))
 	for info, err := range l.List(t.Context(), strings.Repeat("a*", 250)+"b") {
 		t.Errorf("%v, %v", info, err)
@@ -446,9 +446,9 @@ func TestListByManyStars(t *testing.T) {
 // A master that is down costs the list only its own locks, and the list returns an error.
 func TestListWithoutOneMaster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
 	client := cluster.Client(t)
-	l := locker(t, client, patientConfig())
+	l := locker(t, client, lock.Config{Poll: time.Hour})
 	const count = 60
 	kept := 0
 	dead := cluster.Nodes[0]
@@ -483,11 +483,11 @@ func countLocks(l *lock.Locker) (told int, errs error) {
 // it is subscribed.
 func TestForceReleaseInCluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	victim := locker(t, clusterClient(t, cluster), patientConfig())
-	next := locker(t, clusterClient(t, cluster), patientConfig())
-	rescuer := locker(t, clusterClient(t, cluster), patientConfig())
-	for _, name := range []string{"a", "{b}:c", "d"} {
+	cluster := sharedCluster(t)
+	victim := locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour})
+	next := locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour})
+	rescuer := locker(t, clusterClient(t, cluster), lock.Config{Poll: time.Hour})
+	for _, name := range []string{"forced", "{forced}:a", "forced too"} {
 		lease := mustLock(t, victim, name)
 		got := make(chan *lock.Lease, 1)
 		go send(got, func() *lock.Lease { return mustLock(t, next, name) })
@@ -516,7 +516,7 @@ func TestForceReleaseInCluster(t *testing.T) {
 func TestInspectTellsOfTheLine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	cluster := sharedCluster(t)
 	for name, client := range map[string]func() redis.UniversalClient{
 		"server":  func() redis.UniversalClient { return server.Client(t) },
 		"cluster": func() redis.UniversalClient { return clusterClient(t, cluster) },
@@ -526,14 +526,14 @@ func TestInspectTellsOfTheLine(t *testing.T) {
 }
 
 func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
-	admin, asker := client(), locker(t, client(), patientConfig())
-	const name, line = "{a}:b", "leasewheel_lock_line:{a}:b"
-	lease := mustLock(t, locker(t, client(), patientConfig()), name)
+	admin, asker := client(), locker(t, client(), lock.Config{Poll: time.Hour})
+	const name, line = "{a queue}:b", "leasewheel_lock_line:{a queue}:b"
+	lease := mustLock(t, locker(t, client(), lock.Config{Poll: time.Hour}), name)
 	begin := time.Now()
 	var waiting []*lock.Locker
 	granted := make(chan *lock.Lease, 2)
 	for n := range 2 {
-		l := locker(t, client(), patientConfig())
+		l := locker(t, client(), lock.Config{Poll: time.Hour})
 		waiting = append(waiting, l)
 		go send(granted, func() *lock.Lease { return mustLock(t, l, name) })
 		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, time.Minute, time.Millisecond)

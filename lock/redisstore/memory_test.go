@@ -114,7 +114,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l, other := locker(t, server.Client(t), patientConfig()), locker(t, server.Client(t), patientConfig())
+	l, other := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	ctx := t.Context()
 
 	_, err := l.Permits("permits").TrySetPermits(ctx, 3)

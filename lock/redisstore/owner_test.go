@@ -33,7 +33,7 @@ func released(h *driver.Hold) *driver.Hold {
 func TestForeignHashIsNoMutex(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l := locker(t, server.Client(t), patientConfig())
+	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	const redisson = "8a9a0fb5-1e4c-4f3a-9d5f-0d3f6f1d2c11"
 	for name, test := range map[string]struct {
 		fields  []any
