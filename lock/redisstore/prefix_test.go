@@ -50,7 +50,7 @@ func patientClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 func TestPrefixKeepsMastersApart(t *testing.T) {
 	t.Parallel()
 	const prefix, stuck, healthy = "shop:", 60, 8
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
 	names := namesByMaster(t, cluster, prefix, healthy)
 	store := openWith(t, patientClient(t, cluster), redisstore.Config{Prefix: prefix})
 	acquire := func(ctx context.Context, name string) (driver.Answer, error) {
@@ -78,7 +78,7 @@ func TestPrefixKeepsMastersApart(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return store.InFlight()+store.Waiting() == stuck }, time.Minute, time.Millisecond)
 
-	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, name := range slices.Concat(names[0], names[2]) {
 		a, err := acquire(limit, name)

@@ -25,7 +25,6 @@ type job func(ctx context.Context, locker *lock.Locker, client redis.UniversalCl
 // jobs are the jobs by name.
 var jobs = map[string]job{
 	"wait fairly": waitFairly,
-	"use permits": usePermits,
 }
 
 // The environment variables of a process that a test starts.

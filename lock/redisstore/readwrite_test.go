@@ -181,7 +181,7 @@ func (r *redissonReadWrite) renewRead(lease time.Duration) {
 
 func mustTake(t *testing.T, ctx context.Context, m *lock.Mutex) *lock.Lease { //nolint:revive // the test comes first, as in every helper here
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	lease, err := m.Lock(ctx)
 	if !assert.NoError(t, err) {

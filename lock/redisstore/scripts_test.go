@@ -22,18 +22,16 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	long, short := heldFor(driver.KindRead, 1), heldFor(driver.KindRead, 2)
-	short.TTL = time.Second
+	long.TTL, short.TTL = time.Hour, time.Minute
 	require.Equal(t, driver.Granted, asks(t, store, long).Verdict)
 	require.Equal(t, driver.Granted, asks(t, store, short).Verdict)
-	assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Second)
-	require.Eventually(t, func() bool {
-		return admin.Exists(t.Context(), "{a}:"+short.Owner+":rwlock_timeout:1").Val() == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Minute)
+	require.EqualValues(t, 1, admin.Del(t.Context(), "{a}:"+short.Owner+":rwlock_timeout:1").Val()) // it expires
 	writer := heldFor(driver.KindWrite, 3)
 	writer.BlockReaders = 0
 	answer := asks(t, store, writer)
 	assert.Equal(t, driver.Refused, answer.Verdict)
-	assert.Greater(t, answer.TTL, 30*time.Second)
+	assert.Greater(t, answer.TTL, 30*time.Minute)
 }
 
 // A permit that has expired is not renewed, although its place is still there.
@@ -96,17 +94,16 @@ func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
 			require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 			first := newRedissonThread(t, server, 1)
 			require.False(t, first.lock(redissonWait))
-			ours := fairHold(golf+":2", 5*time.Second)
+			ours := fairHold(golf+":2", time.Minute)
 			asks(t, store, ours)
 			for n := range behind {
 				require.False(t, newRedissonThread(t, server, 2+n).lock(redissonWait))
 			}
-			before := time.Now()
+			before := admin.Time(t.Context()).Val()
 			asks(t, store, ours)
-			took := time.Since(before)
 			kept := time.UnixMilli(int64(admin.ZScore(t.Context(), fairTimeouts, ours.Owner).Val())).Sub(before)
-			assert.Greater(t, kept, 5*time.Second+redissonWait-time.Second)
-			assert.Less(t, kept, 30*time.Second+5*time.Second+10*time.Second+redissonWait+time.Second+took, "10 s are for clocks that differ")
+			assert.Greater(t, kept, redissonWait)
+			assert.Less(t, kept, 2*redissonWait)
 		})
 	}
 }
@@ -173,7 +170,7 @@ func TestRefusedRenewalKeepsThePipelineInStep(t *testing.T) {
 			held := &driver.Hold{Kind: driver.KindMutex, Name: "b", Owner: golf + ":1", Count: 1, TTL: time.Minute}
 			require.Equal(t, driver.Granted, asks(t, free, held).Verdict)
 			lost := &driver.Hold{Kind: driver.KindMutex, Name: "c", Owner: golf + ":1", Count: 1, TTL: time.Minute}
-			for range 20 {
+			for range 5 {
 				items := renewItems(t.Context(), store, h, held, lost)
 				require.Error(t, items[0].Err)
 				require.NoError(t, items[1].Err)

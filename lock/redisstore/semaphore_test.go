@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,8 +19,10 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // redissonCount behaves on the wire like a client of Redisson with a count of some name:
@@ -157,7 +159,7 @@ func listening(t *testing.T, client *redis.Client, channel string) func() string
 	require.NoError(t, err)
 	return func() string {
 		t.Helper()
-		m, err := messages.ReceiveTimeout(t.Context(), 10*time.Second)
+		m, err := messages.ReceiveTimeout(t.Context(), time.Minute)
 		require.NoError(t, err)
 		return m.(*redis.Message).Payload
 	}
@@ -182,14 +184,14 @@ func keysBut(t *testing.T, client *redis.Client, requests string) (keys []string
 
 func mustAcquire(t *testing.T, s *lock.Semaphore, n int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	assert.NoError(t, s.Acquire(ctx, n))
 }
 
 func mustHave(t *testing.T, p *lock.Permits) *lock.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	lease, err := p.Acquire(ctx)
 	if !assert.NoError(t, err) {
@@ -217,7 +219,7 @@ func TestSemaphoreWireFormat(t *testing.T) {
 		admin := server.Client(t)
 		r := newRedissonSemaphore(t, server, name)
 		message := listening(t, admin, r.channel())
-		s := locker(t, server.Client(t), lock.Config{}).Semaphore(name)
+		s := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Semaphore(name)
 		count := func() string { return admin.Get(t.Context(), name).Val() }
 
 		_, err := s.TrySetPermits(t.Context(), 5)
@@ -251,7 +253,7 @@ func TestPermitsWireFormat(t *testing.T) {
 		admin := server.Client(t)
 		r := newRedissonSemaphore(t, server, name)
 		message := listening(t, admin, r.channel())
-		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+		l := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
 		p := l.Permits(name)
 		count := func() string { return admin.Get(t.Context(), name).Val() }
 		expiry := func(lease *lock.Lease) time.Duration {
@@ -269,8 +271,8 @@ func TestPermitsWireFormat(t *testing.T) {
 		first, second := mustHave(t, p), mustHave(t, p)
 		assert.Equal(t, "0", count())
 		assert.EqualValues(t, 2, admin.ZCard(t.Context(), r.keys[2]).Val())
-		assert.InDelta(t, 20*time.Second, expiry(first), float64(5*time.Second))
-		assert.InDelta(t, 20*time.Second, expiry(second), float64(5*time.Second))
+		assert.InDelta(t, time.Hour, expiry(first), float64(time.Minute))
+		assert.InDelta(t, time.Hour, expiry(second), float64(time.Minute))
 		assert.NotEqual(t, first.Owner(), second.Owner())
 		require.NoError(t, first.Unlock(t.Context()))
 		assert.Equal(t, "1", message())
@@ -280,9 +282,9 @@ func TestPermitsWireFormat(t *testing.T) {
 		assert.Equal(t, "2", message())
 
 		// If Redisson sets a TTL on a semaphore, its permits expire with it.
-		require.NoError(t, admin.PExpire(t.Context(), name, time.Minute).Err())
+		require.NoError(t, admin.PExpire(t.Context(), name, 30*time.Minute).Err())
 		first = mustHave(t, p)
-		assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(5*time.Second))
+		assert.InDelta(t, 30*time.Minute, admin.PTTL(t.Context(), r.keys[2]).Val(), float64(time.Minute))
 		require.NoError(t, first.Unlock(t.Context()))
 
 		record := awaitAnnounced(t, admin, l)
@@ -331,12 +333,8 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
 		admin := server.Client(t)
 		r := newRedissonSemaphore(t, server, name)
-		p := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour}).Permits(name)
+		p := locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Permits(name)
 		got := make(chan *lock.Lease)
-		waits := func(besides int64) {
-			go send(got, func() *lock.Lease { return mustHave(t, p) })
-			awaitSubscribers(t, admin, r.channel(), 1+besides)
-		}
 		require.True(t, r.trySet(2))
 		theirs, _ := r.tryTake(never)
 		require.NotEmpty(t, theirs)
@@ -345,23 +343,23 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 		// Neither has a third one. Redisson gets the time at which ours expires.
 		id, next := r.tryTake(never)
 		require.Empty(t, id)
-		assert.InDelta(t, time.Hour, time.Until(time.UnixMilli(next)), float64(time.Minute))
+		assert.InDelta(t, longTTL, time.Until(time.UnixMilli(next)), float64(time.Minute))
 		_, err := p.TryAcquire(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 
 		// Permits that Redisson gives back wake us, and the other way round.
-		waits(0)
+		go send(got, func() *lock.Lease { return mustHave(t, p) })
+		awaitSubscribers(t, admin, r.channel(), 1)
 		require.True(t, r.giveBack(theirs))
 		again := <-got
 		message := listening(t, admin, r.channel())
 		require.NoError(t, ours.Unlock(t.Context()))
 		assert.Equal(t, "1", message())
-		theirs, _ = r.tryTake(time.Now().Add(300 * time.Millisecond).UnixMilli())
-		require.NotEmpty(t, theirs)
 
-		// Redisson's permit expires, which is not published; its owner has lost it.
-		waits(1) // the test subscribes as well
-		last := <-got
+		// Redisson's permit expires; its owner has lost it.
+		theirs, _ = r.tryTake(time.Now().UnixMilli())
+		require.NotEmpty(t, theirs)
+		last := mustHave(t, p)
 		require.False(t, r.giveBack(theirs))
 		require.NoError(t, again.Unlock(t.Context()))
 
@@ -374,11 +372,27 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 	})
 }
 
+// A waiter asks when Redisson's permit expires, which is not published.
+func TestWaitsUntilRedissonsPermitExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		p := server.Locker(t, lock.Config{Poll: time.Hour}).Permits("a")
+		require.NoError(t, p.SetPermits(t.Context(), 1))
+		r := &redissonSemaphore{redissonCount{t, server.Client(t), []string{"a", "redisson_sc:{a}", "{a}:timeout"}}}
+		expires := time.Now().Add(10 * time.Second)
+		theirs, _ := r.tryTake(expires.UnixMilli())
+		require.NotEmpty(t, theirs)
+		require.NoError(t, mustHave(t, p).Unlock(t.Context()))
+		assert.WithinDuration(t, expires, time.Now(), 100*time.Millisecond)
+		assert.False(t, r.giveBack(theirs))
+	})
+}
+
 // Values that are no count, or no permits, are left as they are.
 func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{Poll: 20 * time.Millisecond})
+	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
 	for what, write := range map[string]func(ctx context.Context, name string) error{
 		"text": func(ctx context.Context, name string) error { return admin.Set(ctx, name, "opLock token", 0).Err() },
 		"no whole number": func(ctx context.Context, name string) error {
@@ -399,13 +413,11 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 			_, drain := s.Drain(t.Context())
 			_, setExpiring := p.TrySetPermits(t.Context(), 1)
 			_, expiring := p.TryAcquire(t.Context())
-			_, expiringLater := p.AcquireWithin(t.Context(), 50*time.Millisecond)
 			_, availableExpiring := p.Available(t.Context())
 			_, setLatch := latch.TrySetCount(t.Context(), 1)
 			_, deleted := latch.Delete(t.Context())
 			for i, err := range []error{
-				set, available, drain, setExpiring, expiring, expiringLater, availableExpiring, setLatch, deleted,
-				s.TryAcquire(t.Context(), 1), s.AcquireWithin(t.Context(), 1, 50*time.Millisecond),
+				set, available, drain, setExpiring, expiring, availableExpiring, setLatch, deleted, s.TryAcquire(t.Context(), 1),
 				s.Release(t.Context(), 1), s.AddPermits(t.Context(), 1), p.AddPermits(t.Context(), 1), latch.CountDown(t.Context()),
 			} {
 				require.ErrorIs(t, err, driver.ErrForeign, "%d", i)
@@ -421,21 +433,31 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrForeign)
 }
 
+// Waiting for a foreign value ends with an error that tells so.
+func TestWaitsForForeignValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		require.NoError(t, server.Client(t).Set(t.Context(), "a", "opLock token", 0).Err())
+		l := server.Locker(t, lock.Config{})
+		_, err := l.Permits("a").AcquireWithin(t.Context(), time.Minute)
+		require.ErrorIs(t, err, driver.ErrForeign)
+		require.ErrorIs(t, l.Semaphore("a").AcquireWithin(t.Context(), 1, time.Minute), driver.ErrForeign)
+	})
+}
+
 // A permit is lost when its key has become something else.
 func TestPermitsAreLostToForeignValues(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	p := locker(t, server.Client(t), lock.Config{TTL: time.Second}).Permits("a")
-	_, err := p.TrySetPermits(t.Context(), 3)
-	require.NoError(t, err)
-	lease := mustHave(t, p)
+	store := open(t, server.Client(t))
+	require.NoError(t, admin.Set(t.Context(), "a", 3, 0).Err())
+	h := heldFor(driver.KindPermit, 1)
+	require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 	require.NoError(t, admin.Set(t.Context(), "{a}:timeout", "x", 0).Err())
-	select {
-	case <-lease.Lost():
-	case <-time.After(10 * time.Second):
-		t.Fatal("not told of the loss")
-	}
-	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+	assert.Equal(t, []renewal.Outcome{renewal.Taken}, renewed(t, store, h))
+	held, err := store.Release(t.Context(), released(h))
+	require.NoError(t, err)
+	assert.False(t, held)
 }
 
 func TestPermitsNeedAnID(t *testing.T) {
@@ -455,140 +477,80 @@ func TestPermitsNeedAnID(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 }
 
-// usePermits makes 8 goroutines of this process take permits called pool, n times
-// altogether, and lets the server count the users. With n zero it takes one permit and
-// keeps it until the process is killed.
-func usePermits(ctx context.Context, locker *lock.Locker, client redis.UniversalClient, rounds int) (err error) {
-	pool := locker.Permits("pool")
-	if rounds == 0 {
-		if _, err := pool.Acquire(ctx); err != nil {
-			return err
-		}
-		if err := client.Incr(ctx, "doomed").Err(); err != nil {
-			return err
-		}
-		select {}
-	}
-	const users = 8
-	failures := make(chan error, users)
-	for range users {
-		go func() {
-			failures <- func() error {
-				for range rounds / users {
-					err := pool.Do(ctx, func(ctx context.Context) error {
-						err := client.Eval(ctx, `
-							local present = redis.call('incr', 'present')
-							if present > tonumber(redis.call('get', 'most') or 0) then
-								redis.call('set', 'most', present)
-							end`, nil).Err()
-						if err != nil && !errors.Is(err, redis.Nil) {
-							return err
-						}
-						time.Sleep(rand.N(2 * time.Millisecond))
-						return errors.Join(client.Incr(ctx, "served").Err(), client.Decr(ctx, "present").Err())
-					})
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	for range users {
-		err = errors.Join(err, <-failures)
-	}
-	return err
-}
-
-// Of 7 permits, no more than 7 are in use at a time by 32 users in 4 processes, and fewer
-// while other processes have some. When those die, their permits come back.
-func TestPermitsAmongProcesses(t *testing.T) {
+// Of 7 permits, no more than 7 are in use at a time by 32 users of 4 clients, and fewer while
+// other clients have some. When those die, their permits come back.
+func TestPermitsAmongClients(t *testing.T) {
 	t.Parallel()
-	const permits, dying, processes, rounds = 7, 2, 4, 120
+	const permits, dying, clients, users, rounds = 7, 2, 4, 8, 8
 	server, admin := startServer(t)
-	p := locker(t, server.Client(t), lock.Config{}).Permits("pool")
-	_, err := p.TrySetPermits(t.Context(), permits)
-	require.NoError(t, err)
-	var doomed []*os.Process
-	for range dying {
-		doomed = append(doomed, startProcess(t, "use permits", server.URL(), 0))
-	}
-	number := func(key string) int64 {
-		n, _ := admin.Get(t.Context(), key).Int64()
-		return n
-	}
-	require.Eventually(t, func() bool { return number("doomed") == dying }, 30*time.Second, 5*time.Millisecond)
-	back := func(n int64) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			available, err := p.Available(t.Context())
-			return err == nil && available == n
-		}, 30*time.Second, 5*time.Millisecond)
+	pool := func() *lock.Permits { return locker(t, server.Client(t), lock.Config{Poll: time.Hour}).Permits("pool") }
+	p := pool()
+	require.NoError(t, p.SetPermits(t.Context(), permits))
+	for doomed := range dying {
+		mustHave(t, pool())
+		require.EqualValues(t, doomed+1, admin.ZCard(t.Context(), "{pool}:timeout").Val())
 	}
 	use := func(most int64) {
 		t.Helper()
-		served := number("served")
-		for range processes {
-			startProcess(t, "use permits", server.URL(), rounds)
+		var present, peak atomic.Int64
+		var work sync.WaitGroup
+		for range clients {
+			p := pool()
+			for range users {
+				work.Go(func() {
+					for range rounds {
+						assert.NoError(t, p.Do(t.Context(), func(ctx context.Context) error {
+							now := present.Add(1)
+							defer present.Add(-1)
+							for before := peak.Load(); now > before && !peak.CompareAndSwap(before, now); before = peak.Load() {
+							}
+							return admin.Incr(ctx, "served").Err()
+						}))
+					}
+				})
+			}
 		}
-		require.Eventually(t, func() bool { return number("served") == served+processes*rounds }, 120*time.Second, 5*time.Millisecond)
-		assert.LessOrEqual(t, number("most"), most)
-		back(most)
+		work.Wait()
+		assert.LessOrEqual(t, peak.Load(), most)
+		assert.Greater(t, peak.Load(), int64(1), "several are in use at a time")
+		available, err := p.Available(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, most, available)
 	}
 	use(permits - dying)
-	for _, p := range doomed {
-		require.NoError(t, p.Kill())
+	for _, id := range admin.ZRange(t.Context(), "{pool}:timeout", 0, -1).Val() { // they expire
+		require.NoError(t, admin.ZAdd(t.Context(), "{pool}:timeout", redis.Z{Score: 1, Member: id}).Err())
 	}
-	back(permits)
 	use(permits)
-	assert.Zero(t, number("present"))
 	assert.Zero(t, admin.ZCard(t.Context(), "{pool}:timeout").Val())
-	t.Logf("%d of %d permits at most were in use at a time", number("most"), permits)
+	assert.EqualValues(t, 2*clients*users*rounds, admin.IncrBy(t.Context(), "served", 0).Val())
 }
 
 // One connection carries the messages, and one message serves all waiters that it can.
 func TestSemaphoreCommands(t *testing.T) {
-	t.Parallel()
-	const waiters, permits = 64, 16
-	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
-	_, err := l.Semaphore("a").TrySetPermits(t.Context(), 0)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	served := make(chan struct{}, waiters)
-	waits := func() {
-		if l.Semaphore("a").Acquire(ctx, 1) == nil {
-			served <- struct{}{}
-		}
-	}
-	work.Go(waits)
-	awaitSubscribers(t, admin, "redisson_sc:{a}", 1)
-	for range waiters - 1 {
-		work.Go(waits)
-	}
-	scripts := func() (n int64) {
-		for line := range strings.SplitSeq(admin.Info(t.Context(), "commandstats").Val(), "\r\n") {
-			var calls int64
-			for _, command := range []string{"evalsha", "eval"} {
-				if _, err := fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls); err == nil {
-					n += calls
+	synctest.Test(t, func(t *testing.T) {
+		const waiters, permits = 64, 16
+		_, wire := startNetwork(t)
+		l := locker(t, wire.client(t), lock.Config{Poll: time.Hour})
+		_, err := l.Semaphore("a").TrySetPermits(t.Context(), 0)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var served atomic.Int64
+		for range waiters {
+			go func() {
+				if l.Semaphore("a").Acquire(ctx, 1) == nil {
+					served.Add(1)
 				}
-			}
+			}()
 		}
-		return n
-	}
-	before := scripts()
-	require.NoError(t, l.Semaphore("a").Release(t.Context(), permits))
-	for range permits {
-		<-served
-	}
-	asked := scripts() - before
-	assert.LessOrEqual(t, asked, int64(permits+4), "a release, %d grants, and those who came early", permits)
-	t.Logf("%d scripts gave %d permits to %d waiters", asked, permits, waiters)
-	cancel()
-	work.Wait()
+		time.Sleep(time.Second)
+		before := wire.scripts()
+		require.NoError(t, l.Semaphore("a").Release(t.Context(), permits))
+		time.Sleep(time.Second)
+		assert.EqualValues(t, permits, served.Load())
+		assert.LessOrEqual(t, wire.scripts()-before, permits+2, "a release, %d grants, and a refusal", permits)
+		cancel()
+	})
 }
 
 // A release that the network delivers twice gives its permits back once, even if the store
@@ -645,8 +607,6 @@ func TestPermitsOutliveTheirCount(t *testing.T) {
 // After the end of a number of permits, permits in use are gone, and a number that is set
 // then has no end. The permits of Redisson that outlive the number count as used.
 func TestSetPermitsAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	const life = 700 * time.Millisecond
 	for name, set := range map[string]func(ctx context.Context, p *lock.Permits) error{
 		"SetPermits": func(ctx context.Context, p *lock.Permits) error { return p.SetPermits(ctx, 3) },
 		"AddPermits": func(ctx context.Context, p *lock.Permits) error { return p.AddPermits(ctx, 3) },
@@ -659,40 +619,39 @@ func TestSetPermitsAfterTheEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := redistest.Start(t, redistest.Config{}).Client(t)
-			p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
-			set1, err := p.TrySetPermitsFor(t.Context(), 2, life)
-			require.NoError(t, err)
-			require.True(t, set1)
-			lease, err := p.Acquire(t.Context())
-			require.NoError(t, err)
-			waiter := make(chan error, 1)
-			go func() {
-				lease, err := p.Several(3).Acquire(t.Context()) // more than there are
-				if err == nil {
-					err = lease.Unlock(t.Context())
-				}
-				waiter <- err
-			}()
-			<-lease.Lost()
-			require.Eventually(t, func() bool { return client.Exists(t.Context(), "seats", "{seats}:timeout").Val() == 0 },
-				10*time.Second, time.Millisecond)
-
-			require.NoError(t, set(t.Context(), p))
-			select {
-			case err := <-waiter:
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				client, p := server.Client(t), server.Locker(t, lock.Config{Poll: time.Hour}).Permits("seats")
+				const life = time.Minute
+				begin := time.Now()
+				first, err := p.TrySetPermitsFor(t.Context(), 2, life)
 				require.NoError(t, err)
-			case <-time.After(20 * time.Second):
-				t.Fatal("the waiter was not woken")
-			}
-			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
-			assert.EqualValues(t, -1, client.PTTL(t.Context(), "seats").Val())
-			assert.Equal(t, "3", client.Get(t.Context(), "seats").Val(), "the lost permit is not given back")
+				require.True(t, first)
+				lease, err := p.Acquire(t.Context())
+				require.NoError(t, err)
+				waiter := make(chan error, 1)
+				go func() {
+					lease, err := p.Several(3).Acquire(t.Context()) // more than there are
+					if err == nil {
+						err = lease.Unlock(t.Context())
+					}
+					waiter <- err
+				}()
+				<-lease.Lost()
+				time.Sleep(time.Until(begin.Add(life + time.Second)))
+				require.Zero(t, client.Exists(t.Context(), "seats", "{seats}:timeout").Val())
+
+				require.NoError(t, set(t.Context(), p))
+				synctest.Wait()
+				require.Len(t, waiter, 1, "the waiter was not woken")
+				require.NoError(t, <-waiter)
+				require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+				assert.EqualValues(t, -1, client.PTTL(t.Context(), "seats").Val())
+				assert.Equal(t, "3", client.Get(t.Context(), "seats").Val(), "the lost permit is not given back")
+			})
 		})
 	}
 	t.Run("Redisson", func(t *testing.T) {
-		t.Parallel()
 		client := redistest.Start(t, redistest.Config{}).Client(t)
 		p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
 		later := float64(time.Now().Add(time.Hour).UnixMilli())
