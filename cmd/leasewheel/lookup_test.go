@@ -65,7 +65,7 @@ func locks(t *testing.T, client redis.UniversalClient) {
 // ask runs a command to its end and returns its output.
 func ask(t *testing.T, env []string, code int, args ...string) string {
 	t.Helper()
-	p := start(t, env, args...)
+	p := call(t, env, args...)
 	require.Equal(t, code, p.wait(), "%s%s", p.stdout, p.stderr)
 	if code == exitOK || code == exitNotHeld {
 		assert.Empty(t, p.stderr.String(), "nothing but the answer, and no progress where there is no terminal")
@@ -131,7 +131,7 @@ func TestLsWithTheLeastRights(t *testing.T) {
 			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format)))
 			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format, "orders:*")))
 			for _, user := range []string{"weak", "partial"} {
-				p := start(t, env(user), "ls", "--format", format)
+				p := call(t, env(user), "ls", "--format", format)
 				assert.Equal(t, exitUnavailable, p.wait(), user)
 				p.requireOneLine("lacks a permission")
 			}
@@ -265,7 +265,7 @@ $`, ask(t, env, exitOK, args...))
 	assert.JSONEq(t, `{"name":"downloads","held":false,"kind":"semaphore","count":3,"ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`,
 		ask(t, env, exitOK, "inspect", "--json", "--kind", "semaphore", "downloads"))
 
-	p := start(t, env, "unlock", "--force", "exports")
+	p := call(t, env, "unlock", "--force", "exports")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("exports is a string, not a lock of this format; it was left alone")
 }
@@ -304,7 +304,7 @@ func TestUnlockForce(t *testing.T) {
 	next := start(t, env, run("job", sh("echo mine"), "-v")...)
 	next.awaitError("waiting for lock")
 
-	p := start(t, env, "unlock", "job")
+	p := call(t, env, "unlock", "job")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("confirm with --force")
 	begin := time.Now()
@@ -329,13 +329,13 @@ report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:
 `, ask(t, env, exitNotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
 	assert.Equal(t, "fair\norders:7\n", firstColumn(ask(t, env, exitOK, "ls", "[fo]*")))
 
-	p := start(t, env, "unlock", "--force", "text", "orders:7", "basket")
+	p := call(t, env, "unlock", "--force", "text", "orders:7", "basket")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("text is a string, not a lock of this format; it was left alone")
 	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.stdout.String())
 	assert.Equal(t, "x", client.Get(t.Context(), "text").Val())
 
-	p = start(t, env, "unlock", "--force", "fair", "a{b")
+	p = call(t, env, "unlock", "--force", "fair", "a{b")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("brace")
 	assert.Equal(t, "fair\n", firstColumn(ask(t, env, exitOK, "ls", "fair")), "nothing was done")
@@ -374,7 +374,7 @@ func TestLookupTrouble(t *testing.T) {
 		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
-			p := start(t, nowhere, args...)
+			p := call(t, nowhere, args...)
 			assert.Equal(t, exitUsage, p.wait())
 			p.requireOneLine(says)
 			assert.Empty(t, p.stdout.String())
@@ -383,11 +383,11 @@ func TestLookupTrouble(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "job"}, {"inspect", "job"}, {"unlock", "--force", "job"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel() // it is tried again for a while
-			p := start(t, nowhere, args...)
+			p := call(t, nowhere, args...)
 			assert.Equal(t, exitUnavailable, p.wait())
 			p.requireOneLine("server 127.0.0.1:1: ")
 			assert.Empty(t, p.stdout.String())
-			p = start(t, []string{redisURLVariable + "="}, args...)
+			p = call(t, nil, args...)
 			assert.Equal(t, exitUsage, p.wait())
 			p.requireOneLine("no server")
 		})
@@ -426,7 +426,7 @@ func TestLookupByLeastUser(t *testing.T) {
 	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "orders:42", "orders:fair", "orders:read", "orders:large"), "orders:fair: taken")
 	assert.Empty(t, refused(t, admin))
 
-	p := start(t, env, "inspect", "report")
+	p := call(t, env, "inspect", "report")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("lacks a permission")
 }

@@ -53,7 +53,7 @@ func TestPrefix(t *testing.T) {
 				assert.Equal(t, exitLost, holder.wait())
 
 				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())
-				p := start(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
+				p := call(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
 				assert.Equal(t, exitUnavailable, p.wait(), "the key of the name is no lock")
 				p.requireOneLine("a hash, not a lock")
 			})
@@ -94,7 +94,7 @@ func TestPubSubMode(t *testing.T) {
 func TestStoreFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
-		p := start(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
+		p := call(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
 		p = start(t, append(nowhere[:len(nowhere):len(nowhere)], pubSubVariable+"=loud"), args...)
@@ -103,7 +103,7 @@ func TestStoreFlagsAreRefused(t *testing.T) {
 		if args[0] == "ls" {
 			continue // it takes no name
 		}
-		p = start(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
+		p = call(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine("with the prefix a{b")
 	}
