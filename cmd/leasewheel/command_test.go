@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -265,16 +264,6 @@ func onServer(t *testing.T, c redistest.Config) (*redistest.Server, []string) {
 	return s, []string{redisURLVariable + "=" + s.URL()}
 }
 
-// eventually waits for a state that no event reports.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			require.FailNow(t, "never "+what)
-		}
-	}
-}
-
 // gone reports whether no process with this id is left; one that is dead and not
 // yet waited for counts as gone.
 func gone(pid int) bool {
@@ -284,10 +273,4 @@ func gone(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
-}
-
-func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }

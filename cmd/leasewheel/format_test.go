@@ -18,7 +18,7 @@ func TestPlainFormat(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
 	plain := []string{"--format", "plain"}
-	victim := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_OWNER; exec sleep 1000"), append(plain, "--ttl", "3s")...)...)
+	victim := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_OWNER; cat"), plain...)...)
 	owner := victim.line()
 	value, err := client.Get(t.Context(), "job").Result()
 	require.NoError(t, err)
@@ -41,6 +41,7 @@ func TestPlainFormat(t *testing.T) {
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("left alone")
 	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--format", "plain", "job"), "taken from")
+	require.NoError(t, victim.stdin.Close())
 	assert.Equal(t, exitLost, victim.wait())
 
 	require.NoError(t, client.HSet(t.Context(), "job", "user", "ada").Err())

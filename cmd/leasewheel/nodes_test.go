@@ -83,7 +83,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 func TestLookupOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers, env := onQuorum(t)
-	victim := start(t, env, run("job", sh("echo held; exec sleep 1000"), "--ttl", "3s")...)
+	victim := start(t, env, run("job", sh("echo held; cat"))...)
 	assert.Equal(t, "held", victim.line())
 	commands(t, servers[1].Client(t), fmt.Sprintf("HSET partial %s:1 1", java))
 	eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
@@ -107,6 +107,7 @@ func TestLookupOnAQuorum(t *testing.T) {
 
 	forced := ask(t, env, exitOK, "unlock", "--force", "job")
 	assert.Equal(t, 3, strings.Count(forced, "taken from"), forced)
+	require.NoError(t, victim.stdin.Close())
 	assert.Equal(t, exitLost, victim.wait())
 	victim.requireReport("lost")
 	assert.Equal(t, 2, strings.Count(ask(t, env, exitOK, "unlock", "--force", "partial"), "it was not held"))

@@ -33,7 +33,7 @@ func TestPrefix(t *testing.T) {
 				with := func(command string, args ...string) []string {
 					return append(append([]string{command}, flags...), args...)
 				}
-				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; exec sleep 1000"), append(flags, "--ttl", "3s")...)...)
+				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
 				assert.Equal(t, "job", holder.line())
 				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
 				assert.Zero(t, client.Exists(t.Context(), "job").Val())
@@ -50,6 +50,7 @@ func TestPrefix(t *testing.T) {
 
 				ask(t, bare, exitNotHeld, "unlock", "--force", "--format", format, "job")
 				assert.Contains(t, ask(t, env, exitOK, with("unlock", "--force", "job")...), "job: taken from")
+				require.NoError(t, holder.stdin.Close())
 				assert.Equal(t, exitLost, holder.wait())
 
 				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())

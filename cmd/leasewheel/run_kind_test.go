@@ -51,11 +51,11 @@ func TestRunInOrderOfArrival(t *testing.T) {
 	client := server.Client(t)
 	held := holder(t, env, "--fair")
 	var waiting []*process
-	for i := range 5 {
+	for i := range 3 {
 		waiting = append(waiting, start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "--fair")...))
-		require.Eventually(t, func() bool {
+		eventually(t, "in the queue", func() bool {
 			return client.LLen(t.Context(), "redisson_lock_queue:{job}").Val() == int64(i+1)
-		}, 10*time.Second, time.Millisecond)
+		})
 	}
 	require.NoError(t, held.stdin.Close())
 	last := ""
@@ -95,20 +95,20 @@ func TestRunTakesPermits(t *testing.T) {
 // A waiting run creates a semaphore that disappears with its server's data.
 func TestRunOutlivesItsSemaphore(t *testing.T) {
 	t.Parallel()
-	for name, limit := range map[string][]string{"without a limit": nil, "with one": {"-w", "1m"}} {
+	for name, limit := range map[string][]string{"without a limit": nil, "with one": {"-w", "1h"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, env := onServer(t, redistest.Config{})
 			client := server.Client(t)
-			held := holder(t, env, "--permits", "1", "--ttl", "12s")
+			held := holder(t, env, "--permits", "1")
 			waiting := start(t, env, run("job", sh("echo ran"), append(limit, "--permits", "1")...)...)
-			require.Eventually(t, func() bool {
-				channels, err := client.PubSubNumSub(t.Context(), "redisson_sc:{job}").Result()
-				return err == nil && channels["redisson_sc:{job}"] > 0
-			}, 10*time.Second, time.Millisecond)
+			eventually(t, "subscribed", func() bool {
+				return client.PubSubNumSub(t.Context(), "redisson_sc:{job}").Val()["redisson_sc:{job}"] > 0
+			})
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			assert.Equal(t, 0, waiting.wait())
 			assert.Equal(t, "ran\n", waiting.stdout.String())
+			require.NoError(t, held.stdin.Close())
 			assert.Equal(t, exitLost, held.wait())
 		})
 	}

@@ -212,3 +212,7 @@ func TestRunEndsTheWholeGroup(t *testing.T) {
 		})
 	}
 }
+
+// untilTerm is a script that prints a line when it holds the lock and when it gets SIGTERM. It
+// ends by itself.
+const untilTerm = `trap 'echo terminated; exit 0' TERM; echo held; while :; do sleep 0.02; done`

@@ -16,10 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// untilTerm is a script that prints a line when it holds the lock and when it gets SIGTERM. It
-// ends by itself.
-const untilTerm = `trap 'echo terminated; exit 0' TERM; echo held; while :; do sleep 0.02; done`
-
 // deaf is a script that ignores SIGTERM. It prints its process id.
 const deaf = `trap '' TERM; echo $$; while :; do sleep 0.02; done`
 
@@ -45,7 +41,7 @@ func forceOpen(t *testing.T, server *redistest.Server, name string) {
 func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
-	p := holder(t, env, "--ttl", "1h") // the next renewal is far away
+	p := holder(t, env) // the next renewal is far away
 	forceOpen(t, server, "job")
 	require.NoError(t, p.stdin.Close())
 	assert.Equal(t, exitLost, p.wait())
@@ -56,7 +52,7 @@ func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 func TestRunCannotRelease(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("echo held; cat; exit 4"), "--ttl", "1h", "-n")...)
+	p := start(t, env, run("job", sh("echo held; cat; exit 4"), "-n")...)
 	require.Equal(t, "held", p.line())
 	server.Kill()
 	require.NoError(t, p.stdin.Close())

@@ -60,22 +60,3 @@ func TestRunGivesUpAfterItsWait(t *testing.T) {
 	assert.Greater(t, time.Since(begin), 10*time.Second)
 	assert.Empty(t, p.stdout.String())
 }
-
-// With -n, run does not wait for a server that is dead or does not answer.
-func TestRunWithoutWaitingAnswersAtOnce(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(*redistest.Server){
-		"dead": (*redistest.Server).Kill,
-		"mute": (*redistest.Server).Pause,
-	} {
-		t.Run(name, func(t *testing.T) {
-			server, env := onServer(t, redistest.Config{})
-			fail(server) // a paused one is killed in the end, too
-			begin := time.Now()
-			p := start(t, env, run("job", sh("echo ran"), "-n", "-E", "0")...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			assert.Less(t, time.Since(begin), 5*time.Second)
-			p.requireOneLine("no answer")
-		})
-	}
-}

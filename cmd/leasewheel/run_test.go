@@ -27,8 +27,9 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // of it still runs.
 func sh(script string) []string { return []string{"--", "sh", "-c", script} }
 
+// run is a command line whose lease no stall of the machine ends, unless flags shorten it.
 func run(name string, command []string, flags ...string) []string {
-	return slices.Concat([]string{"run"}, flags, []string{name}, command)
+	return slices.Concat([]string{"run", "--ttl", "1h"}, flags, []string{name}, command)
 }
 
 func TestRunExitsWithTheCommandsCode(t *testing.T) {
@@ -234,7 +235,7 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	first := holder(t, env)
 	second := start(t, env, run("job", sh("echo mine"), "--verbose")...)
 	second.awaitError("waiting for lock")
-	third := start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1m")...)
+	third := start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1h")...)
 	third.awaitError("waiting for lock")
 	assert.Empty(t, second.stdout.String())
 	require.NoError(t, first.stdin.Close())
@@ -261,7 +262,7 @@ func TestRunEnvironment(t *testing.T) {
 		return all
 	}
 	begin := time.Now()
-	p := start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20s")...)
+	p := start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20m")...)
 	eventually(t, "described", func() bool { return strings.Count(p.stdout.String(), "\n") == 5 })
 	owners, err := server.Client(t).HKeys(bounded(t), "job").Result()
 	require.NoError(t, err)
@@ -269,7 +270,7 @@ func TestRunEnvironment(t *testing.T) {
 	require.Equal(t, 0, p.wait())
 	got := variables(p)
 	assert.Equal(t, "job", got["LEASEWHEEL_LOCK_NAME"])
-	assert.Equal(t, "20000", got["LEASEWHEEL_LOCK_TTL"])
+	assert.Equal(t, "1200000", got["LEASEWHEEL_LOCK_TTL"])
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")

@@ -214,8 +214,8 @@ func TestScreenFits(t *testing.T) {
 	for n := range 40 {
 		names = append(names, fmt.Sprintf("lock:%d", n))
 	}
-	for width := 1; width <= 100; width += 3 {
-		for height := 1; height <= 60; height++ {
+	for width := 1; width <= 100; width += 9 {
+		for height := 1; height <= 60; height += 3 {
 			lines := screenOf(width, height, names...)
 			require.LessOrEqual(t, len(lines), height)
 			for _, line := range lines {
