@@ -12,14 +12,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/leasewheel/leasewheel/bench"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leasewheel/leasewheel/bench"
 )
 
 // lateTimers run the runtime's timers late by an amount derived from the delay, and so
@@ -60,23 +62,43 @@ func exampleReport(t *testing.T, mode bench.Mode, columns ...bench.Column) *accu
 		Mode: mode, Timeouts: 1000, MinDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
 		Duration: 200 * time.Millisecond, Load: bench.GC, Seed: 1,
 	}
-	virtual := plan
-	virtual.Load = bench.Idle
-	var results []*bench.Result
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range columns {
-			r, err := bench.Measure(t.Context(), c, virtual, nil)
-			require.NoError(t, err)
-			r.Usage, r.UsageKnown = bench.Usage{CPU: 12345678, Switches: 4321}, true
-			results = append(results, r)
-		}
-	})
-	r := newAccuracyReport(plan, results, "leasewheel accuracy --timeouts 1000")
+	r := newAccuracyReport(plan, measured(t, plan, columns), "leasewheel accuracy --timeouts 1000")
 	r.Time = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r.Version = "leasewheel v0.0.0"
 	r.Machine = bench.Machine{OS: "linux", Arch: "amd64", CPU: "A <Processor> & Co.", Cores: 2, Procs: 2, Go: "go1.26"}
 	return r
 }
+
+// measured returns the results of columns. Those of the example are measured once: virtual
+// time takes real time, too.
+func measured(t *testing.T, plan bench.Plan, columns []bench.Column) (results []*bench.Result) {
+	t.Helper()
+	plan.Load = bench.Idle
+	whole := len(columns) == len(exampleColumns())
+	examples.Lock()
+	defer examples.Unlock()
+	if known := examples.results[plan.Mode]; whole && known != nil {
+		return known
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range columns {
+			r, err := bench.Measure(t.Context(), c, plan, nil)
+			require.NoError(t, err)
+			r.Usage, r.UsageKnown = bench.Usage{CPU: 12345678, Switches: 4321}, true
+			results = append(results, r)
+		}
+	})
+	if whole {
+		examples.results[plan.Mode] = results
+	}
+	return results
+}
+
+// examples are the results of the example's columns, by mode.
+var examples = struct {
+	sync.Mutex
+	results map[bench.Mode][]*bench.Result
+}{results: map[bench.Mode][]*bench.Result{}}
 
 func exampleColumns() []bench.Column {
 	return []bench.Column{
@@ -382,55 +404,4 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		})
 	}
-}
-
-// With the real clock, as a user runs it: all forms of the report at once.
-func TestAccuracyMeasuresForReal(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	args := []string{
-		"accuracy", "--timeouts", "50", "--delay", "1ms..30ms", "--tick", "10ms,1ms", "--json",
-		"--csv", at("r.csv"), "--hgrm", at("r.hgrm"), "--gobench", at("r.bench"), "--html", at("r.html"), "--svg", at("r.svg"),
-	}
-	for range 2 {
-		code, stdout, stderr := leasewheel(t, args...)
-		require.Equal(t, exitOK, code, stderr)
-		assert.Contains(t, stdout, `"early": 0`)
-		checkSchema(t, stdout)
-		var r accuracyReport
-		require.NoError(t, json.Unmarshal([]byte(stdout), &r))
-		require.Len(t, r.Columns, 3)
-		assert.Equal(t, []string{"runtime", "wheel 1ms", "wheel 10ms"},
-			[]string{r.Columns[0].Name, r.Columns[1].Name, r.Columns[2].Name})
-		for _, c := range r.Columns {
-			assert.EqualValues(t, 50, c.Count)
-		}
-		assert.Equal(t, "leasewheel accuracy --timeouts 50 --delay 1ms..30ms --tick 10ms,1ms", r.Repeat)
-	}
-	for name, want := range map[string]string{
-		"r.csv": "name,tick_ns", "r-runtime.hgrm": "Percentile", "r-wheel-10ms.hgrm": "Percentile",
-		"r.html": "<!DOCTYPE html>", "r.svg": "<svg",
-	} {
-		text, err := os.ReadFile(at(name))
-		require.NoError(t, err)
-		assert.Contains(t, string(text), want, name)
-	}
-	lines, err := os.ReadFile(at("r.bench"))
-	require.NoError(t, err)
-	assert.Equal(t, 2*3, strings.Count(string(lines), "\nBenchmarkAccuracy/"), "each run adds its samples")
-}
-
-func TestStressReportsForReal(t *testing.T) {
-	code, stdout, stderr := leasewheel(t, "accuracy", "stress",
-		"--expiries", "5000", "--pending", "500", "--delay", "5ms", "--load", "idle", "--json")
-	require.Equal(t, exitOK, code, stderr)
-	var r stressReport
-	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
-	assert.GreaterOrEqual(t, r.Expired, int64(5000))
-	for _, zero := range []string{`"early": 0`, `"lost": 0`, `"doubled": 0`, `"goroutines_left": 0`} {
-		assert.Contains(t, stdout, zero)
-	}
-	code, stdout, _ = leasewheel(t, "accuracy", "stress", "--expiries", "100", "--pending", "10", "--delay", "1ms", "--load", "idle")
-	assert.Equal(t, exitOK, code)
-	assert.Contains(t, stdout, "0 early, 0 lost, 0 doubled, 0 goroutines left after Stop")
 }

@@ -52,7 +52,7 @@ func TestACL(t *testing.T) {
 	assert.Equal(t, "done", p.line())
 	assert.Equal(t, 0, p.wait())
 	assert.Empty(t, refused(t, admin))
-	p = start(t, env, run("payments:42", sh("echo done"))...)
+	p = call(t, env, run("payments:42", sh("echo done"))...)
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("lacks a permission")
 
@@ -62,7 +62,7 @@ func TestACL(t *testing.T) {
 	assert.Empty(t, ask(t, env, exitOK, "ls"))
 	assert.Empty(t, refused(t, admin))
 	setUser(t, admin, "--user", "shop", "orders:*")
-	assert.Equal(t, exitUnavailable, start(t, env, "ls", "a*").wait())
+	assert.Equal(t, exitUnavailable, call(t, env, "ls", "a*").wait())
 }
 
 func TestACLForms(t *testing.T) {
@@ -92,7 +92,7 @@ func TestACLForms(t *testing.T) {
 		"is empty":               {"--password-file", empty},
 		"--password-file: open":  {"--password-file", empty + "x"},
 	} {
-		p := start(t, nil, append([]string{"acl"}, args...)...)
+		p := call(t, nil, append([]string{"acl"}, args...)...)
 		assert.Equal(t, exitUsage, p.wait(), args)
 		p.requireOneLine(text)
 	}

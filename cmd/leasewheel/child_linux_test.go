@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,21 +52,6 @@ func allGone(pids []int) bool {
 	return true
 }
 
-// No descendant of a command that is ended outlives the lock, even if it has a session
-// of its own and ignores SIGTERM.
-func TestRunEndsDescendantsThatLeftTheGroup(t *testing.T) {
-	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	for _, action := range []string{"term", "kill"} {
-		t.Run(action, func(t *testing.T) {
-			p, pids := startFamily(t, env, "--ttl", "2s", "--grace", "200ms", "--on-lost", action)
-			forceOpen(t, server, "job")
-			assert.Equal(t, exitLost, p.wait())
-			assert.True(t, allGone(pids), "a descendant outlived leasewheel")
-		})
-	}
-}
-
 // If leasewheel is killed, no descendant of the command outlives the lock.
 func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 	t.Parallel()
@@ -75,7 +59,7 @@ func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			server, env := onServer(t, redistest.Config{})
-			p, pids := startFamily(t, env, "--ttl", "20s", "--grace", "200ms", "--on-lost", action)
+			p, pids := startFamily(t, env, "--grace", "200ms", "--on-lost", action)
 			require.NoError(t, p.cmd.Process.Kill())
 			eventually(t, "gone", func() bool { return allGone(pids) })
 			left, err := server.Client(t).PTTL(bounded(t), "job").Result()
@@ -176,11 +160,9 @@ func TestGuardAlone(t *testing.T) {
 func TestRunLeavesAlone(t *testing.T) {
 	t.Parallel()
 	_, env := onServer(t, redistest.Config{})
-	begin := time.Now()
-	p := start(t, env, run("job", sh("setsid sleep 20 >/dev/null 2>&1 & echo $!; sleep 20 >/dev/null 2>&1 & echo $!"))...)
+	p := start(t, env, run("job", sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!"))...)
 	pids := []int{p.pidLine(), p.pidLine()}
 	assert.Equal(t, 0, p.wait())
-	assert.Less(t, time.Since(begin), 15*time.Second)
 	for _, pid := range pids {
 		assert.False(t, gone(pid))
 		process, err := os.FindProcess(pid)

@@ -4,17 +4,19 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -29,21 +31,23 @@ import (
 const actAsCommand = "LEASEWHEEL_TEST_ACT_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsCommand) != "" {
+	// leasewheel starts itself under the name of a hidden command. go test passes flags.
+	if os.Getenv(actAsCommand) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
 	}
-	// What measures runs by itself, and before the others; these wait most of the time.
-	redistest.Parallel(6)
+	for _, variable := range []string{redisURLVariable, prefixVariable, pubSubVariable} {
+		os.Unsetenv(variable)
+	}
+	logTo = func(*slog.Logger) {}
+	redistest.Parallel(6) // most of them wait
 	testmain.Run(m)
 }
-
-// patience bounds every wait for an event that must happen. No test waits for it to pass.
-const patience = 30 * time.Second
 
 // process is leasewheel, running.
 type process struct {
 	t      *testing.T
-	cmd    *exec.Cmd
+	args   []string
+	cmd    *exec.Cmd // nil after call
 	stdin  io.WriteCloser
 	stdout *output
 	stderr *output
@@ -85,7 +89,7 @@ func startWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...stri
 	program, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{
-		t: t, cmd: exec.Command(program, args...), exited: make(chan struct{}),
+		t: t, args: args, cmd: exec.Command(program, args...), exited: make(chan struct{}),
 		stdout: &output{lines: make(chan string, 1000)}, stderr: &output{lines: make(chan string, 1000)},
 	}
 	// The race detector would sleep for a second before each exit.
@@ -105,6 +109,50 @@ func startWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...stri
 	go p.follow(stdout, stderr)
 	t.Cleanup(p.end)
 	return p
+}
+
+// call runs leasewheel with args in this process, to its end. The variables of env that
+// name a server or a store become flags: other tests run beside this one.
+func call(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	return callWith(t, env, "", args...)
+}
+
+// callWith is call with a standard input.
+func callWith(t *testing.T, env []string, stdin string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, args: withFlags(env, args), stdout: &output{}, stderr: &output{}, exited: make(chan struct{})}
+	root := newRootCommand()
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&p.stdout.text)
+	root.SetErr(&p.stderr.text)
+	p.code = execute(root, p.args, &p.stderr.text)
+	close(p.exited)
+	t.Cleanup(p.end)
+	return p
+}
+
+// withFlags returns args with the variables of env as flags, if the command has them.
+func withFlags(env, args []string) []string {
+	command, rest, err := newRootCommand().Find(slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return arg == cobra.ShellCompNoDescRequestCmd
+	}))
+	if err != nil {
+		return args
+	}
+	named := command.Flags().Lookup("redis") == nil || slices.ContainsFunc(rest, func(arg string) bool { return arg == "--redis" || arg == "--redis-file" })
+	var flags []string
+	for _, variable := range env {
+		switch name, value, _ := strings.Cut(variable, "="); {
+		case name == redisURLVariable && !named:
+			for url := range strings.FieldsSeq(value) {
+				flags = append(flags, "--redis", url)
+			}
+		case name == prefixVariable:
+			flags = append(flags, "--prefix", value)
+		}
+	}
+	return slices.Insert(slices.Clone(args), len(args)-len(rest), flags...)
 }
 
 // follow reads the process's output and then its end.
@@ -130,11 +178,11 @@ func (p *process) end() {
 		select {
 		case <-p.exited:
 		case <-time.After(patience):
-			p.t.Errorf("%q left something running that holds its output open", p.cmd.Args[1:])
+			p.t.Errorf("%q left something running that holds its output open", p.args)
 		}
 	}
 	if p.t.Failed() {
-		p.t.Logf("%q\nstdout:\n%sstderr:\n%s", p.cmd.Args[1:], p.stdout, p.stderr)
+		p.t.Logf("%q\nstdout:\n%sstderr:\n%s", p.args, p.stdout, p.stderr)
 	}
 }
 
@@ -145,7 +193,7 @@ func (p *process) wait() int {
 	case <-p.exited:
 		return p.code
 	case <-time.After(patience):
-		require.FailNow(p.t, "the process does not end", "%q", p.cmd.Args[1:])
+		require.FailNow(p.t, "the process does not end", "%q", p.args)
 		return -1
 	}
 }
@@ -160,10 +208,10 @@ func (p *process) next(o *output) string {
 	p.t.Helper()
 	select {
 	case line, open := <-o.lines:
-		require.True(p.t, open, "the output ended: %q", p.cmd.Args[1:])
+		require.True(p.t, open, "the output ended: %q", p.args)
 		return line
 	case <-time.After(patience):
-		require.FailNow(p.t, "no output", "%q", p.cmd.Args[1:])
+		require.FailNow(p.t, "no output", "%q", p.args)
 		return ""
 	}
 }
@@ -216,16 +264,6 @@ func onServer(t *testing.T, c redistest.Config) (*redistest.Server, []string) {
 	return s, []string{redisURLVariable + "=" + s.URL()}
 }
 
-// eventually waits for a state that no event reports.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			require.FailNow(t, "never "+what)
-		}
-	}
-}
-
 // gone reports whether no process with this id is left; one that is dead and not
 // yet waited for counts as gone.
 func gone(pid int) bool {
@@ -235,10 +273,4 @@ func gone(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
-}
-
-func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }

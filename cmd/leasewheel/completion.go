@@ -81,6 +81,9 @@ func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begu
 	if err != nil {
 		return nil // the command itself reports it
 	}
+	// Cobra parses the flags of a command that is completed twice.
+	slices.Sort(flags.urls)
+	flags.urls = slices.Compact(flags.urls)
 	servers, err := flags.openNodes(os.Getenv(redisURLVariable), config)
 	if err != nil {
 		return nil

@@ -61,7 +61,7 @@ func TestPasswordSources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, nil, append([]string{"ls", "--redis", "redis://" + test.user + address}, test.flags...)...)
+			p := call(t, nil, append([]string{"ls", "--redis", "redis://" + test.user + address}, test.flags...)...)
 			assert.Equal(t, test.code, p.wait())
 			if test.code == 0 {
 				assert.Empty(t, p.stderr.String())
@@ -116,7 +116,7 @@ func TestPasswordSourcesThatFail(t *testing.T) {
 			if !strings.Contains(strings.Join(flags, " "), "--redis ") {
 				flags = append(server, flags...)
 			}
-			p := start(t, nil, append([]string{"ls"}, flags...)...)
+			p := call(t, nil, append([]string{"ls"}, flags...)...)
 			assert.Equal(t, test.code, p.wait())
 			p.requireOneLine(test.says)
 		})
@@ -299,40 +299,6 @@ func TestPasswordIsNotKeptForLong(t *testing.T) {
 	}
 }
 
-// A password that changes while a lock is held is used by the next connection. The lease
-// survives, also if the file is behind the server for a while.
-func TestPasswordRotates(t *testing.T) {
-	t.Parallel()
-	for name, flags := range map[string]func(file string) []string{
-		"file":    func(file string) []string { return []string{"--redis-password-file", file} },
-		"command": func(file string) []string { return []string{"--redis-password-command", "cat " + file} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const first, second = secret + "-1", secret + "-2"
-			server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"worker on >" + first + " ~* &* +@all"}})
-			_, address := server.Addr()
-			file := passwordFile(t, first+"\n")
-			admin, ctx := server.Client(t), bounded(t)
-			const ttl = 20 * time.Second
-			held := holder(t, nil, append([]string{"--redis", "redis://worker@" + address, "--ttl", ttl.String()}, flags(file)...)...)
-
-			require.NoError(t, admin.Do(ctx, "acl", "setuser", "worker", "resetpass", ">"+second).Err())
-			require.NoError(t, admin.Do(ctx, "client", "kill", "user", "worker").Err())
-			time.Sleep(time.Second) // refused meanwhile
-			require.NoError(t, os.WriteFile(file, []byte(second+"\n"), 0o600))
-			left := func() time.Duration { return admin.PTTL(ctx, "job").Val() }
-			before := left()
-			require.Eventually(t, func() bool { return left() > before }, ttl, 10*time.Millisecond, "it is renewed")
-
-			require.NoError(t, held.stdin.Close())
-			assert.Equal(t, 0, held.wait())
-			assert.NotContains(t, held.stderr.String(), secret)
-			assert.Zero(t, admin.Exists(ctx, "job").Val(), "and released")
-		})
-	}
-}
-
 // The sentinels' password is apart from the server's. Each is refused by the other.
 func TestSentinelPasswords(t *testing.T) {
 	t.Parallel()
@@ -363,7 +329,7 @@ func TestSentinelPasswords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := "redis-sentinel://" + test.login + sentinel + "?master_name=" + redistest.MasterName + test.options
-			p := start(t, nil, append([]string{"ls", "--redis", server}, test.flags...)...)
+			p := call(t, nil, append([]string{"ls", "--redis", server}, test.flags...)...)
 			assert.Equal(t, test.code, p.wait())
 			if test.code == 0 {
 				assert.Empty(t, p.stderr.String())
@@ -386,7 +352,7 @@ func TestServerName(t *testing.T) {
 	address := a.serveTLSAs(server, false, leaf, func(name string) { asked <- name })
 	for name, code := range map[string]int{"redis.internal": 0, "redis.example": exitUnavailable, "": exitUnavailable} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, nil, "ls", "--redis", "rediss://"+address, "--redis-ca", a.file, "--redis-server-name", name)
+			p := call(t, nil, "ls", "--redis", "rediss://"+address, "--redis-ca", a.file, "--redis-server-name", name)
 			assert.Equal(t, code, p.wait())
 			assert.Equal(t, name, <-asked)
 			for len(asked) > 0 {

@@ -24,7 +24,7 @@ func durable() redistest.Config {
 // diagnose runs doctor and returns its output.
 func diagnose(t *testing.T, env []string, code int, args ...string) string {
 	t.Helper()
-	p := start(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
+	p := call(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
 	require.Equal(t, code, p.wait(), "%s%s", p.stdout, p.stderr)
 	assert.Empty(t, p.stderr.String(), "no progress where there is no terminal")
 	assert.NotContains(t, p.stdout.String(), secret)
@@ -99,7 +99,7 @@ func TestDoctorOfAQuorum(t *testing.T) {
 	servers[0].Kill()
 	assert.Contains(t, diagnose(t, env, exitBroken), "2 are needed")
 	servers[2].Kill()
-	p := start(t, env, "doctor")
+	p := call(t, env, "doctor")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("servers ")
 }
@@ -133,13 +133,13 @@ func TestDoctorFailures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, env, append([]string{"doctor"}, test.args...)...)
+			p := call(t, env, append([]string{"doctor"}, test.args...)...)
 			assert.Equal(t, test.code, p.wait())
 			p.requireOneLine(test.says)
 			assert.Empty(t, p.stdout.String())
 		})
 	}
-	p := start(t, []string{redisURLVariable + "="}, "doctor")
+	p := call(t, []string{redisURLVariable + "="}, "doctor")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("no server")
 }
@@ -150,7 +150,7 @@ func TestDoctorOfAServerThatHangs(t *testing.T) {
 	server, env := onServer(t, redistest.Config{Password: secret})
 	server.Pause()
 	defer server.Resume()
-	p := start(t, env, "doctor")
+	p := call(t, env, "doctor")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("no answer from the server")
 }

@@ -18,14 +18,14 @@ func TestPlainFormat(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	client := server.Client(t)
 	plain := []string{"--format", "plain"}
-	victim := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_OWNER; exec sleep 1000"), append(plain, "--ttl", "3s")...)...)
+	victim := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_OWNER; cat"), plain...)...)
 	owner := victim.line()
 	value, err := client.Get(t.Context(), "job").Result()
 	require.NoError(t, err)
 	assert.Equal(t, owner, value)
 
 	for format, code := range map[string]int{"plain": exitNotAcquired, "redisson": exitNotAcquired} {
-		p := start(t, env, run("job", sh("echo ran"), "-n", "--format", format)...)
+		p := call(t, env, run("job", sh("echo ran"), "-n", "--format", format)...)
 		assert.Equal(t, code, p.wait(), format)
 		p.requireOneLine("job")
 		assert.Empty(t, p.stdout.String())
@@ -37,14 +37,15 @@ func TestPlainFormat(t *testing.T) {
 	assert.Contains(t, ask(t, env, exitOK, "inspect", "--format=plain", "job"), owner)
 	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--format=plain", "--json", "job"))
 
-	p := start(t, env, "unlock", "--force", "job")
+	p := call(t, env, "unlock", "--force", "job")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("left alone")
 	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--format", "plain", "job"), "taken from")
+	require.NoError(t, victim.stdin.Close())
 	assert.Equal(t, exitLost, victim.wait())
 
 	require.NoError(t, client.HSet(t.Context(), "job", "user", "ada").Err())
-	p = start(t, env, run("job", sh("echo ran"), append(plain, "-n")...)...)
+	p = call(t, env, run("job", sh("echo ran"), append(plain, "-n")...)...)
 	assert.Equal(t, exitUnavailable, p.wait(), "a hash that is no lock is in the way")
 	p.requireOneLine("job")
 }
@@ -52,12 +53,12 @@ func TestPlainFormat(t *testing.T) {
 func TestFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
-		p := start(t, nowhere, append([]string{args[0], "--format", "redlock"}, args[1:]...)...)
+		p := call(t, nowhere, append([]string{args[0], "--format", "redlock"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine(`there is no format "redlock"; accepted are redisson and plain`)
 		assert.Empty(t, p.stdout.String())
 	}
-	p := start(t, nowhere, "inspect", "--format", "plain", "--kind", "permits", "a")
+	p := call(t, nowhere, "inspect", "--format", "plain", "--kind", "permits", "a")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("no expiring permit in a plain string")
 }

@@ -66,3 +66,16 @@ func TestBar(t *testing.T) {
 	assert.Equal(t, "░░░░", bar(-1, 2, 4))
 	assert.Equal(t, "░░░░", bar(1, 0, 4))
 }
+
+// newPseudoTerminal returns a terminal's two ends: a person's and the programs'.
+func newPseudoTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	slave, err = os.OpenFile("/dev/pts/"+itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	return master, slave
+}

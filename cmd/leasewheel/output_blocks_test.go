@@ -19,7 +19,7 @@ func TestOutputBlocks(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	held := holder(t, env, "--permits", "2")
 	output := func(args ...string) string {
-		p := start(t, env, args...)
+		p := call(t, env, args...)
 		p.wait()
 		require.NotEmpty(t, p.stdout.String(), p.stderr.String())
 		return p.stdout.String()

@@ -33,7 +33,7 @@ func TestPrefix(t *testing.T) {
 				with := func(command string, args ...string) []string {
 					return append(append([]string{command}, flags...), args...)
 				}
-				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; exec sleep 1000"), append(flags, "--ttl", "3s")...)...)
+				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
 				assert.Equal(t, "job", holder.line())
 				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
 				assert.Zero(t, client.Exists(t.Context(), "job").Val())
@@ -50,10 +50,11 @@ func TestPrefix(t *testing.T) {
 
 				ask(t, bare, exitNotHeld, "unlock", "--force", "--format", format, "job")
 				assert.Contains(t, ask(t, env, exitOK, with("unlock", "--force", "job")...), "job: taken from")
+				require.NoError(t, holder.stdin.Close())
 				assert.Equal(t, exitLost, holder.wait())
 
 				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())
-				p := start(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
+				p := call(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
 				assert.Equal(t, exitUnavailable, p.wait(), "the key of the name is no lock")
 				p.requireOneLine("a hash, not a lock")
 			})
@@ -94,7 +95,7 @@ func TestPubSubMode(t *testing.T) {
 func TestStoreFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
-		p := start(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
+		p := call(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
 		p = start(t, append(nowhere[:len(nowhere):len(nowhere)], pubSubVariable+"=loud"), args...)
@@ -103,7 +104,7 @@ func TestStoreFlagsAreRefused(t *testing.T) {
 		if args[0] == "ls" {
 			continue // it takes no name
 		}
-		p = start(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
+		p = call(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine("with the prefix a{b")
 	}

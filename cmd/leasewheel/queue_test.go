@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -215,7 +214,7 @@ func TestQueueChanges(t *testing.T) {
 	requireSchema(t, "queue-change", text)
 	requireSchema(t, "queue-change", ask(t, env, exitNotDone, "queue", "revive", "--json", "mails", "ready"))
 
-	p := start(t, env, "queue", "cancel", "mails", "ready", "a\nb")
+	p := call(t, env, "queue", "cancel", "mails", "ready", "a\nb")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("control character")
 	_, err := q.Get(t.Context(), "ready")
@@ -247,8 +246,7 @@ func TestQueuePut(t *testing.T) {
 	assert.Equal(t, "a: the queue has a message of this id already\n", ask(t, env, exitNotDone, "queue", "put", "--id", "a", "mails", "x"))
 
 	due := time.Now().Add(48 * time.Hour).Truncate(time.Second)
-	p := startWith(t, env, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("from a pipe") },
-		"queue", "put", "--json", "--id", "b", "--payload-file", "-", "--due", due.In(time.FixedZone("", 3600)).Format(time.RFC3339), "mails")
+	p := callWith(t, env, "from a pipe", "queue", "put", "--json", "--id", "b", "--payload-file", "-", "--due", due.In(time.FixedZone("", 3600)).Format(time.RFC3339), "mails")
 	require.Equal(t, exitOK, p.wait(), p.stderr)
 	assert.JSONEq(t, `{"id":"b","outcome":"put"}`, p.stdout.String())
 	assert.Equal(t, "from a pipe", payload("b"))
@@ -283,7 +281,7 @@ func TestQueueOfHostileClients(t *testing.T) {
 	require.NoError(t, client.Del(ctx, "leasewheel_queue_dead:{mails}").Err())
 	require.NoError(t, client.Set(ctx, "leasewheel_queue_dead:{mails}", "x", 0).Err())
 	for _, command := range []string{"ls", "dead", "stats"} {
-		p := start(t, env, "queue", command, "mails")
+		p := call(t, env, "queue", command, "mails")
 		assert.Equal(t, exitUnavailable, p.wait())
 		p.requireOneLine("WRONGTYPE")
 	}
@@ -313,7 +311,7 @@ func TestQueueTrouble(t *testing.T) {
 		"accepted are 0":              {"put", "--delay", "999999h", "a", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
-			p := start(t, nowhere, append([]string{"queue"}, args...)...)
+			p := call(t, nowhere, append([]string{"queue"}, args...)...)
 			assert.Equal(t, exitUsage, p.wait())
 			p.requireOneLine(says)
 			assert.Empty(t, p.stdout.String())
@@ -322,11 +320,11 @@ func TestQueueTrouble(t *testing.T) {
 	for _, args := range [][]string{{"ls", "a"}, {"dead", "a"}, {"stats", "a"}, {"put", "a", "b"}, {"revive", "a", "b"}, {"revive", "--all", "a"}, {"cancel", "a", "b"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel() // it is tried again for a while
-			p := start(t, nowhere, append([]string{"queue"}, args...)...)
+			p := call(t, nowhere, append([]string{"queue"}, args...)...)
 			assert.Equal(t, exitUnavailable, p.wait())
 			p.requireOneLine("server 127.0.0.1:1: ")
 			assert.Empty(t, p.stdout.String())
-			p = start(t, []string{redisURLVariable + "="}, append([]string{"queue"}, args...)...)
+			p = call(t, nil, append([]string{"queue"}, args...)...)
 			assert.Equal(t, exitUsage, p.wait())
 			p.requireOneLine("no server")
 		})

@@ -22,12 +22,12 @@ import (
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"version", "--version"} {
-		p := start(t, nil, arg)
+		p := call(t, nil, arg)
 		assert.Equal(t, 0, p.wait())
 		assert.Regexp(t, `^leasewheel \S+ go1\.\S+ `+runtime.GOOS+"/"+runtime.GOARCH+`( revision \S+)?( modified)?\n$`, p.stdout.String(), arg)
 		assert.Empty(t, p.stderr.String())
 	}
-	p := start(t, nil, "version", "--json")
+	p := call(t, nil, "version", "--json")
 	assert.Equal(t, 0, p.wait())
 	var b build
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &b))
@@ -61,12 +61,12 @@ func TestUnknownArguments(t *testing.T) {
 		{"frob"}, {"--frob"}, {"version", "frob"}, {"version", "--frob"}, {"help", "frob"}, {"help", "ls", "frob"},
 		{"completion", "frob"}, {"completion", "bash", "frob"}, {"bench", "frob"}, {"accuracy", "frob"},
 	} {
-		p := start(t, nil, args...)
+		p := call(t, nil, args...)
 		assert.Equal(t, exitUsage, p.wait(), args)
 		assert.Empty(t, p.stdout.String())
 		p.requireOneLine("frob")
 	}
-	p := start(t, nil, "lss")
+	p := call(t, nil, "lss")
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("similar is ls")
 }
@@ -156,7 +156,7 @@ func TestFlagValuesAreInTheHelp(t *testing.T) {
 // completed returns what a shell is offered, and cobra's directive to it.
 func completed(t *testing.T, env []string, args ...string) (offered []string, directive string) {
 	t.Helper()
-	p := start(t, env, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)...)
+	p := call(t, env, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)...)
 	require.Equal(t, 0, p.wait(), p.stderr.String())
 	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
 	return lines[:len(lines)-1], lines[len(lines)-1]

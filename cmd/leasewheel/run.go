@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -112,6 +113,7 @@ type runCommand struct {
 	keepRedisURL bool
 	verbose      bool
 
+	stderr  io.Writer
 	name    string
 	argv    []string
 	path    string // of the executable
@@ -163,6 +165,7 @@ func (r *runCommand) complete(cmd *cobra.Command, args []string, begun string) (
 }
 
 func (r *runCommand) run(cmd *cobra.Command, args []string) error {
+	r.stderr = cmd.ErrOrStderr()
 	policy, err := r.parse(cmd, args)
 	if err != nil {
 		return usageError(cmd, err)
@@ -303,7 +306,7 @@ func withoutName(err error) error {
 func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	logger := slog.New(slog.DiscardHandler)
 	if r.verbose {
-		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		logger = slog.New(slog.NewTextHandler(r.stderr, nil))
 	}
 	if r.label == "" {
 		r.label = labelOf(r.argv[0])
@@ -421,7 +424,7 @@ func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Leas
 		}
 		if waited > silentOutage && !reported {
 			reported = true
-			fmt.Fprintf(os.Stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.address(), err)
+			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.address(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -499,7 +502,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	signal.Ignore(unix.SIGTTOU)
 	s := &supervisor{
 		child: command, lease: lease, signals: signals, terminal: terminal,
-		policy: policy, maxHold: time.Duration(r.maxHold), say: r.say,
+		policy: policy, maxHold: time.Duration(r.maxHold), say: r.say, stderr: r.stderr,
 	}
 	status, ending := s.supervise()
 	held := lease.Valid()
@@ -542,7 +545,7 @@ func (r *runCommand) unlock(lease *lock.Lease) (gone bool) {
 	case errors.Is(err, lock.ErrLost):
 		return true
 	default:
-		fmt.Fprintf(os.Stderr, "leasewheel: lock %q was not released: %v\n", r.name, err)
+		fmt.Fprintf(r.stderr, "leasewheel: lock %q was not released: %v\n", r.name, err)
 	}
 	return false
 }
@@ -577,6 +580,6 @@ func (r *runCommand) environment(lease *lock.Lease) []string {
 // say prints a progress message, with --verbose.
 func (r *runCommand) say(format string, args ...any) {
 	if r.verbose {
-		fmt.Fprintf(os.Stderr, "leasewheel: "+format+"\n", args...)
+		fmt.Fprintf(r.stderr, "leasewheel: "+format+"\n", args...)
 	}
 }

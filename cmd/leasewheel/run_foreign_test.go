@@ -38,7 +38,7 @@ func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	} {
 		for _, flags := range [][]string{{"-n", "-E", "0"}, {"-w", "10s", "-E", "0"}, nil, {"--format", "plain", "-n", "-E", "0"}} {
 			t.Run(name+" "+strings.Join(flags, " "), func(t *testing.T) {
-				p := start(t, env, run(name, sh("echo ran"), flags...)...)
+				p := call(t, env, run(name, sh("echo ran"), flags...)...)
 				assert.Equal(t, exitUnavailable, p.wait())
 				p.requireOneLine("the key of this name is " + kind + ", not a lock")
 				assert.Empty(t, p.stdout.String())
@@ -60,7 +60,7 @@ func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 		run("plain", sh("echo ran"), "-n", "-E", "3"),
 		run("redisson", sh("echo ran"), "-n", "-E", "3", "--format", "plain"),
 	} {
-		p := start(t, env, args...)
+		p := call(t, env, args...)
 		assert.Equal(t, 3, p.wait())
 		p.requireOneLine("another family of locks")
 		assert.Empty(t, p.stdout.String())
@@ -87,7 +87,7 @@ func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 		"orders:session": {exitUnavailable, "a value other than a string, not a lock"},
 		"orders:lock":    {0, "another family of locks"},
 	} {
-		p := start(t, env, run(name, sh("echo ran"), "-n", "-E", "0")...)
+		p := call(t, env, run(name, sh("echo ran"), "-n", "-E", "0")...)
 		assert.Equal(t, test.code, p.wait(), name)
 		p.requireOneLine(test.says)
 		assert.Empty(t, p.stdout.String())

@@ -63,7 +63,7 @@ func TestRunServerTrouble(t *testing.T) {
 		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
 			t.Run(name+" "+flags[0], func(t *testing.T) {
 				t.Parallel() // most of it is waiting for the server
-				p := start(t, []string{redisURLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
+				p := call(t, []string{redisURLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
 				assert.Equal(t, exitUnavailable, p.wait())
 				p.requireOneLine(test.says)
 				assert.Empty(t, p.stdout.String())
@@ -83,10 +83,10 @@ func TestTLSMismatches(t *testing.T) {
 		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"demo"}, {"bench", "lock"}, {"bench", "renewal"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
-			p := start(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
+			p := call(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
 			assert.Equal(t, exitUnavailable, p.wait())
 			p.requireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")
-			p = start(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
+			p = call(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
 			assert.Equal(t, exitUnavailable, p.wait())
 			p.requireOneLine("server " + plainPort + " speaks no TLS on this port: use redis://")
 		})
@@ -99,7 +99,7 @@ func TestRunWaitsForAForeignLock(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	client, ctx := server.Client(t), bounded(t)
 	require.NoError(t, client.Set(ctx, "job", "foreign", time.Minute).Err())
-	p := start(t, env, run("job", sh("true"), "-n")...)
+	p := call(t, env, run("job", sh("true"), "-n")...)
 	assert.Equal(t, exitNotAcquired, p.wait())
 	p.requireOneLine("another family of locks")
 

@@ -27,8 +27,9 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // of it still runs.
 func sh(script string) []string { return []string{"--", "sh", "-c", script} }
 
+// run is a command line whose lease no stall of the machine ends, unless flags shorten it.
 func run(name string, command []string, flags ...string) []string {
-	return slices.Concat([]string{"run"}, flags, []string{name}, command)
+	return slices.Concat([]string{"run", "--ttl", "1h"}, flags, []string{name}, command)
 }
 
 func TestRunExitsWithTheCommandsCode(t *testing.T) {
@@ -138,7 +139,7 @@ func TestRunRefusesArguments(t *testing.T) {
 			with("--redis", "rediss://h", "--redis-cert", os.DevNull, "--redis-key", os.DevNull), "--redis-cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, nowhere, slices.Concat([]string{"run"}, test.args)...)
+			p := call(t, nowhere, slices.Concat([]string{"run"}, test.args)...)
 			assert.Equal(t, exitUsage, p.wait())
 			p.requireOneLine(test.says)
 			assert.Contains(t, p.stderr.String(), "leasewheel run --help")
@@ -149,7 +150,7 @@ func TestRunRefusesArguments(t *testing.T) {
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	p := start(t, []string{redisURLVariable + "="}, run("job", sh("true"))...)
+	p := call(t, nil, run("job", sh("true"))...)
 	assert.Equal(t, exitUsage, p.wait())
 	p.requireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
 }
@@ -170,7 +171,7 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			// The server does not exist: the lock cannot even be requested.
-			p := start(t, nowhere, run("job", []string{"--", command})...)
+			p := call(t, nowhere, run("job", []string{"--", command})...)
 			assert.Equal(t, test.code, p.wait())
 			p.requireOneLine(test.says)
 		})
@@ -217,7 +218,7 @@ func TestRunNotAcquired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			p := start(t, env, run("job", sh("echo ran"), test.flags...)...)
+			p := call(t, env, run("job", sh("echo ran"), test.flags...)...)
 			assert.Equal(t, test.code, p.wait())
 			assert.GreaterOrEqual(t, time.Since(begin), test.least)
 			assert.Empty(t, p.stdout.String())
@@ -234,7 +235,7 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	first := holder(t, env)
 	second := start(t, env, run("job", sh("echo mine"), "--verbose")...)
 	second.awaitError("waiting for lock")
-	third := start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1m")...)
+	third := start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1h")...)
 	third.awaitError("waiting for lock")
 	assert.Empty(t, second.stdout.String())
 	require.NoError(t, first.stdin.Close())
@@ -242,39 +243,6 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	assert.Equal(t, 0, second.wait())
 	assert.Equal(t, 0, third.wait())
 	assert.Equal(t, "mine\nmine\n", second.stdout.String()+third.stdout.String())
-}
-
-// While the command runs the lock is on the server in Redisson's format, and outlives its
-// TTL.
-func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
-	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
-	const ttl = 1200 * time.Millisecond
-	held := holder(t, env, "--ttl", ttl.String())
-	for range 3 { // TTLs, by the server's own clock
-		fields, err := client.HGetAll(ctx, "job").Result()
-		require.NoError(t, err)
-		require.Len(t, fields, 1)
-		for owner, count := range fields {
-			assert.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`, owner)
-			assert.Equal(t, "1", count)
-		}
-		left, err := client.PTTL(ctx, "job").Result()
-		require.NoError(t, err)
-		require.Positive(t, left)
-		begun, err := client.Time(ctx).Result()
-		require.NoError(t, err)
-		eventually(t, "a TTL later", func() bool {
-			now, err := client.Time(ctx).Result()
-			return err == nil && now.Sub(begun) > ttl
-		})
-	}
-	require.NoError(t, held.stdin.Close())
-	assert.Equal(t, 0, held.wait())
-	exists, err := client.Exists(ctx, "job").Result()
-	require.NoError(t, err)
-	assert.Zero(t, exists)
 }
 
 func TestRunEnvironment(t *testing.T) {
@@ -294,7 +262,7 @@ func TestRunEnvironment(t *testing.T) {
 		return all
 	}
 	begin := time.Now()
-	p := start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20s")...)
+	p := start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20m")...)
 	eventually(t, "described", func() bool { return strings.Count(p.stdout.String(), "\n") == 5 })
 	owners, err := server.Client(t).HKeys(bounded(t), "job").Result()
 	require.NoError(t, err)
@@ -302,7 +270,7 @@ func TestRunEnvironment(t *testing.T) {
 	require.Equal(t, 0, p.wait())
 	got := variables(p)
 	assert.Equal(t, "job", got["LEASEWHEEL_LOCK_NAME"])
-	assert.Equal(t, "20000", got["LEASEWHEEL_LOCK_TTL"])
+	assert.Equal(t, "1200000", got["LEASEWHEEL_LOCK_TTL"])
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")
@@ -320,34 +288,6 @@ func TestRunEnvironment(t *testing.T) {
 	deadline, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_DEADLINE"], 10, 64)
 	require.NoError(t, err)
 	assert.WithinRange(t, time.UnixMilli(deadline), begin.Add(time.Hour), time.Now().Add(time.Hour))
-}
-
-func TestRunMaxHold(t *testing.T) {
-	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	const most = 2 * time.Second // in which the command has begun
-	for name, test := range map[string]struct {
-		script string
-		flags  []string
-	}{
-		"asked":              {"trap 'exit 0' TERM; echo held; cat", []string{"--grace", "10s"}},
-		"deaf":               {"trap '' TERM; echo held; cat", []string{"--grace", "100ms"}},
-		"killed":             {"trap '' TERM; echo held; cat", []string{"--on-lost", "kill"}},
-		"loss to be ignored": {"trap '' TERM; echo held; cat", []string{"--on-lost", "ignore", "--grace", "100ms"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			begin := time.Now()
-			p := start(t, env, run(name, sh(test.script), append(test.flags, "--max-hold", most.String())...)...)
-			require.Equal(t, "held", p.line())
-			assert.Equal(t, exitLost, p.wait())
-			assert.GreaterOrEqual(t, time.Since(begin), most)
-			assert.Less(t, time.Since(begin), 10*time.Second, "grace is not waited for if nothing needs it")
-			p.requireReport("--max-hold is over")
-			next := start(t, env, run(name, sh("true"), "-n")...)
-			assert.Equal(t, 0, next.wait(), "the lock was given back")
-		})
-	}
 }
 
 func TestRunVerbose(t *testing.T) {
@@ -375,7 +315,7 @@ func TestRunLabelsItsCommand(t *testing.T) {
 	for name, label := range map[string]string{"/usr/bin/backup": "backup", "./näh": "näh", "a\xff\x1b[2J": "a??[2J", "/": "/"} {
 		assert.Equal(t, label, labelOf(name))
 	}
-	p := start(t, nowhere, run("job", sh("true"), "--label", "two\nlines")...)
+	p := call(t, nowhere, run("job", sh("true"), "--label", "two\nlines")...)
 	assert.Equal(t, exitUsage, p.wait())
 	assert.Contains(t, p.stderr.String(), "Label is unfit")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -10,52 +9,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
-
-// On a terminal a waiting run shows who holds the lock, and clears the line before the
-// command prints.
-func TestRunShowsThatItWaits(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
-	client := server.Client(t)
-	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
-	require.NoError(t, client.PExpire(t.Context(), "job", time.Hour).Err())
-	c := openConsole(t, env, run("job", sh("echo mine"))...)
-	assert.Regexp(t, `waiting \d+s for job, held by `+java+`:1`, waitingShown(c, "held by"))
-	require.NoError(t, client.Del(t.Context(), "job").Err())
-	require.NoError(t, client.Publish(t.Context(), "redisson_lock__channel:{job}", 0).Err())
-	c.await(clearLine + "mine")
-	c.await("exit 0")
-}
-
-// waitingShown returns the first line with that text that a waiting run repaints. The echo
-// of a key ends it. A terminal keeps 4,096 keys that are not read, and echoes no more.
-func waitingShown(c *console, text string) string {
-	press := time.NewTicker(50 * time.Millisecond)
-	defer press.Stop()
-	begin := time.Now()
-	for shown := ""; ; {
-		require.Less(c.t, time.Since(begin), patience, "no line")
-		select {
-		case shown = <-c.lines:
-		case <-press.C:
-			c.press("\n")
-		}
-		if strings.Contains(shown, text) {
-			return shown
-		}
-	}
-}
-
-// Permits have no owners; their number is shown.
-func TestRunShowsThatItWaitsForAPermit(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
-	holder := start(t, env, run("job", sh("echo held; cat"), "--permits", "1")...)
-	require.Equal(t, "held", holder.line())
-	c := openConsole(t, env, run("job", sh("echo mine"), "--permits", "1")...)
-	assert.Regexp(t, `waiting \d+s for job, permits in use: 1`, waitingShown(c, "in use"))
-	require.NoError(t, holder.stdin.Close())
-	c.await(clearLine + "mine")
-	c.await("exit 0")
-}
 
 // Elsewhere nothing is shown.
 func TestRunWaitsInSilenceElsewhere(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // leastUser returns the ACL user that leasewheel acl prints for the given uses, and for
@@ -60,19 +60,19 @@ func TestLeastUser(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		uses []string
-		use  func(t *testing.T, newClient func() redis.UniversalClient)
+		use  func(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient)
 	}{
-		{"Mutex", nil, func(*testing.T, func() redis.UniversalClient) {}},
+		{"Mutex", nil, func(*testing.T, redis.UniversalClient, func() redis.UniversalClient) {}},
 		{"Fair", []string{"fair"}, useFairLocks},
 		{"ReadWrite", []string{"read-write"}, useReadWriteLocks},
 		{"Semaphore", []string{"semaphore"}, useSemaphores},
 		{"Plain", []string{"plain"}, usePlainLocks},
 		{"Replicas", []string{"replicas"}, useReplicatedLocks},
-		{"Inspect", all, func(t *testing.T, newClient func() redis.UniversalClient) {
-			useFairLocks(t, newClient)
-			useReadWriteLocks(t, newClient)
-			useSemaphores(t, newClient)
-			usePlainLocks(t, newClient)
+		{"Inspect", all, func(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
+			useFairLocks(t, admin, newClient)
+			useReadWriteLocks(t, admin, newClient)
+			useSemaphores(t, admin, newClient)
+			usePlainLocks(t, admin, newClient)
 			inspectLocks(t, newClient)
 			inspectPlainLocks(t, newClient)
 		}},
@@ -88,7 +88,7 @@ func TestLeastUser(t *testing.T) {
 			newClient := func() redis.UniversalClient { return redis.NewClient(options) }
 
 			useLocks(t, admin, newClient)
-			test.use(t, newClient)
+			test.use(t, admin, newClient)
 			assert.Empty(t, refused(t, admin))
 			assert.Equal(t, allowed(rules), called(t, admin), "allowed, and needed")
 
@@ -109,12 +109,13 @@ func TestLeastUserInCluster(t *testing.T) {
 	options.Username, options.Password = rules[0], "secret"
 	newClient := func() redis.UniversalClient { return redis.NewClusterClient(options) }
 
-	useLocks(t, cluster.Client(t), newClient)
-	useFairLocks(t, newClient)
-	useReadWriteLocks(t, newClient)
-	useSemaphores(t, newClient)
-	usePlainLocks(t, newClient)
-	useReplicatedLocks(t, newClient)
+	admin := cluster.Client(t)
+	useLocks(t, admin, newClient)
+	useFairLocks(t, admin, newClient)
+	useReadWriteLocks(t, admin, newClient)
+	useSemaphores(t, admin, newClient)
+	usePlainLocks(t, admin, newClient)
+	useReplicatedLocks(t, admin, newClient)
 	inspectLocks(t, newClient)
 	inspectPlainLocks(t, newClient)
 	for _, node := range cluster.Nodes {
@@ -145,9 +146,8 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	inLine := func() bool {
 		return admin.ZLexCount(t.Context(), "leasewheel_lock_line:{orders:42}", "-", "+").Val() == 1
 	}
-	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "the second one is in line")
-	until := lease.Until()
-	require.Eventually(t, func() bool { return lease.Until().After(until) }, time.Minute, time.Millisecond, "renewed")
+	eventually(t, "in the queue", inLine)
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-granted)
@@ -166,17 +166,17 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	lease, err = first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
-	require.Eventually(t, inLine, 10*time.Second, time.Millisecond, "and again")
+	eventually(t, "in the queue again", inLine)
 	require.NoError(t, admin.Rename(t.Context(), name, "{"+name+"}:taken").Err())
-	<-lease.Lost()
-	require.ErrorIs(t, lease.Err(), lock.ErrLost)
+	require.Equal(t, renewal.Gone, renew(t.Context(), store, lease, lock.KindMutex))
+	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 	require.NoError(t, <-granted)
 	require.NoError(t, second.Close(t.Context())) // and is no longer subscribed
 }
 
 // useFairLocks makes waiters of a fair lock queue, give up, die, come back among
 // Redisson's, and be granted the lock.
-func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
+func useFairLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const (
 		holder  = "c0ffee00-0000-4000-8000-000000000001:1"
@@ -213,10 +213,10 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, err)
 	gone(brief)
 	for range 2 { // silent for longer than its place was kept
-		time.Sleep(2 * time.Millisecond)
+		awaitLater(t, admin)
 		asks(dead, time.Millisecond)
 	}
-	time.Sleep(2 * time.Millisecond)
+	awaitLater(t, admin)
 	asks(next, time.Minute)
 	gone(holder)
 	assert.Equal(t, driver.Granted, asks(next, time.Minute).Verdict)
@@ -253,9 +253,9 @@ func useFairLocks(t *testing.T, newClient func() redis.UniversalClient) {
 
 // useReadWriteLocks makes readers and a writer wait for each other, renew, and read on
 // where they wrote.
-func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
+func useReadWriteLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
-	first, _ := newTestLocker(t, newClient())
+	first, store := newTestLocker(t, newClient())
 	second, _ := newTestLocker(t, newClient())
 	rw, theirs := first.ReadWrite("orders:44"), second.ReadWrite("orders:44").WritersFirst()
 
@@ -270,10 +270,12 @@ func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(awaitRenewal(ctx, reader), reader.Unlock(ctx))
+			assert.Equal(t, renewal.Renewed, renew(ctx, store, reader, lock.KindRead))
+			return reader.Unlock(ctx)
 		})
 	}()
-	require.NoError(t, awaitRenewal(t.Context(), reader))
+	eventually(t, "claimed", func() bool { return admin.Touch(t.Context(), "leasewheel_lock_claim:{orders:44}").Val() == 1 })
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, reader, lock.KindRead))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, reader.Unlock(t.Context()))
 	require.NoError(t, <-written)
@@ -281,12 +283,11 @@ func useReadWriteLocks(t *testing.T, newClient func() redis.UniversalClient) {
 
 // useSemaphores waits for permits, with and without a lease, and for a latch, uses,
 // renews and releases them, and lets them expire.
-func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
+func useSemaphores(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
-	first, _ := newTestLocker(t, newClient())
+	first, store := newTestLocker(t, newClient())
 	second, _ := newTestLocker(t, newClient())
-	work, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	work := bounded(t)
 
 	mine, theirs := first.Semaphore("orders:45"), second.Semaphore("orders:45")
 	_, err := mine.TrySetPermits(work, 1)
@@ -306,13 +307,20 @@ func useSemaphores(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, permits.SetPermits(work, 2))
 	lease, err := permits.Acquire(work)
 	require.NoError(t, err)
+	const held = "{orders:46}:timeout"
+	kept := admin.ZRevRange(work, held, 0, -1).Val()
 	_, err = permits.With(lock.Options{Fixed: true}).Acquire(work)
 	require.NoError(t, err)
 	_, err = permits.TryAcquire(work)
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	other, err := second.Permits("orders:46").Acquire(work) // once the fixed one has expired
+	for _, permit := range admin.ZRevRange(work, held, 0, -1).Val() {
+		if !slices.Contains(kept, permit) { // the fixed one, which ends
+			require.NoError(t, admin.ZIncrBy(work, held, -1e15, permit).Err())
+		}
+	}
+	other, err := second.Permits("orders:46").Acquire(work)
 	require.NoError(t, err)
-	require.NoError(t, awaitRenewal(work, lease))
+	require.Equal(t, renewal.Renewed, renew(work, store, lease, lock.KindPermit))
 	require.NoError(t, lease.Unlock(work))
 	require.NoError(t, other.Unlock(work))
 
@@ -334,18 +342,18 @@ var plainFormat = redisstore.Config{Format: redisstore.FormatPlain}
 
 // usePlainLocks acquires, waits for and renews a plain lock, leaves it to a peer that
 // holds it, and releases it while others wait.
-func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
+func usePlainLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
 	const name = "orders:48"
-	first, _ := newLocker(t, newClient(), plainFormat, shortLeases)
-	second, store := newLocker(t, newClient(), plainFormat, shortLeases)
+	first, _ := newLocker(t, newClient(), plainFormat, longLeases)
+	second, store := newLocker(t, newClient(), plainFormat, longLeases)
 	lease, err := first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	again, err := first.Mutex(name).Lock(lease.Context())
 	require.NoError(t, err)
 	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
 	require.NoError(t, err) // so that a subscriber receives the release, and grants alternate
-	require.NoError(t, awaitRenewal(t.Context(), lease))
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	sub.Close()
@@ -358,7 +366,7 @@ func usePlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 }
 
 // useReplicatedLocks requests a grant that replicas have, of which there are none.
-func useReplicatedLocks(t *testing.T, newClient func() redis.UniversalClient) {
+func useReplicatedLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
 	replicated := redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond}
 	locker, _ := newLocker(t, newClient(), replicated, lock.Config{RetryFor: -1})
@@ -381,18 +389,18 @@ func inspectPlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	assert.True(t, info.Held())
 }
 
-// awaitRenewal returns once the lease was renewed.
-func awaitRenewal(ctx context.Context, lease *lock.Lease) error {
-	for until := lease.Until(); !lease.Until().After(until); {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-lease.Lost():
-			return lease.Err()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+// renew renews a lease, as the watchdog does.
+func renew(ctx context.Context, store *redisstore.Store, lease *lock.Lease, kind lock.Kind) renewal.Outcome {
+	items := []renewal.Item{{Key: lease.Name(), Owner: lease.Owner(), Ref: kind, TTL: longLeases.TTL}}
+	store.Renew(ctx, items)
+	return items[0].Outcome
+}
+
+// awaitLater waits until the server's clock is 2 ms later.
+func awaitLater(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	begun := client.Time(t.Context()).Val()
+	eventually(t, "later", func() bool { return client.Time(t.Context()).Val().Sub(begun) > 2*time.Millisecond })
 }
 
 // inspectLocks inspects locks of every kind, held and awaited, and forces them open.
@@ -417,7 +425,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		_, err = store.Acquire(t.Context(), hold)
 		require.NoError(t, err)
 	}
-	time.Sleep(2 * time.Millisecond) // the waiters are dead, and dropped
+	awaitLater(t, newClient()) // the waiters are dead, and dropped
 	hold := &driver.Hold{
 		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Place: time.Minute,
 	}
@@ -481,7 +489,7 @@ func allowed(rules []string) []string {
 // but for those of this test itself.
 func called(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	ours := []string{"acl|log", "config|resetstat", "info", "rename", "zlexcount"}
+	ours := []string{"acl|log", "config|resetstat", "info", "rename", "touch", "zincrby", "zlexcount", "zrevrange"}
 	info, err := admin.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	var commands []string
@@ -494,12 +502,12 @@ func called(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// shortLeases are soon renewed, and not lost on a busy machine.
-var shortLeases = lock.Config{TTL: 6 * time.Second}
+// longLeases are not lost. Waiters ask again soon for those that tests take away.
+var longLeases = lock.Config{TTL: 10 * time.Minute, Poll: 50 * time.Millisecond}
 
 func newTestLocker(t *testing.T, client redis.UniversalClient) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
-	return newLocker(t, client, redisstore.Config{}, shortLeases)
+	return newLocker(t, client, redisstore.Config{}, longLeases)
 }
 
 // newLocker returns a locker on a store on a client; they end with the test.

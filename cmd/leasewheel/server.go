@@ -106,9 +106,12 @@ func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error
 	return s.connect(rawURL, c)
 }
 
+// logTo directs the log of all connections of this process. Tests run commands side by side.
+var logTo = redisstore.LogTo
+
 // connect returns the server with a URL.
 func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, error) {
-	redisstore.LogTo(c.Logger)
+	logTo(c.Logger)
 	config, err := s.clientConfig(rawURL)
 	if err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,7 +118,7 @@ func newShell(t *testing.T, quorum bool) *shell {
 	store, err := redisstore.New(server.Client(t), redisstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
-	s.locker, err = lock.New(store, lock.Config{})
+	s.locker, err = lock.New(store, longLeases)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.locker.Close(context.Background()) })
 	return s
@@ -134,14 +134,13 @@ func (s *shell) write(t *testing.T, path, text string) {
 // run executes a line and returns its exit code with what it has printed.
 func (s *shell) run(t *testing.T, line string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for one that hangs
-	defer cancel()
+	ctx := t.Context()
 	command := exec.CommandContext(ctx, "sh", "-c", s.urls.Replace(line))
 	command.Dir, command.Env = s.folder, s.env
-	command.WaitDelay = time.Second // what the shell has started may outlive it, and keep its output open
+	command.WaitDelay = patience // what the shell has started may outlive it, and keep its output open
 	if strings.HasPrefix(line, "make ") {
 		command = exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "make", "make -n", 1)) // names the commands only
-		command.Dir, command.WaitDelay = moduleDir(t), time.Second
+		command.Dir = moduleDir(t)
 	}
 	out, err := command.CombinedOutput()
 	var exit *exec.ExitError
@@ -151,11 +150,16 @@ func (s *shell) run(t *testing.T, line string) (int, string) {
 	return command.ProcessState.ExitCode(), string(out)
 }
 
+// measures reports whether a line measures time, or compares what such lines have measured.
+func measures(line string) bool {
+	return regexp.MustCompile(`leasewheel (accuracy|bench|demo)\b|^benchstat `).MatchString(line)
+}
+
 // The commands of every document run, on real servers, or are listed with the reason. Those
-// that develop this module name targets of its Makefile.
+// that develop this module name targets of its Makefile. TestShellBlocksThatMeasure runs
+// those that measure.
 func TestShellBlocks(t *testing.T) {
 	t.Parallel()
-	redistest.Need(t)
 	unused := make(map[string]bool)
 	for line := range notRun {
 		unused[line] = true
@@ -165,26 +169,36 @@ func TestShellBlocks(t *testing.T) {
 			if b.language != "sh" {
 				continue
 			}
-			lines := commandLines(b)
-			for _, line := range lines {
+			for _, line := range commandLines(b) {
 				delete(unused, line)
 			}
-			t.Run(document+": "+lines[0], func(t *testing.T) {
-				t.Parallel()
-				runBlock(t, lines)
-			})
 		}
 	}
 	assert.Empty(t, unused, "commands that no document has")
+	runBlocks(t, func(line string) bool { return !measures(line) })
+}
+
+// runBlocks runs the lines that are chosen.
+func runBlocks(t *testing.T, chosen func(line string) bool) {
+	t.Helper()
+	redistest.Need(t)
+	for _, document := range documents(t) {
+		for _, b := range documentBlocks(t, document) {
+			lines := slices.DeleteFunc(commandLines(b), func(line string) bool { return notRun[line] != "" || !chosen(line) })
+			if b.language == "sh" && len(lines) > 0 {
+				t.Run(document+": "+lines[0], func(t *testing.T) {
+					t.Parallel()
+					runBlock(t, lines)
+				})
+			}
+		}
+	}
 }
 
 func runBlock(t *testing.T, lines []string) {
 	t.Helper()
 	s := newShell(t, strings.Contains(strings.Join(lines, "\n"), "redis://a"))
 	for _, line := range lines {
-		if notRun[line] != "" {
-			continue
-		}
 		if strings.Contains(line, "| jq ") {
 			if _, err := exec.LookPath("jq"); err != nil {
 				t.Logf("left out, since there is no jq: %s", line)

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -47,6 +48,7 @@ type supervisor struct {
 	policy   lossPolicy
 	maxHold  time.Duration // zero: no limit
 	say      func(format string, args ...any)
+	stderr   io.Writer
 
 	ending     error            // why the command is being ended; nil: it is not
 	action     lossAction       // how, once ending is set
@@ -153,15 +155,15 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	s.child.ending(s.action)
 	switch s.action {
 	case lossTerm:
-		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
 		s.sendAll(unix.SIGTERM)
 		s.sendAll(unix.SIGCONT) // a stopped process takes no SIGTERM
 		kill.Reset(s.policy.grace)
 	case lossKill:
-		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
 		s.kill()
 	case lossIgnore:
-		fmt.Fprintf(os.Stderr, "leasewheel: lock %q: %s; the command runs on without it\n", s.lease.Name(), why)
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; the command runs on without it\n", s.lease.Name(), why)
 	}
 }
 
@@ -253,14 +255,14 @@ func (s *supervisor) resume() {
 }
 
 // send sends a signal to the command's group.
-func (s *supervisor) send(sig syscall.Signal) { reportUnsent(sig, s.child.signal(sig)) }
+func (s *supervisor) send(sig syscall.Signal) { s.reportUnsent(sig, s.child.signal(sig)) }
 
 // sendAll sends a signal to the group and to the descendants that have left it.
-func (s *supervisor) sendAll(sig syscall.Signal) { reportUnsent(sig, s.child.signalAll(sig)) }
+func (s *supervisor) sendAll(sig syscall.Signal) { s.reportUnsent(sig, s.child.signalAll(sig)) }
 
-func reportUnsent(sig syscall.Signal, err error) {
+func (s *supervisor) reportUnsent(sig syscall.Signal, err error) {
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "leasewheel: cannot send %s to the command: %v\n", unix.SignalName(sig), err)
+		fmt.Fprintf(s.stderr, "leasewheel: cannot send %s to the command: %v\n", unix.SignalName(sig), err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -47,6 +48,7 @@ type watchCommand struct {
 	lookup
 	interval durationFlag
 	count    int
+	out      io.Writer
 }
 
 func newWatchCommand() *cobra.Command {
@@ -84,11 +86,13 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	defer w.close()
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	w.out = cmd.OutOrStdout()
+	file, isFile := w.out.(*os.File)
 	switch {
 	case w.json:
 		return w.refreshEach(ctx, cmd, pattern, w.writeDocument)
-	case isTerminal(os.Stdout):
-		s := newScreen(os.Stdout, time.Duration(w.interval))
+	case isFile && isTerminal(file):
+		s := newScreen(file, time.Duration(w.interval))
 		return cmp.Or(w.refreshEach(ctx, cmd, pattern, s.show), s.end())
 	}
 	return w.refreshEach(ctx, cmd, pattern, w.writeLine)

@@ -6,23 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
-
-// On a terminal each refresh is drawn over the one before, and Ctrl-C ends the command with
-// exit code 0 and leaves the last refresh.
-func TestWatchOnATerminal(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
-	client := server.Client(t)
-	locks(t, client)
-	c := openConsole(t, env, "watch", "-i", "100ms")
-	c.await("fair  ")
-	require.NoError(t, client.Del(t.Context(), "fair").Err())
-	c.await("4 locks")
-	c.signal(ctrlC)
-	c.await(clearLine + "exit 0") // no ^C is left before the prompt
-}
 
 // The frames of a screen: the second is drawn over the first, and a terminal with another
 // size is cleared.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 )
@@ -31,7 +30,7 @@ func (w *watchCommand) writeDocument(r *refresh) error {
 			report.Failures = append(report.Failures, failureReport{v.label, oneLine(v.err)})
 		}
 	}
-	return writeEscaped(os.Stdout, report, "")
+	return writeEscaped(w.out, report, "")
 }
 
 // writeLine prints a refresh as a line for people.
@@ -53,7 +52,7 @@ func (w *watchCommand) writeLine(r *refresh) error {
 			line.WriteString("  " + visible(oneLine(v.err)))
 		}
 	}
-	_, err := fmt.Fprintln(os.Stdout, line.String())
+	_, err := fmt.Fprintln(w.out, line.String())
 	return err
 }
 

@@ -102,7 +102,7 @@ func TestWatchReportsTheLastFailure(t *testing.T) {
 	t.Parallel()
 	server, env := onServer(t, redistest.Config{})
 	server.Kill()
-	p := start(t, env, "watch", "-n", "1")
+	p := call(t, env, "watch", "-n", "1")
 	assert.Equal(t, exitUnavailable, p.wait())
 	assert.Contains(t, p.stdout.String(), "server ")
 	p.requireOneLine("server ")
@@ -120,7 +120,7 @@ func TestWatchSeveralServers(t *testing.T) {
 		args = append(args, "--redis", server.URL())
 	}
 	servers[1].Kill()
-	p := start(t, nil, args...)
+	p := call(t, nil, args...)
 	assert.Equal(t, exitUnavailable, p.wait())
 	report := document(t, p.stdout.String())
 	assert.Len(t, report.Locks, 2)
@@ -134,7 +134,7 @@ func TestWatchEndsWithAPermanentError(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Password: secret})
 	_, path := server.Addr()
-	p := start(t, []string{redisURLVariable + "=unix://" + path}, "watch")
+	p := call(t, []string{redisURLVariable + "=unix://" + path}, "watch")
 	assert.Equal(t, exitUnavailable, p.wait())
 	p.requireOneLine("server ")
 	assert.Empty(t, p.stdout.String())
@@ -150,7 +150,7 @@ func TestWatchArguments(t *testing.T) {
 		"pattern \"[a\"":   {"[a"},
 		"--redis and --re": {"--redis-file", "x"},
 	} {
-		p := start(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
+		p := call(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
 		assert.Equal(t, exitUsage, p.wait(), args)
 		p.requireOneLine(text)
 	}
@@ -214,8 +214,8 @@ func TestScreenFits(t *testing.T) {
 	for n := range 40 {
 		names = append(names, fmt.Sprintf("lock:%d", n))
 	}
-	for width := 1; width <= 100; width += 3 {
-		for height := 1; height <= 60; height++ {
+	for width := 1; width <= 100; width += 9 {
+		for height := 1; height <= 60; height += 3 {
 			lines := screenOf(width, height, names...)
 			require.LessOrEqual(t, len(lines), height)
 			for _, line := range lines {

@@ -1,3 +1,5 @@
+//go:build real && linux
+
 package main
 
 import (
@@ -24,19 +26,6 @@ type console struct {
 	keys  *os.File    // a person's input
 	lines chan string // the screen's content, including the echo
 	done  chan struct{}
-}
-
-// newPseudoTerminal returns a terminal's two ends: a person's and the programs'.
-func newPseudoTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	require.NoError(t, err)
-	slave, err = os.OpenFile("/dev/pts/"+itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	return master, slave
 }
 
 // openConsole runs leasewheel with args on a new terminal. The leader of a session
@@ -202,4 +191,64 @@ func TestRunStoppedForTooLong(t *testing.T) {
 	c.press("go on\n")
 	c.await("terminated")
 	c.await("exit " + itoa(exitLost))
+}
+
+// On a terminal each refresh is drawn over the one before, and Ctrl-C ends the command with
+// exit code 0 and leaves the last refresh.
+func TestWatchOnATerminal(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	locks(t, client)
+	c := openConsole(t, env, "watch", "-i", "100ms")
+	c.await("fair  ")
+	require.NoError(t, client.Del(t.Context(), "fair").Err())
+	c.await("4 locks")
+	c.signal(ctrlC)
+	c.await(clearLine + "exit 0") // no ^C is left before the prompt
+}
+
+// On a terminal a waiting run shows who holds the lock, and clears the line before the
+// command prints.
+func TestRunShowsThatItWaits(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	client := server.Client(t)
+	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
+	require.NoError(t, client.PExpire(t.Context(), "job", time.Hour).Err())
+	c := openConsole(t, env, run("job", sh("echo mine"))...)
+	assert.Regexp(t, `waiting \d+s for job, held by `+java+`:1`, waitingShown(c, "held by"))
+	require.NoError(t, client.Del(t.Context(), "job").Err())
+	require.NoError(t, client.Publish(t.Context(), "redisson_lock__channel:{job}", 0).Err())
+	c.await(clearLine + "mine")
+	c.await("exit 0")
+}
+
+// waitingShown returns the first line with that text that a waiting run repaints. The echo
+// of a key ends it. A terminal keeps 4,096 keys that are not read, and echoes no more.
+func waitingShown(c *console, text string) string {
+	press := time.NewTicker(50 * time.Millisecond)
+	defer press.Stop()
+	begin := time.Now()
+	for shown := ""; ; {
+		require.Less(c.t, time.Since(begin), patience, "no line")
+		select {
+		case shown = <-c.lines:
+		case <-press.C:
+			c.press("\n")
+		}
+		if strings.Contains(shown, text) {
+			return shown
+		}
+	}
+}
+
+// Permits have no owners; their number is shown.
+func TestRunShowsThatItWaitsForAPermit(t *testing.T) {
+	_, env := onServer(t, redistest.Config{})
+	holder := start(t, env, run("job", sh("echo held; cat"), "--permits", "1")...)
+	require.Equal(t, "held", holder.line())
+	c := openConsole(t, env, run("job", sh("echo mine"), "--permits", "1")...)
+	assert.Regexp(t, `waiting \d+s for job, permits in use: 1`, waitingShown(c, "in use"))
+	require.NoError(t, holder.stdin.Close())
+	c.await(clearLine + "mine")
+	c.await("exit 0")
 }

@@ -1,0 +1,218 @@
+//go:build real && unix
+
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// The next renewal finds the lock gone: the command gets its signal within half a TTL.
+func TestRunTellsTheCommandOfALoss(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	const ttl = 4 * time.Second
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
+	require.Equal(t, "held", p.line())
+	deleted := time.Now()
+	forceOpen(t, server, "job")
+	assert.Equal(t, "terminated", p.line())
+	assert.Less(t, time.Since(deleted), ttl/2)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("lost, deleted; sending SIGTERM")
+}
+
+func TestRunTellsTheCommandOfATakeover(t *testing.T) {
+	server, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "4s", "--grace", "1s")...)
+	require.Equal(t, "held", p.line())
+	forceOpen(t, server, "job")
+	require.NoError(t, server.Client(t).HSet(bounded(t), "job", "somebody:1", 1).Err())
+	assert.Equal(t, "terminated", p.line())
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("lost, taken over; sending SIGTERM")
+}
+
+func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(deaf), "--ttl", "5s", "--grace", "2s")...)
+	pid := p.pidLine()
+	forceOpen(t, server, "job")
+	line := p.awaitError("sending SIGTERM")
+	asked := time.Now()
+	assert.Contains(t, line, "SIGKILL in 2s")
+	assert.Equal(t, exitLost, p.wait())
+	assert.GreaterOrEqual(t, time.Since(asked), time.Second, "grace was given, though this may know late of its begin")
+	assert.True(t, gone(pid))
+}
+
+func TestRunOnLost(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+
+	t.Run("kill", func(t *testing.T) {
+		p := start(t, env, run("job", sh(deaf), "--ttl", "2s", "--on-lost", "kill")...)
+		pid := p.pidLine()
+		forceOpen(t, server, "job")
+		assert.Equal(t, exitLost, p.wait())
+		assert.True(t, gone(pid))
+		p.requireReport("lost, deleted; sending SIGKILL")
+	})
+
+	t.Run("ignore", func(t *testing.T) {
+		p := start(t, env, run("job", sh("trap 'echo terminated' TERM; echo held; cat; echo done"), "--ttl", "2s", "--on-lost", "ignore")...)
+		require.Equal(t, "held", p.line())
+		forceOpen(t, server, "job")
+		p.awaitError("lost, deleted; the command runs on without it")
+		require.NoError(t, p.stdin.Close())
+		assert.Equal(t, "done", p.line())
+		assert.Equal(t, exitLost, p.wait(), "the exit code tells of the loss all the same")
+	})
+}
+
+// A server that does not answer cannot report a loss. The command gets its signal in
+// time: all of its group is gone before another client can acquire the lock.
+func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
+	const ttl = 3 * time.Second
+	for name, test := range map[string]struct {
+		script string
+		flags  []string
+		says   string
+	}{
+		"willing": {untilTerm, nil, "SIGTERM"},
+		"deaf":    {deaf, []string{"--grace", "300ms"}, "SIGTERM"},
+		"killed":  {deaf, []string{"--on-lost", "kill"}, "SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, env := onServer(t, redistest.Config{})
+			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
+			pid := p.pidLine()
+			p.line()
+			server.Pause()
+			defer server.Resume()
+			muted := time.Now() // no renewal that is sent later will be answered
+			alive := muted      // the latest instant: a stall of this process adds nothing to it
+			eventually(t, "gone", func() bool {
+				now := time.Now()
+				if gone(pid) {
+					return true
+				}
+				alive = now
+				return false
+			})
+			assert.Less(t, alive.Sub(muted), ttl)
+			p.awaitError("not renewed, and about to run out; sending " + test.says)
+			assert.Equal(t, exitLost, p.wait())
+		})
+	}
+}
+
+// An outage of half a TTL ends nothing.
+func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	p := start(t, env, run("job", sh("echo held; cat"), "--ttl", ttl.String())...)
+	require.Equal(t, "held", p.line())
+	server.Pause()
+	time.AfterFunc(ttl/2, server.Resume)
+	// The server answers again, and a renewal moves the TTL up again.
+	eventually(t, "renewed", func() bool {
+		left, err := client.PTTL(ctx, "job").Result()
+		return err == nil && left > ttl*9/10
+	})
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, 0, p.wait())
+	assert.Empty(t, p.stderr.String())
+}
+
+// A holder that was frozen for longer than its lease ends the command as soon as it
+// continues, and its exit code reports the loss.
+func TestRunFrozenHolder(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
+	require.Equal(t, "held", p.line())
+	p.signal(unix.SIGSTOP)
+	// A waiter gets the lock once the frozen holder's lease has run out.
+	next := start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.line())
+	assert.Equal(t, 0, next.wait())
+	p.signal(unix.SIGCONT)
+	went := time.Now()
+	assert.Equal(t, "terminated", p.line())
+	assert.Less(t, time.Since(went), 2*time.Second)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("lost, ")
+}
+
+// The same, but the command has ended meanwhile: it may have run without the lock.
+func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
+	require.Equal(t, "held", p.line())
+	p.signal(unix.SIGSTOP)
+	next := start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.line())
+	require.NoError(t, p.stdin.Close())
+	p.signal(unix.SIGCONT)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport(`lock "job"`)
+}
+
+// The server loses its scripts and drops its connections without an effect on the
+// command.
+func TestRunSurvivesATroubledServer(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	p := holder(t, env, "--ttl", "2s")
+	for range 3 {
+		require.NoError(t, client.ScriptFlush(ctx).Err())
+		require.NoError(t, client.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+		old, err := client.PTTL(ctx, "job").Result()
+		require.NoError(t, err)
+		eventually(t, "renewed", func() bool {
+			left, err := client.PTTL(ctx, "job").Result()
+			require.NoError(t, err)
+			renewed := left > old
+			old = left
+			return renewed
+		})
+	}
+	require.NoError(t, p.stdin.Close())
+	assert.Equal(t, 0, p.wait())
+}
+
+// A command's processes: a shell's child that ends on SIGTERM, and one that ignores it.
+func TestRunEndsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	for name, child := range map[string]string{
+		"willing": "sleep 60",
+		"deaf":    "trap '' TERM; sleep 60",
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, env := onServer(t, redistest.Config{})
+			script := fmt.Sprintf("sh -c %q & echo $!; wait", child)
+			p := start(t, env, run("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
+			pid := p.pidLine()
+			forceOpen(t, server, "job")
+			assert.Equal(t, exitLost, p.wait())
+			assert.True(t, gone(pid), "the shell's child outlived leasewheel")
+		})
+	}
+}
+
+// untilTerm is a script that prints a line when it holds the lock and when it gets SIGTERM. It
+// ends by itself.
+const untilTerm = `trap 'echo terminated; exit 0' TERM; echo held; while :; do sleep 0.02; done`
