@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -11,7 +9,7 @@ import (
 )
 
 // checkErrors finds failures of a caller that no fault explains.
-func (r *round) checkErrors(h *history) {
+func (r *judge) checkErrors(h *history) {
 	victim := map[string]bool{}
 	for _, n := range r.plan.Names {
 		victim[n.Name] = victim[n.Name] || n.Victim
@@ -38,7 +36,7 @@ func (r *round) checkErrors(h *history) {
 	}
 }
 
-func (r *round) checkFailure(h *history, u *use, f failure) {
+func (r *judge) checkFailure(h *history, u *use, f failure) {
 	rightsTaken := len(r.journal.between(f.from, f.at, func(w *window) bool { return w.Kind == forbidden && w.Name == u.name })) > 0
 	switch {
 	case f.is("no permission") && !rightsTaken:
@@ -61,7 +59,7 @@ func (u *use) patient() bool {
 }
 
 // checkLoss finds leases that were lost without a reason.
-func (r *round) checkLoss(h *history, u *use) {
+func (r *judge) checkLoss(h *history, u *use) {
 	if !u.granted || u.ttl < 2*time.Second || u.fixed {
 		return
 	}
@@ -81,7 +79,7 @@ func (r *round) checkLoss(h *history, u *use) {
 const lateLimit = time.Second
 
 // checkLate finds leases that were not lost at their end.
-func (r *round) checkLate(h *history, u *use) {
+func (r *judge) checkLate(h *history, u *use) {
 	if u.end == 0 {
 		return
 	}
@@ -93,7 +91,7 @@ func (r *round) checkLate(h *history, u *use) {
 
 // undisturbed reports whether no fault between two instants explains a failure of u.
 // others names further kinds of fault that explain none.
-func (r *round) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
+func (r *judge) undisturbed(h *history, u *use, from, to instant, others ...string) bool {
 	if h.lagged(u.process, from, to, stallLimit) {
 		return false
 	}
@@ -111,7 +109,7 @@ const stallLimit = 100 * time.Millisecond
 
 // concerns reports whether a fault may affect requests for a name. The fault of one node of
 // a cluster does not affect the names of the others.
-func (r *round) concerns(w *window, name string) bool {
+func (r *judge) concerns(w *window, name string) bool {
 	master, parted := r.masters[name]
 	if parted && master >= 0 && w.Node >= 0 && w.Node != master {
 		return false
@@ -125,4 +123,19 @@ func (r *round) concerns(w *window, name string) bool {
 		return w.Size > 30*time.Millisecond
 	}
 	return true
+}
+
+// slowRoundTrips returns how long the slow round trips of a process took in all between two
+// instants: those to the server of a name, or to the slowest where all may be asked.
+func (r *judge) slowRoundTrips(h *history, process int, name string, from, to instant) (most time.Duration) {
+	master, parted := r.masters[name]
+	sums := map[int]time.Duration{}
+	for _, e := range h.roundTrips[process] {
+		begin := e.At.add(-time.Duration(e.N))
+		if e.At >= from && begin <= to && (!parted || master < 0 || e.Node == master) {
+			sums[e.Node] += min(e.At, to).sub(max(begin, from))
+			most = max(most, sums[e.Node])
+		}
+	}
+	return most
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -11,14 +9,14 @@ import (
 // voidsExclusion returns the faults that, by the README, void exclusion between leases
 // requested at from or later and granted up to to. They are a loss of the server's data,
 // the promotion of a replica, and a server clock that was set forward.
-func (r *round) voidsExclusion(from, to instant) []*window {
+func (r *judge) voidsExclusion(from, to instant) []*window {
 	return r.journal.between(from, to, func(w *window) bool {
 		return w.Kind == dataLost || w.Kind == failover || w.Kind == hung || w.Kind == stepped && w.Size > 0
 	})
 }
 
 // checkExclusion compares every two leases of a lock.
-func (r *round) checkExclusion(h *history) {
+func (r *judge) checkExclusion(h *history) {
 	for _, uses := range h.named(r.plan, mutexKind, fairKind) {
 		r.apart(oneHolder, granted(uses), func(a, b *use) bool { return true })
 	}
@@ -43,7 +41,7 @@ func granted(uses []*use) (all []*use) {
 }
 
 // apart checks that no two uses that exclude each other were valid at the same time.
-func (r *round) apart(promise string, uses []*use, exclude func(a, b *use) bool) {
+func (r *judge) apart(promise string, uses []*use, exclude func(a, b *use) bool) {
 	var open []*use
 	for _, b := range uses {
 		r.tally.check(promise, 1)
@@ -63,7 +61,7 @@ func (r *round) apart(promise string, uses []*use, exclude func(a, b *use) bool)
 }
 
 // checkPermits counts the permits that are in use together.
-func (r *round) checkPermits(h *history) {
+func (r *judge) checkPermits(h *history) {
 	for name, uses := range h.named(r.plan, permitsKind, semaphoreKind) {
 		if _, refused := h.refused[name]; refused {
 			continue

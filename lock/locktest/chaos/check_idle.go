@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -17,7 +15,7 @@ const idleLimit = 6 * time.Second
 // checkIdle finds locks that no driver holds and no waiter is granted, though no fault
 // concerns their server. Locks with short TTLs are left out: their requests have little
 // time.
-func (r *round) checkIdle(h *history) {
+func (r *judge) checkIdle(h *history) {
 	end := now()
 	named := h.named(r.plan, mutexKind, fairKind)
 	for _, n := range r.plan.Names {
@@ -93,7 +91,7 @@ func idle(held []span, from, to instant) (begin, end instant) {
 
 // disturbed reports whether a fault explains that a lock was idle, or a process or its server
 // got too little of the processor. A fault may leave a hold that lasts for its TTL.
-func (r *round) disturbed(h *history, name string, from, to instant) bool {
+func (r *judge) disturbed(h *history, name string, from, to instant) bool {
 	concerns := func(w *window) bool { return r.concerns(w, name) }
 	if len(r.journal.between(from.add(-longTTL), to, concerns)) > 0 {
 		return true

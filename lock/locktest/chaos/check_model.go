@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -73,7 +71,7 @@ var lockModel = porcupine.Model{
 // checkModel makes porcupine search for an order of grants and ends that the model
 // allows. A round in which a fault voids exclusion or growth is left to the other
 // checkers, which account for the fault's duration.
-func (r *round) checkModel(h *history) {
+func (r *judge) checkModel(h *history) {
 	for name, uses := range h.named(r.plan, mutexKind, fairKind, readKind, writeKind, permitsKind) {
 		held := granted(uses)
 		if len(held) == 0 {

@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -8,7 +6,7 @@ import (
 )
 
 // checkQueue compares the accepted messages with the handled ones.
-func (r *round) checkQueue(h *history) {
+func (r *judge) checkQueue(h *history) {
 	for _, m := range h.messages {
 		r.checkContexts(h, m)
 		if m.accepted == forever {
@@ -28,7 +26,7 @@ func (r *round) checkQueue(h *history) {
 // checkContexts compares the end of a handler's context with the beginning of the next
 // handling. A context ends by a timer, which a busy machine may run late; so only delays
 // beyond the lag of that process's timers count.
-func (r *round) checkContexts(h *history, m *message) {
+func (r *judge) checkContexts(h *history, m *message) {
 	if !r.strict {
 		return
 	}
@@ -71,7 +69,7 @@ func (h *history) stalls(process int, from, to instant) (sum time.Duration) {
 }
 
 // checkLatches checks that no waiter passed a latch while it was certainly closed.
-func (r *round) checkLatches(h *history) {
+func (r *judge) checkLatches(h *history) {
 	for _, uses := range h.named(r.plan, latchKind) {
 		var doubtful []*use // whose late request may open the latch
 		for _, u := range uses {

@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -17,13 +15,13 @@ import (
 // story is a round with an invented history: of one mutex, one read-write lock, one
 // semaphore's permits and a queue. Its instants are milliseconds.
 type story struct {
-	*round
+	*judge
 	history
 }
 
 func newStory(t *testing.T, uses ...*use) *story {
 	return &story{
-		round:   &round{t: t, plan: &plan{Site: single}, tally: newTally(), told: map[string]int{}, drained: true, strict: true},
+		judge:   &judge{t: t, plan: &plan{Site: single}, tally: newTally(), told: map[string]int{}, drained: true, strict: true},
 		history: history{uses: uses, messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, roundTrips: map[int][]event{}},
 	}
 }
@@ -146,18 +144,6 @@ func TestPermitsDieWithTheirProcess(t *testing.T) {
 	require.True(t, held.diedWithPermit())
 }
 
-// A script is not blamed for the time in which processes got no processor, if that was then.
-func TestSuspendedProcessesAreFound(t *testing.T) {
-	s := newStory(t)
-	s.all = []*process{{number: 1}, {number: 2}}
-	s.lags[1] = []event{{What: evLag, At: ms(5000), N: int64(400 * time.Millisecond)}}
-	require.True(t, s.suspended(&s.history, ms(4000), ms(6000), 300*time.Millisecond))
-	require.False(t, s.suspended(&s.history, ms(4000), ms(6000), 500*time.Millisecond), "not for so long")
-	require.False(t, s.suspended(&s.history, ms(6000), ms(8000), 300*time.Millisecond), "not then")
-	s.during(stopped, 4000, 5000).Process = 1
-	require.False(t, s.suspended(&s.history, ms(4000), ms(6000), 300*time.Millisecond), "by a fault")
-}
-
 func TestLostMessagesAreFound(t *testing.T) {
 	s := newStory(t)
 	s.messages["kept"] = &message{id: "kept", put: ms(1), accepted: ms(2), runs: []*use{hold(queueKind, 3, 3, 9, 1)}}
@@ -262,7 +248,7 @@ func TestIdleLocksAreFound(t *testing.T) {
 	require.Equal(t, 1, s.tally.unjudged[wantedGranted])
 
 	s = waited(8000)
-	s.processes = []*process{{number: 1}}
+	s.processes = []*reports{{number: 1}}
 	s.lags[1] = []event{{What: evLag, At: ms(5000), N: int64(2 * time.Second)}}
 	s.checkIdle(&s.history)
 	require.Zero(t, s.tally.total(), "a process got no processor")
@@ -346,13 +332,4 @@ func TestLostNeighboursOfAHangingLeaseAreFound(t *testing.T) {
 	s.during(hanging, 16_000, 20_000).Name = "a"
 	s.checkErrors(&s.history)
 	require.Zero(t, s.tally.total())
-}
-
-// The requests that hang are the renewals of one lock, and neither its other requests nor
-// those of a lock with a longer name.
-func TestRenewalsAreRecognised(t *testing.T) {
-	lose := renews("shop:kept 1")
-	require.True(t, lose([]byte("$7\r\nevalsha\r\n$11\r\nshop:kept 1\r\n$4\r\n2000\r\n")))
-	require.False(t, lose([]byte("$7\r\nevalsha\r\n$12\r\nshop:kept 12\r\n$4\r\n2000\r\n")))
-	require.False(t, lose([]byte("$11\r\nshop:kept 1\r\n$37\r\nredisson_lock__channel:{shop:kept 1}\r\n")))
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -9,7 +7,7 @@ import (
 )
 
 // checkTokens compares each grant's token with those of grants that came before its call.
-func (r *round) checkTokens(h *history) {
+func (r *judge) checkTokens(h *history) {
 	for _, u := range h.uses {
 		if !u.granted || u.kind == semaphoreKind || u.kind == latchKind {
 			continue
@@ -24,7 +22,7 @@ func (r *round) checkTokens(h *history) {
 	}
 }
 
-func (r *round) growing(uses []*use) {
+func (r *judge) growing(uses []*use) {
 	byBack := granted(uses)
 	byCall := slices.Clone(byBack)
 	slices.SortFunc(byCall, func(a, b *use) int { return cmp.Compare(a.call, b.call) })
@@ -61,7 +59,7 @@ func (r *round) growing(uses []*use) {
 
 // voidsGrowth reports whether tokens need not grow from one instant to another: a
 // replica was promoted, or data were lost and the server's clock was set back.
-func (r *round) voidsGrowth(from, to instant) bool {
+func (r *judge) voidsGrowth(from, to instant) bool {
 	if len(r.journal.between(from, to, ofKind(failover))) > 0 {
 		return true
 	}

@@ -26,7 +26,7 @@ func TestLeaseThatWasNeverSeenValidIsReportedSo(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 
 	var out bytes.Buffer
-	w := &worker{reporter: reporter{out: &out}}
+	w := &worker{report: writeTo(&out)}
 	w.hold(1, handle{}, lease, wish{hold: time.Second})
 	var got, end event
 	lines := json.NewDecoder(&out)

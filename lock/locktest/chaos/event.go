@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -65,23 +63,22 @@ type event struct {
 	Text   string        `json:"x,omitempty"`
 }
 
-// reporter writes events, each in one write, so that a killed process leaves whole lines.
-type reporter struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func (r *reporter) report(e event) {
-	if e.At == 0 {
-		e.At = now()
+// writeTo returns a function that writes events, each in one write, so that a killed process
+// leaves whole lines.
+func writeTo(out io.Writer) func(event) {
+	var mu sync.Mutex
+	return func(e event) {
+		if e.At == 0 {
+			e.At = now()
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			panic(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = out.Write(append(line, '\n'))
 	}
-	line, err := json.Marshal(e)
-	if err != nil {
-		panic(err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, _ = r.out.Write(append(line, '\n'))
 }
 
 // classes are the errors that checkers distinguish.

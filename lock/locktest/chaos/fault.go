@@ -4,9 +4,7 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -95,82 +93,6 @@ func (p *plan) drawFaults(d dice, long bool, only []string) {
 	slices.SortFunc(p.Faults, func(a, b faultPlan) int { return int(a.At - b.At) })
 }
 
-// window is the time in which a fault was active.
-type window struct {
-	Kind       string
-	Place      int // of the processes that it affected; -1: all
-	Process    int // the one process that it affected; 0: see Place
-	Node       int // -1: all, or none
-	Name       string
-	Size       time.Duration
-	Begin, End instant
-}
-
-func (w *window) String() string {
-	var b strings.Builder
-	fmt.Fprint(&b, w.Kind)
-	if w.Process > 0 {
-		fmt.Fprintf(&b, " process %d", w.Process)
-	} else if w.Place >= 0 {
-		fmt.Fprintf(&b, " place %d", w.Place)
-	}
-	if w.Node >= 0 {
-		fmt.Fprintf(&b, " node %d", w.Node)
-	}
-	if w.Name != "" {
-		fmt.Fprintf(&b, " %q", short(w.Name))
-	}
-	if w.Size != 0 {
-		fmt.Fprintf(&b, " %v", w.Size)
-	}
-	return b.String()
-}
-
-// journal records the faults of a round, and when they were active.
-type journal struct {
-	mu  sync.Mutex
-	all []*window
-}
-
-// open records the beginning of a fault.
-func (j *journal) open(w window) *window {
-	w.Begin, w.End = now(), forever
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.all = append(j.all, &w)
-	return &w
-}
-
-// note records what is over.
-func (j *journal) note(w window) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.all = append(j.all, &w)
-}
-
-// shut records the end of a fault.
-func (j *journal) shut(w *window) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	w.End = now()
-}
-
-// between returns the faults that were active at some instant between two.
-func (j *journal) between(from, to instant, wanted func(*window) bool) (found []*window) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, w := range j.all {
-		if w.Begin <= to && w.End >= from && (wanted == nil || wanted(w)) {
-			found = append(found, w)
-		}
-	}
-	return found
-}
-
-func ofKind(kinds ...string) func(*window) bool {
-	return func(w *window) bool { return slices.Contains(kinds, w.Kind) }
-}
-
 // inflict runs the faults of the plan until ctx ends, and returns when the last has
 // ended.
 func (r *round) inflict(ctx, hard context.Context) {
@@ -196,10 +118,3 @@ func (r *round) inflict(ctx, hard context.Context) {
 
 // target returns the node that a fault affects.
 func (r *round) target(f faultPlan) *node { return r.servers.nodes[f.Node%len(r.servers.nodes)] }
-
-func short(s string) string {
-	if len(s) > 40 {
-		return s[:37] + "..."
-	}
-	return s
-}

@@ -12,14 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Faults of keys and of messages.
-const (
-	garbage = "garbage"
-	foreign = "foreign value"
-	forgery = "forged messages"
-	hung    = "server hung" // recorded by the round when a server stops answering by itself
-)
-
 var dataFaults = []faultKind{
 	{foreign, 3, alone, 500 * time.Millisecond, 4 * time.Second, writeForeign},
 	{garbage, 8, alone, 500 * time.Millisecond, 4 * time.Second, writeGarbage},

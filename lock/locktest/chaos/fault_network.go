@@ -10,23 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// Faults of the network between processes and servers.
-const (
-	slow         = "delay"
-	lossThere    = "requests lost"
-	lossBack     = "replies lost"
-	blackhole    = "blackhole"
-	late         = "late requests"
-	held         = "requests held"
-	stall        = "stall"
-	hanging      = "renewals hang"
-	sliced       = "slices"
-	refusedDial  = "connections refused"
-	reset        = "reset"
-	duplicates   = "duplicates"
-	lateMessages = "late replies"
-)
-
 var networkFaults = []faultKind{
 	{slow, 6, proxied, 500 * time.Millisecond, 8 * time.Second, onWires(func(f faultPlan) redistest.Fault {
 		d := time.Duration(1+f.Variant%30) * time.Millisecond

@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// Faults of processes.
-const (
-	stopped = "process stopped"
-	killed  = "process killed"
-)
-
 var processFaults = []faultKind{
 	{stopped, 4, everywhere, 20 * time.Millisecond, 4 * time.Second, func(ctx, _ context.Context, r *round, f faultPlan) {
 		p := r.process(f.Place)

@@ -8,15 +8,6 @@ import (
 	"time"
 )
 
-// Faults by which a server refuses requests.
-const (
-	memory     = "out of memory"
-	readOnly   = "read-only replica"
-	noReplicas = "too few replicas"
-	busyScript = "script busy"
-	forbidden  = "rights taken"
-)
-
 var refusalFaults = []faultKind{
 	{memory, 12, everywhere, 100 * time.Millisecond, 6 * time.Second, configured("maxmemory", "1", "0")},
 	{noReplicas, 1, []site{single, five, cluster}, 50 * time.Millisecond, 3 * time.Second, configured("min-replicas-to-write", "1", "0")},

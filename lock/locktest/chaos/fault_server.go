@@ -8,20 +8,6 @@ import (
 	"time"
 )
 
-// Faults of servers that neither refuse nor change data by themselves.
-const (
-	frozen    = "server stopped"
-	mute      = "master mute"
-	paused    = "CLIENT PAUSE"
-	restarted = "server restarted"
-	dataLost  = "data lost"
-	failover  = "failover"
-	flushed   = "SCRIPT FLUSH"
-	clients   = "CLIENT KILL"
-	stepped   = "clock stepped"
-	slowReply = "server starved" // recorded by the round when a busy machine delays a server's answer
-)
-
 var serverFaults = []faultKind{
 	{frozen, 2, everywhere, 20 * time.Millisecond, 4 * time.Second, freeze},
 	{mute, 25, parted, time.Second, time.Minute, freeze},

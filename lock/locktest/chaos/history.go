@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -136,11 +134,11 @@ type history struct {
 	lags       map[int][]event   // by process
 	roundTrips map[int][]event   // slow ones, by process
 	clients    map[string]int    // process by client id
-	processes  []*process
+	processes  []*reports
 }
 
 // collect builds a history from the processes' events.
-func collect(all []*process) *history {
+func collect(all []*reports) *history {
 	h := &history{messages: map[string]*message{}, refused: map[string]string{}, lags: map[int][]event{}, roundTrips: map[int][]event{}, clients: map[string]int{}, processes: all}
 	for _, p := range all {
 		p.mu.Lock()
@@ -160,7 +158,7 @@ func (h *history) message(id string) *message {
 	return m
 }
 
-func (h *history) add(p *process) {
+func (h *history) add(p *reports) {
 	if p.client != "" {
 		h.clients[p.client] = p.number
 	}

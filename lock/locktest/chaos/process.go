@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 )
 
@@ -20,25 +19,20 @@ const workerEnv = "LEASEWHEEL_CHAOS_WORKER"
 
 // process is a worker process.
 type process struct {
-	number, place int
+	reports
+	place int
 
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  bytes.Buffer
 	exited  chan struct{} // closed once it has ended and all of its output was read
 
-	mu      sync.Mutex
-	stops   int
-	isDead  bool // it was killed
-	died    instant
-	client  string
-	events  []event
-	reached map[string]bool // the phases that it has reached
+	stops int // guarded by mu
 }
 
 // spawn starts a process that executes a plan.
 func spawn(number, place int, p workerPlan) (*process, error) {
-	proc := &process{number: number, place: place, exited: make(chan struct{}), reached: map[string]bool{}, died: forever}
+	proc := &process{reports: newReports(number), place: place, exited: make(chan struct{})}
 	c := exec.Command(os.Args[0], "-test.run=^$")
 	c.Env = append(os.Environ(), workerEnv+"=1")
 	c.Stderr = &proc.stderr
@@ -82,33 +76,12 @@ func (p *process) read(from io.Reader) {
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
 			continue // cut short by the process's end
 		}
-		p.mu.Lock()
-		p.events = append(p.events, e)
-		switch e.What {
-		case evReady:
-			p.client = e.Owner
-			fallthrough
-		case evFinished, evProbed, evClosed:
-			p.reached[e.What] = true
-		}
-		p.mu.Unlock()
+		p.add(e)
 	}
 }
 
 func (p *process) send(order string) {
 	_, _ = fmt.Fprintln(p.stdin, order) // a write to a dead process may fail
-}
-
-func (p *process) has(phase string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reached[phase]
-}
-
-func (p *process) dead() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.isDead
 }
 
 func (p *process) stop() {

@@ -73,7 +73,7 @@ func (r *round) checkSlow(ctx context.Context) {
 	if len(r.journal.between(0, forever, ofKind(frozen, mute))) > 0 {
 		return // it also measures the time for which it was stopped
 	}
-	h := collect(r.all)
+	h := collect(r.reports())
 	for _, n := range r.servers.nodes {
 		r.tally.check(serverAnswers, 1)
 		slow, what, ended := n.slowest(ctx)
@@ -115,7 +115,7 @@ func (r *round) awaitPhase(ctx context.Context, phase string) {
 			r.tally.check(noWaiterStuck, 1)
 			return
 		}
-		h := collect(r.all)
+		h := collect(r.reports())
 		r.watchFree(ctx, h, free)
 		r.watchOwners(ctx, h, orphans)
 		if now().sub(begin) > limit {
@@ -123,7 +123,7 @@ func (r *round) awaitPhase(ctx context.Context, phase string) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	h := collect(r.all)
+	h := collect(r.reports())
 	for _, p := range r.without(phase) {
 		var stuck []*use
 		for _, u := range h.uses {
@@ -366,7 +366,7 @@ func (r *round) checkHolders(ctx context.Context) {
 	if len(r.without(evFinished)) > 0 {
 		return
 	}
-	h := collect(r.all)
+	h := collect(r.reports())
 	wrong := until(ctx, cleanupLimit, func() []owner { return r.owners(ctx, h) })
 	r.tally.check(heldBySomebody, len(r.plan.Names))
 	if r.mayKeep() && len(wrong) > 0 {
@@ -387,7 +387,7 @@ func (r *round) checkCounts(ctx context.Context) {
 		r.tally.excuse(permitsBack)
 		return
 	}
-	h := collect(r.all)
+	h := collect(r.reports())
 	dead := false
 	for _, p := range r.all {
 		dead = dead || p.dead()
@@ -447,7 +447,7 @@ func (r *round) checkDrained(ctx context.Context) {
 		return nil
 	})
 	r.drained = len(wrong) == 0
-	if !r.drained && r.starved(collect(r.all), r.healed) {
+	if !r.drained && r.starved(collect(r.reports()), r.healed) {
 		r.tally.excuse(queueDrained)
 	} else if !r.drained {
 		r.broke(queueDrained, r.healed, now(), "messages are left: "+wrong[0])

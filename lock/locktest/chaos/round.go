@@ -20,18 +20,9 @@ import (
 
 // round is one round: it executes its plan, and checks the result.
 type round struct {
-	t       *testing.T
-	plan    *plan
-	tally   *tally
-	told    map[string]int // breaks of each promise; guarded by the tally's mutex
+	*judge
 	servers *servers
-	journal journal
-	begun   instant
-	healed  instant // when the last fault had ended
-	drained bool
-	strict  bool           // also check what a busy machine's timers may break
-	phases  []string       // the phases of the quiet period that have passed
-	masters map[string]int // of a cluster: the node that has a name's keys
+	phases  []string // the phases of the quiet period that have passed
 
 	// own is the bench's own store, without a proxy and with all rights.
 	own    *redisstore.Store
@@ -42,6 +33,16 @@ type round struct {
 	all     []*process
 }
 
+// reports are the reports of all processes.
+func (r *round) reports() (all []*reports) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.all {
+		all = append(all, &p.reports)
+	}
+	return all
+}
+
 // settings are the parameters of a run apart from its draws.
 type settings struct {
 	strict    bool   // also check what a busy machine's timers may break
@@ -50,7 +51,8 @@ type settings struct {
 
 // play plays a round.
 func play(t *testing.T, p *plan, s settings, tally *tally) {
-	r := &round{t: t, plan: p, strict: s.strict, tally: tally, told: map[string]int{}, masters: map[string]int{}, begun: now()}
+	r := &round{judge: newJudge(t, p, tally)}
+	r.strict = s.strict
 	r.servers = serve(t, p)
 	hard, done := context.WithTimeout(context.Background(), p.Active+4*time.Minute)
 	defer done()
@@ -75,15 +77,8 @@ func play(t *testing.T, p *plan, s settings, tally *tally) {
 	r.healed = now()
 
 	r.quiet(hard)
-	h := collect(r.all)
-	r.checkExclusion(h)
-	r.checkTokens(h)
-	r.checkPermits(h)
-	r.checkQueue(h)
-	r.checkLatches(h)
-	r.checkErrors(h)
-	r.checkIdle(h)
-	r.checkModel(h)
+	h := collect(r.reports())
+	r.check(h)
 	t.Log(r.summary(h))
 	if s.histories != "" {
 		r.write(h, s.histories)

@@ -40,18 +40,3 @@ func (w *worker) measureRoundTrips(stop context.Context) {
 		})
 	}
 }
-
-// slowRoundTrips returns how long the slow round trips of a process took in all between two
-// instants: those to the server of a name, or to the slowest where all may be asked.
-func (r *round) slowRoundTrips(h *history, process int, name string, from, to instant) (most time.Duration) {
-	master, parted := r.masters[name]
-	sums := map[int]time.Duration{}
-	for _, e := range h.roundTrips[process] {
-		begin := e.At.add(-time.Duration(e.N))
-		if e.At >= from && begin <= to && (!parted || master < 0 || e.Node == master) {
-			sums[e.Node] += min(e.At, to).sub(max(begin, from))
-			most = max(most, sums[e.Node])
-		}
-	}
-	return most
-}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package chaos
 
 import (
@@ -58,11 +56,13 @@ type breach struct {
 	What    string   `json:"what"`
 	Faults  []string `json:"faults"`
 	History []string `json:"history"`
+
+	repeat string // the flags that repeat the round
 }
 
 func (b breach) String() string {
-	return fmt.Sprintf("BROKEN %s: %s\n  repeat with: -seed %d -round %d (%s), at %s\n  faults: %s\n  history:\n    %s\n",
-		b.Promise, b.What, b.Seed, b.Round, b.Site, b.At, strings.Join(b.Faults, "; "), strings.Join(b.History, "\n    "))
+	return fmt.Sprintf("BROKEN %s: %s\n  repeat with: %s (%s), at %s\n  faults: %s\n  history:\n    %s\n",
+		b.Promise, b.What, b.repeat, b.Site, b.At, strings.Join(b.Faults, "; "), strings.Join(b.History, "\n    "))
 }
 
 // tally counts the checks, and records the breaches.
@@ -112,8 +112,8 @@ func (t *tally) table(out io.Writer) {
 }
 
 // broke records a breach between two instants.
-func (r *round) broke(promise string, from, to instant, what string, uses ...*use) {
-	b := breach{Promise: promise, Seed: r.plan.Seed, Round: r.plan.Round, Site: r.plan.Site, What: what}
+func (r *judge) broke(promise string, from, to instant, what string, uses ...*use) {
+	b := breach{Promise: promise, Seed: r.plan.Seed, Round: r.plan.Round, Site: r.plan.Site, What: what, repeat: r.repeat}
 	b.At = from.of(r.begun)
 	for _, w := range r.journal.between(from-instant(2e9), to, nil) {
 		b.Faults = append(b.Faults, fmt.Sprintf("%v %s-%s", w, w.Begin.of(r.begun), w.End.of(r.begun)))
