@@ -41,21 +41,26 @@ func required() bool {
 	return os.Getenv("REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
 }
 
-// processesEnd is how long the processes that tests have started may take to end after
-// the last test. A process that is told to end does so in milliseconds.
+// processesEnd is how long the processes that tests have started, and the tests' sockets, may
+// take to end after the last test. A process that is told to end does so in milliseconds.
 const processesEnd = time.Minute
 
 // Run runs the tests of m, prints in one line how many were skipped for lack of a
-// redis-server, and returns the exit code. On Linux it fails if a process that the tests
-// have started, or one of its descendants, is left after a minute. Package testmain calls
-// it.
+// redis-server, and returns the exit code. It fails if the tests left a temporary file and,
+// on Linux, if a process that they have started, one of its descendants, or a socket is left
+// after a minute. Package testmain calls it.
 func Run(m interface{ Run() int }) int { return run(m, processesEnd) }
 
 func run(m interface{ Run() int }, limit time.Duration) int {
 	adoptOrphans()
+	leftovers := watchLeftovers()
 	code := m.Run()
 	if left := leftProcesses(limit); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "redistest: processes were left by the tests, and killed now:\n\t%s\n", strings.Join(left, "\n\t"))
+		code = max(code, 1)
+	}
+	if left := leftovers.find(limit); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "redistest: the tests left:\n\t%s\n", strings.Join(left, "\n\t"))
 		code = max(code, 1)
 	}
 	if n := skipped.Load(); n > 0 {
