@@ -1,5 +1,3 @@
-//go:build unix
-
 package delayqueue_test
 
 import (
@@ -97,4 +95,11 @@ func BenchmarkMessageLateness(b *testing.B) {
 			b.ReportMetric(float64(percentile(all, p)), fmt.Sprintf("p%v-ns", p))
 		}
 	})
+}
+
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(p/100*float64(len(sorted))))]
 }
