@@ -144,7 +144,7 @@ func TestDeferredAndBlockedInOrder(t *testing.T) {
 // A thousand functions that wait for a thousand locks use no goroutines.
 func TestDeferredWithoutGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const names, functions = 100, 1000
+		const names, functions = 20, 200
 		server := locktest.Start(t)
 		l, other := server.Locker(t, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{TTL: time.Hour})
 		var held []*lock.Lease
@@ -282,7 +282,7 @@ func TestCancelDeferredAtAnyMoment(t *testing.T) {
 			return err
 		}
 		store.set(func() { store.acquire, store.release, store.subscribe = slow, slow, slow })
-		const functions, names = 600, 7
+		const functions, names = 300, 7
 		var ran [functions]atomic.Int32
 		var work sync.WaitGroup
 		var cancelled atomic.Int32
@@ -452,7 +452,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 
 // Close is called at every moment in the life of a deferred function. Each function ends.
 func TestCloseAmidDeferrals(t *testing.T) {
-	for range 8 {
+	for range 4 {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 2})
 			require.NoError(t, err)
@@ -628,7 +628,7 @@ func TestRoomForDeferred(t *testing.T) {
 				if n := running.Add(1); n > most.Load() {
 					most.Store(n)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(10 * time.Second)
 				running.Add(-1)
 				return nil
 			}))
@@ -651,7 +651,7 @@ func TestRoomForDeferred(t *testing.T) {
 			}
 		}
 		assert.EqualValues(t, room, most.Load())
-		assert.Less(t, time.Since(begin), (functions/room+2)*time.Minute, "no room was left unused")
+		assert.Less(t, time.Since(begin), (functions/room+2)*10*time.Second, "no room was left unused")
 	})
 }
 

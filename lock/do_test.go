@@ -87,7 +87,7 @@ func TestDoWithinDoesNotLimitTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, d := range doers(t, locktest.New(t, lock.Config{})) {
 			require.NoError(t, d.DoWithin(t.Context(), time.Second, func(ctx context.Context) error {
-				time.Sleep(time.Hour)
+				time.Sleep(time.Minute)
 				return ctx.Err()
 			}), name)
 		}

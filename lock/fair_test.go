@@ -152,7 +152,7 @@ func TestIdleFairWaiterGetsItsTurn(t *testing.T) {
 					time.Sleep(7 * time.Second)
 				}
 				asked := q.store.asked()
-				time.Sleep(time.Minute)
+				time.Sleep(20 * time.Second)
 				if q.store.keep == nil {
 					assert.Equal(t, asked, q.store.asked(), "the waiter is idle")
 				}
@@ -165,7 +165,7 @@ func TestIdleFairWaiterGetsItsTurn(t *testing.T) {
 					assert.NoError(t, lease.Unlock(t.Context()))
 				}
 				rounds := q.store.rounds()
-				time.Sleep(time.Minute)
+				time.Sleep(20 * time.Second)
 				assert.Equal(t, rounds, q.store.rounds(), "nothing is kept any more")
 			})
 		})

@@ -434,7 +434,7 @@ func TestManyLeftovers(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		var work sync.WaitGroup
-		const locks = 200
+		const locks = 100
 		names := make([]string, locks)
 		for i := range names {
 			names[i] = "lock " + string(rune('a'+i/26)) + string(rune('a'+i%26))

@@ -102,7 +102,7 @@ func TestPassingOnIsFenced(t *testing.T) {
 		for range 8 {
 			work.Go(func() {
 				m := passing(l, lock.Options{Passes: 3})
-				for range 50 {
+				for range 20 {
 					lease, err := m.Lock(t.Context())
 					if !assert.NoError(t, err) {
 						return
@@ -119,7 +119,7 @@ func TestPassingOnIsFenced(t *testing.T) {
 		}
 	}
 	work.Wait()
-	require.Equal(t, []int{400, 400}, grants)
+	require.Equal(t, []int{160, 160}, grants)
 }
 
 func TestPassingOnIsBounded(t *testing.T) {
@@ -188,7 +188,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.Start(t).Locker(t, lock.Config{})
 		m := passing(l, lock.Options{})
-		for range 200 {
+		for range 60 {
 			held := mustLock(t, m)
 			var work sync.WaitGroup
 			for i := range 4 {

@@ -100,7 +100,7 @@ func TestShortAndLongTTLs(t *testing.T) {
 func TestDaysOfRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		mine, theirs := server.Locker(t, lock.Config{TTL: 5 * time.Minute}), server.Locker(t, lock.Config{})
+		mine, theirs := server.Locker(t, lock.Config{TTL: 30 * time.Minute}), server.Locker(t, lock.Config{})
 		lease, err := mine.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		for range 24 {

@@ -64,7 +64,7 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 			members = append(members[i:], members[:i]...)
 			for range 4 {
 				work.Go(func() {
-					for range 10 {
+					for range 4 {
 						assert.NoError(t, lock.All(members...).Do(t.Context(), func(context.Context) error {
 							for n := range held {
 								held[n]++
@@ -78,7 +78,7 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 		}
 		begin := time.Now()
 		work.Wait()
-		assert.Equal(t, []int{120, 120, 120, 120}, held)
+		assert.Equal(t, []int{48, 48, 48, 48}, held)
 		assert.Less(t, time.Since(begin), time.Minute)
 
 		// The same name on two servers is two locks.

@@ -118,7 +118,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 		permit, err := l.Permits("permits").Acquire(t.Context())
 		require.NoError(t, err)
 		leases = append(leases, permit)
-		const many = 500
+		const many = 200
 		for i := range many {
 			leases = append(leases, mustLock(t, l.Mutex(fmt.Sprint(i))))
 		}
@@ -135,7 +135,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 			require.ErrorIs(t, lease.Err(), lock.ErrLost)
 			require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 		}
-		for _, m := range []*lock.Mutex{other.Fair("fair"), other.ReadWrite("read").Write(), other.ReadWrite("write").Write(), other.Mutex("0"), other.Mutex("499")} {
+		for _, m := range []*lock.Mutex{other.Fair("fair"), other.ReadWrite("read").Write(), other.ReadWrite("write").Write(), other.Mutex("0"), other.Mutex("199")} {
 			lease, err := m.TryLock(t.Context())
 			require.NoError(t, err, m.Name())
 			require.NoError(t, lease.Unlock(t.Context()))
@@ -297,7 +297,7 @@ func TestCloseCutsShutdown(t *testing.T) {
 
 // A Close that comes while a Shutdown is cut short shares the leases with it.
 func TestCloseWhileShutdownIsCutShort(t *testing.T) {
-	for range 20 {
+	for range 8 {
 		synctest.Test(t, func(t *testing.T) {
 			l := locktest.New(t, lock.Config{})
 			for i := range 60 { // due at different times

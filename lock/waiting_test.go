@@ -165,7 +165,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 	// head must continue after the first; on one processor, the goroutine woken last runs
 	// first.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for range 50 {
+	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			server := locktest.Start(t)
 			m := &messenger{Store: server.Store(t)}

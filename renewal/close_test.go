@@ -64,16 +64,20 @@ func TestCloseWaitsForReports(t *testing.T) {
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err = dog.Watch(Spec{Key: "k", TTL: 10 * time.Second, Granted: time.Now(), Fixed: true, Context: ctx})
+			own := &blockingContext{Context: ctx, block: make(chan struct{})}
+			_, err = dog.Watch(Spec{Key: "k", TTL: 10 * time.Second, Granted: time.Now(), Fixed: true, Context: own})
 			require.NoError(t, err)
 			if cause == ContextEnded {
 				cancel()
 			} else {
+				own.blocks.Store(true) // so that the report begins late
+				time.AfterFunc(time.Minute, func() { close(own.block) })
 				time.Sleep(10 * time.Second)
 			}
 			synctest.Wait()
 			assert.NoError(t, dog.Close(t.Context()))
 			assert.True(t, reported[cause], "%v", cause)
+			time.Sleep(time.Hour)
 		}
 	})
 }

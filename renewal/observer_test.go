@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,7 @@ func TestBlockedContextStopsNoLoss(t *testing.T) {
 		l := b.grant(Spec{Key: "b"})
 		a.Context()
 		l.Context()
-		own.blocks = true
+		own.blocks.Store(true)
 		b.node("", func(n *node) { n.mute = true })
 		until := l.Until()
 		_, err := lostIn(l, time.Hour)
@@ -101,12 +102,12 @@ func TestBlockedContextStopsNoLoss(t *testing.T) {
 // blockingContext is a context whose methods block from some time on.
 type blockingContext struct {
 	context.Context
-	blocks bool
+	blocks atomic.Bool
 	block  chan struct{}
 }
 
 func (c *blockingContext) Value(key any) any {
-	if c.blocks {
+	if c.blocks.Load() {
 		<-c.block
 	}
 	return c.Context.Value(key)
