@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,11 +26,11 @@ func TestRequestsTravelTogether(t *testing.T) {
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
-	const goroutines, rounds = 100, 20
+	const goroutines, rounds = 100, 5
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	hold := func(g, count int64) *driver.Hold {
-		return &driver.Hold{Name: fmt.Sprintf("lock %d", g), Owner: owner(int(g)), Count: count, TTL: time.Minute}
+		return &driver.Hold{Name: fmt.Sprintf("lock %d", g), Owner: owner(int(g)), Count: count, TTL: longTTL}
 	}
 	var work sync.WaitGroup
 	for g := range int64(goroutines) {
@@ -61,34 +62,34 @@ func TestRequestsTravelTogether(t *testing.T) {
 // allows.
 func TestQueuedRequests(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	store := open(t, wire.Client(t))
-	require.NoError(t, store.Ping(t.Context()))
-	wire.Set(redistest.Fault{Replies: redistest.Drop})
-	ask := func(owner string, within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		_, err := store.Acquire(ctx, &driver.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
-		return err
-	}
-	var work sync.WaitGroup
-	for i := range redisstore.MaxInFlight + 5 {
-		work.Go(func() { assert.ErrorIs(t, ask(fmt.Sprintf("busy:%d", i), 2*time.Second), driver.ErrUnavailable) })
-		require.Eventually(t, func() bool { return store.InFlight()+store.Waiting() == i+1 }, 20*time.Second, time.Millisecond)
-		if i < redisstore.MaxInFlight {
-			require.Eventually(t, func() bool { return store.Waiting() == 0 }, 20*time.Second, time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		store := open(t, wire.client(t))
+		require.NoError(t, store.Ping(t.Context()))
+		wire.set(redistest.Fault{Replies: redistest.Drop})
+		ask := func(owner string, within time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			_, err := store.Acquire(ctx, &driver.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
+			return err
 		}
-	}
-	begin := time.Now()
-	err := ask("late:1", 100*time.Millisecond)
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.ErrorIs(t, err, driver.ErrNotDone)
-	assert.Less(t, time.Since(begin), time.Second)
-	work.Wait()
-	wire.Heal()
-	require.Eventually(t, func() bool { return ask("late:2", time.Second) == nil }, 10*time.Second, 10*time.Millisecond)
-	assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
+		var work sync.WaitGroup
+		for i := range redisstore.MaxInFlight + 5 {
+			work.Go(func() { assert.ErrorIs(t, ask(fmt.Sprintf("busy:%d", i), 2*time.Second), driver.ErrUnavailable) })
+			synctest.Wait()
+			assert.Equal(t, i+1, store.InFlight()+store.Waiting())
+		}
+		begin := time.Now()
+		err := ask("late:1", 100*time.Millisecond)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+		work.Wait()
+		wire.heal()
+		wire.reset(false)
+		require.Eventually(t, func() bool { return ask("late:2", time.Second) == nil }, time.Minute, time.Millisecond)
+		assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
+	})
 }
 
 // Requests of one batch keep their own deadlines, though they share a run: the one with the
@@ -99,48 +100,49 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
 		t.Run(fmt.Sprint(format), func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.Config{})
-			wire := redistest.StartProxy(t, server)
-			store := openWith(t, wire.Client(t), redisstore.Config{Format: format})
-			ask := func(n int, within time.Duration) error {
-				ctx, cancel := context.WithTimeout(t.Context(), within)
-				defer cancel()
-				_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
-				return err
-			}
-			var work sync.WaitGroup
-			fill := func(first int) { // one request in each batch
-				require.Eventually(t, func() bool { return store.InFlight() == 0 }, 20*time.Second, time.Millisecond)
-				for i := range redisstore.MaxInFlight {
-					work.Go(func() { assert.NoError(t, ask(first+i, 20*time.Second)) })
-					require.Eventually(t, func() bool { return store.InFlight() == i+1 }, 20*time.Second, time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				server, wire := startNetwork(t)
+				store := openWith(t, wire.client(t), redisstore.Config{Format: format})
+				ask := func(n int, within time.Duration) error {
+					ctx, cancel := context.WithTimeout(t.Context(), within)
+					defer cancel()
+					_, err := store.Acquire(ctx, mutexOf(fmt.Sprint(n), n))
+					return err
 				}
-			}
-			const delay, impatience = 700 * time.Millisecond, 2 * time.Second
-			require.NoError(t, ask(-1, 20*time.Second))
-			for _, first := range []int{0, 10} { // the first makes the connections
-				wire.Heal()
+				var work sync.WaitGroup
+				fill := func(first int) { // one request in each batch
+					for i := range redisstore.MaxInFlight {
+						work.Go(func() { assert.NoError(t, ask(first+i, 20*time.Second)) })
+						synctest.Wait()
+						require.Equal(t, i+1, store.InFlight())
+					}
+				}
+				const delay, impatience = 700 * time.Millisecond, 2 * time.Second
+				require.NoError(t, ask(-1, 20*time.Second))
+				for _, first := range []int{0, 10} { // the first makes the connections
+					wire.heal()
+					work.Wait()
+					wire.set(redistest.Fault{Requests: redistest.Hold})
+					fill(first)
+				}
+				begin := time.Now()
+				work.Go(func() {
+					err := ask(20, impatience)
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.ErrorIs(t, err, driver.ErrUnavailable)
+					assert.Equal(t, impatience, time.Since(begin))
+				})
+				work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
+				synctest.Wait()
+				require.Equal(t, 2, store.Waiting())
+				before := wire.scripts()
+				wire.set(redistest.Fault{Delay: delay})
 				work.Wait()
-				wire.Set(redistest.Fault{Requests: redistest.Hold})
-				fill(first)
-			}
-			time.Sleep(100 * time.Millisecond)
-			begin := time.Now()
-			work.Go(func() {
-				err := ask(20, impatience)
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.ErrorIs(t, err, driver.ErrUnavailable)
-				assert.GreaterOrEqual(t, time.Since(begin), impatience-100*time.Millisecond)
+				assert.Equal(t, redisstore.MaxInFlight+1, wire.scripts()-before)
+				admin := server.Client(t)
+				assert.Equal(t, []int64{0, 1}, []int64{admin.Exists(t.Context(), "20").Val(), admin.Exists(t.Context(), "21").Val()})
+				require.Greater(t, time.Since(begin), impatience, "the second batch's reply came after the impatient one's deadline")
 			})
-			work.Go(func() { assert.NoError(t, ask(21, 20*time.Second)) })
-			assert.Eventually(t, func() bool { return store.Waiting() == 2 }, 20*time.Second, time.Millisecond)
-			admin := server.Client(t)
-			before := scripts(t, admin)
-			wire.Set(redistest.Fault{Delay: delay})
-			work.Wait()
-			assert.EqualValues(t, redisstore.MaxInFlight+1, scripts(t, admin)-before)
-			assert.Equal(t, []int64{0, 1}, []int64{admin.Exists(t.Context(), "20").Val(), admin.Exists(t.Context(), "21").Val()})
-			require.Greater(t, time.Since(begin), impatience, "the second batch's reply came after the impatient one's deadline")
 		})
 	}
 }
@@ -148,7 +150,7 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 // together sends requests in one batch, behind three others that the server delays.
 func together(t *testing.T, store *redisstore.Store, admin *redis.Client, requests []func()) {
 	t.Helper()
-	require.NoError(t, admin.Do(t.Context(), "client", "pause", time.Minute.Milliseconds(), "write").Err())
+	require.NoError(t, admin.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err())
 	var work sync.WaitGroup
 	for i := range redisstore.MaxInFlight {
 		work.Go(func() {
@@ -158,12 +160,12 @@ func together(t *testing.T, store *redisstore.Store, admin *redis.Client, reques
 		})
 		assert.Eventually(t, func() bool { // else two of them leave in one batch
 			return strings.Count(admin.ClientList(t.Context()).Val(), " flags=b") == i+1
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 	for _, request := range requests {
 		work.Go(request)
 	}
-	assert.Eventually(t, func() bool { return store.Waiting() == len(requests) }, 20*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return store.Waiting() == len(requests) }, time.Minute, time.Millisecond)
 	require.NoError(t, admin.Do(t.Context(), "client", "unpause").Err())
 	work.Wait()
 }
@@ -174,7 +176,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	hold := func(name string, n int, count int64) *driver.Hold {
-		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: time.Minute, Place: time.Second}
+		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: longTTL, Place: time.Minute}
 	}
 	released := func(t *testing.T, h *driver.Hold, want bool) func() {
 		return func() {
@@ -221,7 +223,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 					holder = int(a.Reserved)
 				} else {
 					assert.Equal(t, driver.Refused, a.Verdict)
-					assert.Greater(t, a.TTL, 50*time.Second)
+					assert.Greater(t, a.TTL, longTTL/2)
 					assert.NotZero(t, a.At, "it is queued")
 				}
 			}
@@ -252,7 +254,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			for next.Owner == "" { // a subscription begins with a notice to ask
 				select {
 				case next = <-notices:
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					require.Fail(t, "nobody was told")
 				}
 			}

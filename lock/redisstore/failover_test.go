@@ -1,10 +1,8 @@
 package redisstore_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,107 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// fenced is a resource that refuses writes with a token smaller than the largest that it
-// has seen.
-type fenced struct {
-	mu      sync.Mutex
-	largest int64
-}
-
-func (f *fenced) write(token int64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if token < f.largest {
-		return false
-	}
-	f.largest = token
-	return true
-}
-
-// replicated returns a locker that waits for replicas. It ends with t.
-func replicated(t testing.TB, client redis.UniversalClient, replicas int, c lock.Config) *lock.Locker {
-	t.Helper()
-	return lockerOn(t, openWith(t, client, redisstore.Config{Replicas: replicas, ReplicaTimeout: 300 * time.Millisecond}), c)
-}
-
-// A failover before replication loses the lock, as documented: two owners hold it by
-// their clocks, but their tokens differ, and a holder whose lease is renewed learns of
-// the loss at the next renewal.
-func TestFailoverBeforeReplication(t *testing.T) {
-	t.Parallel()
-	const ttl = 12 * time.Second
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	master := set.Master(t)
-	mine := locker(t, set.Client(t), lock.Config{TTL: ttl})
-	theirs := locker(t, set.Client(t), lock.Config{TTL: ttl})
-	resource := &fenced{}
-
-	warm := mustLock(t, mine, "fixed") // gives the replicas an earlier token
-	require.True(t, resource.write(warm.Token()))
-	require.NoError(t, warm.Unlock(t.Context()))
-	master.AwaitReplication(t, 2)
-
-	master.CutReplicas(t)
-	fixed, err := mine.Mutex("fixed").With(lock.Options{TTL: time.Minute, Fixed: true}).Lock(t.Context())
-	require.NoError(t, err)
-	require.True(t, resource.write(fixed.Token()))
-	renewed := mustLock(t, mine, "renewed")
-	holder := watch(renewed)
-	master.Kill()
-	set.AwaitFailover(t, master)
-	promoted := time.Now()
-
-	second := mustLock(t, theirs, "fixed")
-	require.True(t, fixed.Valid() && second.Valid(), "two hold the lock, as documented")
-	require.Greater(t, second.Token(), fixed.Token(), "the token grows although its counter was lost")
-	require.True(t, resource.write(second.Token()))
-	require.False(t, resource.write(fixed.Token()), "and keeps the stale holder out")
-
-	told, loss := holder.lossIsInTime(t, ttl)
-	t.Logf("told of the loss %v after the failover, by %v; a renewal is due every %v", told.Sub(promoted).Round(time.Millisecond), loss.Cause, ttl/3)
-	assert.Less(t, told.Sub(promoted), ttl/3+time.Second)
-	require.ErrorIs(t, renewed.Unlock(t.Context()), lock.ErrLost)
-	require.NoError(t, second.Unlock(t.Context()))
-}
-
-// If a replica's acknowledgement is required, the same grant is refused and released. The
-// test runs alone: sentinels consider a busy machine dead, and the test counts replicas.
-func TestFailoverWithReplicas(t *testing.T) {
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	master := set.Master(t)
-	brief := replicated(t, set.Client(t), 1, lock.Config{})
-	long := replicated(t, set.Client(t), 2, lock.Config{RequestTimeout: 10 * time.Second})
-
-	held := mustLock(t, long, "held") // by all replicas, so by the promoted one
-	master.CutReplicas(t)
-	_, err := brief.Mutex("a").TryLock(t.Context())
-	isFault(t, err, redisstore.ErrUnreplicated)
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.NotErrorIs(t, err, driver.ErrNotDone)
-	admin := master.Client(t)
-	require.Eventually(t, func() bool { return admin.Exists(t.Context(), "a").Val() == 0 }, 5*time.Second, 5*time.Millisecond, "the grant is given back")
-
-	got := make(chan error, 1)
-	go func() {
-		lease, err := long.Mutex("a").TryLock(context.Background())
-		if err == nil {
-			err = lease.Unlock(context.Background())
-		}
-		got <- err
-	}()
-	time.Sleep(500 * time.Millisecond)
-	master.AcceptReplicas(t)
-	require.NoError(t, <-got, "it is asked for again until the replicas are back")
-
-	set.AwaitReplicas(t)
-	master.Kill()
-	set.AwaitFailover(t, master)
-	_, err = locker(t, set.Client(t), lock.Config{RequestTimeout: 10 * time.Second}).Mutex("held").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "what was replicated survives a failover")
-	require.NoError(t, held.Err())
-	require.NoError(t, held.Unlock(t.Context()))
-}
-
 func TestReplicasAreValidated(t *testing.T) {
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -131,43 +28,46 @@ func TestReplicasAreValidated(t *testing.T) {
 	}
 }
 
-// All kinds of lock wait for their replicas, also in a cluster. Waiters get the lock by
-// their own requests, not by a grant that waits for no replica.
+// All kinds of lock wait for their replicas. Waiters get the lock by their own requests, not
+// by a grant that waits for no replica.
 func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
-	l := replicated(t, cluster.Client(t), 1, lock.Config{RequestTimeout: 10 * time.Second})
-	tooMany := replicated(t, cluster.Client(t), 9, lock.Config{RequestTimeout: 3 * time.Second})
-	for name, handle := range map[string]func(*lock.Locker) *lock.Mutex{
-		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("m") },
-		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("f") },
-		"read":  func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("rw").Read() },
-		"write": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("rw").Write() },
+	master, _ := startReplicated(t)
+	admin := master.Client(t)
+	l := lockerOn(t, openWith(t, master.Client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute}), lock.Config{})
+	for name, handle := range map[string]*lock.Mutex{
+		"a":  l.Mutex("a"),
+		"f":  l.Fair("f"),
+		"rr": l.ReadWrite("rr").Read(),
+		"rw": l.ReadWrite("rw").Write(),
 	} {
-		lease, err := handle(l).Lock(t.Context())
+		lease, err := handle.Lock(t.Context())
 		require.NoError(t, err, name)
-		next := make(chan error, 1)
-		if name == "mutex" || name == "fair" {
-			go func() {
-				lease, err := handle(l).Lock(context.Background())
-				if err == nil {
-					err = lease.Unlock(context.Background())
-				}
-				next <- err
-			}()
-			time.Sleep(50 * time.Millisecond)
-		} else {
-			next <- nil
+		next := make(chan *lock.Lease, 1)
+		if name == "a" || name == "f" {
+			asked := scripts(t, admin)
+			go send(next, func() *lock.Lease {
+				lease, err := handle.Lock(t.Context())
+				assert.NoError(t, err)
+				return lease
+			})
+			require.Eventually(t, func() bool { return scripts(t, admin) > asked }, time.Minute, time.Millisecond)
 		}
 		require.NoError(t, lease.Unlock(t.Context()), name)
-		require.NoError(t, <-next, name)
-		_, err = handle(tooMany).TryLock(t.Context())
-		isFault(t, err, redisstore.ErrUnreplicated)
-		require.Eventually(t, func() bool { // once it was released
-			lease, err := handle(l).TryLock(t.Context())
-			return err == nil && lease.Unlock(t.Context()) == nil
-		}, 10*time.Second, 10*time.Millisecond, name)
+		if name == "a" || name == "f" {
+			require.NoError(t, (<-next).Unlock(t.Context()), name)
+		}
 	}
+}
+
+// startReplicated starts a master with one replica.
+func startReplicated(t *testing.T) (master, replica *redistest.Server) {
+	t.Helper()
+	master = redistest.Start(t, redistest.Config{TCP: true})
+	_, address := master.Addr()
+	replica = redistest.Start(t, redistest.Config{TCP: true, Directives: []string{"replicaof " + strings.Replace(address, ":", " ", 1)}})
+	master.AwaitReplication(t, 1)
+	return master, replica
 }
 
 // granting is a kind of lock that is granted by a script: one hold and its store.
@@ -204,16 +104,14 @@ func giveCounts(t *testing.T, admin *redis.Client) {
 // which was granted without them.
 func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 	t.Parallel()
-	master := redistest.Start(t, redistest.Config{TCP: true})
-	_, address := master.Addr()
-	replica := redistest.Start(t, redistest.Config{TCP: true, Directives: []string{"replicaof " + strings.Replace(address, ":", " ", 1)}})
+	master, replica := startReplicated(t)
 	admin := master.Client(t)
 	giveCounts(t, admin)
 	master.AwaitReplication(t, 1)
 	replica.Pause() // its link is up, and it acknowledges no writes
 	defer replica.Resume()
 	for _, g := range grantings() {
-		g.config.Replicas = 1
+		g.config.Replicas, g.config.ReplicaTimeout = 1, time.Millisecond
 		for _, connection := range []string{"one", "another"} {
 			store := openWith(t, master.Client(t), g.config)
 			_, err := store.Acquire(t.Context(), g.hold)
