@@ -451,13 +451,13 @@ func TestLongHoldsDoNotStarveWhoPolls(t *testing.T) {
 func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
-		stop := contendInBubble(t, server, 3, 20*time.Millisecond)
+		stop := contendInBubble(t, server, 3, 100*time.Millisecond)
 		time.Sleep(time.Second)
 		theirs := &redisson{t, server.Client(t), aJavaOwner}
 		limit := 20 * time.Second
-		for turns := range 10 {
+		for turns := range 5 {
 			begin := time.Now()
-			for ; theirs.tryLock("a", 30*time.Second) != nil; time.Sleep(2 * time.Millisecond) {
+			for ; theirs.tryLock("a", 30*time.Second) != nil; time.Sleep(5 * time.Millisecond) {
 				require.Less(t, time.Since(begin), limit, "a client that polls is starved after %d turns", turns)
 			}
 			require.True(t, theirs.unlock("a", "redisson_lock__channel:{a}"))

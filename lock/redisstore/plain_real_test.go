@@ -13,7 +13,7 @@ import (
 
 // The commands of the format run on one server with tokens, and in a cluster without. A
 // master with sentinels gets the same commands as one server, see TestSentinel. The suite's
-// cases measure time. In virtual time, TestPlainInBubble runs the suite both ways.
+// cases measure time. In virtual time, TestPlainInBubble runs the suite with tokens.
 func TestPlainSingleServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -29,12 +31,12 @@ type redissonReadWrite struct {
 	tag    string // begins the keys of holds
 }
 
-func newRedissonReadWrite(t *testing.T, s *redistest.Server, name string, id int) *redissonReadWrite {
+func newRedissonReadWrite(t *testing.T, client *redis.Client, name string, id int) *redissonReadWrite {
 	tag := "{" + name + "}"
 	if strings.Contains(name, "{") {
 		tag = name
 	}
-	return &redissonReadWrite{t, s.Client(t), fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id), name, tag}
+	return &redissonReadWrite{t, client, fmt.Sprintf("285475da-9152-4c83-822a-67ee2f116a79:%d", id), name, tag}
 }
 
 // channel is the channel of the lock's messages.
@@ -172,7 +174,7 @@ func (r *redissonReadWrite) unlockWrite() int64 {
 func (r *redissonReadWrite) renewRead(lease time.Duration) {
 	r.Helper()
 	_, ok := r.run(`
-		for hold = redis.call('hget', KEYS[1], ARGV[2]), 1, -1 do
+		for hold = tonumber(redis.call('hget', KEYS[1], ARGV[2])), 1, -1 do
 			redis.call('pexpire', KEYS[2] .. ':' .. ARGV[2] .. ':rwlock_timeout:' .. hold, ARGV[1])
 		end
 		return redis.call('pexpire', KEYS[1], ARGV[1])`, lease.Milliseconds(), r.owner)
@@ -194,15 +196,15 @@ func TestReadWriteWireFormat(t *testing.T) {
 	t.Parallel()
 	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
 		admin := server.Client(t)
-		r := newRedissonReadWrite(t, server, name, 1)
-		l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+		r := newRedissonReadWrite(t, server.Client(t), name, 1)
+		l := locker(t, server.Client(t), lock.Config{TTL: time.Hour})
 		rw := l.ReadWrite(name)
 		message := listening(t, admin, r.channel())
 		fields := func() map[string]string { return admin.HGetAll(t.Context(), name).Val() }
 		holds := func(owner string) (keys []string) {
 			for i := range 4 {
 				if key := r.timeout(owner, i); admin.Exists(t.Context(), key).Val() == 1 {
-					assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), key).Val(), float64(5*time.Second))
+					assert.InDelta(t, time.Hour, admin.PTTL(t.Context(), key).Val(), float64(time.Minute))
 					keys = append(keys, key)
 				}
 			}
@@ -214,7 +216,7 @@ func TestReadWriteWireFormat(t *testing.T) {
 		assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, reader.Owner())
 		assert.Equal(t, []string{r.timeout(reader.Owner(), 1)}, holds(reader.Owner()))
 		assert.Equal(t, "1", admin.Get(t.Context(), r.timeout(reader.Owner(), 1)).Val())
-		assert.InDelta(t, 20*time.Second, admin.PTTL(t.Context(), name).Val(), float64(5*time.Second))
+		assert.InDelta(t, time.Hour, admin.PTTL(t.Context(), name).Val(), float64(time.Minute))
 		further := mustTake(t, reader.Context(), rw.Read())
 		beside := mustTake(t, t.Context(), rw.Read())
 		assert.Equal(t, map[string]string{"mode": "read", reader.Owner(): "2", beside.Owner(): "1"}, fields())
@@ -252,7 +254,7 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 	t.Parallel()
 	eachName(t, func(t *testing.T, server *redistest.Server, name string) {
 		admin := server.Client(t)
-		first, second := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
+		first, second := newRedissonReadWrite(t, server.Client(t), name, 1), newRedissonReadWrite(t, server.Client(t), name, 2)
 		l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
 		rw := l.ReadWrite(name)
 		got := make(chan *lock.Lease)
@@ -316,95 +318,80 @@ func TestSharesReadWriteLocksWithRedisson(t *testing.T) {
 
 // A dead reader of either client among readers of the other costs its own TTL.
 func TestDeadReadersBesideRedisson(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	// Only the dead ones have a short TTL. All others are renewed long before their end.
-	const name, brief, long = "orders", 100 * time.Millisecond, 30 * time.Second
-	r, dead := newRedissonReadWrite(t, server, name, 1), newRedissonReadWrite(t, server, name, 2)
-	l := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second, Poll: time.Hour})
-	store := open(t, server.Client(t))
-	admin := server.Client(t)
-	gone := func(holds ...string) {
-		require.Eventually(t, func() bool { return admin.Exists(t.Context(), holds...).Val() == 0 }, 30*time.Second, time.Millisecond)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const name, brief, long = "orders", 100 * time.Millisecond, 30 * time.Second
+		server := locktest.Start(t)
+		r, dead := newRedissonReadWrite(t, server.Client(t), name, 1), newRedissonReadWrite(t, server.Client(t), name, 2)
+		l, store := server.Locker(t, lock.Config{TTL: 3 * time.Second, Poll: time.Hour}), server.Store(t)
 
-	// Redisson's die beside ours, which continues.
-	reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
-	require.True(t, dead.tryRead(brief))
-	require.True(t, dead.tryRead(brief))
-	gone(dead.timeout(dead.owner, 1), dead.timeout(dead.owner, 2))
-	until := reader.Until()
-	require.Eventually(t, func() bool { return reader.Until().After(until) }, 30*time.Second, time.Millisecond, "renewed")
-	require.False(t, r.tryWrite(time.Hour))
-	require.NoError(t, reader.Unlock(t.Context()))
-	require.True(t, r.tryWrite(time.Hour))
-	require.EqualValues(t, freed, r.unlockWrite())
+		// Redisson's die beside ours, which continues.
+		reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
+		require.True(t, dead.tryRead(brief))
+		require.True(t, dead.tryRead(brief))
+		time.Sleep(10 * time.Second)
+		require.NoError(t, reader.Err())
+		require.False(t, r.tryWrite(time.Hour))
+		require.NoError(t, reader.Unlock(t.Context()))
+		require.True(t, r.tryWrite(time.Hour))
+		require.EqualValues(t, freed, r.unlockWrite())
 
-	// Ours die beside Redisson's, which continues.
-	require.True(t, r.tryRead(long))
-	answer, err := store.Acquire(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
-	require.NoError(t, err)
-	require.Equal(t, driver.Granted, answer.Verdict)
-	gone(r.timeout(golf+":7", 1))
-	r.renewRead(long)
-	require.EqualValues(t, freed, r.unlockRead())
-	mustTake(t, t.Context(), l.ReadWrite(name).Write())
+		// Ours die beside Redisson's, which continues.
+		require.True(t, r.tryRead(long))
+		answer := asks(t, store, &driver.Hold{Kind: driver.KindRead, Name: name, Owner: golf + ":7", Count: 1, TTL: brief})
+		require.Equal(t, driver.Granted, answer.Verdict)
+		time.Sleep(brief)
+		r.renewRead(long)
+		require.EqualValues(t, freed, r.unlockRead())
+		require.NoError(t, mustTake(t, t.Context(), l.ReadWrite(name).Write()).Unlock(t.Context()))
+	})
 }
 
 // A claim of ours keeps no reader of Redisson's out, and does not disturb it either.
 func TestClaimsBesideRedisson(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	r := newRedissonReadWrite(t, server, "orders", 1)
-	l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
-	rw := l.ReadWrite("orders").WritersFirst()
-	require.True(t, r.tryRead(time.Hour))
-	got := make(chan *lock.Lease)
-	go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
-	require.Eventually(t, func() bool {
-		return r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val() == 1
-	}, 10*time.Second, 5*time.Millisecond)
-	assert.LessOrEqual(t, r.client.PTTL(t.Context(), "leasewheel_lock_claim:{orders}").Val(), 5*time.Second)
-	require.True(t, r.tryRead(time.Hour))
-	_, err := rw.Read().TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.EqualValues(t, kept, r.unlockRead())
-	require.EqualValues(t, freed, r.unlockRead())
-	writer := <-got
-	assert.Zero(t, r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val())
-	require.NoError(t, writer.Unlock(t.Context()))
-	require.True(t, r.tryRead(time.Hour))
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		r := newRedissonReadWrite(t, server.Client(t), "orders", 1)
+		rw := server.Locker(t, lock.Config{TTL: time.Hour, Poll: time.Hour}).ReadWrite("orders").WritersFirst()
+		require.True(t, r.tryRead(time.Hour))
+		got := make(chan *lock.Lease)
+		go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
+		synctest.Wait()
+		require.EqualValues(t, 1, r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val())
+		assert.LessOrEqual(t, r.client.PTTL(t.Context(), "leasewheel_lock_claim:{orders}").Val(), 5*time.Second)
+		require.True(t, r.tryRead(time.Hour))
+		_, err := rw.Read().TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.EqualValues(t, kept, r.unlockRead())
+		require.EqualValues(t, freed, r.unlockRead())
+		writer := <-got
+		assert.Zero(t, r.client.Exists(t.Context(), "leasewheel_lock_claim:{orders}").Val())
+		require.NoError(t, writer.Unlock(t.Context()))
+		require.True(t, r.tryRead(time.Hour))
+	})
 }
 
 // A claim is renewed as long as its writer waits.
 func TestKeepsUpAClaim(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	l := locker(t, server.Client(t), lock.Config{TTL: time.Hour, Poll: time.Hour})
-	rw := l.ReadWrite("orders").WritersFirst()
-	reader := mustTake(t, t.Context(), rw.Read())
-	got := make(chan *lock.Lease)
-	go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
-	require.Eventually(t, func() bool {
-		lease, err := rw.Read().TryLock(t.Context())
-		if err == nil {
-			assert.NoError(t, lease.Unlock(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		rw := locktest.New(t, lock.Config{TTL: time.Hour, Poll: time.Hour}).ReadWrite("orders").WritersFirst()
+		reader := mustTake(t, t.Context(), rw.Read())
+		got := make(chan *lock.Lease)
+		go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			_, err := rw.Read().TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}
-		return err != nil
-	}, 10*time.Second, 5*time.Millisecond)
-	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		_, err := rw.Read().TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-	}
-	require.NoError(t, reader.Unlock(t.Context()))
-	require.NoError(t, (<-got).Unlock(t.Context()))
+		require.NoError(t, reader.Unlock(t.Context()))
+		require.NoError(t, (<-got).Unlock(t.Context()))
+	})
 }
 
 // A name with another kind of lock, or of value, is refused as such and never changed.
 func TestReadWriteAmongOtherFamilies(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second})
+	l, store := locker(t, server.Client(t), lock.Config{}), open(t, server.Client(t))
 	rw := l.ReadWrite("a")
 	foreign := func() {
 		t.Helper()
@@ -421,20 +408,21 @@ func TestReadWriteAmongOtherFamilies(t *testing.T) {
 	foreign()
 	require.NoError(t, mutex.Unlock(t.Context()))
 
-	for _, side := range []*lock.Mutex{rw.Read(), rw.Write()} {
-		lease := mustTake(t, t.Context(), side)
+	for _, kind := range []driver.Kind{driver.KindRead, driver.KindWrite} {
+		holds := []*driver.Hold{mutexOf("a", 1), mutexOf("b", 1), mutexOf("c", 1), mutexOf("d", 1)}
+		holds[0].Kind, holds[1].Kind, holds[2].Kind = kind, driver.KindRead, driver.KindWrite
+		for _, h := range holds {
+			require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+		}
 		_, err := l.Mutex("a").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		beside := []*lock.Lease{
-			mustTake(t, t.Context(), l.ReadWrite("b").Read()), mustTake(t, t.Context(), l.ReadWrite("c").Write()), mustLock(t, l, "d"),
-		}
 		require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
-		_, loss := watch(lease).lossIsInTime(t, 5*time.Second)
-		assert.Equal(t, renewal.TakenOver, loss.Cause)
-		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
-		for _, lease := range beside {
-			awaitRenewal(t, lease) // a wrong-typed key costs only itself
-			require.NoError(t, lease.Unlock(t.Context()))
+		assert.Equal(t, []renewal.Outcome{renewal.Taken, renewal.Renewed, renewal.Renewed, renewal.Renewed}, renewed(t, store, holds...),
+			"a wrong-typed key costs only itself")
+		for i, h := range holds {
+			held, err := store.Release(t.Context(), released(h))
+			require.NoError(t, err)
+			assert.Equal(t, i > 0, held)
 		}
 		assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
 		require.NoError(t, admin.Del(t.Context(), "a").Err())
@@ -449,7 +437,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 	store := open(t, client)
 	var items []renewal.Item
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
-		for i := range 50 {
+		for i := range 20 {
 			h := &driver.Hold{Kind: kind, Name: fmt.Sprintf("%v %d", kind, i), Owner: golf + ":1", Count: 1, TTL: 40 * time.Minute}
 			for h.Count = 1; h.Count <= 3; h.Count++ {
 				answer, err := store.Acquire(t.Context(), h)
@@ -468,7 +456,7 @@ func TestRenewsEveryKindInOneRoundTrip(t *testing.T) {
 		assert.Equal(t, renewal.Renewed, item.Outcome)
 		assert.Greater(t, client.PTTL(t.Context(), item.Key).Val(), 59*time.Minute)
 	}
-	for i := range 50 {
+	for i := range 20 {
 		for hold := 1; hold <= 3; hold++ {
 			key := fmt.Sprintf("{read lock %d}:%s:1:rwlock_timeout:%d", i, golf, hold)
 			assert.Greater(t, client.PTTL(t.Context(), key).Val(), 59*time.Minute, key)

@@ -2,12 +2,13 @@ package redisstore_test
 
 import (
 	"context"
-	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -23,66 +25,65 @@ import (
 // second confirmation is for the second request. At the first one the server is about to
 // end the subscription that it confirms.
 func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	store := open(t, wire.Client(t))
-	other, err := store.Subscribe(t.Context(), &driver.Hold{Name: "other"}, func(driver.Notice) {})
-	require.NoError(t, err)
-	defer other.Close()
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		store := open(t, wire.client(t))
+		other, err := store.Subscribe(t.Context(), &driver.Hold{Name: "other"}, func(driver.Notice) {})
+		require.NoError(t, err)
+		defer other.Close()
 
-	wire.Set(redistest.Fault{Replies: redistest.Hold})
-	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = store.Subscribe(brief, &driver.Hold{Name: "a"}, func(driver.Notice) {})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+		wire.set(redistest.Fault{Replies: redistest.Hold})
+		brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = store.Subscribe(brief, &driver.Hold{Name: "a"}, func(driver.Notice) {})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
 
-	wire.Set(redistest.Fault{Replies: redistest.Hold, Requests: redistest.Hold})
-	confirmed := make(chan error, 1)
-	var woken atomic.Int32
-	go func() {
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
-		confirmed <- err
-		if err == nil {
-			t.Cleanup(sub.Close)
-		}
-	}()
-	time.Sleep(50 * time.Millisecond)
-	wire.Set(redistest.Fault{Requests: redistest.Hold})
-	select {
-	case err := <-confirmed:
-		t.Errorf("answered (%v) although the server has not got the request", err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	wire.Heal()
-	require.NoError(t, <-confirmed)
-	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
-	require.Eventually(t, func() bool { return woken.Load() == 1 }, 5*time.Second, time.Millisecond)
+		wire.set(redistest.Fault{Replies: redistest.Hold, Requests: redistest.Hold})
+		confirmed := make(chan error, 1)
+		var woken atomic.Int32
+		go func() {
+			sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
+			confirmed <- err
+			if err == nil {
+				t.Cleanup(sub.Close)
+			}
+		}()
+		synctest.Wait()
+		wire.set(redistest.Fault{Requests: redistest.Hold})
+		synctest.Wait()
+		require.Empty(t, confirmed, "answered although the server has not got the request")
+		wire.heal()
+		require.NoError(t, <-confirmed)
+		require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+		synctest.Wait()
+		require.EqualValues(t, 1, woken.Load())
+	})
 }
 
 // A subscription connection that stays open but does not respond is closed and replaced.
 func TestMuteSubscriptionConnection(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	wire := redistest.StartProxy(t, server)
-	store := open(t, wire.Client(t))
-	woken := make(chan struct{}, 10)
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
-	require.NoError(t, err)
-	defer sub.Close()
-	wire.Set(redistest.Fault{Replies: redistest.Drop})
-	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
-	time.Sleep(100 * time.Millisecond)
-	wire.Heal() // the lost replies stay lost, and its connection unresponsive
-	select {
-	case <-woken:
-	case <-time.After(15 * time.Second):
-		t.Fatal("nobody has made up for the lost message")
-	}
-	require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
-	<-woken
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		store := open(t, wire.client(t))
+		var woken atomic.Int32
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, err)
+		defer sub.Close()
+		wire.set(redistest.Fault{Replies: redistest.Drop})
+		publish := func() {
+			require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+			synctest.Wait()
+		}
+		publish()
+		wire.heal() // the lost replies stay lost, and its connection unresponsive
+		require.Zero(t, woken.Load())
+		time.Sleep(10 * time.Second)
+		replaced := woken.Load()
+		require.Positive(t, replaced, "it has not made up for the lost message")
+		publish()
+		require.Equal(t, replaced+1, woken.Load())
+	})
 }
 
 func TestSubscribeAfterClose(t *testing.T) {
@@ -102,109 +103,106 @@ func TestSubscribeAfterClose(t *testing.T) {
 // While a server is down, one goroutine moves each channel, not one more for each
 // attempt.
 func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts goroutines of the whole process
-	server := redistest.Start(t, redistest.Config{})
-	store := open(t, server.Client(t))
-	woken := make(chan struct{}, 100)
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
-	require.NoError(t, err)
-	defer sub.Close()
-	server.Kill()
-	stacks := make([]byte, 64<<20)
-	for range 20 {
-		time.Sleep(100 * time.Millisecond)
-		movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*subscriber).move(")
-		require.Less(t, movers, 5)
-	}
-	server.Restart(t)
-	<-woken
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := open(t, server.Client(t))
+		woken := make(chan struct{}, 100)
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
+		require.NoError(t, err)
+		defer sub.Close()
+		server.Disconnect()
+		stacks := make([]byte, 16<<20)
+		for range 20 {
+			time.Sleep(10 * time.Second)
+			movers := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*subscriber).move(")
+			require.Equal(t, 1, movers)
+		}
+		server.Reconnect()
+		<-woken
+	})
 }
 
 // A waiter may give up while its channel moves to a new connection that is still being
 // made. It leaves no subscription behind. A subscription left on Redisson's channel looks
 // like a client that does not enter the wait queue, to which every other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
-	t.Parallel()
-	server, wire, admin := startProxied(t)
-	store := open(t, wire.Client(t))
-	subscribe := func(name string) (driver.Subscription, error) {
-		return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
-	}
-	stays, err := subscribe("stays")
-	require.NoError(t, err)
-	defer stays.Close()
-	for range 10 {
-		gone, err := subscribe("a")
-		require.NoError(t, err)
-		awaitChannels(t, admin, 6)
-		wire.Set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
-		wire.Reset()
-		fresh := make(chan driver.Subscription, 1)
-		go func() {
-			for t.Context().Err() == nil {
-				if s, err := subscribe("fresh"); err == nil {
-					fresh <- s
-					return
-				}
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		options := wire.options()
+		options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if err := ctx.Err(); err != nil { // as a real network does
+				return nil, err
 			}
-		}()
-		time.Sleep(30 * time.Millisecond) // the channels wait for the connection
-		gone.Close()
-		wire.Heal()
-		(<-fresh).Close()
-		awaitChannels(t, admin, 3)
-	}
-
-	// Hand-overs take two commands each, as before.
-	mine := locker(t, wire.Client(t), lock.Config{Poll: time.Hour})
-	theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
-	const rounds = 50
-	contend := func() {
-		var work sync.WaitGroup
-		for _, l := range []*lock.Locker{mine, theirs} {
-			work.Go(func() {
-				for range rounds {
-					assert.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
-				}
-			})
+			return wire.dial(ctx, network, address)
 		}
-		work.Wait()
-	}
-	contend()
-	before := scripts(t, admin)
-	contend()
-	assert.LessOrEqual(t, float64(scripts(t, admin)-before)/(2*rounds), 2.5)
+		client := redis.NewClient(options)
+		defer client.Close()
+		admin, store := server.Client(t), open(t, client)
+		subscribe := func(name string) (driver.Subscription, error) {
+			return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
+		}
+		channels := func(n int) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			require.Len(t, admin.PubSubChannels(t.Context(), "*").Val(), n)
+		}
+		stays, err := subscribe("stays")
+		require.NoError(t, err)
+		defer stays.Close()
+		for range 10 {
+			gone, err := subscribe("a")
+			require.NoError(t, err)
+			channels(6)
+			wire.set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
+			wire.reset(false)
+			fresh := make(chan driver.Subscription, 1)
+			go func() {
+				for {
+					if s, err := subscribe("fresh"); err == nil {
+						fresh <- s
+						return
+					}
+				}
+			}()
+			time.Sleep(30 * time.Millisecond) // the channels wait for the connection
+			gone.Close()
+			wire.heal()
+			(<-fresh).Close()
+			channels(3)
+		}
+
+		// Hand-overs take two commands each, as before.
+		const rounds = 20
+		lockers := []*lock.Locker{lockerOn(t, store, lock.Config{Poll: time.Hour}), locker(t, wire.client(t), lock.Config{Poll: time.Hour})}
+		contend := func() {
+			var work sync.WaitGroup
+			for _, l := range lockers {
+				work.Go(func() {
+					for range rounds {
+						assert.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+					}
+				})
+			}
+			work.Wait()
+		}
+		contend()
+		before := wire.scripts()
+		contend()
+		assert.LessOrEqual(t, float64(wire.scripts()-before)/(2*rounds), 2.5)
+	})
 }
 
 // A subscription connection without messages, whose pings are answered, is kept.
 func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
-	t.Parallel()
-	server, admin := startServer(t)
-	store := open(t, server.Client(t))
-	var woken atomic.Int32
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
-	require.NoError(t, err)
-	defer sub.Close()
-	connection := func() string {
-		for line := range strings.SplitSeq(admin.ClientList(t.Context()).Val(), "\n") {
-			if strings.Contains(line, " sub=1 ") {
-				id, _, _ := strings.Cut(line, " ")
-				return id
-			}
-		}
-		return ""
-	}
-	before := connection()
-	require.NotEmpty(t, before)
-	pings := func() (n int) {
-		stats := admin.InfoMap(t.Context(), "commandstats")
-		_, _ = fmt.Sscanf(stats.Item("Commandstats", "cmdstat_ping"), "calls=%d", &n)
-		return n
-	}
-	first := pings()
-	require.Eventually(t, func() bool { return pings() >= first+3 }, time.Minute, 100*time.Millisecond)
-	time.Sleep(100 * time.Millisecond)
-	assert.Equal(t, before, connection())
-	assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
+	synctest.Test(t, func(t *testing.T) {
+		store := open(t, locktest.Start(t).Client(t))
+		var woken atomic.Int32
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, err)
+		defer sub.Close()
+		time.Sleep(10 * time.Minute)
+		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
+	})
 }
 
 // A connection without subscriptions is closed at its next check. A subscription that is
@@ -225,7 +223,7 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 			}
 		}
 	})
-	for range 500 {
+	for range 200 {
 		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) {})
 		if !assert.NoError(t, err) {
 			break
@@ -236,46 +234,38 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 	checks.Wait()
 }
 
-func pubsubID(t *testing.T, admin *redis.Client) string {
-	t.Helper()
-	for line := range strings.Lines(admin.Do(t.Context(), "client", "list", "type", "pubsub").Val().(string)) {
-		id, _, _ := strings.Cut(line, " ")
-		return id
-	}
-	return ""
-}
-
 // A caller whose context has ended breaks neither the connection of all subscriptions nor
 // a subscription that other callers are making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
-	t.Parallel()
-	_, wire, admin := startProxied(t)
-	store := open(t, wire.Client(t))
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "mine"}, func(driver.Notice) {})
-	require.NoError(t, err)
-	defer sub.Close()
-	id := pubsubID(t, admin)
+	synctest.Test(t, func(t *testing.T) {
+		_, wire := startNetwork(t)
+		store := open(t, wire.client(t))
+		var woken atomic.Int32
+		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "mine"}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, err)
+		defer sub.Close()
 
-	// Another caller's subscription is in flight.
-	wire.Set(redistest.Fault{Delay: 100 * time.Millisecond})
-	neighbour := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		// Another caller's subscription is in flight.
+		wire.set(redistest.Fault{Delay: 100 * time.Millisecond})
+		neighbour := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			sub, err := store.Subscribe(ctx, &driver.Hold{Name: "neighbour's"}, func(driver.Notice) {})
+			if err == nil {
+				defer sub.Close()
+			}
+			neighbour <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+
+		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
 		defer cancel()
-		sub, err := store.Subscribe(ctx, &driver.Hold{Name: "neighbour's"}, func(driver.Notice) {})
-		if err == nil {
-			defer sub.Close()
-		}
-		neighbour <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
-
-	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
-	defer cancel()
-	_, err = store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
-	wire.Heal()
-	time.Sleep(300 * time.Millisecond)
-	assert.Equal(t, id, pubsubID(t, admin), "the connection of all subscriptions")
+		_, err = store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
+		wire.heal()
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
+	})
 }
