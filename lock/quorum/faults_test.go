@@ -3,16 +3,17 @@ package quorum_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
@@ -25,72 +26,90 @@ func locker(t testing.TB, store driver.Store, c lock.Config) *lock.Locker {
 	return l
 }
 
-// keys counts the reachable servers that have the lock.
-func (f *fleet) keys(t testing.TB, name string) (n int64) {
-	for _, admin := range f.well {
-		has, err := admin.Exists(t.Context(), name).Result()
+// five is five servers inside the test's process.
+type five struct {
+	servers []*locktest.Server
+	admins  []*redis.Client
+}
+
+func startFive(t testing.TB) *five {
+	t.Helper()
+	f := &five{}
+	for range 5 {
+		server := locktest.Start(t)
+		f.servers, f.admins = append(f.servers, server), append(f.admins, server.Client(t))
+	}
+	return f
+}
+
+// open returns a quorum of new stores on the servers.
+func (f *five) open(t testing.TB, c quorum.Config) *quorum.Store {
+	t.Helper()
+	var nodes []driver.Store
+	for _, server := range f.servers {
+		nodes = append(nodes, server.Store(t))
+	}
+	return over(t, c, nodes...)
+}
+
+// keys counts the given servers that have the lock "a".
+func (f *five) keys(t testing.TB, nodes ...int) (n int64) {
+	for _, i := range nodes {
+		has, err := f.admins[i].Exists(t.Context(), "a").Result()
 		require.NoError(t, err)
 		n += has
 	}
 	return n
 }
 
-func (f *fleet) awaitKeys(t testing.TB, name string, n int64, within time.Duration) {
-	t.Helper()
-	require.Eventually(t, func() bool { return f.keys(t, name) == n }, within, 5*time.Millisecond, "%d servers with the lock", n)
-}
-
-// slack is what a busy machine may add to a timeout.
-const slack = 2 * time.Second
-
 // With two of five nodes ill, an acquisition takes at most one node's timeout, and soon
 // only as long as one of the three others.
 func TestAcquiresPastIllNodes(t *testing.T) {
-	t.Parallel()
-	for illness := range illnesses {
+	for illness, strike := range map[string]func(*locktest.Server){
+		"stopped": (*locktest.Server).Disconnect,
+		"frozen":  (*locktest.Server).Freeze,
+	} {
 		t.Run(illness, func(t *testing.T) {
-			t.Parallel()
-			const nodeTimeout, soon = time.Second, 300 * time.Millisecond
-			f := start(t)
-			l := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
-			require.Eventually(t, func() bool { // the nodes have their connections, clocks and scripts
-				lease, err := l.Mutex("warm up").Lock(t.Context())
-				return err == nil && lease.Unlock(t.Context()) == nil
-			}, time.Minute, time.Millisecond)
-			f.strike(illness, 0, 2)
-			var took []time.Duration
-			for range 20 {
-				begin := time.Now()
-				lease, err := l.Mutex("a").Lock(t.Context())
-				took = append(took, time.Since(begin))
-				require.NoError(t, err)
-				require.NoError(t, lease.Unlock(t.Context()))
-			}
-			slices.Sort(took)
-			t.Logf("%s: half of 20 acquisitions took less than %v, the longest %v", illness, took[10], took[19])
-			assert.Less(t, took[10], nodeTimeout, "an ill node was waited for each time; of the longest, a busy machine has a part")
-
-			begin := time.Now()
-			f.strike(illness, 4)
-			none := locker(t, f.open(t, quorum.Config{NodeTimeout: soon}), lock.Config{RetryFor: -1})
-			_, err := none.Mutex("b").TryLock(t.Context())
-			var said *quorum.Error
-			require.ErrorAs(t, err, &said)
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-			assert.Less(t, time.Since(begin), soon+slack)
-			failed := 0
-			for _, node := range []int{0, 2, 4} {
-				assert.Contains(t, []quorum.Said{quorum.Failed, quorum.Silent}, said.Votes[node].Said)
-			}
-			for _, vote := range said.Votes { // on a busy machine another node may fail in the place of one of the three
-				if vote.Said == quorum.Failed {
-					failed++
-					require.Error(t, vote.Err)
+			synctest.Test(t, func(t *testing.T) {
+				f := startFive(t)
+				l := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
+				pair := func() (took time.Duration) {
+					begin := time.Now()
+					lease, err := l.Mutex("a").Lock(t.Context())
+					took = time.Since(begin)
+					require.NoError(t, err)
+					require.NoError(t, lease.Unlock(t.Context()))
+					return took
 				}
-			}
-			assert.GreaterOrEqual(t, failed, 3, "%v", err)
-			f.awaitKeys(t, "b", 0, 5*time.Second)
+				pair() // the nodes have their connections, clocks and scripts
+				synctest.Wait()
+				strike(f.servers[0])
+				strike(f.servers[2])
+				require.LessOrEqual(t, pair(), nodeTimeout)
+				for range 20 {
+					require.Zero(t, pair(), "an ill node was waited for")
+				}
+
+				strike(f.servers[4])
+				none := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
+				begin := time.Now()
+				_, err := none.Mutex("a").TryLock(t.Context())
+				require.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+				var said *quorum.Error
+				require.ErrorAs(t, err, &said)
+				require.ErrorIs(t, err, driver.ErrUnavailable)
+				require.NotErrorIs(t, err, lock.ErrNotAcquired)
+				for _, node := range []int{0, 2, 4} {
+					assert.Equal(t, quorum.Failed, said.Votes[node].Said)
+					require.Error(t, said.Votes[node].Err)
+				}
+				pass(5 * time.Second)
+				require.Zero(t, f.keys(t, 1, 3))
+				for _, server := range f.servers {
+					server.Reconnect()
+					server.Thaw()
+				}
+			})
 		})
 	}
 }
@@ -134,66 +153,63 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 }
 
 // heldByAll starts five servers, all of which have the mutex "a" of the lease.
-func heldByAll(t *testing.T, ttl time.Duration) (*fleet, *lock.Lease) {
+func heldByAll(t *testing.T) (*five, *lock.Lease) {
 	t.Helper()
-	f := start(t)
-	l := locker(t, f.open(t, patient), lock.Config{TTL: ttl})
-	lease, err := l.Mutex("a").Lock(t.Context())
+	f := startFive(t)
+	lease, err := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{TTL: ttl}).Mutex("a").Lock(t.Context())
 	require.NoError(t, err)
-	f.awaitKeys(t, "a", 5, 5*time.Second)
+	synctest.Wait()
+	require.EqualValues(t, 5, f.keys(t, 0, 1, 2, 3, 4))
 	return f, lease
+}
+
+// empty has a server lose its data and scripts, as one that restarts does.
+func (f *five) empty(t testing.TB, i int) {
+	f.servers[i].DeleteAll()
+	require.NoError(t, f.admins[i].ScriptFlush(t.Context()).Err())
 }
 
 // A node that restarts empty has the lease again after the next renewal, with a counter
 // that is no smaller than the lease's token; so has one that was away when the lease was
 // granted.
 func TestEmptyNodeIsHealed(t *testing.T) {
-	t.Parallel()
-	const ttl = 3 * time.Second
-	f, lease := heldByAll(t, ttl)
-	for _, i := range []int{1, 4} {
-		f.servers[i].Restart(t)
-		require.Zero(t, f.admins[i].Exists(t.Context(), "a").Val())
-	}
-	f.awaitKeys(t, "a", 5, ttl/3+2*time.Second)
-	require.NoError(t, lease.Err())
-	for _, i := range []int{1, 4} {
-		token, err := f.admins[i].Get(t.Context(), "redisson_lock_token:{a}").Int64()
-		require.NoError(t, err)
-		assert.GreaterOrEqual(t, token, lease.Token())
-	}
-	// The two that were healed and one that was not are a majority.
-	for _, i := range []int{0, 2} {
-		f.servers[i].Kill()
-		f.ill = append(f.ill, i)
-	}
-	time.Sleep(2 * ttl)
-	require.NoError(t, lease.Err(), "held by those that were healed")
-	require.NoError(t, lease.Unlock(t.Context()))
-	f.awaitKeys(t, "a", 0, 5*time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		f, lease := heldByAll(t)
+		f.empty(t, 1)
+		f.empty(t, 4)
+		require.Zero(t, f.keys(t, 1, 4))
+		pass(ttl / 2)
+		require.EqualValues(t, 5, f.keys(t, 0, 1, 2, 3, 4))
+		for _, i := range []int{1, 4} {
+			token, err := f.admins[i].Get(t.Context(), "redisson_lock_token:{a}").Int64()
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, token, lease.Token())
+		}
+		// The two that were healed and one that was not are a majority.
+		f.servers[0].Disconnect()
+		f.servers[2].Disconnect()
+		pass(10 * ttl)
+		require.NoError(t, lease.Err(), "held by those that were healed")
+		require.EqualValues(t, 3, f.keys(t, 1, 3, 4))
+		require.NoError(t, lease.Unlock(t.Context()))
+		pass(5 * time.Second)
+		require.Zero(t, f.keys(t, 1, 3, 4))
+	})
 }
 
 // A majority that has lost its data has lost the lock: it may have granted the lock to
 // others meanwhile.
 func TestLossOfAMajorityIsTold(t *testing.T) {
-	t.Parallel()
-	const ttl = 3 * time.Second
-	f, lease := heldByAll(t, ttl)
-	by := time.After(ttl/3 + 2*time.Second)
-	for lost := false; !lost; { // a renewal between two of them restores the first
-		var work sync.WaitGroup
-		for _, i := range []int{0, 1, 2} {
-			work.Go(func() { f.admins[i].FlushAll(context.Background()) })
+	synctest.Test(t, func(t *testing.T) {
+		f, lease := heldByAll(t)
+		for i := range 3 {
+			f.empty(t, i)
 		}
-		work.Wait()
-		select {
-		case <-lease.Lost():
-			lost = true
-		case <-by:
-			t.Fatal("the loss was not reported")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
-	f.awaitKeys(t, "a", 0, 5*time.Second)
+		lost := time.Now()
+		<-lease.Lost()
+		require.LessOrEqual(t, time.Since(lost), ttl/2, "by the next renewal")
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		pass(5 * time.Second)
+		require.Zero(t, f.keys(t, 0, 1, 2, 3, 4))
+	})
 }

@@ -1,12 +1,8 @@
 package quorum_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,152 +12,67 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
-// retransmission is a network that delivers some connections' bytes much later than they
-// were written, also after the client has closed the connection.
-type retransmission struct {
-	mu      sync.Mutex
-	holding bool        // guarded by mu; connections that are written to are held
-	held    []*heldConn // guarded by mu
-}
-
-// heldConn is a connection whose writes are kept once it is held.
-type heldConn struct {
-	net.Conn
-	network *retransmission
-
-	held bool         // guarded by network.mu
-	kept bytes.Buffer // guarded by network.mu
-}
-
-// client returns a client of the server over the network.
-func (r *retransmission) client(t testing.TB, server *redistest.Server) *redis.Client {
-	t.Helper()
-	options := server.Options()
-	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		return &heldConn{Conn: conn, network: r}, err
-	}
-	client := redis.NewClient(options)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	t.Cleanup(func() { r.deliver() })
-	return client
-}
-
-// hold keeps all bytes that are written from now on, and later ones on the same
-// connections.
-func (r *retransmission) hold(holding bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.holding = holding
-}
-
-// deliver delivers the kept bytes. It returns on how many connections.
-func (r *retransmission) deliver() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.held {
-		_ = c.Conn.SetWriteDeadline(time.Time{})
-		if _, err := c.Conn.Write(c.kept.Bytes()); err == nil {
-			n++
-		}
-	}
-	r.held = nil
-	return n
-}
-
-func (c *heldConn) Write(p []byte) (int, error) {
-	c.network.mu.Lock()
-	if c.network.holding && !c.held {
-		c.held = true
-		c.network.held = append(c.network.held, c)
-	}
-	if c.held {
-		defer c.network.mu.Unlock()
-		return c.kept.Write(p)
-	}
-	c.network.mu.Unlock()
-	return c.Conn.Write(p)
-}
-
-func (c *heldConn) Close() error {
-	c.network.mu.Lock()
-	defer c.network.mu.Unlock()
-	if c.held {
-		return nil // the test's server closes it
-	}
-	return c.Conn.Close()
-}
-
-// scripts returns how many scripts the server has run by name.
-func scripts(t testing.TB, admin *redis.Client) (n int) {
-	t.Helper()
-	stats, err := admin.InfoMap(context.Background(), "commandstats").Result()
-	require.NoError(t, err)
-	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &n)
-	return n
-}
-
 // A request that reaches one node after its cleanup has no effect there.
 func TestLateRequestAtOneNodeChangesNothing(t *testing.T) {
-	t.Parallel()
-	var clients []redis.UniversalClient
-	var admins []*redis.Client
-	network := &retransmission{}
-	for range 3 {
-		server := redistest.Start(t, redistest.Config{})
-		clients, admins = append(clients, network.client(t, server)), append(admins, server.Client(t))
-		if len(clients) < 3 {
-			clients[len(clients)-1] = server.Client(t)
-		}
-	}
-	store := assemble(t, quorum.Config{NodeTimeout: 500 * time.Millisecond}, clients...)
-	h := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
-	everywhere := func(n int64) func() bool {
-		return func() bool {
-			sum := int64(0)
-			for _, admin := range admins {
-				sum += admin.Exists(context.Background(), "a").Val()
+	synctest.Test(t, func(t *testing.T) {
+		var clients []redis.UniversalClient
+		var admins []*redis.Client
+		network := new(redistest.Late)
+		defer network.Close()
+		for i := range 3 {
+			server := locktest.Start(t)
+			options := *server.Client(t).Options()
+			if i == 2 {
+				options.Dialer = network.Over(options.Dialer)
 			}
-			return sum == n
+			client := redis.NewClient(&options)
+			t.Cleanup(func() { require.NoError(t, client.Close()) })
+			clients, admins = append(clients, client), append(admins, server.Client(t))
 		}
-	}
-	acquire := func() {
-		t.Helper()
-		h.Count = 1
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		store := assemble(t, quorum.Config{NodeTimeout: nodeTimeout}, clients...)
+		h := hold("me:1")
+		h.TTL = time.Hour
+		keys := func() (n int64) {
+			for _, admin := range admins {
+				n += admin.Exists(t.Context(), "a").Val()
+			}
+			return n
+		}
+		acquire := func() {
+			t.Helper()
+			h.Count = 1
 			answer, err := store.Acquire(t.Context(), h)
-			require.NoError(c, err)
-			require.Equal(c, driver.Granted, answer.Verdict)
-		}, time.Minute, time.Millisecond)
-	}
-	release := func() {
-		t.Helper()
-		h.Count = 0
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.NoError(t, err)
+			require.Equal(t, driver.Granted, answer.Verdict)
+			pass(2 * nodeTimeout) // the third node's request has timed out
+		}
+		release := func() {
+			t.Helper()
+			h.Count = 0
 			_, err := store.Release(t.Context(), h)
-			require.NoError(c, err)
-		}, time.Minute, time.Millisecond)
-	}
-	acquire() // the nodes have their connections and scripts
-	require.Eventually(t, everywhere(3), time.Minute, time.Millisecond)
-	release()
-	require.Eventually(t, everywhere(0), time.Minute, time.Millisecond)
+			require.NoError(t, err)
+			pass(3 * time.Second) // for the cleanup
+		}
+		acquire() // the nodes have their connections and scripts
+		require.EqualValues(t, 3, keys())
+		release()
+		require.Zero(t, keys())
 
-	network.hold(true)
-	acquire()
-	time.Sleep(600 * time.Millisecond) // the third node's request has timed out
-	network.hold(false)
-	release()
-	time.Sleep(3 * time.Second) // for the cleanup
-	require.True(t, everywhere(0)())
-	ran := scripts(t, admins[2])
-	require.Positive(t, network.deliver())
-	require.Eventually(t, func() bool { return scripts(t, admins[2]) > ran }, time.Minute, time.Millisecond)
-	assert.True(t, everywhere(0)(), "a lock that no caller has")
+		network.Hold(true)
+		acquire()
+		network.Hold(false)
+		require.EqualValues(t, 2, keys())
+		release()
+		require.Zero(t, keys())
+		require.Positive(t, network.Deliver())
+		pass(time.Second)
+		assert.Zero(t, keys(), "a lock that no caller has")
+	})
 }
 
 // The cleanup of a hold ends when the node has confirmed it, even if the node keeps the

@@ -1,0 +1,68 @@
+//go:build real
+
+package quorum_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+func TestFiveServers(t *testing.T) {
+	conform(t, func(int, *redistest.Server) bool { return true })
+}
+
+// TestAcquiresPastIllNodes has each fault by itself.
+func TestThreeOfFiveServers(t *testing.T) {
+	conform(t, func(i int, server *redistest.Server) bool {
+		switch i {
+		case 1:
+			server.Kill()
+		case 3:
+			server.Pause()
+		}
+		return i%2 == 0
+	})
+}
+
+// conform runs the suite on five servers, of which prepare makes some ill.
+func conform(t *testing.T, prepare func(i int, server *redistest.Server) (well bool)) {
+	var servers []*redistest.Server
+	var well []*redis.Client
+	for i := range 5 {
+		server := redistest.Start(t, redistest.Config{})
+		if prepare(i, server) {
+			well = append(well, server.Client(t))
+		}
+		servers = append(servers, server)
+	}
+	locktest.Run(t, locktest.Suite{
+		Kinds: []driver.Kind{driver.KindMutex},
+		Split: true,
+		Backend: func(t testing.TB) locktest.Backend {
+			return locktest.Backend{
+				Open: func(t testing.TB) driver.Store {
+					var clients []redis.UniversalClient
+					for _, server := range servers {
+						clients = append(clients, server.Client(t))
+					}
+					return assemble(t, patient, clients...)
+				},
+				Prefix: t.Name() + ":",
+				Delete: func(name string) { // at once: without a majority the lock is lost
+					var work sync.WaitGroup
+					for _, client := range well {
+						work.Go(func() { client.Del(context.Background(), name) })
+					}
+					work.Wait()
+				},
+			}
+		},
+	})
+}
