@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -31,6 +32,14 @@ const longTTL = 10 * time.Minute
 // durable configures a server without findings.
 func durable() redistest.Config {
 	return redistest.Config{AOF: true, Directives: []string{"appendfsync always"}}
+}
+
+// durableNodes is durable for the nodes of a cluster, of which none counts as failed within a
+// minute.
+func durableNodes() redistest.Config {
+	c := durable()
+	c.Directives = append(c.Directives, "cluster-node-timeout 60000")
+	return c
 }
 
 // check examines the servers of a client.
@@ -211,27 +220,32 @@ func TestCheckFindsAReplica(t *testing.T) {
 // Round trips are compared with the TTL.
 func TestCheckComparesRoundTripsWithTheTTL(t *testing.T) {
 	t.Parallel()
-	const delay = 20 * time.Millisecond
-	proxy := redistest.StartProxy(t, redistest.Start(t, durable()))
-	proxy.Set(redistest.Fault{Delay: delay})
-	client := proxy.Client(t)
-	f := onlyFinding(t, check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: 3 * delay}))
-	assert.Equal(t, "latency", f.Topic)
-	assert.Equal(t, driver.SeverityError, f.Severity)
-	report := check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: 10 * delay})
-	f = onlyFinding(t, report)
-	assert.Equal(t, "latency", f.Topic)
-	assert.GreaterOrEqual(t, f.Severity, driver.SeverityWarning)
-	assert.GreaterOrEqual(t, report.Servers[0].RoundTrip, 2*delay)
-	assert.Empty(t, check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}).Findings)
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 20 * time.Millisecond
+		_, wire := startNetwork(t)
+		wire.set(redistest.Fault{Delay: delay})
+		store := open(t, wire.client(t))
+		latency := func(ttl time.Duration) (driver.Report, []driver.Finding) {
+			report, err := store.Check(t.Context(), driver.CheckOptions{TTL: ttl})
+			require.NoError(t, err)
+			return report, about(report, "latency")
+		}
+		_, found := latency(3 * delay)
+		require.Len(t, found, 1)
+		assert.Equal(t, driver.SeverityError, found[0].Severity)
+		report, found := latency(10 * delay)
+		require.Len(t, found, 1)
+		assert.Equal(t, driver.SeverityWarning, found[0].Severity)
+		assert.Equal(t, 2*delay, report.Servers[0].RoundTrip)
+		_, found = latency(longTTL)
+		assert.Empty(t, found)
 
-	store, err := redisstore.New(client, redisstore.Config{})
-	require.NoError(t, err)
-	_, err = store.Check(t.Context(), driver.CheckOptions{TTL: -1})
-	require.ErrorContains(t, err, "TTL -1ns")
-	_, err = store.Check(t.Context(), driver.CheckOptions{Name: "a\nb"})
-	var name *lock.NameError
-	require.ErrorAs(t, err, &name)
+		_, err := store.Check(t.Context(), driver.CheckOptions{TTL: -1})
+		require.ErrorContains(t, err, "TTL -1ns")
+		_, err = store.Check(t.Context(), driver.CheckOptions{Name: "a\nb"})
+		var name *lock.NameError
+		require.ErrorAs(t, err, &name)
+	})
 }
 
 // A clock that is apart from this process's is found, and one that is set between two
@@ -251,19 +265,19 @@ func TestCheckFindsAClockThatIsSet(t *testing.T) {
 		return report
 	}
 	require.Empty(t, ask().Findings)
-	c.step(t, 20*time.Second)
+	c.step(t, time.Hour)
 	found := about(ask(), "clock")
 	require.Len(t, found, 2)
 	assert.Equal(t, driver.SeverityError, found[0].Severity)
-	assert.Regexp(t, `^the server's clock was set: it is (20|19\.\d)s ahead of where`, found[0].Found)
+	assert.Regexp(t, `^the server's clock was set: it is (1h0m|59m\d\d)\S* ahead of where`, found[0].Found)
 	assert.Equal(t, driver.SeverityWarning, found[1].Severity)
-	assert.Regexp(t, `clock is (20|19\.\d)s ahead of this process's`, found[1].Found)
+	assert.Regexp(t, `clock is (1h0m|59m\d\d)\S* ahead of this process's`, found[1].Found)
 
 	fresh := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock")
 	require.Len(t, fresh, 1, "no step was seen by this store")
 	assert.Equal(t, driver.SeverityWarning, fresh[0].Severity)
-	c.step(t, -20*time.Second)
-	assert.Regexp(t, `clock is (20|19\.\d)s behind this process's`, fmt.Sprint(about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock")))
+	c.step(t, -time.Hour)
+	assert.Regexp(t, `clock is (1h0m|59m\d\d)\S* behind this process's`, fmt.Sprint(about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock")))
 }
 
 // The clocks of a master and its replica may differ by a lease's margin.
@@ -290,7 +304,7 @@ func TestCheckComparesTheClocksOfMasters(t *testing.T) {
 	t.Parallel()
 	clocks := []steppedClock{newSteppedClock(t), newSteppedClock(t)}
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
-		Masters: len(clocks), Server: durable(), Env: func(node int) []string { return clocks[node].env() },
+		Masters: len(clocks), Server: durableNodes(), Env: func(node int) []string { return clocks[node].env() },
 	})
 	between := func() (found []driver.Finding) {
 		for _, f := range about(check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock") {
@@ -309,7 +323,7 @@ func TestCheckComparesTheClocksOfMasters(t *testing.T) {
 	_, ahead := cluster.Nodes[1].Addr()
 	assert.Equal(t, ahead, found[0].Server)
 	assert.Equal(t, driver.SeverityWarning, found[0].Severity)
-	assert.Regexp(t, `^the master's clock is (1h0m|59m5\d)\S* ahead of that of the master `+regexp.QuoteMeta(behind)+`$`, found[0].Found)
+	assert.Regexp(t, `^the master's clock is (1h0m|59m\d\d)\S* ahead of that of the master `+regexp.QuoteMeta(behind)+`$`, found[0].Found)
 	assert.Contains(t, found[0].Promise, "permits, and messages of delay queues")
 }
 
@@ -733,39 +747,10 @@ func TestCheckFindsARefusalOfSeveralKeys(t *testing.T) {
 	assert.Equal(t, driver.SeverityNote, found[0].Severity)
 }
 
-// The master and the replicas that sentinels know are examined.
-func TestCheckOfSentinels(t *testing.T) {
-	t.Parallel()
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{Server: durable()})
-	replica := set.Nodes[1].Client(t)
-	require.NoError(t, replica.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	report := check(t, set.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
-	require.Len(t, report.Servers, 3)
-	assert.Equal(t, "master", report.Servers[0].Role)
-	assert.Equal(t, "replica", report.Servers[1].Role)
-	_, address := set.Nodes[1].Addr()
-	evicting := about(report, "eviction")
-	require.Len(t, evicting, 1, "%+v", report.Findings)
-	assert.Equal(t, address, evicting[0].Server)
-	replicas := about(report, "replicas")
-	require.Len(t, replicas, 2)
-	assert.Contains(t, replicas[0].Found, "min-replicas-to-write is 0")
-	assert.Contains(t, replicas[1].Found, "asynchronous")
-	assert.Len(t, report.Findings, 3)
-	assert.NotEmpty(t, about(check(t, set.Client(t), redisstore.Config{Replicas: 3}, driver.CheckOptions{TTL: longTTL}), "replicas"))
-
-	set.Nodes[2].Pause()
-	defer set.Nodes[2].Resume()
-	report = check(t, set.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
-	silent := about(report, "answer")
-	require.Len(t, silent, 1)
-	assert.Equal(t, driver.SeverityNote, silent[0].Severity)
-}
-
 // Every master of a cluster is examined, with sharded pub/sub.
 func TestCheckOfACluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: durable()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: durableNodes()})
 	report := check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
 	require.Len(t, report.Servers, 3)
 	require.Len(t, report.Findings, 3)

@@ -20,7 +20,7 @@ import (
 // to ask themselves.
 func keepPlaces(t *testing.T, s *redisstore.Store, owners ...string) (ask []string) {
 	t.Helper()
-	indexes, err := s.KeepPlaces(t.Context(), "orders", owners, 5*time.Second)
+	indexes, err := s.KeepPlaces(t.Context(), "orders", owners, time.Minute)
 	require.NoError(t, err)
 	for _, i := range indexes {
 		ask = append(ask, owners[i])
@@ -69,13 +69,13 @@ func TestKeptPlacesAreThoseOfRequests(t *testing.T) {
 	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	ours := []string{golf + ":2", golf + ":3", golf + ":4"}
 	require.False(t, one.lock(redissonWait))
-	asks(t, store, fairHold(ours[0], 5*time.Second))
-	asks(t, store, fairHold(ours[1], 5*time.Second))
+	asks(t, store, fairHold(ours[0], time.Minute))
+	asks(t, store, fairHold(ours[1], time.Minute))
 	require.False(t, two.lock(redissonWait))
-	asks(t, store, fairHold(ours[2], 5*time.Second))
+	asks(t, store, fairHold(ours[2], time.Minute))
 	require.False(t, three.lock(redissonWait))
 	for _, owner := range ours {
-		asks(t, store, fairHold(owner, 5*time.Second))
+		asks(t, store, fairHold(owner, time.Minute))
 	}
 	scores := func(key string) []float64 { return admin.ZMScore(t.Context(), key, ours...).Val() }
 	timeouts, order := scores(fairTimeouts), queue(t, admin)
@@ -85,9 +85,9 @@ func TestKeptPlacesAreThoseOfRequests(t *testing.T) {
 
 	assert.Empty(t, keepPlaces(t, store, ours...), "the head is a thread of Redisson")
 	now := float64(admin.Time(t.Context()).Val().UnixMilli())
-	assert.InDeltaSlice(t, timeouts, scores(fairTimeouts), 5) // they follow the lease's end, which stays
+	assert.InDeltaSlice(t, timeouts, scores(fairTimeouts), 100) // they follow the lease's end, which stays
 	for _, by := range scores(fairPlaces) {
-		assert.LessOrEqual(t, by, now+5000)
+		assert.LessOrEqual(t, by, now+60_000)
 		assert.Greater(t, by, now)
 	}
 	assert.Equal(t, order, queue(t, admin))
@@ -97,7 +97,7 @@ func TestKeptPlacesAreThoseOfRequests(t *testing.T) {
 	require.NoError(t, admin.ZRem(t.Context(), fairTimeouts, ours[1]).Err())
 	require.NoError(t, admin.LRem(t.Context(), fairList, 1, ours[1]).Err())
 	assert.Equal(t, ours[1:2], keepPlaces(t, store, ours...))
-	asks(t, store, fairHold(ours[1], 5*time.Second))
+	asks(t, store, fairHold(ours[1], time.Minute))
 	assert.Equal(t, ours[1], queue(t, admin)[0])
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -76,7 +78,8 @@ func (r *redisson) unlock(name, channel string) bool {
 func TestWireFormat(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{TTL: 20 * time.Second})
+	const leased = time.Hour
+	l := locker(t, server.Client(t), lock.Config{TTL: leased})
 	message := listening(t, admin, "redisson_lock__channel:{orders:42}")
 
 	lease := mustLock(t, l, "orders:42")
@@ -86,14 +89,14 @@ func TestWireFormat(t *testing.T) {
 	assert.Regexp(t, `^[0-9a-f-]{36}:[0-9]+$`, lease.Owner())
 	ttl, err := admin.PTTL(t.Context(), "orders:42").Result()
 	require.NoError(t, err)
-	assert.InDelta(t, 20*time.Second, ttl, float64(5*time.Second))
+	assert.InDelta(t, leased, ttl, float64(time.Minute))
 
 	token, err := admin.Get(t.Context(), "redisson_lock_token:{orders:42}").Result()
 	require.NoError(t, err)
 	assert.Equal(t, strconv.FormatInt(lease.Token(), 10), token)
 	now, err := admin.Time(t.Context()).Result()
 	require.NoError(t, err)
-	assert.WithinDuration(t, now, time.UnixMicro(lease.Token()), 10*time.Second, "a token is the server's time in µs")
+	assert.WithinDuration(t, now, time.UnixMicro(lease.Token()), time.Minute, "a token is the server's time in µs")
 
 	further, err := l.Mutex("orders:42").Lock(lease.Context())
 	require.NoError(t, err)
@@ -146,18 +149,27 @@ func TestSharesLocksWithRedisson(t *testing.T) {
 		assert.False(t, r.unlock(name, channel), "it was held twice")
 		assert.True(t, r.unlock(name, channel))
 		lease = <-got // woken by Redisson's message
-
-		// A forced release by Redisson notifies the victim and wakes a waiter.
-		victim := locker(t, server.Client(t), lock.Config{TTL: time.Second})
 		require.NoError(t, lease.Unlock(t.Context()))
-		lease = mustLock(t, victim, name)
-		go send(got, func() *lock.Lease { return mustLock(t, l, name) })
-		awaitSubscribers(t, server.Client(t), channel, 1)
-		require.NoError(t, r.client.Del(t.Context(), name).Err())
-		require.NoError(t, r.client.Publish(t.Context(), channel, "0").Err())
+	})
+}
+
+// A forced release by Redisson notifies the victim and wakes a waiter.
+func TestForcedReleaseByRedisson(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		admin := server.Client(t)
+		const ttl = time.Second
+		lease := mustLock(t, server.Locker(t, lock.Config{TTL: ttl}), "a")
+		got := startWaiter(t, server.Locker(t, lock.Config{Poll: time.Hour}))
+		awaitQueued(t, admin, 1)
+		require.NoError(t, admin.Del(t.Context(), "a").Err())
+		require.NoError(t, admin.Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+		begin := time.Now()
 		next := <-got
-		_, loss := watch(lease).lossIsInTime(t, 2*time.Second)
-		assert.Contains(t, []renewal.Cause{renewal.TakenOver, renewal.Deleted}, loss.Cause, "deleted, if asked before the waiter had it")
+		assert.Zero(t, time.Since(begin))
+		assert.Equal(t, renewal.TakenOver, lossAtTheEnd(t, lease).Cause)
+		assert.Less(t, time.Since(begin), ttl/2)
 		require.NoError(t, next.Unlock(t.Context()))
 	})
 }
@@ -166,7 +178,7 @@ func awaitSubscribers(t *testing.T, client *redis.Client, channel string, n int6
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return client.PubSubNumSub(t.Context(), channel).Val()[channel] == n
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // Redisson's fenced lock counts with INCR in the same key: the tokens of a mixed fleet
@@ -206,13 +218,13 @@ func TestFencingCounterExpires(t *testing.T) {
 	server, admin := startServer(t)
 	for fence, want := range map[time.Duration]time.Duration{
 		0:                redisstore.DefaultFenceTTL,
-		30 * time.Second: 30 * time.Second,
+		30 * time.Minute: 30 * time.Minute,
 		-1:               -1,
 	} {
 		l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{FenceTTL: fence}), lock.Config{})
 		name := fmt.Sprintf("fence %d", fence)
 		require.NoError(t, mustLock(t, l, name).Unlock(t.Context()))
-		assert.InDelta(t, want, admin.TTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), float64(5*time.Second))
+		assert.InDelta(t, want, admin.TTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), float64(time.Minute))
 	}
 	_, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: time.Microsecond})
 	require.ErrorContains(t, err, "FenceTTL")
@@ -223,7 +235,7 @@ func TestFencingCounterExpires(t *testing.T) {
 func TestFencingCounterOfReaders(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{})
+	l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{FenceTTL: time.Hour}), lock.Config{})
 	const counter = "redisson_lock_token:{a}"
 	read := func() *lock.Lease {
 		lease, err := l.ReadWrite("a").Read().Lock(t.Context())
@@ -231,10 +243,10 @@ func TestFencingCounterOfReaders(t *testing.T) {
 		return lease
 	}
 	first := read()
-	require.NoError(t, admin.Expire(t.Context(), counter, 10*time.Second).Err())
+	require.NoError(t, admin.Expire(t.Context(), counter, 10*time.Minute).Err())
 	second := read()
 	assert.Equal(t, first.Token(), second.Token())
-	assert.Greater(t, admin.TTL(t.Context(), counter).Val(), 10*time.Second)
+	assert.Greater(t, admin.TTL(t.Context(), counter).Val(), 10*time.Minute)
 	require.NoError(t, admin.Persist(t.Context(), counter).Err())
 	third := read()
 	assert.Equal(t, first.Token(), third.Token())
@@ -249,63 +261,59 @@ func TestFencingCounterOfReaders(t *testing.T) {
 // changed.
 func TestOtherFamilies(t *testing.T) {
 	t.Parallel()
-	server, admin := startServer(t)
-	l := locker(t, server.Client(t), lock.Config{Poll: 100 * time.Millisecond})
-	for _, ttl := range []time.Duration{0, time.Minute} {
-		require.NoError(t, admin.Set(t.Context(), "a", "redsync's", ttl).Err())
-		_, err := l.Mutex("a").TryLock(t.Context())
-		var refused *lock.NotAcquiredError
-		require.ErrorAs(t, err, &refused)
-		require.ErrorIs(t, err, driver.ErrForeign)
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		assert.Equal(t, ttl > 0, refused.TTL > 0)
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		admin, l := server.Client(t), server.Locker(t, lock.Config{Poll: 100 * time.Millisecond})
+		for _, ttl := range []time.Duration{0, time.Minute} {
+			require.NoError(t, admin.Set(t.Context(), "a", "redsync's", ttl).Err())
+			_, err := l.Mutex("a").TryLock(t.Context())
+			var refused *lock.NotAcquiredError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorIs(t, err, driver.ErrForeign)
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			assert.Equal(t, ttl > 0, refused.TTL > 0)
 
-		time.AfterFunc(300*time.Millisecond, func() { admin.Del(context.Background(), "a") })
-		lease := mustLock(t, l, "a") // its release is not published
-		require.NoError(t, lease.Unlock(t.Context()))
-	}
+			time.AfterFunc(300*time.Millisecond, func() { admin.Del(context.Background(), "a") })
+			lease := mustLock(t, l, "a") // its release is not published
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
 
-	// The same for a lock that is replaced while it is held.
-	brief := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second})
-	lease, beside := mustLock(t, brief, "a"), mustLock(t, brief, "b")
-	require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
-	_, loss := watch(lease).lossIsInTime(t, 5*time.Second)
-	assert.Equal(t, renewal.TakenOver, loss.Cause)
-	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
-	awaitRenewal(t, beside) // a wrong-typed key costs only itself
-	require.NoError(t, beside.Unlock(t.Context()))
-	assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
+		// The same for a lock that is replaced while it is held.
+		brief := server.Locker(t, lock.Config{TTL: 3 * time.Second})
+		lease, beside := mustLock(t, brief, "a"), mustLock(t, brief, "b")
+		require.NoError(t, admin.Set(t.Context(), "a", "somebody's", 0).Err())
+		assert.Equal(t, renewal.TakenOver, lossAtTheEnd(t, lease).Cause)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, beside.Err(), "a wrong-typed key costs only itself")
+		require.NoError(t, beside.Unlock(t.Context()))
+		assert.Equal(t, "somebody's", admin.Get(t.Context(), "a").Val())
+	})
 }
 
 // After all locks were released only keys with a TTL are left, no channel, and no more
 // commands for the lock.
 func TestLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	server, admin := startServer(t)
-	mine, theirs := locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second}), locker(t, server.Client(t), lock.Config{TTL: 3 * time.Second})
-	lease := mustLock(t, mine, "a")
-	got := make(chan *lock.Lease)
-	go send(got, func() *lock.Lease { return mustLock(t, theirs, "a") })
-	awaitRenewal(t, lease)
-	require.NoError(t, lease.Unlock(t.Context()))
-	next := <-got
-	awaitRenewal(t, next)
-	require.NoError(t, next.Unlock(t.Context()))
-	awaitChannels(t, admin, 0)
-	before := commands(t, admin)
-	time.Sleep(time.Second)
-	assert.LessOrEqual(t, commands(t, admin)-before, int64(4), "commands went on after the last release: only pings of an idle subscription, and this count")
-	for _, key := range admin.Keys(t.Context(), "*").Val() {
-		assert.Positive(t, admin.TTL(t.Context(), key).Val(), "key %s stays for ever", key)
-	}
-}
-
-// commands returns how many commands the server has processed.
-func commands(t *testing.T, client *redis.Client) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(client.InfoMap(t.Context(), "stats").Item("Stats", "total_commands_processed"), 10, 64)
-	require.NoError(t, err)
-	return n
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		admin := server.Client(t)
+		mine, theirs := locker(t, wire.client(t), lock.Config{TTL: 3 * time.Second}), locker(t, wire.client(t), lock.Config{TTL: 3 * time.Second})
+		lease := mustLock(t, mine, "a")
+		got := startWaiter(t, theirs)
+		awaitRenewal(t, lease)
+		require.NoError(t, lease.Unlock(t.Context()))
+		next := <-got
+		awaitRenewal(t, next)
+		require.NoError(t, next.Unlock(t.Context()))
+		awaitChannels(t, admin, 0)
+		before := wire.scripts()
+		for _, key := range admin.Keys(t.Context(), "*").Val() {
+			assert.Positive(t, admin.TTL(t.Context(), key).Val(), "key %s stays for ever", key)
+		}
+		time.Sleep(5 * time.Minute) // half of the pause between two announcements
+		assert.Equal(t, before, wire.scripts(), "commands went on after the last release")
+	})
 }
 
 // One connection subscribes for any number of locks.
@@ -313,7 +321,7 @@ func TestOneSubscriptionConnection(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{})
-	const locks = 100
+	const locks = 30
 	locked := contendFor(t, mine, theirs, locks, "lock ")
 	awaitChannels(t, admin, 3*locks) // Redisson's, that of all clients of ours, and this client's
 	list, err := admin.Do(t.Context(), "client", "list", "type", "pubsub").Text()
@@ -324,32 +332,31 @@ func TestOneSubscriptionConnection(t *testing.T) {
 	require.Eventually(t, func() bool { // and no connection without subscriptions
 		list, err := admin.Do(t.Context(), "client", "list").Text()
 		return err == nil && !strings.Contains(list, "cmd=unsubscribe") && !strings.Contains(list, "cmd=ping")
-	}, 15*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }
 
 // A waiter that asks in the last millisecond of the holder's lease waits that
 // millisecond, not for the poll.
 func TestLastMillisecondOfALease(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	store := open(t, server.Client(t))
-	ask := func(owner string) driver.Answer {
-		answer, err := store.Acquire(t.Context(), &driver.Hold{Name: "a", Owner: owner, Count: 1, TTL: 20 * time.Millisecond})
-		require.NoError(t, err)
-		return answer
-	}
-	for round := range 10 {
-		require.Equal(t, driver.Granted, ask(fmt.Sprintf("holder:%d", round)).Verdict)
-		for i := 0; ; i++ {
-			answer := ask(fmt.Sprintf("waiter:%d", i))
-			if answer.Verdict == driver.Granted {
-				_, err := store.Release(t.Context(), &driver.Hold{Name: "a", Owner: fmt.Sprintf("waiter:%d", i)})
-				require.NoError(t, err)
-				break
-			}
-			require.Positive(t, answer.TTL)
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.Start(t).Store(t)
+		const ttl, step = 20 * time.Millisecond, 100 * time.Microsecond
+		ask := func(n int) driver.Answer {
+			h := mutexOf("a", n)
+			h.TTL = ttl
+			return asks(t, store, h)
 		}
-	}
+		require.Equal(t, driver.Granted, ask(0).Verdict)
+		for left := ttl; left > 0; left -= step {
+			answer := ask(1)
+			require.Equal(t, driver.Refused, answer.Verdict)
+			require.Positive(t, answer.TTL)
+			require.LessOrEqual(t, answer.TTL, left+time.Millisecond)
+			time.Sleep(step)
+		}
+		require.Equal(t, driver.Granted, ask(1).Verdict)
+	})
 }
 
 // awaitAnnounced returns the key of the locker's record on the server, which its first
@@ -357,7 +364,7 @@ func TestLastMillisecondOfALease(t *testing.T) {
 func awaitAnnounced(t *testing.T, admin *redis.Client, l *lock.Locker) string {
 	t.Helper()
 	key := "leasewheel:client:{" + l.ClientID() + "}"
-	require.Eventually(t, func() bool { return admin.Exists(t.Context(), key).Val() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return admin.Exists(t.Context(), key).Val() == 1 }, time.Minute, time.Millisecond)
 	return key
 }
 
@@ -368,7 +375,7 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
 		server, admin := startServer(t)
 		l := lockerOn(t, openWith(t, server.Client(t), redisstore.Config{Format: format}), lock.Config{})
-		for i := range 200 {
+		for i := range 50 {
 			require.NoError(t, mustLock(t, l, fmt.Sprint("order ", i)).Unlock(t.Context()))
 			if format != redisstore.FormatRedisson {
 				continue
