@@ -147,9 +147,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	} {
 		server, admin := startServer(t)
 		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
-		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(driver.Notice) {})
-		require.NoError(t, err)
-		t.Cleanup(sub.Close)
+		subscribe(t, store, mutexOf("a", 1), func(driver.Notice) {})
 		sound := func(what string, err error) {
 			t.Helper()
 			var refusal *redisstore.ServerError

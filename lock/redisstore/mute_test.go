@@ -119,9 +119,7 @@ func TestMuteMasterDelaysNoMovingChannel(t *testing.T) {
 		for n := range each {
 			h := &driver.Hold{Name: fmt.Sprintf("{%s} %d", name, n), Owner: owner(1)}
 			once := sync.OnceFunc(func() { notified[i].Add(1) }) // a lock has several channels
-			sub, err := store.Subscribe(t.Context(), h, func(driver.Notice) { once() })
-			require.NoError(t, err)
-			t.Cleanup(sub.Close)
+			subscribe(t, store, h, func(driver.Notice) { once() })
 		}
 	}
 	for i, name := range names {

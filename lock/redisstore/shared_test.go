@@ -110,7 +110,7 @@ func TestSimpleRequestsShareARun(t *testing.T) {
 					require.Len(t, answers, 1)
 					assert.Equal(t, driver.Granted, answers[0].Verdict)
 					assert.Equal(t, tokens, answers[0].Token > 0)
-					assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), fmt.Sprintf("free %d", n)).Val(), float64(20*time.Second))
+					assert.Positive(t, admin.PTTL(t.Context(), fmt.Sprintf("free %d", n)).Val())
 				}
 				verdicts := map[driver.Verdict]int{}
 				for _, a := range got.answers["twice"] {
@@ -165,9 +165,7 @@ func TestSharedReleaseHandsOver(t *testing.T) {
 	}
 	waiter := mutexOf("lock 2", 100)
 	waiter.Place = time.Minute
-	subscription, err := store.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-	require.NoError(t, err)
-	defer subscription.Close()
+	subscribe(t, store, waiter, func(driver.Notice) {})
 	refused, err := store.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
 	require.Equal(t, driver.Refused, refused.Verdict)
@@ -197,9 +195,7 @@ func TestSharedReleaseOfPlainLocksCountsHandOvers(t *testing.T) {
 		require.NoError(t, err)
 		holds = append(holds, released(mutexOf(fmt.Sprint("lock ", n), n)))
 	}
-	subscription, err := store.Subscribe(t.Context(), mutexOf("lock 1", 100), func(driver.Notice) {})
-	require.NoError(t, err)
-	defer subscription.Close()
+	subscribe(t, store, mutexOf("lock 1", 100), func(driver.Notice) {})
 	got := inOneBatch(t, store, admin, false, holds)
 	require.Empty(t, got.errs)
 	state := func(n int) bool {

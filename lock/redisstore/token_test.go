@@ -179,9 +179,7 @@ func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	require.NoError(t, err)
 	waiter.Place = time.Minute
 	notices := make(chan driver.Notice, 10)
-	sub, err := store.Subscribe(t.Context(), waiter, func(n driver.Notice) { notices <- n })
-	require.NoError(t, err)
-	defer sub.Close()
+	subscribe(t, store, waiter, func(n driver.Notice) { notices <- n })
 	_, err = store.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
 	require.NoError(t, admin.Set(t.Context(), counterOfA, "inf", 0).Err())
