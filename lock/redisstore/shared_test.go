@@ -281,7 +281,7 @@ func TestServerWithSlotsGetsNoSharedRuns(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	require.Eventually(t, func() bool {
 		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	store := open(t, server.Client(t))
 	const goroutines = 100
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -343,12 +343,12 @@ func atFakeServer(t *testing.T, reply func(locks []string) string, request func(
 			_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("before ", i), i)))
 			assert.NoError(t, err)
 		})
-		require.Eventually(t, func() bool { return store.InFlight() == i+1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return store.InFlight() == i+1 }, time.Minute, 5*time.Millisecond)
 	}
 	for i := range 3 {
 		work.Go(func() { request(ctx, store, i) })
 	}
-	require.Eventually(t, func() bool { return store.Waiting() == 3 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return store.Waiting() == 3 }, time.Minute, 5*time.Millisecond)
 	close(unblock)
 	work.Wait()
 	return asked
