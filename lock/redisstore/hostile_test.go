@@ -123,7 +123,7 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 // with a valid key. When the key is gone everything works.
 func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	t.Parallel()
-	numbers := []string{"9223372036854775806", "-9223372036854775808", "inf", "-inf", "nan", "1e300", "text", "", strings.Repeat("9", 4000)}
+	numbers := []string{"9223372036854775806", "-inf", "nan", "text", "", strings.Repeat("9", 4000)}
 	garbage := map[string]func(p redis.Pipeliner, ctx context.Context, key string){
 		"list": func(p redis.Pipeliner, ctx context.Context, key string) { p.RPush(ctx, key, "x", "y") },
 		"set":  func(p redis.Pipeliner, ctx context.Context, key string) { p.SAdd(ctx, key, "x", "y") },
@@ -147,9 +147,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 	} {
 		server, admin := startServer(t)
 		store := openWith(t, server.Client(t), redisstore.Config{Format: format})
-		sub, err := store.Subscribe(t.Context(), mutexOf("a", 1), func(driver.Notice) {})
-		require.NoError(t, err)
-		t.Cleanup(sub.Close)
+		subscribe(t, store, mutexOf("a", 1), func(driver.Notice) {})
 		sound := func(what string, err error) {
 			t.Helper()
 			var refusal *redisstore.ServerError
@@ -237,7 +235,7 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
 			require.NoError(t, err)
 			return a.Verdict == driver.Granted
-		}, time.Minute, time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 	}
 }
 
@@ -335,7 +333,7 @@ func TestForgedGrantsAreNotBelieved(t *testing.T) {
 		payload = strings.ReplaceAll(payload, now, fmt.Sprint(admin.Time(t.Context()).Val().UnixMicro()))
 		require.NoError(t, admin.Publish(t.Context(), channel, payload).Err())
 		if payload != replayed.Payload { // the message of another acquisition
-			require.Eventually(t, func() bool { return len(got) > 0 || scripts(t, admin) > asked }, time.Minute, time.Millisecond, "it asks after %.40q", payload)
+			require.Eventually(t, func() bool { return len(got) > 0 || scripts(t, admin) > asked }, time.Minute, 5*time.Millisecond, "it asks after %.40q", payload)
 		}
 		require.Empty(t, got, "%.40q, or the message before, made it a holder beside %s", payload, lease.Owner())
 	}

@@ -498,7 +498,7 @@ func TestForceReleaseInCluster(t *testing.T) {
 			}
 			n, err := cluster.Owner(t, name).Client(t).PubSubShardNumSub(t.Context(), channel).Result()
 			return err == nil && n[channel] == 1
-		}, time.Minute, time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 		info, err := rescuer.ForceRelease(t.Context(), name)
 		require.NoError(t, err)
 		assert.Equal(t, lease.Owner(), info.Holders[0].Owner)
@@ -536,7 +536,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 		l := locker(t, client(), lock.Config{Poll: time.Hour})
 		waiting = append(waiting, l)
 		go send(granted, func() *lock.Lease { return mustLock(t, l, name) })
-		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return admin.ZCard(t.Context(), line).Val() == int64(n+1) }, time.Minute, 5*time.Millisecond)
 	}
 	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000 0"}
 	gap := redis.Z{Score: float64(begin.UnixMicro()), Member: "gap"}

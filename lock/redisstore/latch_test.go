@@ -139,7 +139,7 @@ func TestClusterLatchWithATag(t *testing.T) {
 		master := cluster.Owner(t, name).Client(t)
 		require.Eventually(t, func() bool {
 			return master.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 1
-		}, time.Minute, time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 		require.NoError(t, l.CountDown(t.Context()))
 		require.NoError(t, <-opened, name)
 	}

@@ -76,7 +76,7 @@ func TestPrefixKeepsMastersApart(t *testing.T) {
 			returned.Add(1)
 		})
 	}
-	require.Eventually(t, func() bool { return store.InFlight()+store.Waiting() == stuck }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return store.InFlight()+store.Waiting() == stuck }, time.Minute, 5*time.Millisecond)
 
 	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

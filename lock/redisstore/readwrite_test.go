@@ -377,8 +377,8 @@ func TestKeepsUpAClaim(t *testing.T) {
 		reader := mustTake(t, t.Context(), rw.Read())
 		got := make(chan *lock.Lease)
 		go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })
-		for range 300 {
-			time.Sleep(100 * time.Millisecond)
+		for range 100 {
+			time.Sleep(300 * time.Millisecond)
 			_, err := rw.Read().TryLock(t.Context())
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}

@@ -108,24 +108,24 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 			work.Go(func() {
 				_, _ = store.Release(t.Context(), &driver.Hold{Name: fmt.Sprintf("{t}x%d", i), Owner: owner(i), TTL: time.Minute})
 			})
-			require.Eventually(t, func() bool { return a.held() == i+1 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return a.held() == i+1 }, time.Minute, 5*time.Millisecond)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for i := range errs {
 			work.Go(func() { _, errs[i] = store.Acquire(ctx, hold(i)) })
 		}
-		require.Eventually(t, func() bool { return store.Waiting() == len(errs) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return store.Waiting() == len(errs) }, time.Minute, 5*time.Millisecond)
 		gate := a.gate
 		a.hold() // the next one
 		close(gate)
-		require.Eventually(t, func() bool { return a.held() > 0 && store.Waiting() == 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return a.held() > 0 && store.Waiting() == 0 }, time.Minute, 5*time.Millisecond)
 		if drop {
 			wire.Set(redistest.Fault{Replies: redistest.Drop})
 		}
 		a.open()
 		if drop { // the server has run all of them, and then the connection breaks
-			require.Eventually(t, func() bool { return admin.Exists(t.Context(), "{t}3").Val() == 1 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return admin.Exists(t.Context(), "{t}3").Val() == 1 }, time.Minute, 5*time.Millisecond)
 			wire.Reset()
 		}
 		work.Wait()

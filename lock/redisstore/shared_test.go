@@ -110,7 +110,7 @@ func TestSimpleRequestsShareARun(t *testing.T) {
 					require.Len(t, answers, 1)
 					assert.Equal(t, driver.Granted, answers[0].Verdict)
 					assert.Equal(t, tokens, answers[0].Token > 0)
-					assert.InDelta(t, time.Minute, admin.PTTL(t.Context(), fmt.Sprintf("free %d", n)).Val(), float64(20*time.Second))
+					assert.Positive(t, admin.PTTL(t.Context(), fmt.Sprintf("free %d", n)).Val())
 				}
 				verdicts := map[driver.Verdict]int{}
 				for _, a := range got.answers["twice"] {
@@ -165,9 +165,7 @@ func TestSharedReleaseHandsOver(t *testing.T) {
 	}
 	waiter := mutexOf("lock 2", 100)
 	waiter.Place = time.Minute
-	subscription, err := store.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-	require.NoError(t, err)
-	defer subscription.Close()
+	subscribe(t, store, waiter, func(driver.Notice) {})
 	refused, err := store.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
 	require.Equal(t, driver.Refused, refused.Verdict)
@@ -197,9 +195,7 @@ func TestSharedReleaseOfPlainLocksCountsHandOvers(t *testing.T) {
 		require.NoError(t, err)
 		holds = append(holds, released(mutexOf(fmt.Sprint("lock ", n), n)))
 	}
-	subscription, err := store.Subscribe(t.Context(), mutexOf("lock 1", 100), func(driver.Notice) {})
-	require.NoError(t, err)
-	defer subscription.Close()
+	subscribe(t, store, mutexOf("lock 1", 100), func(driver.Notice) {})
 	got := inOneBatch(t, store, admin, false, holds)
 	require.Empty(t, got.errs)
 	state := func(n int) bool {
@@ -285,7 +281,7 @@ func TestServerWithSlotsGetsNoSharedRuns(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	require.Eventually(t, func() bool {
 		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	store := open(t, server.Client(t))
 	const goroutines = 100
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -347,12 +343,12 @@ func atFakeServer(t *testing.T, reply func(locks []string) string, request func(
 			_, err := store.Release(ctx, released(mutexOf(fmt.Sprint("before ", i), i)))
 			assert.NoError(t, err)
 		})
-		require.Eventually(t, func() bool { return store.InFlight() == i+1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return store.InFlight() == i+1 }, time.Minute, 5*time.Millisecond)
 	}
 	for i := range 3 {
 		work.Go(func() { request(ctx, store, i) })
 	}
-	require.Eventually(t, func() bool { return store.Waiting() == 3 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return store.Waiting() == 3 }, time.Minute, 5*time.Millisecond)
 	close(unblock)
 	work.Wait()
 	return asked

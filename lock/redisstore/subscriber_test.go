@@ -19,7 +19,18 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
+
+// subscribe makes a subscription that has a minute to connect, and ends with t.
+func subscribe(t *testing.T, s *redisstore.Store, h *driver.Hold, notify func(driver.Notice)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sub, err := s.Subscribe(ctx, h, notify)
+	require.NoError(t, err)
+	t.Cleanup(sub.Close)
+}
 
 // A subscription that was cancelled and requested again is confirmed twice. Only the
 // second confirmation is for the second request. At the first one the server is about to
@@ -28,14 +39,12 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, wire := startNetwork(t)
 		store := open(t, wire.client(t))
-		other, err := store.Subscribe(t.Context(), &driver.Hold{Name: "other"}, func(driver.Notice) {})
-		require.NoError(t, err)
-		defer other.Close()
+		subscribe(t, store, &driver.Hold{Name: "other"}, func(driver.Notice) {})
 
 		wire.set(redistest.Fault{Replies: redistest.Hold})
 		brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err = store.Subscribe(brief, &driver.Hold{Name: "a"}, func(driver.Notice) {})
+		_, err := store.Subscribe(brief, &driver.Hold{Name: "a"}, func(driver.Notice) {})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 
@@ -67,9 +76,7 @@ func TestMuteSubscriptionConnection(t *testing.T) {
 		server, wire := startNetwork(t)
 		store := open(t, wire.client(t))
 		var woken atomic.Int32
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
-		require.NoError(t, err)
-		defer sub.Close()
+		subscribe(t, store, &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
 		wire.set(redistest.Fault{Replies: redistest.Drop})
 		publish := func() {
 			require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
@@ -107,9 +114,7 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 		server := locktest.Start(t)
 		store := open(t, server.Client(t))
 		woken := make(chan struct{}, 100)
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
-		require.NoError(t, err)
-		defer sub.Close()
+		subscribe(t, store, &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken <- struct{}{} })
 		server.Disconnect()
 		stacks := make([]byte, 16<<20)
 		for range 20 {
@@ -138,7 +143,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 		client := redis.NewClient(options)
 		defer client.Close()
 		admin, store := server.Client(t), open(t, client)
-		subscribe := func(name string) (driver.Subscription, error) {
+		listen := func(name string) (driver.Subscription, error) {
 			return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
 		}
 		channels := func(n int) {
@@ -146,11 +151,9 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			require.Len(t, admin.PubSubChannels(t.Context(), "*").Val(), n)
 		}
-		stays, err := subscribe("stays")
-		require.NoError(t, err)
-		defer stays.Close()
+		subscribe(t, store, &driver.Hold{Name: "stays"}, func(driver.Notice) {})
 		for range 10 {
-			gone, err := subscribe("a")
+			gone, err := listen("a")
 			require.NoError(t, err)
 			channels(6)
 			wire.set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
@@ -158,7 +161,7 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 			fresh := make(chan driver.Subscription, 1)
 			go func() {
 				for {
-					if s, err := subscribe("fresh"); err == nil {
+					if s, err := listen("fresh"); err == nil {
 						fresh <- s
 						return
 					}
@@ -197,9 +200,7 @@ func TestIdleSubscriptionConnectionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := open(t, locktest.Start(t).Client(t))
 		var woken atomic.Int32
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
-		require.NoError(t, err)
-		defer sub.Close()
+		subscribe(t, store, &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) { woken.Add(1) })
 		time.Sleep(10 * time.Minute)
 		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 	})
@@ -224,7 +225,9 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 		}
 	})
 	for range 200 {
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) {})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		sub, err := store.Subscribe(ctx, &driver.Hold{Kind: driver.KindRead, Name: "a"}, func(driver.Notice) {})
+		cancel()
 		if !assert.NoError(t, err) {
 			break
 		}
@@ -241,9 +244,7 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 		_, wire := startNetwork(t)
 		store := open(t, wire.client(t))
 		var woken atomic.Int32
-		sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "mine"}, func(driver.Notice) { woken.Add(1) })
-		require.NoError(t, err)
-		defer sub.Close()
+		subscribe(t, store, &driver.Hold{Name: "mine"}, func(driver.Notice) { woken.Add(1) })
 
 		// Another caller's subscription is in flight.
 		wire.set(redistest.Fault{Delay: 100 * time.Millisecond})
@@ -261,7 +262,7 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 
 		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
 		defer cancel()
-		_, err = store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
+		_, err := store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
 		wire.heal()
