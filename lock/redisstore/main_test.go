@@ -71,10 +71,13 @@ func sharedCluster(t *testing.T) *redistest.Cluster {
 }
 
 var startSharedCluster = sync.OnceValue(func() *redistest.Cluster {
-	return redistest.StartCluster(&lasting, redistest.ClusterConfig{Server: redistest.Config{
-		Directives: []string{fmt.Sprintf("cluster-node-timeout %d", time.Minute.Milliseconds())},
-	}})
+	return redistest.StartCluster(&lasting, redistest.ClusterConfig{Server: unhurried()})
 })
+
+// unhurried configures the nodes of a cluster of which none counts as failed within a minute.
+func unhurried() redistest.Config {
+	return redistest.Config{Directives: []string{fmt.Sprintf("cluster-node-timeout %d", time.Minute.Milliseconds())}}
+}
 
 // startServer returns a server and a client that looks at it. Both end with t.
 func startServer(t testing.TB) (*redistest.Server, *redis.Client) {
