@@ -18,6 +18,17 @@ type child struct {
 	// events receives each stop, then the exit, and is closed then. The command is not
 	// waited for beyond a stop that has not been received.
 	events chan childEvent
+
+	// kill sends a signal, and strays finds the descendants that may have left the group.
+	// They are the system's, but for tests in virtual time.
+	kill   func(pid int, sig syscall.Signal) error
+	strays func() []int
+}
+
+func newChild(pid int) *child {
+	c := &child{pid: pid, events: make(chan childEvent, 1), kill: unix.Kill}
+	c.strays = c.findStrays
+	return c
 }
 
 // childEvent is a change of the command's state: it was stopped, or it is gone.
@@ -36,7 +47,7 @@ type childSpec struct {
 
 // startChild starts the command, or returns why it cannot.
 func startChild(spec childSpec) (*child, error) {
-	c := &child{events: make(chan childEvent, 1)}
+	c := newChild(0)
 	started := make(chan error)
 	go c.keep(spec, started)
 	if err := <-started; err != nil {
@@ -55,7 +66,7 @@ func (c *child) report(status unix.WaitStatus) {
 
 // signal sends sig to every process of the group. It is no error if none is left.
 func (c *child) signal(sig syscall.Signal) error {
-	if err := unix.Kill(-c.pid, sig); !errors.Is(err, unix.ESRCH) {
+	if err := c.kill(-c.pid, sig); !errors.Is(err, unix.ESRCH) {
 		return err
 	}
 	return nil
@@ -67,7 +78,7 @@ func (c *child) signalAll(sig syscall.Signal) error {
 	err := c.signal(sig)
 	for _, pid := range c.strays() {
 		if group, _ := unix.Getpgid(pid); group != c.pid {
-			unix.Kill(pid, sig) //nolint:errcheck // it may have ended, or be another user's
+			c.kill(pid, sig) //nolint:errcheck // it may have ended, or be another user's
 		}
 	}
 	return err
@@ -76,7 +87,7 @@ func (c *child) signalAll(sig syscall.Signal) error {
 // gone reports whether no process of the group is left, nor any other descendant that can
 // be found. Call it only after the command itself is gone.
 func (c *child) gone() bool {
-	if !errors.Is(unix.Kill(-c.pid, 0), unix.ESRCH) {
+	if !errors.Is(c.kill(-c.pid, 0), unix.ESRCH) {
 		return false
 	}
 	// A process can fork and die while the list is read. Then the second list has

@@ -124,7 +124,7 @@ func (c *child) ending(action lossAction) {
 	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck,errchkjson // it may have been killed
 }
 
-// strays returns the processes that descend from this one, without the guard.
-func (c *child) strays() []int {
+// findStrays returns the processes that descend from this one, without the guard.
+func (c *child) findStrays() []int {
 	return slices.DeleteFunc(descendants(os.Getpid()), func(pid int) bool { return pid == c.guard.pid })
 }

@@ -38,9 +38,9 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 // ending does nothing: there is no guard to notify.
 func (c *child) ending(lossAction) {}
 
-// strays returns nothing: the first process of the system adopts orphans, and the
+// findStrays returns nothing: the first process of the system adopts orphans, and the
 // command's are not known.
-func (c *child) strays() []int { return nil }
+func (c *child) findStrays() []int { return nil }
 
 // guardCommands returns nothing: there is no guard.
 func guardCommands() []*cobra.Command { return nil }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,11 @@ func TestMain(m *testing.M) {
 	}
 	for _, variable := range []string{redisURLVariable, prefixVariable, pubSubVariable} {
 		os.Unsetenv(variable)
+	}
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(sig) { // in the background; processes that the tests start must not inherit it
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	logTo = func(*slog.Logger) {}
 	redistest.Parallel(6) // most of them wait

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // passwordFile returns a private file with the text.
@@ -296,6 +297,37 @@ func TestPasswordIsNotKeptForLong(t *testing.T) {
 		command := &passwordCommand{running: &passwordRun{err: test.err, ended: time.Now().Add(-test.age)}}
 		assert.Equal(t, test.used, command.takeKept() != nil, name)
 		assert.Nil(t, command.takeKept(), name)
+	}
+}
+
+// A password that changes is read for the next connection, also if the file is behind the
+// server for a while.
+func TestPasswordRotates(t *testing.T) {
+	t.Parallel()
+	const first, second = secret + "-1", secret + "-2"
+	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"worker on >" + first + " ~* &* +@all"}})
+	_, address := server.Addr()
+	admin, ctx := server.Client(t), bounded(t)
+	for name, flags := range map[string]func(file string) connectionFlags{
+		"file":    func(file string) connectionFlags { return connectionFlags{PasswordFile: file} },
+		"command": func(file string) connectionFlags { return connectionFlags{PasswordCommand: "cat " + file} },
+	} {
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "worker", "resetpass", ">"+first).Err())
+		file := passwordFile(t, first+"\n")
+		connection := flags(file)
+		url := "redis://worker@" + address
+		config, err := connection.clientConfig(url)
+		require.NoError(t, err, name)
+		client, err := redisstore.Dial(url, config)
+		require.NoError(t, err, name)
+		require.NoError(t, client.Ping(ctx).Err(), name)
+
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "worker", "resetpass", ">"+second).Err())
+		require.NoError(t, admin.Do(ctx, "client", "kill", "user", "worker").Err())
+		require.ErrorContains(t, client.Ping(ctx).Err(), "WRONGPASS", name)
+		require.NoError(t, os.WriteFile(file, []byte(second+"\n"), 0o600))
+		require.NoError(t, client.Ping(ctx).Err(), name)
+		require.NoError(t, client.Close())
 	}
 }
 

@@ -104,7 +104,7 @@ func (g *guarding) run() {
 		g.report(reportOfFailure(err))
 		return
 	}
-	g.child = &child{pid: process.Pid}
+	g.child = newChild(process.Pid)
 	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
 	g.report(guardReport{PID: g.child.pid})
 	go g.listen()

@@ -126,3 +126,39 @@ func TestLookupOnAQuorum(t *testing.T) {
 	tells(one)
 	tells(call(t, env, "unlock", "--force", "partial"))
 }
+
+// A majority of several servers is enough for the lock: it is acquired and held while one
+// of them is down, and released on all of them.
+func TestRunOnAQuorum(t *testing.T) {
+	t.Parallel()
+	servers, env := onQuorum(t)
+	holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
+	fence := holder.line()
+	assert.NotEqual(t, "0", fence)
+	eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
+
+	p := call(t, env, run("job", sh("echo mine"), "-n")...)
+	assert.Equal(t, exitNotAcquired, p.wait())
+	p.requireOneLine("another owner")
+
+	next := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
+	next.awaitError("waiting for lock")
+	servers[1].Kill()
+	require.NoError(t, holder.stdin.Close())
+	assert.Equal(t, 1, holder.wait(), "the end of its input")
+	later := next.line()
+	assert.Equal(t, 0, next.wait())
+	assert.Greater(t, later, fence, "of as many digits")
+	assert.Zero(t, holders(t, []*redistest.Server{servers[0], servers[2]}, "job"))
+}
+
+// Without a majority the lock cannot be acquired.
+func TestRunWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	servers, env := onQuorum(t)
+	servers[0].Kill()
+	servers[2].Kill()
+	p := call(t, env, run("job", sh("echo ran"), "-n")...)
+	assert.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("2 are needed")
+}

@@ -164,3 +164,26 @@ func TestRunRefusesHoldsThatContradict(t *testing.T) {
 		assert.Contains(t, p.stderr.String(), text)
 	}
 }
+
+// A short job that cron starts on machines whose clocks differ runs once: its lock stays
+// taken although run has exited, whatever kind of lock it is and whether the job succeeded.
+func TestRunHoldsAtLeast(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"mutex": nil, "fair": {"--fair"}, "permits": {"--permits", "1"}, "plain": {"--format", "plain"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, env := onServer(t, redistest.Config{})
+			client := server.Client(t)
+			flags = append(flags, "--hold-at-least", "2h")
+			p := start(t, env, run("job", sh("echo ran; exit 3"), flags...)...)
+			assert.Equal(t, 3, p.wait())
+			assert.Equal(t, "ran\n", p.stdout.String())
+			late := call(t, env, run("job", sh("echo twice"), append(flags, "-n", "-E", "0")...)...)
+			assert.Equal(t, 0, late.wait())
+			late.requireOneLine("not acquired")
+			if name != "permits" { // whose ends are not those of a key
+				assert.Greater(t, client.PTTL(t.Context(), "job").Val(), time.Hour)
+			}
+		})
+	}
+}

@@ -28,55 +28,6 @@ func TestRunTellsTheCommandOfALoss(t *testing.T) {
 	p.requireReport("lost, deleted; sending SIGTERM")
 }
 
-func TestRunTellsTheCommandOfATakeover(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", "4s", "--grace", "1s")...)
-	require.Equal(t, "held", p.line())
-	forceOpen(t, server, "job")
-	require.NoError(t, server.Client(t).HSet(bounded(t), "job", "somebody:1", 1).Err())
-	assert.Equal(t, "terminated", p.line())
-	assert.Equal(t, exitLost, p.wait())
-	p.requireReport("lost, taken over; sending SIGTERM")
-}
-
-func TestRunKillsADeafCommandAfterGrace(t *testing.T) {
-	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(deaf), "--ttl", "5s", "--grace", "2s")...)
-	pid := p.pidLine()
-	forceOpen(t, server, "job")
-	line := p.awaitError("sending SIGTERM")
-	asked := time.Now()
-	assert.Contains(t, line, "SIGKILL in 2s")
-	assert.Equal(t, exitLost, p.wait())
-	assert.GreaterOrEqual(t, time.Since(asked), time.Second, "grace was given, though this may know late of its begin")
-	assert.True(t, gone(pid))
-}
-
-func TestRunOnLost(t *testing.T) {
-	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-
-	t.Run("kill", func(t *testing.T) {
-		p := start(t, env, run("job", sh(deaf), "--ttl", "2s", "--on-lost", "kill")...)
-		pid := p.pidLine()
-		forceOpen(t, server, "job")
-		assert.Equal(t, exitLost, p.wait())
-		assert.True(t, gone(pid))
-		p.requireReport("lost, deleted; sending SIGKILL")
-	})
-
-	t.Run("ignore", func(t *testing.T) {
-		p := start(t, env, run("job", sh("trap 'echo terminated' TERM; echo held; cat; echo done"), "--ttl", "2s", "--on-lost", "ignore")...)
-		require.Equal(t, "held", p.line())
-		forceOpen(t, server, "job")
-		p.awaitError("lost, deleted; the command runs on without it")
-		require.NoError(t, p.stdin.Close())
-		assert.Equal(t, "done", p.line())
-		assert.Equal(t, exitLost, p.wait(), "the exit code tells of the loss all the same")
-	})
-}
-
 // A server that does not answer cannot report a loss. The command gets its signal in
 // time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
@@ -113,26 +64,6 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 			assert.Equal(t, exitLost, p.wait())
 		})
 	}
-}
-
-// An outage of half a TTL ends nothing.
-func TestRunOutlivesAPauseOfTheServer(t *testing.T) {
-	t.Parallel()
-	const ttl = 3 * time.Second
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
-	p := start(t, env, run("job", sh("echo held; cat"), "--ttl", ttl.String())...)
-	require.Equal(t, "held", p.line())
-	server.Pause()
-	time.AfterFunc(ttl/2, server.Resume)
-	// The server answers again, and a renewal moves the TTL up again.
-	eventually(t, "renewed", func() bool {
-		left, err := client.PTTL(ctx, "job").Result()
-		return err == nil && left > ttl*9/10
-	})
-	require.NoError(t, p.stdin.Close())
-	assert.Equal(t, 0, p.wait())
-	assert.Empty(t, p.stderr.String())
 }
 
 // A holder that was frozen for longer than its lease ends the command as soon as it

@@ -83,6 +83,7 @@ func TestTLSMismatches(t *testing.T) {
 		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"demo"}, {"bench", "lock"}, {"bench", "renewal"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
+			t.Parallel() // most of it is waiting for the server
 			p := call(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
 			assert.Equal(t, exitUnavailable, p.wait())
 			p.requireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")

@@ -319,3 +319,36 @@ func TestRunLabelsItsCommand(t *testing.T) {
 	assert.Equal(t, exitUsage, p.wait())
 	assert.Contains(t, p.stderr.String(), "Label is unfit")
 }
+
+// While the command runs the lock is on the server in Redisson's format.
+func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
+	t.Parallel()
+	server, env := onServer(t, redistest.Config{})
+	client, ctx := server.Client(t), bounded(t)
+	held := holder(t, env)
+	fields, err := client.HGetAll(ctx, "job").Result()
+	require.NoError(t, err)
+	require.Len(t, fields, 1)
+	for owner, count := range fields {
+		assert.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`, owner)
+		assert.Equal(t, "1", count)
+	}
+	left, err := client.PTTL(ctx, "job").Result()
+	require.NoError(t, err)
+	require.Positive(t, left)
+	require.NoError(t, held.stdin.Close())
+	assert.Equal(t, 0, held.wait())
+	exists, err := client.Exists(ctx, "job").Result()
+	require.NoError(t, err)
+	assert.Zero(t, exists)
+}
+
+// A command that has held its lock for too long is ended, and the lock is given back.
+func TestRunMaxHold(t *testing.T) {
+	t.Parallel()
+	_, env := onServer(t, redistest.Config{})
+	p := start(t, env, run("job", sh("cat"), "--max-hold", "100ms")...)
+	assert.Equal(t, exitLost, p.wait())
+	p.requireReport("--max-hold is over")
+	assert.Equal(t, 0, start(t, env, run("job", sh("true"), "-n")...).wait())
+}

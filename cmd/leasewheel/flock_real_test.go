@@ -1,4 +1,4 @@
-//go:build unix
+//go:build real && unix
 
 package main
 
@@ -208,6 +208,7 @@ var flockRows = map[string]func(l *lockTool){
 	},
 	"stop the command with SIGTERM": func(l *lockTool) {
 		p := l.startPlain(`trap "echo stopped; exit 3" TERM; echo held; while :; do sleep 0.01; done`)
+
 		require.Equal(l.t, "held", p.line())
 		p.signal(syscall.SIGTERM)
 		assert.Equal(l.t, "stopped", p.line())
