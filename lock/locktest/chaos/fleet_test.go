@@ -28,13 +28,11 @@ func TestFleet(t *testing.T) {
 		seed = rand.Uint64N(1 << 32)
 	}
 	tally := newTally()
-	for n := range *fleetRounds {
-		if *fleetRound >= 0 {
-			if n > 0 {
-				break
-			}
-			n = *fleetRound
-		}
+	first, end := 0, *fleetRounds
+	if *fleetRound >= 0 {
+		first, end = *fleetRound, *fleetRound+1
+	}
+	for n := first; n < end && tally.total() == 0; n++ {
 		t.Run(fmt.Sprint("round", n), func(t *testing.T) {
 			begin := time.Now()
 			var h *history
