@@ -34,7 +34,7 @@ type member struct {
 	reports
 	place  int
 	worker *worker
-	links  []*link // to each server
+	links  []*network.Network // to each server
 
 	drivers, background sync.WaitGroup
 	finish              context.CancelFunc
@@ -42,41 +42,6 @@ type member struct {
 	closed              chan struct{} // closed when everything of it has ended
 
 	standing chan struct{} // guarded by mu; closed when it goes on, nil unless it stands still
-}
-
-// link is the network between a process and a server, with all its faults.
-type link struct {
-	*network.Network
-	faults []*network.Fault
-}
-
-func (l *link) begin(f *network.Fault) {
-	l.faults = append(l.faults, f)
-	l.Set(l.sum())
-}
-
-func (l *link) heal(f *network.Fault) {
-	l.faults = slices.DeleteFunc(l.faults, func(o *network.Fault) bool { return o == f })
-	l.Set(l.sum())
-}
-
-// usual is a network without a fault.
-var usual = network.Fault{Requests: 200 * time.Microsecond, Replies: 200 * time.Microsecond, Jitter: 400 * time.Microsecond}
-
-func (l *link) sum() network.Fault {
-	sum := usual
-	for _, f := range l.faults {
-		sum.Requests += f.Requests
-		sum.Replies += f.Replies
-		sum.Jitter += f.Jitter
-		sum.LateIn, sum.Late = max(sum.LateIn, f.LateIn), max(sum.Late, f.Late)
-		sum.LoseRequests = sum.LoseRequests || f.LoseRequests
-		sum.LoseReplies = sum.LoseReplies || f.LoseReplies
-		sum.HoldRequests = sum.HoldRequests || f.HoldRequests
-		sum.HoldReplies = sum.HoldReplies || f.HoldReplies
-		sum.Refuse = sum.Refuse || f.Refuse
-	}
-	return sum
 }
 
 // playFleet plays a round of a fleet. The caller is in a bubble.
@@ -154,8 +119,7 @@ func (f *fleet) start(place int) {
 func (f *fleet) openStores(m *member) (stores []*redisstore.Store, err error) {
 	for n, s := range f.servers {
 		options := *s.Client(f.t).Options()
-		l := &link{Network: network.New(options.Dialer, m.worker.plan.Seed+uint64(n))}
-		l.Set(usual)
+		l := network.New(options.Dialer, m.worker.plan.Seed+uint64(n), network.Usual)
 		m.links = append(m.links, l)
 		options.Dialer, options.Addr = l.Dial, fmt.Sprintf("127.0.0.1:%d", n+1) // the resolver of names does not work in a bubble
 		client := redis.NewClient(&options)

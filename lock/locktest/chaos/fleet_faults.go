@@ -96,7 +96,7 @@ func (f *fleet) deeds(p faultPlan) (begin func() *window, end func(*window)) {
 					return f.journal.open(window{Kind: sliced, Place: -1, Node: -1})
 				}
 				for _, l := range m.links {
-					l.begin(hold)
+					l.Begin(hold)
 				}
 				m.stop()
 				return f.journal.open(window{Kind: stopped, Place: -1, Process: m.number, Node: -1})
@@ -106,7 +106,7 @@ func (f *fleet) deeds(p faultPlan) (begin func() *window, end func(*window)) {
 				}
 				m.resume(w.Begin)
 				for _, l := range m.links {
-					l.heal(hold)
+					l.End(hold)
 				}
 			}
 	case killed:
@@ -158,7 +158,7 @@ func (f *fleet) deeds(p faultPlan) (begin func() *window, end func(*window)) {
 }
 
 // links are those that a fault of the network affects.
-func (f *fleet) links(p faultPlan) (all []*link) {
+func (f *fleet) links(p faultPlan) (all []*network.Network) {
 	for place, m := range f.current {
 		for n, l := range m.links {
 			if (p.Place < 0 || p.Place == place) && (len(f.servers) == 1 || p.Variant%4 == 0 || n == p.Node) {
@@ -170,16 +170,16 @@ func (f *fleet) links(p faultPlan) (all []*link) {
 }
 
 func (f *fleet) onLinks(p faultPlan, fault network.Fault) (begin func() *window, end func(*window)) {
-	var links []*link
+	var links []*network.Network
 	return func() *window {
 			links = f.links(p)
 			for _, l := range links {
-				l.begin(&fault)
+				l.Begin(&fault)
 			}
 			return f.journal.open(window{Kind: p.Kind, Place: p.Place, Node: -1, Size: fault.Requests})
 		}, func(*window) {
 			for _, l := range links {
-				l.heal(&fault)
+				l.End(&fault)
 			}
 		}
 }

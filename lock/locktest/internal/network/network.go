@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,21 +31,26 @@ type Fault struct {
 // Dialer opens a connection.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
+// Usual is a network without a fault.
+var Usual = Fault{Requests: 200 * time.Microsecond, Replies: 200 * time.Microsecond, Jitter: 400 * time.Microsecond}
+
 // Network connects clients with a server. Its methods are safe for concurrent use.
 type Network struct {
 	dialServer Dialer
+	usual      Fault
 
 	mu      sync.Mutex
 	rng     *rand.Rand         // guarded by mu
-	fault   Fault              // guarded by mu
+	faults  []*Fault           // guarded by mu; those that have begun and not ended
+	fault   Fault              // guarded by mu; usual and all faults
 	changed chan struct{}      // guarded by mu; closed when fault changes
 	dead    bool               // guarded by mu
 	conns   map[*conn]struct{} // guarded by mu; the open connections
 }
 
-// New returns a network without a fault. Its draws depend on seed.
-func New(dial Dialer, seed uint64) *Network {
-	return &Network{dialServer: dial, rng: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}), conns: make(map[*conn]struct{})}
+// New returns a network that is as usual until a fault begins. Its draws depend on seed.
+func New(dial Dialer, seed uint64, usual Fault) *Network {
+	return &Network{dialServer: dial, usual: usual, fault: usual, rng: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}), conns: make(map[*conn]struct{})}
 }
 
 // Dial opens a connection to the server.
@@ -71,28 +77,57 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	go c.carry(relay, server, true)
 	go c.carry(server, relay, false)
 	if dead {
-		c.end(true)
+		c.end()
 	}
 	return c, nil
 }
 
-// Set replaces the fault. Connections that have lost something are reset once the new fault
-// loses nothing.
-func (n *Network) Set(f Fault) {
+// Begin begins a fault, beside those that have not ended.
+func (n *Network) Begin(f *Fault) {
 	n.mu.Lock()
-	n.fault = f
-	close(n.changed)
-	n.changed = make(chan struct{})
+	defer n.mu.Unlock()
+	n.faults = append(n.faults, f)
+	n.change()
+}
+
+// End ends a fault. Connections that have lost something are reset once nothing is lost any more.
+func (n *Network) End(f *Fault) {
+	n.mu.Lock()
+	n.faults = slices.DeleteFunc(n.faults, func(o *Fault) bool { return o == f })
+	n.change()
 	var mute []*conn
 	for c := range n.conns {
-		if !f.LoseRequests && !f.LoseReplies && (c.lostRequests || c.lostReplies) {
+		if !n.fault.LoseRequests && !n.fault.LoseReplies && (c.lostRequests || c.lostReplies) {
 			mute = append(mute, c)
 		}
 	}
 	n.mu.Unlock()
 	for _, c := range mute {
-		c.end(true)
+		c.end()
 	}
+}
+
+// change sums the faults up, and lets held messages go on if none holds them. The caller holds mu.
+func (n *Network) change() {
+	n.fault = n.usual
+	for _, f := range n.faults {
+		n.fault.add(*f)
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (f *Fault) add(o Fault) {
+	f.Requests += o.Requests
+	f.Replies += o.Replies
+	f.Jitter += o.Jitter
+	f.LateIn, f.Late = max(f.LateIn, o.LateIn), max(f.Late, o.Late)
+	f.LoseRequests = f.LoseRequests || o.LoseRequests
+	f.LoseReplies = f.LoseReplies || o.LoseReplies
+	f.After = max(f.After, o.After)
+	f.HoldRequests = f.HoldRequests || o.HoldRequests
+	f.HoldReplies = f.HoldReplies || o.HoldReplies
+	f.Refuse = f.Refuse || o.Refuse
 }
 
 // Reset resets the open connections. What is on its way is lost.
@@ -102,7 +137,7 @@ func (n *Network) Reset() {
 	n.conns = make(map[*conn]struct{})
 	n.mu.Unlock()
 	for c := range conns {
-		c.end(true)
+		c.end()
 	}
 }
 
@@ -233,10 +268,10 @@ func (c *conn) forget() {
 }
 
 // end closes both ends at once.
-func (c *conn) end(reset bool) {
+func (c *conn) end() {
 	c.mu.Lock()
 	if !c.reset {
-		c.reset = reset
+		c.reset = true
 		close(c.ended)
 	}
 	c.mu.Unlock()
