@@ -23,7 +23,7 @@ import (
 type process struct {
 	t        testing.TB
 	server   *locktest.Server // that of client
-	networks []*network
+	networks []*faulty
 	faulty   bool          // the fault has begun
 	healed   chan struct{} // closed when the servers are well again
 	work     sync.WaitGroup
@@ -63,7 +63,7 @@ func newProcess(t testing.TB) *process {
 func (p *process) dial(server *locktest.Server) *redis.Client {
 	o := *server.Client(p.t).Options()
 	n := newNetwork(o.Dialer)
-	o.Dialer, o.Addr = n.dial, "127.0.0.1:1" // the resolver of names does not work in a bubble
+	o.Dialer, o.Addr = n.Dial, "127.0.0.1:1" // the resolver of names does not work in a bubble
 	require.False(p.t, p.faulty, "no fault would reach what is made during the call")
 	p.networks = append(p.networks, n)
 	client := redis.NewClient(&o)

@@ -26,16 +26,22 @@ func New(t TB, c lock.Config) *lock.Locker {
 // the test's: inside a synctest bubble it is the bubble's. Its methods are safe for
 // concurrent use.
 type Server struct {
-	redis *miniredis.Miniredis
-
 	mu     sync.Mutex
-	closed bool // guarded by mu; a client may still be dialling at the end of its test
+	redis  *miniredis.Miniredis // guarded by mu; replaced by a restart
+	closed bool                 // guarded by mu; a client may still be dialling at the end of its test
 	// frozen is closed by Thaw; nil unless the server is frozen. Guarded by mu.
 	frozen chan struct{}
 	// disconnected: connections are refused. Guarded by mu.
 	disconnected bool
 	refused      time.Time          // guarded by mu; when a connection was last refused
 	wires        map[*wire]struct{} // guarded by mu; the open connections
+
+	// The server's clock is the test's until it is steered. Then it has shown base at since, and
+	// drifts.
+	steered bool // guarded by mu, like base, since and drift
+	base    time.Time
+	since   time.Time
+	drift   float64
 }
 
 // Start returns a server that ends with t.
@@ -101,9 +107,9 @@ const probePause = time.Second + time.Millisecond
 func (s *Server) close() {
 	s.mu.Lock()
 	s.closed = true
-	refused := s.refused
+	refused, redis := s.refused, s.redis
 	s.mu.Unlock()
-	s.redis.Close()
+	redis.Close()
 	if !refused.IsZero() {
 		time.Sleep(time.Until(refused.Add(probePause)))
 	}
@@ -194,7 +200,7 @@ func (s *Server) forget(w *wire) {
 
 // Delete deletes the lock called name, as an administrator or a loss of data would. No
 // message is sent; the holder detects it at its next renewal.
-func (s *Server) Delete(name string) { s.redis.Del(name) }
+func (s *Server) Delete(name string) { s.current().Del(name) }
 
 // DeleteAll deletes every lock, and all other data of the server.
-func (s *Server) DeleteAll() { s.redis.FlushAll() }
+func (s *Server) DeleteAll() { s.current().FlushAll() }

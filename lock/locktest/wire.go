@@ -71,6 +71,7 @@ func (w *wire) send() {
 		if closed {
 			return
 		}
+		w.server.tick()
 		if _, err := w.Conn.Write(p); err != nil {
 			_ = w.Close()
 			return

@@ -27,7 +27,6 @@ var (
 	siteFlag  = flag.String("site", "", "draw this site only: single, sentinel, cluster or quorum")
 	activeFor = flag.Duration("active", 5*time.Second, "have the faults of a round last so long; 0: as drawn")
 	faultFlag = flag.String("faults", "", "draw these kinds of fault only, separated by commas")
-	histories = flag.String("histories", "", "write what the processes of each round reported to this folder")
 	jsonFlag  = flag.String("json", "", "write the report to this file")
 )
 

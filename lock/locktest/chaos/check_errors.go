@@ -68,7 +68,7 @@ func (r *judge) checkLoss(h *history, u *use) {
 	case renewal.Expired, renewal.TakenOver, renewal.Deleted, renewal.Unreachable:
 		from := max(u.call, u.releasing.add(-u.ttl))                                // every lease is confirmed within a TTL
 		slow := r.slowRoundTrips(h, u.process, u.name, from, u.releasing) > u.ttl/4 // a renewal has more than one request
-		if !slow && r.undisturbed(h, u, from-instant(time.Second), u.releasing+instant(50*time.Millisecond), memory) {
+		if !slow && r.undisturbed(h, u, from-instant(time.Second), u.releasing.add(r.look+50*time.Millisecond), memory) {
 			r.broke(heldSurvives, u.back, u.releasing, "lost: "+u.lost.String(), u)
 		}
 	}

@@ -17,7 +17,7 @@ func (r *judge) voidsExclusion(from, to instant) []*window {
 
 // checkExclusion compares every two leases of a lock.
 func (r *judge) checkExclusion(h *history) {
-	for _, uses := range h.named(r.plan, mutexKind, fairKind) {
+	for _, uses := range h.named(r.plan, mutexKind, fairKind, electionKind) {
 		r.apart(oneHolder, granted(uses), func(a, b *use) bool { return true })
 	}
 	for _, uses := range h.named(r.plan, readKind, writeKind) {

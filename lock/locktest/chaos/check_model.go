@@ -72,7 +72,7 @@ var lockModel = porcupine.Model{
 // allows. A round in which a fault voids exclusion or growth is left to the other
 // checkers, which account for the fault's duration.
 func (r *judge) checkModel(h *history) {
-	for name, uses := range h.named(r.plan, mutexKind, fairKind, readKind, writeKind, permitsKind) {
+	for name, uses := range h.named(r.plan, mutexKind, electionKind, fairKind, readKind, writeKind, permitsKind) {
 		held := granted(uses)
 		if len(held) == 0 {
 			continue

@@ -17,7 +17,7 @@ func (r *judge) checkTokens(h *history) {
 			r.broke(tokensBounded, u.back, u.back, fmt.Sprintf("token %d", u.token), u)
 		}
 	}
-	for _, uses := range h.named(r.plan, mutexKind, fairKind, writeKind, readKind, permitsKind) {
+	for _, uses := range h.named(r.plan, mutexKind, electionKind, fairKind, writeKind, readKind, permitsKind) {
 		r.growing(uses)
 	}
 }

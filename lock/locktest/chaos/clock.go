@@ -1,6 +1,9 @@
 package chaos
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // instant is a reading of the clock of a round, in nanoseconds.
 type instant int64
@@ -25,4 +28,12 @@ const forever = instant(1<<63 - 1)
 func instantOf(t time.Time) instant {
 	at := now()
 	return at.add(time.Until(t))
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

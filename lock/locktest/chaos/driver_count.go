@@ -7,7 +7,7 @@ import (
 
 // useSemaphore takes permits without owners, and returns them.
 func (w *worker) useSemaphore(p driverPlan, d dice) error {
-	s, wish := w.locker.Semaphore(p.Name), drawWish(p, d)
+	s, wish := w.locker.Semaphore(p.Name), w.drawWish(p, d)
 	if _, err := s.TrySetPermits(w.giveUp, p.Count); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (w *worker) useSemaphore(p driverPlan, d dice) error {
 		return w.failed(op, err)
 	}
 	w.report(event{What: evGot, Op: op})
-	time.Sleep(min(wish.hold, 100*time.Millisecond))
+	w.sleep(min(wish.hold, w.slow(100*time.Millisecond)))
 	w.report(event{What: evEnd, Op: op, At: now()})
 	w.release(op, s.Release(context.Background(), 1))
 	return nil
@@ -46,11 +46,11 @@ func (w *worker) useLatch(p driverPlan, d dice) error {
 		done, err := l.TrySetCount(context.Background(), 2)
 		if err != nil || !done {
 			_ = w.failed(op, err)
-			time.Sleep(5 * time.Millisecond)
+			w.sleep(w.slow(5 * time.Millisecond))
 			return err
 		}
 		w.report(event{What: evGot, Op: op})
-		time.Sleep(d.span(2*time.Millisecond, 100*time.Millisecond))
+		w.sleep(w.slow(d.span(2*time.Millisecond, 100*time.Millisecond)))
 		w.report(event{What: evEnd, Op: op, At: now()})
 		err = l.CountDown(context.Background())
 		if err == nil {
@@ -59,7 +59,7 @@ func (w *worker) useLatch(p driverPlan, d dice) error {
 		w.release(op, err)
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(w.giveUp, d.span(5*time.Millisecond, 3*time.Second), errInterrupted)
+	ctx, cancel := context.WithTimeoutCause(w.giveUp, w.slow(d.span(5*time.Millisecond, 3*time.Second)), errInterrupted)
 	defer cancel()
 	w.report(event{What: evCall, Op: op, Kind: latchKind, Name: p.Name, Verb: verbLock})
 	if err := l.Wait(ctx); err != nil {

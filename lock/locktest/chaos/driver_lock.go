@@ -56,32 +56,36 @@ type wish struct {
 	keep   bool // hold it until the process finishes, or for that long
 }
 
-func drawWish(p driverPlan, d dice) wish {
-	w := wish{hold: d.span(time.Millisecond, 50*time.Millisecond), inner: d.chance(15)}
+func (w *worker) drawWish(p driverPlan, d dice) wish {
+	want := wish{hold: d.span(time.Millisecond, 50*time.Millisecond), inner: d.chance(15)}
 	if d.chance(8) {
-		w.hold = d.span(50*time.Millisecond, 3*time.Second)
+		want.hold = d.span(50*time.Millisecond, 3*time.Second)
 	}
 	switch roll := d.IntN(100); {
 	case roll < 25 || p.Count == 0 && p.Kind == permitsKind:
-		w.verb = verbTry
+		want.verb = verbTry
 	case roll < 50:
-		w.verb, w.within = verbWithin, d.span(5*time.Millisecond, 5*time.Second)
+		want.verb, want.within = verbWithin, d.span(5*time.Millisecond, 5*time.Second)
 	default:
-		w.verb = verbLock
+		want.verb = verbLock
 	}
 	if d.chance(40) {
-		w.cancel = d.span(3*time.Millisecond, 4*time.Second)
+		want.cancel = d.span(3*time.Millisecond, 4*time.Second)
 	}
 	switch p.Role {
 	case crowd:
-		w.hold, w.inner = d.span(time.Millisecond, 5*time.Millisecond), false
+		want.hold, want.inner = d.span(time.Millisecond, 5*time.Millisecond), false
 	case kept:
-		w = wish{verb: verbLock, hold: d.between(2*time.Second, 20*time.Second), keep: true}
+		want = wish{verb: verbLock, hold: d.between(2*time.Second, 20*time.Second), keep: true}
 	}
-	if p.Defer && w.verb == verbLock {
-		w.verb = verbGo
+	if p.Defer && want.verb == verbLock {
+		want.verb = verbGo
 	}
-	return w
+	want.hold, want.within, want.cancel = w.slow(want.hold), w.slow(want.within), w.slow(want.cancel)
+	if w.plan.Tempo > 0 {
+		want.hold = min(want.hold, 100*p.TTL) // or its renewals take most of the round's time
+	}
+	return want
 }
 
 func (h handle) acquire(ctx context.Context, w wish) (*lock.Lease, error) {
@@ -103,7 +107,7 @@ func (h handle) acquire(ctx context.Context, w wish) (*lock.Lease, error) {
 
 // useLock acquires, holds and releases a lock once.
 func (w *worker) useLock(p driverPlan, d dice) error {
-	h, wish := w.handle(p, d), drawWish(p, d)
+	h, wish := w.handle(p, d), w.drawWish(p, d)
 	op := w.ops.Add(1)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -210,7 +214,10 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 		}
 	}
 	last, told := got, instant(0)
-	look, finishing := 2*time.Millisecond, (<-chan struct{})(nil)
+	look, finishing := w.slow(2*time.Millisecond), (<-chan struct{})(nil)
+	if w.plan.Tempo > 0 {
+		finishing = w.finishing.Done()
+	}
 	if wish.keep { // one of many
 		look, finishing = 100*time.Millisecond, w.finishing.Done()
 	}
@@ -220,7 +227,7 @@ func (w *worker) hold(op int64, h handle, lease *lock.Lease, wish wish) {
 			w.awaitLoss(op, lease)
 			break
 		}
-		if last = at; told == 0 || last.sub(told) > 20*time.Millisecond {
+		if last = at; told == 0 || last.sub(told) > w.slow(20*time.Millisecond) {
 			told = last
 			w.report(event{What: evValid, Op: op, At: last})
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
@@ -15,11 +14,11 @@ var errHandler = errors.New("chaos: the handler failed")
 // putMessages puts messages with new ids, one after the other.
 func (w *worker) putMessages(putter int) {
 	d := newDice(w.plan.Seed, uint64(putter))
-	for n := 1; w.sleep(d.between(0, 2*w.plan.Queue.Every)); n++ {
+	for n := 1; w.sleep(w.slow(d.between(0, 2*w.plan.Queue.Every))); n++ {
 		op := w.ops.Add(1)
 		id := fmt.Sprintf("%s/%d.%d", w.locker.ClientID(), putter, n)
 		w.report(event{What: evPut, Op: op, Kind: queueKind, Name: id})
-		m := delayqueue.Message{ID: id, Payload: []byte("mail"), Delay: d.span(time.Millisecond, time.Second)}
+		m := delayqueue.Message{ID: id, Payload: []byte("mail"), Delay: w.slow(d.span(time.Millisecond, time.Second))}
 		if d.chance(50) {
 			m.Delay = 0
 		}
@@ -50,8 +49,8 @@ func (w *worker) handleMessages() {
 		if err == nil || errors.Is(err, delayqueue.ErrClosed) {
 			return
 		}
-		fmt.Fprintln(os.Stderr, "chaos worker: queue:", err) // the server refused the very first request
-		time.Sleep(100 * time.Millisecond)
+		w.report(event{What: evTrouble, Text: "queue: " + err.Error()}) // the server refused the very first request
+		time.Sleep(w.slow(100 * time.Millisecond))
 	}
 }
 
@@ -60,7 +59,7 @@ func (w *worker) handleMessage(ctx context.Context, m *delayqueue.Delivery) erro
 	d := newDice(w.plan.Seed, uint64(m.Token))
 	begin := now()
 	w.report(event{What: evBegin, Op: op, At: begin, Kind: queueKind, Name: m.ID, Token: m.Token, TTL: w.plan.Queue.TTL})
-	work := d.span(time.Millisecond, 10*time.Millisecond)
+	work := w.slow(d.span(time.Millisecond, 10*time.Millisecond))
 	if d.chance(3) {
 		work = d.between(w.plan.Queue.TTL/2, 2*w.plan.Queue.TTL)
 	}
@@ -82,7 +81,7 @@ func (w *worker) handleMessage(ctx context.Context, m *delayqueue.Delivery) erro
 		if !live || at >= end {
 			break
 		}
-		time.Sleep(min(2*time.Millisecond, end.sub(at)))
+		pause(ctx, min(w.slow(2*time.Millisecond), end.sub(at)))
 	}
 	w.report(event{What: evContext, Op: op, At: open})
 	w.report(event{What: evStopped, Op: op, At: last})

@@ -37,6 +37,7 @@ const (
 	evProbed    = "probed"     // every lock was acquired once more
 	evClosed    = "closed"     // everything was closed
 	evLag       = "lag"        // a timer of the process was N ns late
+	evTrouble   = "trouble"    // the process has failed to do what the bench needs
 	evRoundTrip = "round trip" // a round trip to a node that has nothing to do with the library took N ns
 )
 

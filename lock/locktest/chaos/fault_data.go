@@ -34,22 +34,6 @@ func writeForeign(ctx, hard context.Context, r *round, f faultPlan) {
 	_ = n.do(hard, hard, "DEL", key)
 }
 
-// keysAt returns the keys that belong to a lock at a key, of every kind.
-func keysAt(key string) []string {
-	braces := "{" + key + "}"
-	if strings.Contains(key, "{") {
-		braces = key
-	}
-	keys := []string{key}
-	for _, prefix := range []string{
-		"redisson_lock_token", "leasewheel_lock_line", "redisson_lock_queue", "redisson_lock_timeout", "leasewheel_lock_places",
-		"leasewheel_lock_claim", "leasewheel_lock_turns",
-	} {
-		keys = append(keys, prefix+":"+braces)
-	}
-	return append(keys, braces+":timeout", braces+":permits", "redisson_lock_token_permit:"+braces)
-}
-
 // writeGarbage writes values that no client of ours would write to a key of a victim, and
 // deletes all of the victim's keys at its end.
 func writeGarbage(ctx, hard context.Context, r *round, f faultPlan) {

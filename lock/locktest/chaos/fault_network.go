@@ -108,10 +108,3 @@ func (r *round) wires(f faultPlan) (wires []*wire) {
 	}
 	return wires
 }
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

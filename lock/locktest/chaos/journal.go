@@ -32,6 +32,7 @@ const (
 	paused    = "CLIENT PAUSE"
 	restarted = "server restarted"
 	dataLost  = "data lost"
+	oldData   = "old data" // the server starts again with those of its beginning; it is followed by dataLost
 	failover  = "failover"
 	flushed   = "SCRIPT FLUSH"
 	clients   = "CLIENT KILL"

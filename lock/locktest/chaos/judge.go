@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // judge checks the history of a round.
@@ -17,6 +18,7 @@ type judge struct {
 	drained bool
 	strict  bool           // also check what a busy machine's timers may break
 	masters map[string]int // of a cluster: the node that has a name's keys
+	look    time.Duration  // after which a driver looks at its lease again, at most
 	repeat  string         // the flags that repeat the round
 }
 
@@ -35,4 +37,40 @@ func (r *judge) check(h *history) {
 	r.checkErrors(h)
 	r.checkIdle(h)
 	r.checkModel(h)
+}
+
+// The limits of the quiet period. None of them measures speed: each is many times as long
+// as the operation takes.
+const (
+	cleanupLimit = 25 * time.Second // until abandoned requests are cleaned up: tries are 10 s apart at most
+	orphanLimit  = 18 * time.Second // for which a lock may have no holder, for the same reason
+	answerLimit  = 30 * time.Second // until a process has done a local operation
+	freeLimit    = 12 * time.Second // for which a free lock may be refused
+)
+
+// patience is how long a waiter may have to wait for leases that are never released: two
+// of the longest, and the time by which the server's clock was set back.
+func (r *judge) patience() time.Duration {
+	longest := time.Second
+	for _, w := range r.plan.Workers {
+		for _, d := range w.Drivers {
+			longest = max(longest, d.TTL)
+		}
+	}
+	limit := 2*longest + 15*time.Second
+	for _, w := range r.journal.between(0, forever, ofKind(stepped)) {
+		if w.Size < 0 {
+			limit -= w.Size
+		}
+	}
+	return limit
+}
+
+// mayKeep reports whether a lock may have no actual holder for its TTL. Three reasons are
+// known: a repeated request was granted once more; a promoted replica has a grant but not
+// its release; the server's clock was set back, so that a late request seems in time.
+func (r *judge) mayKeep() bool {
+	return len(r.journal.between(0, forever, func(w *window) bool {
+		return w.Kind == duplicates || w.Kind == failover || w.Kind == stepped && w.Size < 0
+	})) > 0
 }

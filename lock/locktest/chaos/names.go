@@ -29,3 +29,19 @@ func (m mapping) config() redisstore.Config {
 		return name, ours && ends
 	}}
 }
+
+// keysAt returns the keys that belong to a lock at a key, of every kind.
+func keysAt(key string) []string {
+	braces := "{" + key + "}"
+	if strings.Contains(key, "{") {
+		braces = key
+	}
+	keys := []string{key}
+	for _, prefix := range []string{
+		"redisson_lock_token", "leasewheel_lock_line", "redisson_lock_queue", "redisson_lock_timeout", "leasewheel_lock_places",
+		"leasewheel_lock_claim", "leasewheel_lock_turns",
+	} {
+		keys = append(keys, prefix+":"+braces)
+	}
+	return append(keys, braces+":timeout", braces+":permits", "redisson_lock_token_permit:"+braces)
+}

@@ -17,6 +17,7 @@ const (
 	semaphoreKind kind = "semaphore"
 	latchKind     kind = "latch"
 	queueKind     kind = "queue"
+	electionKind  kind = "election"
 )
 
 // site is the arrangement of a round's servers.
@@ -90,6 +91,7 @@ type workerPlan struct {
 	Poll    time.Duration
 	Drivers []driverPlan
 	Queue   *queuePlan
+	Tempo   int // by how much its drivers are slower; 0: not at all
 }
 
 // driverPlan is one goroutine that uses one name.

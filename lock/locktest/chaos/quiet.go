@@ -12,15 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The limits of the quiet period. None of them measures speed: each is many times as long
-// as the operation takes.
-const (
-	cleanupLimit = 25 * time.Second // until abandoned requests are cleaned up: tries are 10 s apart at most
-	orphanLimit  = 18 * time.Second // for which a lock may have no holder, for the same reason
-	answerLimit  = 30 * time.Second // until a process has done a local operation
-	freeLimit    = 12 * time.Second // for which a free lock may be refused
-)
-
 // quiet waits, after the last fault has ended, until the expected state is reached, and
 // reports deviations.
 func (r *round) quiet(ctx context.Context) {
@@ -143,24 +134,6 @@ func (p *plan) isVictim(name string) bool {
 	return slices.ContainsFunc(p.Names, func(n namePlan) bool { return n.Name == name && n.Victim })
 }
 
-// patience is how long a waiter may have to wait for leases that are never released: two
-// of the longest, and the time by which the server's clock was set back.
-func (r *round) patience() time.Duration {
-	longest := time.Second
-	for _, w := range r.plan.Workers {
-		for _, d := range w.Drivers {
-			longest = max(longest, d.TTL)
-		}
-	}
-	limit := 2*longest + 15*time.Second
-	for _, w := range r.journal.between(0, forever, ofKind(stepped)) {
-		if w.Size < 0 {
-			limit -= w.Size
-		}
-	}
-	return limit
-}
-
 // without returns the living processes that have not reached a phase. One that has ended
 // by itself is reported once.
 func (r *round) without(phase string) (waiting []*process) {
@@ -275,15 +248,6 @@ func (r *round) watchOwners(ctx context.Context, h *history, orphans map[string]
 			delete(orphans, key)
 		}
 	}
-}
-
-// mayKeep reports whether a lock may have no actual holder for its TTL. Three reasons are
-// known: a repeated request was granted once more; a promoted replica has a grant but not
-// its release; the server's clock was set back, so that a late request seems in time.
-func (r *round) mayKeep() bool {
-	return len(r.journal.between(0, forever, func(w *window) bool {
-		return w.Kind == duplicates || w.Kind == failover || w.Kind == stepped && w.Size < 0
-	})) > 0
 }
 
 // owner is an owner of a lock that belongs to a living process.

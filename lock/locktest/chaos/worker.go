@@ -3,9 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +28,7 @@ type worker struct {
 	queue  *delayqueue.Queue
 	close  []func() error
 
+	closing   context.Context // that closing has; nil: without an end
 	finishing context.Context // done: begin nothing new
 	giveUp    context.Context // done: stop waiting for what may never be released
 }
@@ -38,7 +37,7 @@ type worker struct {
 func (w *worker) open(openStores func() ([]*redisstore.Store, error)) (err error) {
 	var c lock.Config
 	c.RequestTimeout, c.Poll = w.plan.Request, w.plan.Poll
-	qc := delayqueue.Config{Poll: time.Second}
+	qc := delayqueue.Config{Poll: min(w.slow(time.Second), 30*time.Second)}
 	c.MaxRunning = w.plan.Running
 	if w.plan.Tick > 0 || w.plan.Pool > 0 {
 		ticks, err := w.openWheel()
@@ -68,12 +67,12 @@ func (w *worker) open(openStores func() ([]*redisstore.Store, error)) (err error
 	if w.locker, err = lock.New(store, c); err != nil {
 		return err
 	}
-	w.close = append(w.close, func() error { return w.locker.Close(context.Background()) })
+	w.close = append(w.close, func() error { return w.locker.Close(w.closingContext()) })
 	if w.plan.Queue != nil {
 		if w.queue, err = delayqueue.New(w.store, w.plan.Queue.Name, qc); err != nil {
 			return err
 		}
-		w.close = append(w.close, func() error { return w.queue.Close(context.Background()) })
+		w.close = append(w.close, func() error { return w.queue.Close(w.closingContext()) })
 	}
 	return nil
 }
@@ -120,10 +119,20 @@ func (w *worker) occupyPool() {
 	}
 }
 
+func (w *worker) closingContext() context.Context {
+	if w.closing == nil {
+		return context.Background()
+	}
+	return w.closing
+}
+
+// slow is a time of a driver by the tempo of its process.
+func (w *worker) slow(d time.Duration) time.Duration { return d * time.Duration(max(1, w.plan.Tempo)) }
+
 func (w *worker) closeAll() {
 	for i := len(w.close) - 1; i >= 0; i-- {
 		if err := w.close[i](); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos worker: close:", err)
+			w.report(event{What: evTrouble, Text: "close: " + err.Error()})
 		}
 	}
 }
@@ -147,6 +156,8 @@ func (w *worker) drive(p driverPlan) {
 			err = w.useSemaphore(p, d)
 		case latchKind:
 			err = w.useLatch(p, d)
+		case electionKind:
+			err = w.stand(p, d)
 		default:
 			err = w.useLock(p, d)
 		}
@@ -157,11 +168,11 @@ func (w *worker) drive(p driverPlan) {
 		pause := time.Duration(0)
 		switch {
 		case err != nil:
-			pause = d.span(100*time.Microsecond, 20*time.Millisecond)
+			pause = w.slow(d.span(100*time.Microsecond, 20*time.Millisecond))
 		case p.Role == crowd:
-			pause = d.between(100*time.Millisecond, 700*time.Millisecond)
+			pause = w.slow(d.between(100*time.Millisecond, 700*time.Millisecond))
 		case p.Calm:
-			pause = d.span(5*time.Millisecond, 200*time.Millisecond)
+			pause = w.slow(d.span(5*time.Millisecond, 200*time.Millisecond))
 		}
 		if pause > 0 && !w.sleep(pause) {
 			return

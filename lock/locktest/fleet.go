@@ -1,0 +1,292 @@
+package locktest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest/internal/network"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// ErrKilled is the cause of the end of a process's context if the process was killed.
+var ErrKilled = errors.New("locktest: the process was killed")
+
+// FleetConfig configures [Play]. Its zero value is ready to use.
+type FleetConfig struct {
+	// Processes is how many processes run at a time. Default: 3.
+	Processes int
+	// Time is for how long faults come, in virtual time. Default: 1 h.
+	Time time.Duration
+	// Quiet is for how long the processes run on after the last fault, in virtual time, before
+	// their contexts end. Default: 5 min.
+	Quiet time.Duration
+	// Every is the mean time between the beginnings of two faults, in virtual time. Default: 1
+	// min. Negative: no faults.
+	Every time.Duration
+	// Seed decides on the faults and on the delays of the network. The Go scheduler decides on the
+	// order of what happens at one virtual instant, so a rare failure may need some repetitions.
+	// Default: 1.
+	Seed uint64
+	// LoseData lets the server restart without its data at times. No lock on a single server
+	// keeps its promises then. Default: false, it restarts with its data.
+	LoseData bool
+}
+
+func (c FleetConfig) withDefaults() FleetConfig {
+	c.Processes = cmp.Or(c.Processes, 3)
+	c.Time = cmp.Or(c.Time, time.Hour)
+	c.Quiet = cmp.Or(c.Quiet, 5*time.Minute)
+	c.Every = cmp.Or(c.Every, time.Minute)
+	c.Seed = cmp.Or(c.Seed, 1)
+	return c
+}
+
+// Play runs a fleet of processes of the caller's own code in virtual time, while faults come:
+// slow, lost and late messages, broken connections, processes that are cut off, stand still or
+// die, and a server that freezes or restarts. An hour takes a second or so.
+//
+// Play calls run once for each process, in a goroutine of its own, inside a synctest bubble of
+// t. run returns once its context has ended: because the process was killed, with cause
+// [ErrKilled], or because the fleet ends. Play fails t if it has not returned a minute of
+// virtual time later. A killed process cannot reach the server any more and releases nothing;
+// another process takes its place two seconds to a minute later. One that stands still is
+// modelled by its network: its goroutines run on.
+//
+// Play logs the faults, which go test prints if t fails.
+func Play(t *testing.T, c FleetConfig, run func(ctx context.Context, p *Process)) {
+	t.Helper()
+	c = c.withDefaults()
+	if c.Processes < 0 || c.Time < 0 || c.Quiet < 0 {
+		t.Fatalf("locktest: a negative number of processes, or a negative time: %+v", c)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{FleetConfig: c, t: t, run: run, server: Start(t), begun: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0))}
+		for range c.Processes {
+			f.start()
+		}
+		f.inflict()
+		time.Sleep(c.Quiet)
+		f.end()
+	})
+}
+
+// Process is a process of a fleet. Its methods are safe for concurrent use.
+type Process struct {
+	number   int
+	t        testing.TB
+	server   *Server
+	network  *network.Network
+	cancel   context.CancelCauseFunc
+	returned chan struct{} // closed when run has returned, and what it opened is closed
+
+	mu    sync.Mutex
+	dead  bool                          // guarded by mu
+	close []func(context.Context) error // guarded by mu
+}
+
+// Number returns the process's number. The first processes have 1 and those that follow it; each
+// that takes the place of another one has the next.
+func (p *Process) Number() int { return p.number }
+
+// Client returns a new client of the fleet's server, by the process's network. It is closed when
+// the process has ended.
+func (p *Process) Client() *redis.Client {
+	o := *p.server.Client(p.t).Options()
+	o.Dialer, o.Addr = p.network.Dial, "127.0.0.1:6379" // the resolver of names does not work in a bubble
+	client := redis.NewClient(&o)
+	p.closeLater(func(context.Context) error { return client.Close() })
+	return client
+}
+
+// Store returns a new store on the fleet's server. It is closed when the process has ended. A
+// config that [redisstore.New] refuses fails the test.
+func (p *Process) Store(c redisstore.Config) *redisstore.Store {
+	store, err := redisstore.New(p.Client(), c)
+	if err != nil {
+		p.fail(err)
+	}
+	p.closeLater(func(context.Context) error { return store.Close() })
+	return store
+}
+
+// Locker returns a new locker on the fleet's server. It is closed when the process has ended. A
+// config that [lock.New] refuses fails the test.
+func (p *Process) Locker(c lock.Config) *lock.Locker {
+	locker, err := lock.New(p.Store(redisstore.Config{}), c)
+	if err != nil {
+		p.fail(err)
+	}
+	p.closeLater(locker.Close)
+	return locker
+}
+
+// fail ends the goroutine of run, as [testing.T.FailNow] does that of a test.
+func (p *Process) fail(err error) {
+	panic(fmt.Sprintf("locktest: process %d: %v", p.number, err))
+}
+
+func (p *Process) closeLater(f func(context.Context) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.close = append(p.close, f)
+}
+
+// closeAll closes what the process has opened, the latest first.
+func (p *Process) closeAll() {
+	p.mu.Lock()
+	all, dead := p.close, p.dead
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if dead {
+		cancel()
+	}
+	slices.Reverse(all)
+	for _, f := range all {
+		if err := f(ctx); err != nil && !dead {
+			p.t.Errorf("locktest: process %d: %v", p.number, err)
+		}
+	}
+}
+
+// fleet are the processes of a call of Play.
+type fleet struct {
+	FleetConfig
+	t      *testing.T
+	run    func(ctx context.Context, p *Process)
+	server *Server
+	begun  time.Time
+	rng    *rand.Rand
+
+	all    []*Process
+	living []*Process
+}
+
+func (f *fleet) start() {
+	number := len(f.all) + 1
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p := &Process{
+		number: number, t: f.t, server: f.server, cancel: cancel, returned: make(chan struct{}),
+		network: network.New(f.server.dial, f.Seed+uint64(number), network.Usual),
+	}
+	f.all, f.living = append(f.all, p), append(f.living, p)
+	go func() {
+		defer close(p.returned)
+		defer p.closeAll()
+		f.run(ctx, p)
+	}()
+}
+
+// inflict begins faults one after the other, and ends them. It returns when the last has ended.
+func (f *fleet) inflict() {
+	var faults sync.WaitGroup
+	for f.Every > 0 {
+		wait := time.Duration(f.rng.ExpFloat64() * float64(f.Every))
+		left := f.Time - time.Since(f.begun)
+		if wait >= left {
+			time.Sleep(left)
+			break
+		}
+		time.Sleep(wait)
+		f.fault(&faults)
+	}
+	if f.Every < 0 {
+		time.Sleep(f.Time)
+	}
+	faults.Wait()
+}
+
+// fault draws a fault, and begins it.
+func (f *fleet) fault(faults *sync.WaitGroup) {
+	lasting := time.Duration(f.rng.Int64N(int64(time.Minute))) >> f.rng.IntN(8)
+	during := func(end func()) {
+		faults.Go(func() {
+			time.Sleep(lasting)
+			end()
+		})
+	}
+	tell := func(format string, args ...any) {
+		f.t.Logf("%v: "+format, append([]any{time.Since(f.begun).Round(time.Millisecond)}, args...)...)
+	}
+	p := f.living[f.rng.IntN(len(f.living))]
+	on := func(what string, fault network.Fault) {
+		tell("the messages of process %d are %s for %v", p.number, what, lasting)
+		p.network.Begin(&fault)
+		during(func() { p.network.End(&fault) })
+	}
+	switch f.rng.IntN(10) {
+	case 0:
+		on("slow", network.Fault{Requests: 50 * time.Millisecond, Replies: 50 * time.Millisecond, Jitter: 100 * time.Millisecond})
+	case 1:
+		on("late at times", network.Fault{LateIn: 10, Late: 4 * time.Second})
+	case 2:
+		on("lost", network.Fault{LoseRequests: true, LoseReplies: true})
+	case 3:
+		on("lost on their way back", network.Fault{LoseReplies: true})
+	case 4, 5:
+		on("held, as it stands still,", network.Fault{HoldRequests: true, HoldReplies: true})
+	case 6:
+		tell("the connections of process %d are reset", p.number)
+		p.network.Reset()
+	case 7:
+		f.kill(p, tell)
+	case 8:
+		tell("the server is frozen for %v", lasting)
+		f.server.Freeze()
+		during(f.server.Thaw)
+	case 9:
+		f.restart(tell)
+	}
+}
+
+// kill kills a process, and starts another one later.
+func (f *fleet) kill(p *Process, tell func(string, ...any)) {
+	tell("process %d is killed", p.number)
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.network.Kill()
+	p.cancel(ErrKilled)
+	f.living = slices.DeleteFunc(f.living, func(o *Process) bool { return o == p })
+	time.Sleep(2*time.Second + time.Duration(f.rng.Int64N(int64(58*time.Second))))
+	f.start()
+}
+
+// restart restarts the server.
+func (f *fleet) restart(tell func(string, ...any)) {
+	synctest.Wait()
+	if f.LoseData && f.rng.IntN(2) == 0 {
+		tell("the server is restarted without its data")
+		f.server.Restart(Data{})
+		return
+	}
+	tell("the server is restarted")
+	f.server.Restart(f.server.Save())
+}
+
+// end ends the processes.
+func (f *fleet) end() {
+	for _, p := range f.all {
+		p.cancel(nil)
+	}
+	limit := time.After(time.Minute)
+	for _, p := range f.all {
+		select {
+		case <-p.returned:
+		case <-limit:
+			f.t.Fatalf("locktest: process %d has not returned a minute after the end of its context", p.number)
+		}
+	}
+	time.Sleep(probePause)
+}
