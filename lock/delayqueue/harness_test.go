@@ -177,6 +177,18 @@ func (l *log) await(t testing.TB, n int) []report {
 	}
 }
 
+// awaitID waits for the report of a message.
+func (l *log) awaitID(t testing.TB, id string) {
+	t.Helper()
+	for n := 1; ; {
+		reports := l.await(t, n)
+		if slices.ContainsFunc(reports, func(r report) bool { return r.ID == id }) {
+			return
+		}
+		n = len(reports) + 1
+	}
+}
+
 // outcomes returns "id outcome" of each report.
 func outcomes(reports []report) []string {
 	var all []string
