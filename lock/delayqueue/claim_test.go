@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -245,4 +247,25 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		require.Contains(t, ids(claimant(t, q, "other").get(t, 9)), d.ID)
 		require.EqualValues(t, -1, renew())
 	})
+}
+
+// A server out of memory renews leases.
+func TestRenewsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	q, err := New(store, "mails", Config{RequestTimeout: time.Minute})
+	require.NoError(t, err)
+	_, err = q.Put(t.Context(), Message{ID: "a"})
+	require.NoError(t, err)
+	d := claimant(t, q, "w").get(t, 1)[0]
+	until := func() float64 { return client.ZScore(t.Context(), q.keys[1], "a").Val() }
+	before := until()
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	reply, err := q.once(t.Context(), renewScript, d.ID, d.Token, time.Hour.Milliseconds())
+	require.NoError(t, err)
+	require.Equal(t, []any{int64(1)}, reply)
+	require.Greater(t, until(), before)
 }

@@ -2,7 +2,7 @@ package delayqueue_test
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,42 +53,40 @@ func TestNamesInCluster(t *testing.T) {
 	}
 }
 
-// costsNothing checks that a change of the topology without loss of data costs only time.
-// Meanwhile more messages are put, unless the change loses them.
-func costsNothing(t *testing.T, client func() redis.UniversalClient, change func(), putOn bool) {
+// costsNothing checks that a change of the topology without loss of data costs only time,
+// on a queue whose worker has leases of ttl. Meanwhile more messages are put, unless the
+// change loses them.
+func costsNothing(t *testing.T, client func() redis.UniversalClient, ttl time.Duration, change func(), putOn bool) {
 	t.Helper()
-	putting := open(t, client(), config{RetryFor: time.Minute})
-	var messages []message
-	for i := range 300 {
-		messages = append(messages, message{ID: "early " + strconv.Itoa(i), Delay: time.Duration(i) * 10 * time.Millisecond})
+	putting := open(t, client(), config{})
+	messages := numbered(100)
+	for i := range messages {
+		messages[i].Delay = time.Duration(i) * 20 * time.Millisecond
 	}
 	put(t, putting, messages...)
 	l := newLog()
 	for range 2 {
-		work(t, open(t, client(), config{RetryFor: time.Minute}), func(context.Context, *delivery) error {
-			time.Sleep(20 * time.Millisecond)
-			return nil
-		}, worker{TTL: 15 * time.Second, Report: l.add})
+		work(t, open(t, client(), config{RequestTimeout: time.Second}), succeed, worker{TTL: ttl, Report: l.add})
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	count := make(chan int)
+	l.await(t, 20)
+	changed, count := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
-		for ; putOn && ctx.Err() == nil; n++ {
-			_, err := putting.Put(context.Background(), message{ID: strconv.Itoa(n), Delay: 10 * time.Millisecond})
+		for more := 0; putOn && more < 20; n++ {
+			id := fmt.Sprint("more ", n)
+			_, err := putting.Put(context.Background(), message{ID: id})
 			assert.NoError(t, err)
-			time.Sleep(5 * time.Millisecond)
+			l.awaitID(t, id)
+			select {
+			case <-changed:
+				more++
+			default:
+			}
 		}
 		count <- n
 	}()
-	l.await(t, 50)
 	change()
-	begun, before := time.Now(), len(l.all())
-	if putOn {
-		l.await(t, before+20)
-		assert.Less(t, time.Since(begun), 10*time.Second)
-	}
-	stop()
+	close(changed)
 	n := <-count + len(messages)
 	eventually(t, "all are handled", func() bool {
 		stats, err := putting.Stats(t.Context())
@@ -107,7 +105,7 @@ func costsNothing(t *testing.T, client func() redis.UniversalClient, change func
 func TestClusterFailsOver(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
-	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
+	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, time.Hour, func() {
 		cluster.Failover(t, cluster.Owner(t, "{mails}"))
 	}, true)
 }
@@ -115,7 +113,7 @@ func TestClusterFailsOver(t *testing.T) {
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
+	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, time.Hour, func() {
 		from := cluster.Owner(t, "{mails}")
 		to := cluster.Nodes[0]
 		if to == from {
@@ -125,7 +123,10 @@ func TestClusterSlotMoves(t *testing.T) {
 		for _, part := range []string{"due", "leased", "payload", "record", "token"} { // not all at once: scripts meet TRYAGAIN
 			move.Move(t, "leasewheel_queue_"+part+":{mails}")
 		}
-		time.Sleep(500 * time.Millisecond)
+		eventually(t, "a script has met keys on two nodes", func() bool {
+			errs := from.Client(t).Info(t.Context(), "errorstats").Val() + to.Client(t).Info(t.Context(), "errorstats").Val()
+			return strings.Contains(errs, "errorstat_TRYAGAIN")
+		})
 		move.Finish(t)
 	}, true)
 }
@@ -135,7 +136,7 @@ func TestClusterSlotMoves(t *testing.T) {
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	costsNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
+	costsNothing(t, func() redis.UniversalClient { return set.Client(t) }, 5*time.Second, func() {
 		set.Master(t).AwaitReplication(t, 2)
 		set.Failover(t)
 		set.AwaitReplicas(t)

@@ -2,6 +2,7 @@ package delayqueue_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -31,193 +32,209 @@ func numbered(n int) []message {
 	return messages
 }
 
-// awaitClaim waits for a claim whose reply the proxy drops. A worker that has lost its
-// connection is let through for a moment from time to time, longer each time: without a
-// reply it cannot connect again.
-func awaitClaim(t *testing.T, proxy *redistest.Proxy, claimed func() bool) {
-	t.Helper()
-	since, moment := time.Now(), 5*time.Millisecond
-	eventually(t, "it is claimed", func() bool {
-		if time.Since(since) > time.Second {
-			proxy.Set(redistest.Fault{})
-			time.Sleep(moment)
-			proxy.Set(redistest.Fault{Replies: redistest.Drop})
-			since, moment = time.Now(), min(2*moment, time.Second)
+// lossy loses the replies to requests while it is set. Their senders wait until they give up.
+type lossy struct{ atomic.Bool }
+
+func (*lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if h.Load() {
+			<-ctx.Done()
+			err = ctx.Err()
+			cmd.SetErr(err)
 		}
-		return claimed()
-	})
+		return err
+	}
 }
 
-// overProxy starts a server, and opens its queue twice: directly, and through a proxy with
-// a configuration.
-func overProxy(t *testing.T, c config) (proxy *redistest.Proxy, admin *redis.Client, q, through *delayqueue.Queue) {
+func (*lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// overLossy opens a queue twice: directly, and with a configuration over a network that may
+// lose replies.
+func overLossy(t *testing.T, c config) (network *lossy, admin *redis.Client, q, through *delayqueue.Queue) {
 	t.Helper()
-	server := redistest.Start(t, redistest.Config{})
-	proxy, admin = redistest.StartProxy(t, server), server.Client(t)
-	return proxy, admin, open(t, admin, config{}), open(t, proxy.Client(t), c)
+	server := locktest.Start(t)
+	network, admin = new(lossy), server.Client(t)
+	client := server.Client(t)
+	client.AddHook(network)
+	return network, admin, open(t, admin, config{}), open(t, client, c)
 }
 
 // The reply to a claim is lost. Its messages come with the next claim, and need not wait
 // until their leases have ended.
 func TestAnswerToClaimIsLost(t *testing.T) {
-	t.Parallel()
-	// It gets no notifications either while replies are lost.
-	proxy, admin, q, through := overProxy(t, config{RequestTimeout: 100 * time.Millisecond, Poll: 50 * time.Millisecond})
-	l := newLog()
-	work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
-	eventually(t, "the worker listens", func() bool {
-		const channel = "leasewheel_queue_channel:{mails}"
-		return admin.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	synctest.Test(t, func(t *testing.T) {
+		network, admin, q, through := overLossy(t, config{})
+		l := newLog()
+		work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
+		put(t, q, message{ID: "warm"})
+		l.await(t, 1)
+		for i := range 3 {
+			put(t, q, message{ID: strconv.Itoa(i), Delay: 20 * time.Millisecond})
+			synctest.Wait() // the worker knows when it is due
+			network.Store(true)
+			time.Sleep(500 * time.Millisecond)
+			require.Len(t, whole(t, admin)["leased"], 1)
+			network.Store(false)
+			lost := time.Now()
+			r := l.await(t, i+2)[i+1]
+			assert.Less(t, time.Since(lost), 2*delayqueue.DefaultRequestTimeout)
+			assert.Equal(t, delayqueue.Done, r.Outcome)
+			assert.Equal(t, 1, r.Attempt, "it was begun once")
+		}
+		assert.Empty(t, whole(t, admin))
 	})
-	put(t, q, message{ID: "warm"})
-	l.await(t, 1)
-	for i := range 3 {
-		proxy.Set(redistest.Fault{Replies: redistest.Drop})
-		put(t, q, message{ID: strconv.Itoa(i), Delay: 20 * time.Millisecond})
-		awaitClaim(t, proxy, func() bool { return len(whole(t, admin)["leased"]) == 1 || len(l.all()) == i+2 })
-		proxy.Set(redistest.Fault{})
-		r := l.await(t, i+2)[i+1]
-		assert.Equal(t, delayqueue.Done, r.Outcome)
-		assert.Equal(t, 1, r.Attempt, "it was begun once")
-	}
-	assert.Empty(t, whole(t, admin))
 }
 
 // A worker that ends while the reply to its claim is lost gives the claimed messages
 // back.
 func TestAnswerToLastClaimIsLost(t *testing.T) {
-	t.Parallel()
-	proxy, admin, q, through := overProxy(t, config{RequestTimeout: time.Second, Poll: 50 * time.Millisecond})
-	put(t, q, message{ID: "warm"})
-	l := newLog()
-	stop := work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
-	l.await(t, 1)
-	proxy.Set(redistest.Fault{Replies: redistest.Drop})
-	put(t, q, message{ID: "a", Delay: 20 * time.Millisecond})
-	awaitClaim(t, proxy, func() bool { return len(whole(t, admin)["leased"]) == 1 || len(l.all()) == 2 })
-	stopped := make(chan struct{})
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		network, admin, q, through := overLossy(t, config{})
+		put(t, q, message{ID: "warm"})
+		l := newLog()
+		stop := work(t, through, succeed, worker{TTL: time.Hour, Report: l.add})
+		l.await(t, 1)
+		put(t, q, message{ID: "a", Delay: 20 * time.Millisecond})
+		synctest.Wait() // the worker knows when it is due
+		network.Store(true)
+		time.Sleep(500 * time.Millisecond)
+		require.Len(t, whole(t, admin)["leased"], 1)
+		network.Store(false)
 		stop()
-		close(stopped)
-	}()
-	proxy.Set(redistest.Fault{})
-	<-stopped
-	if r := l.all(); len(r) > 1 { // unless the worker was faster than its end
+		assert.Equal(t, []string{"warm done", "a returned"}, outcomes(l.all()))
 		info, err := q.Get(t.Context(), "a")
-		if r[1].Outcome == delayqueue.Returned {
-			require.NoError(t, err)
-			assert.Equal(t, delayqueue.Ready, info.State)
-			assert.Zero(t, info.Attempt)
-		}
-	}
-	assert.Empty(t, whole(t, admin)["leased"])
+		require.NoError(t, err)
+		assert.Equal(t, delayqueue.Ready, info.State)
+		assert.Zero(t, info.Attempt)
+	})
 }
 
 // The reply to a settlement is lost. The settlement is repeated, and the message is not
 // handled twice.
 func TestAnswerToWordIsLost(t *testing.T) {
-	t.Parallel()
-	proxy, admin, q, through := overProxy(t, config{RequestTimeout: 100 * time.Millisecond, Poll: 100 * time.Millisecond})
-	l := newLog()
-	// Its lease is renewed while the settlement is repeated, and found gone.
-	const ttl = 4 * time.Second
-	put(t, q, message{ID: "warm"}) // loads the scripts
-	work(t, through, func(_ context.Context, d *delivery) error {
-		if d.ID != "warm" {
-			proxy.Set(redistest.Fault{Replies: redistest.Drop})
-		}
-		switch d.ID {
-		case "retry":
-			return delayqueue.RetryAfter(time.Hour, errFailed)
-		case "dead":
-			return delayqueue.Reject(errFailed)
-		}
-		return nil
-	}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
-	l.await(t, 1)
-	for i, id := range []string{"done", "retry", "dead"} {
-		put(t, q, message{ID: id})
-		eventually(t, "it is claimed and the word is heard", func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		network, admin, q, through := overLossy(t, config{RequestTimeout: 100 * time.Millisecond})
+		l := newLog()
+		// Its lease is renewed while the settlement is repeated, and found gone.
+		const ttl = 4 * time.Second
+		put(t, q, message{ID: "warm"}) // loads the scripts
+		work(t, through, func(_ context.Context, d *delivery) error {
+			network.Store(d.ID != "warm")
+			switch d.ID {
+			case "retry":
+				return delayqueue.RetryAfter(time.Hour, errFailed)
+			case "dead":
+				return delayqueue.Reject(errFailed)
+			}
+			return nil
+		}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
+		l.await(t, 1)
+		for i, id := range []string{"done", "retry", "dead"} {
+			put(t, q, message{ID: id})
+			time.Sleep(50*time.Millisecond + rand.N(ttl/2))
 			info, err := q.Get(t.Context(), id)
-			return err != nil || info.Attempt == 1 && info.State != delayqueue.Leased
-		})
-		time.Sleep(rand.N(ttl / 4))
-		proxy.Set(redistest.Fault{})
-		l.await(t, i+2)
+			require.True(t, err != nil || info.Attempt == 1 && info.State != delayqueue.Leased, "the word is heard")
+			require.Len(t, l.all(), i+1)
+			network.Store(false)
+			l.await(t, i+2)
+		}
+		assert.Equal(t, []string{"warm done", "done done", "retry retried", "dead buried"}, outcomes(l.all()))
+		assert.Equal(t, map[string][]string{"due": {"retry"}, "dead": {"dead"}}, whole(t, admin))
+		info, err := q.Get(t.Context(), "retry")
+		require.NoError(t, err)
+		assert.Equal(t, 1, info.Attempt)
+	})
+}
+
+// handledOnce waits for the reports of numbered messages, each of which is done, once.
+func handledOnce(t *testing.T, q *delayqueue.Queue, l *log, n int) {
+	t.Helper()
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprint(i, " done"))
 	}
-	assert.Equal(t, []string{"warm done", "done done", "retry retried", "dead buried"}, outcomes(l.all()))
-	assert.Equal(t, map[string][]string{"due": {"retry"}, "dead": {"dead"}}, whole(t, admin))
-	info, err := q.Get(t.Context(), "retry")
+	assert.ElementsMatch(t, want, outcomes(l.await(t, n)))
+	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, 1, info.Attempt)
+	assert.Equal(t, delayqueue.Stats{}, stats)
 }
 
 // Outages of the server cost only time. Messages are handled afterwards, and none twice
 // whose lease did not end.
 func TestOutages(t *testing.T) {
-	t.Parallel()
-	outages := map[string]func(t *testing.T, s *redistest.Server){
-		"frozen": func(_ *testing.T, s *redistest.Server) {
-			s.Pause()
+	for name, outage := range map[string]func(t *testing.T, s *locktest.Server){
+		"frozen": func(_ *testing.T, s *locktest.Server) {
+			s.Freeze()
 			time.Sleep(time.Second)
-			s.Resume()
+			s.Thaw()
 		},
-		"restarted": func(t *testing.T, s *redistest.Server) {
-			s.Kill()
+		"away": func(_ *testing.T, s *locktest.Server) {
+			s.Disconnect()
 			time.Sleep(time.Second)
-			s.Restart(t)
+			s.Reconnect()
 		},
-		"forgetful of scripts": func(t *testing.T, s *redistest.Server) {
+		"forgetful of scripts": func(t *testing.T, s *locktest.Server) {
 			for range 50 {
 				require.NoError(t, s.Client(t).ScriptFlush(t.Context()).Err())
 				time.Sleep(20 * time.Millisecond)
 			}
 		},
-		"breaking connections": func(t *testing.T, s *redistest.Server) {
+		"breaking connections": func(_ *testing.T, s *locktest.Server) {
 			for range 20 {
-				require.NoError(t, s.Client(t).Do(t.Context(), "client", "kill", "type", "normal").Err())
-				require.NoError(t, s.Client(t).Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+				s.Disconnect()
+				s.Reconnect()
 				time.Sleep(50 * time.Millisecond)
 			}
 		},
-	}
-	for name, outage := range outages {
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t, redistest.Config{AOF: true, Directives: []string{"appendfsync always"}})
-			q := open(t, server.Client(t), config{RequestTimeout: 200 * time.Millisecond, RetryFor: time.Minute})
-			const n = 400
-			messages := numbered(n)
-			for i := range messages {
-				messages[i].Delay = time.Duration(i) * 10 * time.Millisecond
-			}
-			put(t, q, messages...)
-			l := newLog()
-			for range 2 {
-				work(t, q, func(context.Context, *delivery) error {
-					time.Sleep(30 * time.Millisecond)
-					return nil
-				}, worker{TTL: 10 * time.Second, Report: l.add})
-			}
-			l.await(t, 50)
-			outage(t, server)
-			handled := make(map[string]int)
-			for _, r := range l.await(t, n) {
-				handled[r.ID]++
-				assert.Equal(t, delayqueue.Done, r.Outcome, r.ID)
-			}
-			for i := range n {
-				assert.Equal(t, 1, handled[strconv.Itoa(i)], i)
-			}
-			stats, err := q.Stats(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, delayqueue.Stats{}, stats)
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				q := open(t, server.Client(t), config{RequestTimeout: 200 * time.Millisecond, RetryFor: time.Minute})
+				const n = 100
+				messages := numbered(n)
+				for i := range messages {
+					messages[i].Delay = time.Duration(i) * 20 * time.Millisecond
+				}
+				put(t, q, messages...)
+				l := newLog()
+				for range 2 {
+					work(t, q, func(context.Context, *delivery) error {
+						time.Sleep(30 * time.Millisecond)
+						return nil
+					}, worker{TTL: 10 * time.Second, Report: l.add})
+				}
+				l.await(t, 10)
+				outage(t, server)
+				handledOnce(t, q, l, n)
+			})
 		})
 	}
 }
 
+// A server that restarts with its data costs only time.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{AOF: true, Directives: []string{"appendfsync always"}})
+	q := open(t, server.Client(t), config{})
+	const n = 200
+	put(t, q, numbered(n)...)
+	l := newLog()
+	for range 2 {
+		work(t, q, succeed, worker{Concurrency: 4, Report: l.add})
+	}
+	l.await(t, 50)
+	server.Restart(t)
+	handledOnce(t, q, l, n)
+}
+
 // A server out of memory refuses messages, and hands out those that it has: otherwise it
-// would stay full.
+// would stay full. TestRenewsOutOfMemory has the renewals.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -231,21 +248,15 @@ func TestOutOfMemory(t *testing.T) {
 	require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 
 	l := newLog()
-	const ttl = 2 * time.Second
 	work(t, q, func(_ context.Context, d *delivery) error {
-		switch d.ID {
-		case "0": // renewed, too
-			time.Sleep(2 * ttl)
-			assert.True(t, d.Valid())
-		case "1":
+		switch {
+		case d.ID == "1":
 			return delayqueue.Reject(errFailed)
-		case "2":
-			if d.Attempt == 1 {
-				return delayqueue.RetryAfter(0, errFailed)
-			}
+		case d.ID == "2" && d.Attempt == 1:
+			return delayqueue.RetryAfter(0, errFailed)
 		}
 		return nil
-	}, worker{TTL: ttl, Report: l.add})
+	}, worker{Report: l.add})
 	l.await(t, n+1)
 	require.NoError(t, q.MoveIn(t.Context(), "later", 0))
 	l.await(t, n+2)

@@ -1,6 +1,7 @@
 package delayqueue_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,11 @@ type (
 // mails is the name of the queue in most tests.
 const mails = "mails"
 
-// open returns the queue called mails, over client, closed at the end of t.
+// virtual reports whether the test is in a bubble, whose time begins in the year 2000.
+func virtual() bool { return time.Now().Year() < 2020 }
+
+// open returns the queue called mails, over client, closed at the end of t. Outside a bubble,
+// its requests have limits that only a server that hangs reaches.
 func open(t testing.TB, client redis.UniversalClient, c config) *delayqueue.Queue {
 	t.Helper()
 	return openNamed(t, client, mails, c)
@@ -45,6 +50,9 @@ func openNamed(t testing.TB, client redis.UniversalClient, name string, c config
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
+	if !virtual() {
+		c.RequestTimeout, c.RetryFor = cmp.Or(c.RequestTimeout, time.Minute), cmp.Or(c.RetryFor, time.Minute)
+	}
 	q, err := delayqueue.New(store, name, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -59,20 +67,44 @@ func openNamed(t testing.TB, client redis.UniversalClient, name string, c config
 // embedded returns a client of a server in the test's process, with the test's clock.
 func embedded(t testing.TB) *redis.Client { return locktest.Start(t).Client(t) }
 
-// everywhere runs a test on each kind of server.
-func everywhere(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
-	t.Helper()
+// TestOnEveryServer runs tests on each kind of server, one after the other on one of a kind.
+// The bulky ones are about portions of requests, for which the server in the process, on
+// which most other tests run, is like any other.
+func TestOnEveryServer(t *testing.T) {
+	tests := map[string]func(t *testing.T, client redis.UniversalClient){
+		"PutAndHandle": putAndHandle, "DuplicatesAreTold": duplicatesAreTold, "Full": full, "PutTx": putInTx,
+	}
+	bulky := map[string]func(t *testing.T, client redis.UniversalClient){
+		"PutAllInPortions": putAllInPortions, "ListOfMany": listOfMany, "ListClipsPayloads": listClipsPayloads,
+		"DeadLettersAreListed": deadLettersAreListed, "LargeDeadLetters": largeDeadLetters,
+	}
+	run := func(t *testing.T, client redis.UniversalClient, flush func(), tests map[string]func(t *testing.T, client redis.UniversalClient)) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				flush()
+				test(t, client)
+			})
+		}
+	}
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		test(t, embedded(t))
+		server := locktest.Start(t)
+		run(t, server.Client(t), server.DeleteAll, tests)
 	})
+	maps.Copy(bulky, tests)
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
-		test(t, redistest.Start(t, redistest.Config{}).Client(t))
+		client := redistest.Start(t, redistest.Config{}).Client(t)
+		run(t, client, func() { require.NoError(t, client.FlushAll(t.Context()).Err()) }, bulky)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
-		test(t, redistest.StartCluster(t, redistest.ClusterConfig{}).Client(t))
+		client := redistest.StartCluster(t, redistest.ClusterConfig{}).Client(t)
+		run(t, client, func() {
+			require.NoError(t, client.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
+				return master.FlushAll(ctx).Err()
+			}))
+		}, bulky)
 	})
 }
 
@@ -86,9 +118,12 @@ func put(t testing.TB, q *delayqueue.Queue, messages ...message) {
 }
 
 // work runs a worker until the test's end, or until stop is called, which waits for the
-// worker.
+// worker. Outside a bubble, its leases do not end during a test.
 func work(t testing.TB, q *delayqueue.Queue, h delayqueue.Handler, c worker) (stop func()) {
 	t.Helper()
+	if !virtual() {
+		c.TTL = cmp.Or(c.TTL, time.Hour)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Work(ctx, h, c) }()
@@ -139,6 +174,18 @@ func (l *log) await(t testing.TB, n int) []report {
 		case <-limit:
 			require.FailNow(t, "no report", "%d of %d came", len(reports), n)
 		}
+	}
+}
+
+// awaitID waits for the report of a message.
+func (l *log) awaitID(t testing.TB, id string) {
+	t.Helper()
+	for n := 1; ; {
+		reports := l.await(t, n)
+		if slices.ContainsFunc(reports, func(r report) bool { return r.ID == id }) {
+			return
+		}
+		n = len(reports) + 1
 	}
 }
 

@@ -148,79 +148,73 @@ func bury(t *testing.T, q *delayqueue.Queue, messages ...message) {
 
 // However many letters die at once or change meanwhile, each is listed once, in the order
 // of their deaths.
-func TestDeadLettersAreListed(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{})
+func deadLettersAreListed(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{})
+	for letter, err := range q.Dead(t.Context()) {
+		assert.Fail(t, "a letter in an empty queue", "%s, %v", letter.ID, err)
+	}
+	const n = 500
+	bury(t, q, numbered(n)...)
+	for _, at := range []float64{1000, 2000} { // many in one ms
+		for i := range 150 {
+			id := fmt.Sprint(int(at)/10 + i)
+			require.NoError(t, client.ZAdd(t.Context(), "leasewheel_queue_dead:{mails}", redis.Z{Score: at, Member: id}).Err())
+		}
+	}
+	list := func(during func(i int, letter delayqueue.Info)) int {
+		seen, last := make(map[string]bool), time.Time{}
 		for letter, err := range q.Dead(t.Context()) {
-			assert.Fail(t, "a letter in an empty queue", "%s, %v", letter.ID, err)
-		}
-		const n = 500
-		bury(t, q, numbered(n)...)
-		for _, at := range []float64{1000, 2000} { // many in one ms
-			for i := range 150 {
-				id := fmt.Sprint(int(at)/10 + i)
-				require.NoError(t, client.ZAdd(t.Context(), "leasewheel_queue_dead:{mails}", redis.Z{Score: at, Member: id}).Err())
-			}
-		}
-		list := func(during func(i int, letter delayqueue.Info)) int {
-			seen, last := make(map[string]bool), time.Time{}
-			for letter, err := range q.Dead(t.Context()) {
-				require.NoError(t, err)
-				require.False(t, seen[letter.ID], "%s twice", letter.ID)
-				assert.False(t, letter.Died.Before(last))
-				last = letter.Died
-				during(len(seen), letter)
-				seen[letter.ID] = true
-			}
-			return len(seen)
-		}
-		assert.Equal(t, n, list(func(int, delayqueue.Info) {}))
-		const batch = 32 // of a request
-		dropped := 0
-		assert.Equal(t, n, list(func(i int, letter delayqueue.Info) {
-			if i%batch == batch-1 || i%5 == 0 { // the last of a page, too
-				require.NoError(t, q.Cancel(t.Context(), letter.ID))
-				dropped++
-			}
-		}))
-		assert.Equal(t, n-dropped, list(func(_ int, letter delayqueue.Info) {
-			revived, err := q.Revive(t.Context(), letter.ID)
 			require.NoError(t, err)
-			require.Equal(t, 1, revived)
-		}))
-		assert.Zero(t, list(func(int, delayqueue.Info) {}))
-		assert.Len(t, whole(t, client)["due"], n-dropped)
-
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for _, err := range q.Dead(ctx) {
-			require.ErrorIs(t, err, context.Canceled)
+			require.False(t, seen[letter.ID], "%s twice", letter.ID)
+			assert.False(t, letter.Died.Before(last))
+			last = letter.Died
+			during(len(seen), letter)
+			seen[letter.ID] = true
 		}
-	})
+		return len(seen)
+	}
+	assert.Equal(t, n, list(func(int, delayqueue.Info) {}))
+	const batch = 32 // of a request
+	dropped := 0
+	assert.Equal(t, n, list(func(i int, letter delayqueue.Info) {
+		if i%batch == batch-1 || i%5 == 0 { // the last of a page, too
+			require.NoError(t, q.Cancel(t.Context(), letter.ID))
+			dropped++
+		}
+	}))
+	assert.Equal(t, n-dropped, list(func(_ int, letter delayqueue.Info) {
+		revived, err := q.Revive(t.Context(), letter.ID)
+		require.NoError(t, err)
+		require.Equal(t, 1, revived)
+	}))
+	assert.Zero(t, list(func(int, delayqueue.Info) {}))
+	assert.Len(t, whole(t, client)["due"], n-dropped)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range q.Dead(ctx) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
 }
 
 // A loop over letters with large payloads gets them in requests of a bounded size.
-func TestLargeDeadLetters(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{MaxPayload: 4 << 20})
-		var messages []message
-		for i := range 6 {
-			messages = append(messages, message{ID: fmt.Sprint(i), Payload: make([]byte, (i+1)*300<<10)})
-		}
-		bury(t, q, messages...)
-		n := 0
-		for letter, err := range q.Dead(t.Context()) {
-			require.NoError(t, err)
-			var i int
-			_, err = fmt.Sscan(letter.ID, &i)
-			require.NoError(t, err)
-			assert.Len(t, letter.Payload, (i+1)*300<<10)
-			n++
-		}
-		assert.Equal(t, 6, n)
-	})
+func largeDeadLetters(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{MaxPayload: 4 << 20})
+	var messages []message
+	for i := range 6 {
+		messages = append(messages, message{ID: fmt.Sprint(i), Payload: make([]byte, (i+1)*300<<10)})
+	}
+	bury(t, q, messages...)
+	n := 0
+	for letter, err := range q.Dead(t.Context()) {
+		require.NoError(t, err)
+		var i int
+		_, err = fmt.Sscan(letter.ID, &i)
+		require.NoError(t, err)
+		assert.Len(t, letter.Payload, (i+1)*300<<10)
+		n++
+	}
+	assert.Equal(t, 6, n)
 }
 
 func TestNamesOfStatesAndOutcomes(t *testing.T) {

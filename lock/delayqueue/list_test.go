@@ -18,9 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// patient is a configuration for servers on a busy machine.
-var patient = config{RequestTimeout: time.Minute, RetryFor: time.Minute}
-
 // listed returns "id state" of each message of a list.
 func listed(t testing.TB, q *delayqueue.Queue, states ...delayqueue.State) []string {
 	t.Helper()
@@ -68,69 +65,66 @@ func TestListByState(t *testing.T) {
 
 // However many messages wait, and however many of one due time, each is listed once, in
 // the order of due times, while others come, go and move.
-func TestListOfMany(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, patient)
-		assert.Empty(t, listed(t, q))
-		hour := time.Now().Add(time.Hour)
-		var messages []message
-		for i := range 400 {
-			messages = append(messages, message{ID: strconv.Itoa(i), Due: hour.Add(time.Duration(i/100) * time.Second)})
-		}
-		rand.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-		put(t, q, messages...)
-		for i := range 40 {
-			put(t, q, message{ID: "ready" + strconv.Itoa(i)})
-		}
-		list := func(during func(i int, info delayqueue.Info)) map[string]int {
-			seen, last := make(map[string]int), time.Time{}
-			for info, err := range q.List(t.Context(), delayqueue.ListOptions{}) {
-				require.NoError(t, err)
-				assert.False(t, info.Due.Before(last))
-				last = info.Due
-				during(len(seen), info)
-				seen[info.ID]++
-			}
-			return seen
-		}
-		once := func(seen map[string]int, n int) {
-			t.Helper()
-			assert.Len(t, seen, n)
-			for id, times := range seen {
-				require.Equal(t, 1, times, id)
-			}
-		}
-		once(list(func(int, delayqueue.Info) {}), 440)
-		cancelled := 0
-		once(list(func(i int, info delayqueue.Info) {
-			if i%32 == 31 || i%5 == 0 { // the last of a page, too
-				require.NoError(t, q.Cancel(t.Context(), info.ID))
-				cancelled++
-			}
-		}), 440)
-		seen := list(func(i int, info delayqueue.Info) {
-			if i%32 == 31 && info.State == delayqueue.Delayed && info.Due.Before(hour.Add(4*time.Second)) {
-				require.NoError(t, q.Move(t.Context(), info.ID, hour.Add(time.Hour)))
-			}
-		})
-		for id, times := range seen {
-			info, err := q.Get(t.Context(), id)
+func listOfMany(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{})
+	assert.Empty(t, listed(t, q))
+	hour := time.Now().Add(time.Hour)
+	var messages []message
+	for i := range 400 {
+		messages = append(messages, message{ID: strconv.Itoa(i), Due: hour.Add(time.Duration(i/100) * time.Second)})
+	}
+	rand.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	put(t, q, messages...)
+	for i := range 40 {
+		put(t, q, message{ID: "ready" + strconv.Itoa(i)})
+	}
+	list := func(during func(i int, info delayqueue.Info)) map[string]int {
+		seen, last := make(map[string]int), time.Time{}
+		for info, err := range q.List(t.Context(), delayqueue.ListOptions{}) {
 			require.NoError(t, err)
-			require.True(t, times == 1 || times == 2 && info.Due.After(hour.Add(30*time.Minute)), "%s %d times", id, times)
+			assert.False(t, info.Due.Before(last))
+			last = info.Due
+			during(len(seen), info)
+			seen[info.ID]++
 		}
-		assert.Len(t, seen, 440-cancelled)
+		return seen
+	}
+	once := func(seen map[string]int, n int) {
+		t.Helper()
+		assert.Len(t, seen, n)
+		for id, times := range seen {
+			require.Equal(t, 1, times, id)
+		}
+	}
+	once(list(func(int, delayqueue.Info) {}), 440)
+	cancelled := 0
+	once(list(func(i int, info delayqueue.Info) {
+		if i%32 == 31 || i%5 == 0 { // the last of a page, too
+			require.NoError(t, q.Cancel(t.Context(), info.ID))
+			cancelled++
+		}
+	}), 440)
+	seen := list(func(i int, info delayqueue.Info) {
+		if i%32 == 31 && info.State == delayqueue.Delayed && info.Due.Before(hour.Add(4*time.Second)) {
+			require.NoError(t, q.Move(t.Context(), info.ID, hour.Add(time.Hour)))
+		}
 	})
+	for id, times := range seen {
+		info, err := q.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, times == 1 || times == 2 && info.Due.After(hour.Add(30*time.Minute)), "%s %d times", id, times)
+	}
+	assert.Len(t, seen, 440-cancelled)
 }
 
 // Messages whose leases are renewed during the list are listed once.
 func TestListOfLeased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, embedded(t), config{})
-		put(t, q, numbered(200)...)
+		put(t, q, numbered(70)...)
 		end := make(chan error)
 		defer close(end)
-		work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 200, TTL: time.Minute})
+		work(t, q, func(context.Context, *delivery) error { return <-end }, worker{Concurrency: 70, TTL: time.Minute})
 		synctest.Wait()
 		seen := make(map[string]bool)
 		for info, err := range q.List(t.Context(), delayqueue.ListOptions{States: []delayqueue.State{delayqueue.Leased}}) {
@@ -144,29 +138,26 @@ func TestListOfLeased(t *testing.T) {
 }
 
 // A list clips payloads, and has their sizes.
-func TestListClipsPayloads(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{MaxPayload: 4 << 20, RequestTimeout: time.Minute})
-		for i := range 6 {
-			put(t, q, message{ID: strconv.Itoa(i), Payload: []byte(strings.Repeat("x", i*300<<10)), Delay: time.Hour})
+func listClipsPayloads(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{MaxPayload: 4 << 20})
+	for i := range 6 {
+		put(t, q, message{ID: strconv.Itoa(i), Payload: []byte(strings.Repeat("x", i*300<<10)), Delay: time.Hour})
+	}
+	for limit, want := range map[int]int{0: 5 * 300 << 10, -1: 0, 1: 1, 1000: 1000} {
+		n := 0
+		for info, err := range q.List(t.Context(), delayqueue.ListOptions{MaxPayload: limit}) {
+			require.NoError(t, err)
+			i, err := strconv.Atoi(info.ID)
+			require.NoError(t, err)
+			assert.Equal(t, i*300<<10, info.Size)
+			assert.Len(t, info.Payload, min(want, info.Size))
+			n++
 		}
-		for limit, want := range map[int]int{0: 5 * 300 << 10, -1: 0, 1: 1, 1000: 1000} {
-			n := 0
-			for info, err := range q.List(t.Context(), delayqueue.ListOptions{MaxPayload: limit}) {
-				require.NoError(t, err)
-				i, err := strconv.Atoi(info.ID)
-				require.NoError(t, err)
-				assert.Equal(t, i*300<<10, info.Size)
-				assert.Len(t, info.Payload, min(want, info.Size))
-				n++
-			}
-			assert.Equal(t, 6, n, limit)
-		}
-		info, err := q.Get(t.Context(), "2")
-		require.NoError(t, err)
-		assert.Equal(t, 600<<10, info.Size)
-	})
+		assert.Equal(t, 6, n, limit)
+	}
+	info, err := q.Get(t.Context(), "2")
+	require.NoError(t, err)
+	assert.Equal(t, 600<<10, info.Size)
 }
 
 // A letter that is revived by the loop and dies again before the next request does not
@@ -174,7 +165,7 @@ func TestListClipsPayloads(t *testing.T) {
 func TestLetterThatDiesAgainHidesNoOther(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 	bury(t, q, numbered(100)...)
 	seen := make(map[string]bool)
 	for letter, err := range q.Dead(t.Context()) {
@@ -192,7 +183,7 @@ func TestLetterThatDiesAgainHidesNoOther(t *testing.T) {
 func TestForeignIDsHideNoLetter(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 	bury(t, q, message{ID: "a"})
 	for i := range 100 {
 		for _, place := range []string{"dead", "due", "leased"} {

@@ -1,6 +1,7 @@
 package delayqueue_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -17,6 +18,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if err := flag.Set("rapid.checks", "25"); err != nil { // 100 otherwise; -rapid.checks takes precedence
+		panic(err)
 	}
 	redistest.Parallel(8)
 	testmain.Run(m)

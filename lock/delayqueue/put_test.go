@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,152 +15,140 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-func TestPutAndHandle(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{})
-		assert.Equal(t, mails, q.Name())
-		binary := []byte("\x00\r\n\xff{}%s 7")
-		id, err := q.Put(t.Context(), message{ID: "mail 7 · ü", Payload: binary, Delay: 50 * time.Millisecond})
-		require.NoError(t, err)
-		assert.Equal(t, "mail 7 · ü", id)
-		random, err := q.Put(t.Context(), message{Payload: []byte("x")})
-		require.NoError(t, err)
-		assert.Len(t, random, 26)
-		put(t, q, message{ID: "empty"})
+func putAndHandle(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{})
+	assert.Equal(t, mails, q.Name())
+	binary := []byte("\x00\r\n\xff{}%s 7")
+	id, err := q.Put(t.Context(), message{ID: "mail 7 · ü", Payload: binary, Delay: 50 * time.Millisecond})
+	require.NoError(t, err)
+	assert.Equal(t, "mail 7 · ü", id)
+	random, err := q.Put(t.Context(), message{Payload: []byte("x")})
+	require.NoError(t, err)
+	assert.Len(t, random, 26)
+	put(t, q, message{ID: "empty"})
 
-		l := newLog()
-		got := make(chan *delivery, 3)
-		stop := work(t, q, func(_ context.Context, d *delivery) error {
-			assert.True(t, d.Valid())
-			assert.Positive(t, time.Until(d.Until()))
-			got <- d
-			return nil
-		}, worker{Report: l.add})
-		l.await(t, 3)
-		stop()
-		close(got)
-		tokens := make(map[int64]bool)
-		for d := range got {
-			assert.Equal(t, 1, d.Attempt)
-			assert.Empty(t, d.LastError)
-			assert.False(t, d.Claimed.Before(d.Due), "claimed early")
-			assert.False(t, tokens[d.Token], "a token twice")
-			tokens[d.Token] = true
-			switch d.ID {
-			case id:
-				assert.Equal(t, binary, d.Payload)
-				assert.GreaterOrEqual(t, d.Due.Sub(d.Put), 50*time.Millisecond)
-				assert.LessOrEqual(t, d.Due.Sub(d.Put), 51*time.Millisecond)
-			case "empty":
-				assert.Empty(t, d.Payload)
-			default:
-				assert.Equal(t, random, d.ID)
-				assert.Equal(t, d.Put, d.Due)
-			}
+	l := newLog()
+	got := make(chan *delivery, 3)
+	stop := work(t, q, func(_ context.Context, d *delivery) error {
+		assert.True(t, d.Valid())
+		assert.Positive(t, time.Until(d.Until()))
+		got <- d
+		return nil
+	}, worker{Report: l.add})
+	l.await(t, 3)
+	stop()
+	close(got)
+	tokens := make(map[int64]bool)
+	for d := range got {
+		assert.Equal(t, 1, d.Attempt)
+		assert.Empty(t, d.LastError)
+		assert.False(t, d.Claimed.Before(d.Due), "claimed early")
+		assert.False(t, tokens[d.Token], "a token twice")
+		tokens[d.Token] = true
+		switch d.ID {
+		case id:
+			assert.Equal(t, binary, d.Payload)
+			assert.GreaterOrEqual(t, d.Due.Sub(d.Put), 50*time.Millisecond)
+			assert.LessOrEqual(t, d.Due.Sub(d.Put), 51*time.Millisecond)
+		case "empty":
+			assert.Empty(t, d.Payload)
+		default:
+			assert.Equal(t, random, d.ID)
+			assert.Equal(t, d.Put, d.Due)
 		}
-		assert.Empty(t, whole(t, client))
-		assert.False(t, l.all()[0].Valid(), "handled")
-	})
+	}
+	assert.Empty(t, whole(t, client))
+	assert.False(t, l.all()[0].Valid(), "handled")
 }
 
-func TestDuplicatesAreTold(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{})
-		put(t, q, message{ID: "a", Payload: []byte("first"), Delay: time.Hour})
-		id, err := q.Put(t.Context(), message{ID: "a", Payload: []byte("second")})
-		require.ErrorIs(t, err, delayqueue.ErrDuplicate)
-		assert.Equal(t, "a", id)
-		info, err := q.Get(t.Context(), "a")
-		require.NoError(t, err)
-		assert.Equal(t, "first", string(info.Payload))
-		assert.Equal(t, delayqueue.Delayed, info.State)
+func duplicatesAreTold(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{})
+	put(t, q, message{ID: "a", Payload: []byte("first"), Delay: time.Hour})
+	id, err := q.Put(t.Context(), message{ID: "a", Payload: []byte("second")})
+	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	assert.Equal(t, "a", id)
+	info, err := q.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, "first", string(info.Payload))
+	assert.Equal(t, delayqueue.Delayed, info.State)
 
-		receipts, err := q.PutAll(t.Context(), []message{{ID: "b", Delay: time.Hour}, {ID: "a"}, {ID: "b"}, {ID: "c", Delay: time.Hour}})
-		require.NoError(t, err)
-		assert.Equal(t, []delayqueue.Receipt{{ID: "b"}, {ID: "a", Duplicate: true}, {ID: "b", Duplicate: true}, {ID: "c"}}, receipts)
-		assert.Len(t, whole(t, client)["due"], 3)
+	receipts, err := q.PutAll(t.Context(), []message{{ID: "b", Delay: time.Hour}, {ID: "a"}, {ID: "b"}, {ID: "c", Delay: time.Hour}})
+	require.NoError(t, err)
+	assert.Equal(t, []delayqueue.Receipt{{ID: "b"}, {ID: "a", Duplicate: true}, {ID: "b", Duplicate: true}, {ID: "c"}}, receipts)
+	assert.Len(t, whole(t, client)["due"], 3)
 
-		// Also while a worker has it, and when it is dead; not after it was handled.
-		require.NoError(t, q.MoveIn(t.Context(), "a", 0))
-		began, end := make(chan struct{}), make(chan error)
-		l := newLog()
-		work(t, q, func(context.Context, *delivery) error { began <- struct{}{}; return <-end }, worker{Report: l.add})
-		<-began
-		_, err = q.Put(t.Context(), message{ID: "a"})
-		require.ErrorIs(t, err, delayqueue.ErrDuplicate)
-		end <- delayqueue.Reject(errFailed)
-		l.await(t, 1)
-		_, err = q.Put(t.Context(), message{ID: "a"})
-		require.ErrorIs(t, err, delayqueue.ErrDuplicate)
-		require.NoError(t, q.Cancel(t.Context(), "a"))
-		put(t, q, message{ID: "a"})
-		<-began
-		end <- nil
-		assert.Equal(t, delayqueue.Done, l.await(t, 2)[1].Outcome)
-		put(t, q, message{ID: "a", Delay: time.Hour})
-	})
+	// Also while a worker has it, and when it is dead; not after it was handled.
+	require.NoError(t, q.MoveIn(t.Context(), "a", 0))
+	began, end := make(chan struct{}), make(chan error)
+	l := newLog()
+	work(t, q, func(context.Context, *delivery) error { began <- struct{}{}; return <-end }, worker{Report: l.add})
+	<-began
+	_, err = q.Put(t.Context(), message{ID: "a"})
+	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	end <- delayqueue.Reject(errFailed)
+	l.await(t, 1)
+	_, err = q.Put(t.Context(), message{ID: "a"})
+	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	require.NoError(t, q.Cancel(t.Context(), "a"))
+	put(t, q, message{ID: "a"})
+	<-began
+	end <- nil
+	assert.Equal(t, delayqueue.Done, l.await(t, 2)[1].Outcome)
+	put(t, q, message{ID: "a", Delay: time.Hour})
 }
 
-func TestPutAllInPortions(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{MaxPayload: 3 << 20})
-		var messages []message
-		for i := range 300 {
-			m := message{ID: fmt.Sprintf("m%03d", i), Payload: []byte{byte(i)}, Delay: time.Hour}
-			if i%100 == 0 || i == 1 {
-				m.Payload = bytes.Repeat([]byte{byte(i)}, 600<<10+i) // two of them exceed one request
-			}
-			messages = append(messages, m)
+func putAllInPortions(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{MaxPayload: 3 << 20})
+	var messages []message
+	for i := range 300 {
+		m := message{ID: fmt.Sprintf("m%03d", i), Payload: []byte{byte(i)}, Delay: time.Hour}
+		if i%100 == 0 || i == 1 {
+			m.Payload = bytes.Repeat([]byte{byte(i)}, 600<<10+i) // two of them exceed one request
 		}
-		messages[200].Payload = make([]byte, 3<<20) // so does this one alone
-		put(t, q, messages...)
-		stats, err := q.Stats(t.Context())
+		messages = append(messages, m)
+	}
+	messages[200].Payload = make([]byte, 3<<20) // so does this one alone
+	put(t, q, messages...)
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 300, stats.Delayed)
+	for _, m := range []message{messages[0], messages[31], messages[32], messages[200], messages[299]} {
+		info, err := q.Get(t.Context(), m.ID)
 		require.NoError(t, err)
-		assert.EqualValues(t, 300, stats.Delayed)
-		for _, m := range []message{messages[0], messages[31], messages[32], messages[200], messages[299]} {
-			info, err := q.Get(t.Context(), m.ID)
-			require.NoError(t, err)
-			assert.True(t, bytes.Equal(m.Payload, info.Payload), m.ID)
-		}
-		whole(t, client)
+		assert.True(t, bytes.Equal(m.Payload, info.Payload), m.ID)
+	}
+	whole(t, client)
 
-		for _, m := range messages {
-			require.NoError(t, q.MoveIn(t.Context(), m.ID, 0))
-		}
-		l := newLog()
-		work(t, q, func(_ context.Context, d *delivery) error {
-			var i int
-			_, err := fmt.Sscanf(d.ID, "m%d", &i)
-			assert.NoError(t, err)
-			assert.True(t, bytes.Equal(messages[i].Payload, d.Payload), d.ID)
-			return nil
-		}, worker{Concurrency: 100, Report: l.add})
-		l.await(t, 300)
-		assert.Empty(t, whole(t, client))
-	})
+	for _, m := range messages {
+		require.NoError(t, q.MoveIn(t.Context(), m.ID, 0))
+	}
+	l := newLog()
+	work(t, q, func(_ context.Context, d *delivery) error {
+		var i int
+		_, err := fmt.Sscanf(d.ID, "m%d", &i)
+		assert.NoError(t, err)
+		assert.True(t, bytes.Equal(messages[i].Payload, d.Payload), d.ID)
+		return nil
+	}, worker{Concurrency: 100, Report: l.add})
+	l.await(t, 300)
+	assert.Empty(t, whole(t, client))
 }
 
-func TestFull(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{MaxLength: 3})
-		put(t, q, message{ID: "a", Delay: time.Hour})
-		receipts, err := q.PutAll(t.Context(), []message{{ID: "b", Delay: time.Hour}, {ID: "a"}, {ID: "c", Delay: time.Hour}, {ID: "d"}, {ID: "e"}})
-		require.ErrorIs(t, err, delayqueue.ErrFull)
-		assert.Equal(t, []delayqueue.Receipt{{ID: "b"}, {ID: "a", Duplicate: true}, {ID: "c"}}, receipts)
-		_, err = q.Put(t.Context(), message{ID: "c"})
-		require.ErrorIs(t, err, delayqueue.ErrDuplicate, "a duplicate needs no room")
-		require.NoError(t, q.Cancel(t.Context(), "b"))
-		put(t, q, message{ID: "d", Delay: time.Hour})
-		assert.Len(t, whole(t, client)["due"], 3)
-	})
+func full(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{MaxLength: 3})
+	put(t, q, message{ID: "a", Delay: time.Hour})
+	receipts, err := q.PutAll(t.Context(), []message{{ID: "b", Delay: time.Hour}, {ID: "a"}, {ID: "c", Delay: time.Hour}, {ID: "d"}, {ID: "e"}})
+	require.ErrorIs(t, err, delayqueue.ErrFull)
+	assert.Equal(t, []delayqueue.Receipt{{ID: "b"}, {ID: "a", Duplicate: true}, {ID: "c"}}, receipts)
+	_, err = q.Put(t.Context(), message{ID: "c"})
+	require.ErrorIs(t, err, delayqueue.ErrDuplicate, "a duplicate needs no room")
+	require.NoError(t, q.Cancel(t.Context(), "b"))
+	put(t, q, message{ID: "d", Delay: time.Hour})
+	assert.Len(t, whole(t, client)["due"], 3)
 }
 
 func TestBadMessages(t *testing.T) {
@@ -235,44 +224,38 @@ func TestBadWorkers(t *testing.T) {
 
 // A Put whose reply was lost is repeated, and its first attempt is no duplicate.
 func TestPutFindsItself(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	proxy := redistest.StartProxy(t, server)
-	admin := server.Client(t)
-	q := open(t, proxy.Client(t), config{RequestTimeout: 100 * time.Millisecond, RetryFor: time.Minute})
-	put(t, q, message{ID: "warm", Delay: time.Hour})
-
-	proxy.Set(redistest.Fault{Replies: redistest.Drop})
-	done := make(chan error)
-	go func() {
-		_, err := q.Put(context.Background(), message{ID: "a", Delay: time.Hour})
-		done <- err
-	}()
-	eventually(t, "the message is there, its answer lost", func() bool { return len(whole(t, admin)["due"]) == 2 })
-	proxy.Set(redistest.Fault{})
-	require.NoError(t, <-done)
-	_, err := q.Put(t.Context(), message{ID: "a"})
-	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		client := server.Client(t)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "warm", Delay: time.Hour})
+		client.AddHook(new(deaf))
+		put(t, q, message{ID: "a", Delay: time.Hour})
+		assert.Equal(t, map[string][]string{"due": {"a", "warm"}}, whole(t, client))
+		_, err := q.Put(t.Context(), message{ID: "a"})
+		require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	})
 }
 
 // An unresponsive server is reported as such, in time.
 func TestUnavailable(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	q := open(t, server.Client(t), config{RequestTimeout: 50 * time.Millisecond, RetryFor: 200 * time.Millisecond})
-	put(t, open(t, server.Client(t), config{}), message{ID: "a", Delay: time.Hour})
-	server.Pause()
-	begun := time.Now()
-	_, err := q.Put(t.Context(), message{ID: "b"})
-	require.ErrorIs(t, err, delayqueue.ErrUnavailable)
-	assert.GreaterOrEqual(t, time.Since(begun), 200*time.Millisecond)
-	_, err = q.Stats(t.Context())
-	require.ErrorIs(t, err, delayqueue.ErrUnavailable)
-	require.ErrorIs(t, q.Cancel(t.Context(), "a"), delayqueue.ErrUnavailable, "which is not sent again")
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{})
+		put(t, q, message{ID: "a", Delay: time.Hour})
+		server.Freeze()
+		defer server.Thaw()
+		begun := time.Now()
+		_, err := q.Put(t.Context(), message{ID: "b"})
+		require.ErrorIs(t, err, delayqueue.ErrUnavailable)
+		assert.Equal(t, delayqueue.DefaultRetryFor, time.Since(begun))
+		_, err = q.Stats(t.Context())
+		require.ErrorIs(t, err, delayqueue.ErrUnavailable)
+		require.ErrorIs(t, q.Cancel(t.Context(), "a"), delayqueue.ErrUnavailable, "which is not sent again")
 
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errFailed)
-	defer cancel()
-	_, err = q.Get(ctx, "a")
-	require.ErrorIs(t, err, errFailed, "the cause of the context")
-	server.Resume()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errFailed)
+		defer cancel()
+		_, err = q.Get(ctx, "a")
+		require.ErrorIs(t, err, errFailed, "the cause of the context")
+	})
 }

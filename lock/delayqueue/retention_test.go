@@ -50,7 +50,7 @@ func TestRetention(t *testing.T) {
 func TestRetentionOfMany(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, config{Retention: time.Hour, RequestTimeout: time.Minute})
+	q := open(t, client, config{Retention: time.Hour})
 	ctx := t.Context()
 	pipe := client.Pipeline()
 	for i := range 2000 {
@@ -61,7 +61,7 @@ func TestRetentionOfMany(t *testing.T) {
 	}
 	_, err := pipe.Exec(ctx)
 	require.NoError(t, err)
-	bury(t, open(t, client, patient), message{ID: "new"})
+	bury(t, open(t, client, config{}), message{ID: "new"})
 	put(t, q, message{ID: "a", Delay: 200 * time.Millisecond}, message{ID: "later", Delay: time.Hour})
 	for _, id := range []string{"a", "later"} {
 		require.NoError(t, client.ZAdd(ctx, keyOf("dead"), redis.Z{Score: 1, Member: id}).Err())

@@ -33,35 +33,32 @@ func changeOrder(tx redis.Pipeliner) { tx.HIncrBy(context.Background(), order, "
 
 // The message is put with the transaction, a sleeping worker is notified of it, and it is
 // put once. A message of an id that the queue has stays as it is.
-func TestPutTx(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, client redis.UniversalClient) {
-		q := open(t, client, config{Poll: time.Hour, MaxLength: 1, RequestTimeout: time.Minute})
-		l := newLog()
-		// It does not poll when the lease of the first message would have ended.
-		work(t, q, succeed, worker{TTL: time.Hour, Report: l.add})
-		put(t, q, message{ID: "warm"})
-		l.await(t, 1)
-		p, err := putTx(t, client, q, message{Payload: []byte("x"), Delay: 50 * time.Millisecond}, changeOrder)
-		require.NoError(t, err)
-		require.NoError(t, p.Err())
-		r := l.await(t, 2)[1]
-		assert.Equal(t, p.ID, r.ID)
-		assert.Equal(t, "x", string(r.Payload))
-		assert.GreaterOrEqual(t, r.Late(), time.Duration(0))
+func putInTx(t *testing.T, client redis.UniversalClient) {
+	q := open(t, client, config{Poll: time.Hour, MaxLength: 1})
+	l := newLog()
+	// It does not poll when the lease of the first message would have ended.
+	work(t, q, succeed, worker{TTL: time.Hour, Report: l.add})
+	put(t, q, message{ID: "warm"})
+	l.await(t, 1)
+	p, err := putTx(t, client, q, message{Payload: []byte("x"), Delay: 50 * time.Millisecond}, changeOrder)
+	require.NoError(t, err)
+	require.NoError(t, p.Err())
+	r := l.await(t, 2)[1]
+	assert.Equal(t, p.ID, r.ID)
+	assert.Equal(t, "x", string(r.Payload))
+	assert.GreaterOrEqual(t, r.Late(), time.Duration(0))
 
-		put(t, q, message{ID: "a", Payload: []byte("first"), Delay: time.Hour})
-		p, err = putTx(t, client, q, message{ID: "a", Payload: []byte("second")}, changeOrder)
-		require.NoError(t, err)
-		require.ErrorIs(t, p.Err(), delayqueue.ErrDuplicate)
-		info, err := q.Get(t.Context(), "a")
-		require.NoError(t, err)
-		assert.Equal(t, "first", string(info.Payload))
-		p, err = putTx(t, client, q, message{ID: "b", Delay: time.Hour}, changeOrder)
-		require.NoError(t, errors.Join(err, p.Err()), "beyond MaxLength")
-		assert.Equal(t, "3", client.HGet(t.Context(), order, "changes").Val())
-		assert.Equal(t, map[string][]string{"due": {"a", "b"}}, whole(t, client))
-	})
+	put(t, q, message{ID: "a", Payload: []byte("first"), Delay: time.Hour})
+	p, err = putTx(t, client, q, message{ID: "a", Payload: []byte("second")}, changeOrder)
+	require.NoError(t, err)
+	require.ErrorIs(t, p.Err(), delayqueue.ErrDuplicate)
+	info, err := q.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, "first", string(info.Payload))
+	p, err = putTx(t, client, q, message{ID: "b", Delay: time.Hour}, changeOrder)
+	require.NoError(t, errors.Join(err, p.Err()), "beyond MaxLength")
+	assert.Equal(t, "3", client.HGet(t.Context(), order, "changes").Val())
+	assert.Equal(t, map[string][]string{"due": {"a", "b"}}, whole(t, client))
 }
 
 // A transaction that is discarded, aborted by WATCH or refused by the server puts nothing.
@@ -70,7 +67,7 @@ func TestPutTxOfNoTransaction(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	client := server.Client(t)
 	ctx := t.Context()
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 
 	tx := client.TxPipeline()
 	p, err := q.PutTx(ctx, tx, message{ID: "a"})
@@ -107,7 +104,7 @@ func TestPutTxOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
 	ctx := t.Context()
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 	require.NoError(t, client.HSet(ctx, order, "state", "unpaid").Err())
 	full := func(change func(redis.Pipeliner)) (*delayqueue.TxPut, error) {
 		require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
@@ -156,7 +153,7 @@ func TestPutTxOutOfMemory(t *testing.T) {
 func TestPutTxIsRepeated(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 	tx := client.TxPipeline()
 	changeOrder(tx)
 	var puts []*delayqueue.TxPut
@@ -185,7 +182,7 @@ func TestPutTxInCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, redistest.ClusterConfig{}).Client(t)
 	ctx := t.Context()
-	q := openNamed(t, client, "{order:7}:mails", patient)
+	q := openNamed(t, client, "{order:7}:mails", config{})
 	p, err := putTx(t, client, q, message{ID: "a", Delay: time.Hour}, func(tx redis.Pipeliner) { tx.Set(ctx, "order:8", "x", 0) })
 	require.ErrorIs(t, err, redis.ErrCrossSlot)
 	require.ErrorIs(t, p.Err(), redis.ErrCrossSlot)
@@ -200,7 +197,7 @@ func TestPutTxInCluster(t *testing.T) {
 func TestPutTxRefuses(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	q := open(t, client, patient)
+	q := open(t, client, config{})
 	tx := client.TxPipeline()
 	_, err := q.PutTx(t.Context(), tx, message{})
 	require.ErrorIs(t, err, delayqueue.ErrInvalid)
@@ -210,7 +207,7 @@ func TestPutTxRefuses(t *testing.T) {
 	assert.Zero(t, tx.Len())
 
 	require.NoError(t, client.Set(t.Context(), keyOf("record"), "x", 0).Err())
-	q = open(t, client, patient)
+	q = open(t, client, config{})
 	p, err := putTx(t, client, q, message{ID: "a"}, changeOrder)
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.ErrorContains(t, p.Err(), "WRONGTYPE")

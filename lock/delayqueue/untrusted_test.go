@@ -184,11 +184,22 @@ func TestWorkerOutlivesKeysOfOtherTypes(t *testing.T) {
 		l.await(t, i+1)
 		require.NoError(t, client.Del(t.Context(), keyOf(key)).Err())
 		require.NoError(t, client.SAdd(t.Context(), keyOf(key), "x").Err())
-		time.Sleep(100 * time.Millisecond)
+		ran := evals(t, client)
+		eventually(t, "the worker has claimed meanwhile", func() bool { return evals(t, client) > ran+1 })
 		require.NoError(t, client.Del(t.Context(), keyOf(key)).Err())
 	}
 	put(t, q, message{ID: "last"})
 	l.await(t, 7)
+}
+
+// evals returns how many scripts the server has run by their SHA-1.
+func evals(t testing.TB, client *redis.Client) (n int) {
+	t.Helper()
+	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, err = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &n)
+	require.NoError(t, err)
+	return n
 }
 
 // No run of a script examines more than some hundred entries, of any number.

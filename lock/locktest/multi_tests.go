@@ -126,7 +126,7 @@ func takesALockOnce(b *bench) {
 
 // neverWaitsInACircle makes many clients acquire several locks each, in any order.
 func neverWaitsInACircle(b *bench) {
-	const lockers, clients, rounds = 3, 9, 5
+	const lockers, clients, rounds = 3, 9, 3
 	names := []string{"a", "b", "c", "d", "e"}
 	held := make([]int, len(names)) // not atomic: the locks make it safe, and -race checks it
 	ctx, cancel := context.WithTimeout(b.Context(), 3*soon)

@@ -202,7 +202,7 @@ func isLinearizable(b *bench) {
 // recordHistory makes clients acquire a lock in ways drawn at random, and checks the
 // results.
 func (b *bench) recordHistory(h *history, ways ...func(*lock.Mutex) (*lock.Lease, error)) {
-	const lockers, clients, rounds = 3, 9, 7
+	const lockers, clients, rounds = 3, 9, 4
 	var shared []*lock.Locker
 	for range lockers {
 		shared = append(shared, b.locker(lock.Config{}))
@@ -235,7 +235,7 @@ func (b *bench) recordHistory(h *history, ways ...func(*lock.Mutex) (*lock.Lease
 
 // losesNoUpdate makes clients change data that only the lock protects.
 func losesNoUpdate(b *bench) {
-	const lockers, clients, rounds = 3, 6, 10
+	const lockers, clients, rounds = 3, 6, 5
 	var counter, last int64 // not atomic: the lock makes it safe, and -race checks it
 	var work sync.WaitGroup
 	for range lockers {

@@ -597,7 +597,7 @@ func (b *bench) lockers(n int, c lock.Config) (all []*lock.Locker) {
 // more than there are were in use at once.
 func (b *bench) crowds(permits int64, lockers []*lock.Locker, use func(l *lock.Locker, c *crowd)) {
 	b.Helper()
-	const clients, rounds = 4, 15
+	const clients, rounds = 4, 6
 	var crowd crowd
 	var work sync.WaitGroup
 	for _, l := range lockers {

@@ -39,9 +39,10 @@ func over(t testing.TB, c quorum.Config, nodes ...driver.Store) *quorum.Store {
 	return store
 }
 
-// inProcess is the backend of five servers inside the test's process.
+// inProcess is the backend of three servers inside the test's process.
 func inProcess(t testing.TB) locktest.Backend {
 	f := startFive(t)
+	f.servers = f.servers[:3]
 	return locktest.Backend{
 		Open: func(t testing.TB) driver.Store { return f.open(t, quorum.Config{NodeTimeout: time.Second}) },
 		Delete: func(name string) {

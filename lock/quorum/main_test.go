@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -8,6 +9,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "20"); err != nil { // 100 otherwise; -rapid.checks takes precedence
+		panic(err)
+	}
 	redistest.Parallel(5)
 	testmain.Run(m)
 }
