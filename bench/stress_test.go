@@ -21,7 +21,7 @@ import (
 func stressExpiries(t *testing.T) int64 {
 	text := os.Getenv("STRESS_EXPIRIES")
 	if text == "" {
-		return 100_000
+		return 20_000
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	require.NoError(t, err, "STRESS_EXPIRIES must be a number")

@@ -140,7 +140,7 @@ func TestLockWithinLivesThroughAnOutage(t *testing.T) {
 // Lock survives an outage of any length.
 func TestLockLivesThroughAnyOutage(t *testing.T) {
 	_, _, lasting := verbs(0)
-	livesThrough(t, lasting, time.Minute)
+	livesThrough(t, lasting, 40*time.Second)
 }
 
 func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {

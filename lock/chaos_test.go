@@ -29,7 +29,7 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			synctest.Test(t, func(t *testing.T) { newChaos(t, seed, handle).run(10 * time.Second) })
+			synctest.Test(t, func(t *testing.T) { newChaos(t, seed, handle).run(6 * time.Second) })
 		})
 	}
 }

@@ -250,7 +250,7 @@ func TestReleasesInAnOutageAreNotDropped(t *testing.T) {
 		store := &faultyCounter{faulty: faulty{Store: locktest.Start(t).Store(t)}}
 		l := locker(t, store, lock.Config{})
 		s := l.Semaphore("s")
-		const permits = 1_500
+		const permits = 1_100
 		require.NoError(t, s.AddPermits(t.Context(), permits))
 		require.NoError(t, s.TryAcquire(t.Context(), permits))
 		store.set(func() { store.release = down })

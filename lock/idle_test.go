@@ -40,7 +40,7 @@ func TestNoLockIsIdleWhileItIsWanted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				s := &scene{T: t, dice: &dice{rng: rand.New(rand.NewPCG(seed, 0))}, dies: test.dies, limit: max(test.limit, time.Second), waiters: make(map[int]struct{}), holders: make(map[int]time.Time)}
-				end := time.Now().Add(15 * time.Second)
+				end := time.Now().Add(8 * time.Second)
 				var users sync.WaitGroup
 				for range 2 + s.roll(3) {
 					var store driver.Store = server.Store(t)
@@ -109,7 +109,7 @@ func (s *scene) watch(ended chan struct{}) {
 	for {
 		select {
 		case <-ended:
-			assert.Greater(s, s.grants, 15)
+			assert.Greater(s, s.grants, 8)
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
