@@ -237,35 +237,34 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 	checks.Wait()
 }
 
-// A caller whose context has ended breaks neither the connection of all subscriptions nor
-// a subscription that other callers are making.
+// A caller whose context ends breaks neither the connection of all subscriptions nor a
+// subscription that another caller is making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, wire := startNetwork(t)
 		store := open(t, wire.client(t))
 		var woken atomic.Int32
-		subscribe(t, store, &driver.Hold{Name: "mine"}, func(driver.Notice) { woken.Add(1) })
-
-		// Another caller's subscription is in flight.
-		wire.set(redistest.Fault{Delay: 100 * time.Millisecond})
-		neighbour := make(chan error, 1)
-		go func() {
+		wire.set(redistest.Fault{Requests: redistest.Hold}) // the connection is in the making
+		neighbour := make(chan driver.Subscription, 1)
+		time.AfterFunc(10*time.Millisecond, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			sub, err := store.Subscribe(ctx, &driver.Hold{Name: "neighbour's"}, func(driver.Notice) {})
-			if err == nil {
-				defer sub.Close()
-			}
-			neighbour <- err
-		}()
-		time.Sleep(50 * time.Millisecond)
-
-		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
-		defer cancel()
-		_, err := store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
+			sub, err := store.Subscribe(ctx, &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
+			assert.NoError(t, err, "the neighbour had ten seconds")
+			neighbour <- sub
+		})
+		for _, name := range []string{"a", "b"} {
+			brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := store.Subscribe(brief, &driver.Hold{Name: name}, func(driver.Notice) {})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			_, err = store.Subscribe(brief, &driver.Hold{Name: name}, func(driver.Notice) {})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			cancel()
+		}
 		wire.heal()
+		sub := <-neighbour
+		require.NotNil(t, sub)
+		defer sub.Close()
 		time.Sleep(10 * time.Second)
 		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 	})
