@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,68 +129,58 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 // made. It leaves no subscription behind. A subscription left on Redisson's channel looks
 // like a client that does not enter the wait queue, to which every other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, wire := startNetwork(t)
-		options := wire.options()
-		options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if err := ctx.Err(); err != nil { // as a real network does
-				return nil, err
-			}
-			return wire.dial(ctx, network, address)
-		}
-		client := redis.NewClient(options)
-		defer client.Close()
-		admin, store := server.Client(t), open(t, client)
-		listen := func(name string) (driver.Subscription, error) {
-			return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
-		}
-		channels := func(n int) {
-			t.Helper()
-			time.Sleep(10 * time.Second)
-			require.Len(t, admin.PubSubChannels(t.Context(), "*").Val(), n)
-		}
-		subscribe(t, store, &driver.Hold{Name: "stays"}, func(driver.Notice) {})
-		for range 10 {
-			gone, err := listen("a")
-			require.NoError(t, err)
-			channels(6)
-			wire.set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
-			wire.reset(false)
-			fresh := make(chan driver.Subscription, 1)
-			go func() {
-				for {
-					if s, err := listen("fresh"); err == nil {
-						fresh <- s
-						return
-					}
+	t.Parallel()
+	server, wire, admin := startProxied(t)
+	store := open(t, wire.Client(t))
+	listen := func(name string) (driver.Subscription, error) {
+		return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
+	}
+	stays, err := listen("stays")
+	require.NoError(t, err)
+	defer stays.Close()
+	for range 10 {
+		gone, err := listen("a")
+		require.NoError(t, err)
+		awaitChannels(t, admin, 6)
+		wire.Set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
+		wire.Reset()
+		fresh := make(chan driver.Subscription, 1)
+		go func() {
+			for t.Context().Err() == nil {
+				if s, err := listen("fresh"); err == nil {
+					fresh <- s
+					return
 				}
-			}()
-			time.Sleep(30 * time.Millisecond) // the channels wait for the connection
-			gone.Close()
-			wire.heal()
-			(<-fresh).Close()
-			channels(3)
-		}
-
-		// Hand-overs take two commands each, as before.
-		const rounds = 20
-		lockers := []*lock.Locker{lockerOn(t, store, lock.Config{Poll: time.Hour}), locker(t, wire.client(t), lock.Config{Poll: time.Hour})}
-		contend := func() {
-			var work sync.WaitGroup
-			for _, l := range lockers {
-				work.Go(func() {
-					for range rounds {
-						assert.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
-					}
-				})
 			}
-			work.Wait()
+		}()
+		require.Eventually(t, func() bool {
+			return strings.Contains(admin.ClientList(t.Context()).Val(), " cmd=NULL ")
+		}, time.Minute, time.Millisecond, "the channels wait for the connection")
+		gone.Close()
+		wire.Heal()
+		(<-fresh).Close()
+		awaitChannels(t, admin, 3)
+	}
+
+	// Hand-overs take two commands each, as before.
+	mine := locker(t, wire.Client(t), lock.Config{Poll: time.Hour})
+	theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
+	const rounds = 20
+	contend := func() {
+		var work sync.WaitGroup
+		for _, l := range []*lock.Locker{mine, theirs} {
+			work.Go(func() {
+				for range rounds {
+					assert.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+				}
+			})
 		}
-		contend()
-		before := wire.scripts()
-		contend()
-		assert.LessOrEqual(t, float64(wire.scripts()-before)/(2*rounds), 2.5)
-	})
+		work.Wait()
+	}
+	contend()
+	before := scripts(t, admin)
+	contend()
+	assert.LessOrEqual(t, float64(scripts(t, admin)-before)/(2*rounds), 2.5)
 }
 
 // A subscription connection without messages, whose pings are answered, is kept.
@@ -237,35 +225,34 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 	checks.Wait()
 }
 
-// A caller whose context has ended breaks neither the connection of all subscriptions nor
-// a subscription that other callers are making.
+// A caller whose context ends breaks neither the connection of all subscriptions nor a
+// subscription that another caller is making.
 func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, wire := startNetwork(t)
 		store := open(t, wire.client(t))
 		var woken atomic.Int32
-		subscribe(t, store, &driver.Hold{Name: "mine"}, func(driver.Notice) { woken.Add(1) })
-
-		// Another caller's subscription is in flight.
-		wire.set(redistest.Fault{Delay: 100 * time.Millisecond})
-		neighbour := make(chan error, 1)
-		go func() {
+		wire.set(redistest.Fault{Requests: redistest.Hold}) // the connection is in the making
+		neighbour := make(chan driver.Subscription, 1)
+		time.AfterFunc(10*time.Millisecond, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			sub, err := store.Subscribe(ctx, &driver.Hold{Name: "neighbour's"}, func(driver.Notice) {})
-			if err == nil {
-				defer sub.Close()
-			}
-			neighbour <- err
-		}()
-		time.Sleep(50 * time.Millisecond)
-
-		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
-		defer cancel()
-		_, err := store.Subscribe(over, &driver.Hold{Name: "late one's"}, func(driver.Notice) {})
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.NoError(t, <-neighbour, "the neighbour had ten seconds")
+			sub, err := store.Subscribe(ctx, &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
+			assert.NoError(t, err, "the neighbour had ten seconds")
+			neighbour <- sub
+		})
+		for _, name := range []string{"a", "b"} {
+			brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := store.Subscribe(brief, &driver.Hold{Name: name}, func(driver.Notice) {})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			_, err = store.Subscribe(brief, &driver.Hold{Name: name}, func(driver.Notice) {})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			cancel()
+		}
 		wire.heal()
+		sub := <-neighbour
+		require.NotNil(t, sub)
+		defer sub.Close()
 		time.Sleep(10 * time.Second)
 		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 	})
