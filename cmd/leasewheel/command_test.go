@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	requestTimeout, probeTimeout, completionTimeout = 5*time.Second, patience, 5*time.Second
 	logTo = func(*slog.Logger) {}
 	redistest.Parallel(6) // most of them wait
 	testmain.Run(m)
