@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -44,9 +45,11 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	requestTimeout, probeTimeout, completionTimeout = 5*time.Second, patience, 5*time.Second
 	logTo = func(*slog.Logger) {}
 	redistest.Parallel(6) // most of them wait
-	testmain.Run(m)
+	// A cluster's client that is closed while it learns of nodes may leave their clients behind.
+	testmain.Run(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop"))
 }
 
 // process is leasewheel, running.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,11 +17,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// Limits of the completion of a lock's name: a shell waits for it.
-const (
-	completionTimeout = time.Second
-	maxCompletions    = 200
-)
+// maxCompletions bounds the completion of a lock's name.
+const maxCompletions = 200
 
 // flagValues are the accepted values of flags that have a few.
 var flagValues = map[string][]string{
@@ -90,7 +86,7 @@ func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begu
 	}
 	defer servers.Close()
 	for _, server := range servers {
-		locker, err := lock.New(server.store, lock.Config{})
+		locker, err := lock.New(server.store, lock.Config{RequestTimeout: requestTimeout})
 		if err != nil {
 			return nil
 		}

@@ -35,7 +35,7 @@ func (n nodes) foreign(ctx context.Context, name string, err error) error {
 	if !suspect && !errors.Is(err, redisstore.ErrWrongType) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lock.DefaultRequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	known := refused && taken.Foreign
 	for _, server := range n {

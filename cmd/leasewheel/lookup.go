@@ -51,7 +51,7 @@ func (l *lookup) open(cmd *cobra.Command) (err error) {
 		return usageError(cmd, err)
 	}
 	for _, server := range l.servers {
-		locker, err := lock.New(server.store, lock.Config{})
+		locker, err := lock.New(server.store, lock.Config{RequestTimeout: requestTimeout})
 		if err != nil {
 			l.close()
 			return err

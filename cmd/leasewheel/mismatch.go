@@ -8,13 +8,9 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
-
-// probeTimeout bounds the request that detects whether a port uses TLS.
-const probeTimeout = time.Second
 
 // mismatchError reports that a server's use of TLS differs from its URL.
 type mismatchError struct {

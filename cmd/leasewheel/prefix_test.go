@@ -3,13 +3,17 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -38,8 +42,6 @@ func TestPrefix(t *testing.T) {
 				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
 				assert.Zero(t, client.Exists(t.Context(), "job").Val())
 
-				other := start(t, bare, run("job", sh("echo ran"), "--format", format, "-n")...)
-				assert.Equal(t, exitOK, other.wait(), "another lock")
 				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls")...)))
 				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls", "j*")...)))
 				assert.Empty(t, firstColumn(ask(t, env, exitOK, with("ls", "x:*")...)))
@@ -70,25 +72,25 @@ func TestPubSubMode(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
 	for mode, want := range map[string][2]int64{"auto": {0, 1}, "on": {0, 1}, "off": {1, 0}, "both": {1, 1}} {
-		for source, waiter := range map[string]func(name string) *process{
-			"flag": func(name string) *process { return start(t, env, run(name, sh("echo ran"), "--pubsub", mode)...) },
-			"environment": func(name string) *process {
-				return start(t, append(env[:1:1], pubSubVariable+"="+mode), run(name, sh("echo ran"))...)
-			},
-		} {
-			name := mode + ":" + source
-			node := cluster.Owner(t, name).Client(t)
-			require.NoError(t, node.HSet(t.Context(), name, java+":1", 1).Err())
-			require.NoError(t, node.PExpire(t.Context(), name, time.Minute).Err())
-			p := waiter(name)
-			channel := "redisson_lock__channel:{" + name + "}"
-			eventually(t, "subscribed as "+name, func() bool {
-				plain := node.PubSubNumSub(t.Context(), channel).Val()[channel]
-				return [2]int64{plain, node.PubSubShardNumSub(t.Context(), channel).Val()[channel]} == want
-			})
-			assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--pubsub", mode, name), "taken from")
-			assert.Equal(t, exitOK, p.wait(), name)
-		}
+		node := cluster.Owner(t, mode).Client(t)
+		require.NoError(t, node.HSet(t.Context(), mode, java+":1", 1).Err())
+		require.NoError(t, node.PExpire(t.Context(), mode, time.Hour).Err())
+		waiting := make(chan error, 1)
+		var stored storeFlags
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		stored.register(flags)
+		require.NoError(t, flags.Parse([]string{"--pubsub", mode}))
+		config, err := stored.config(nil)
+		require.NoError(t, err)
+		waiter, _ := newLocker(t, cluster.Client(t), config, lock.Config{})
+		go func() { waiting <- waiter.Mutex(mode).Do(t.Context(), func(context.Context) error { return nil }) }()
+		channel := "redisson_lock__channel:{" + mode + "}"
+		eventually(t, "subscribed as "+mode, func() bool {
+			plain := node.PubSubNumSub(t.Context(), channel).Val()[channel]
+			return [2]int64{plain, node.PubSubShardNumSub(t.Context(), channel).Val()[channel]} == want
+		})
+		assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--pubsub", mode, mode), "taken from")
+		require.NoError(t, <-waiting, mode)
 	}
 }
 
@@ -98,14 +100,50 @@ func TestStoreFlagsAreRefused(t *testing.T) {
 		p := call(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
-		p = start(t, append(nowhere[:len(nowhere):len(nowhere)], pubSubVariable+"=loud"), args...)
-		assert.Equal(t, exitUsage, p.wait())
-		p.requireOneLine(pubSubVariable + ` "loud": accepted are auto, on, off and both`)
 		if args[0] == "ls" {
 			continue // it takes no name
 		}
 		p = call(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
 		assert.Equal(t, exitUsage, p.wait())
 		p.requireOneLine("with the prefix a{b")
+	}
+}
+
+// What no flag names, the environment does, for every command.
+func TestVariables(t *testing.T) {
+	server := redistest.Start(t, redistest.Config{})
+	commands(t, server.Client(t), "HSET x:job "+java+":1 1")
+	t.Setenv(redisURLVariable, "\n"+server.URL()+"\n")
+	t.Setenv(prefixVariable, "x:")
+	t.Setenv(pubSubVariable, "both")
+	for _, test := range []struct {
+		args     []string
+		contains string
+	}{
+		{[]string{"ls"}, "job "},
+		{[]string{"inspect", "job"}, "kind    mutex"},
+		{[]string{"watch", "-n", "1"}, "1 lock"},
+		{[]string{"doctor", "job"}, server.URL()[len("unix://"):]},
+		{[]string{cobra.ShellCompNoDescRequestCmd, "inspect", ""}, "job"},
+		{[]string{"unlock", "--force", "job"}, "job: taken from"},
+		{[]string{"queue", "put", "mails", "x"}, ": put"},
+		{[]string{"acl", "orders:*"}, " ~x:orders:* "},
+	} {
+		p := call(t, nil, test.args...)
+		assert.Contains(t, p.stdout.String(), test.contains, test.args)
+	}
+	t.Setenv(redisURLVariable, "redis://a redis://b")
+	for _, args := range [][]string{
+		run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}, {"watch"}, {"doctor"}, {"queue", "stats", "a"}, {"bench", "lock"},
+	} {
+		p := call(t, nil, args...)
+		assert.Equal(t, exitUsage, p.wait(), args)
+		p.requireOneLine("2 servers")
+	}
+	t.Setenv(pubSubVariable, "loud")
+	for _, args := range [][]string{run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
+		p := call(t, nil, args...)
+		assert.Equal(t, exitUsage, p.wait(), args)
+		p.requireOneLine(pubSubVariable + ` "loud": accepted are auto, on, off and both`)
 	}
 }

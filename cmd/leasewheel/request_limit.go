@@ -5,6 +5,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// The limits of requests. They are variables for tests, which stall on a busy machine.
+var (
+	requestTimeout    = lock.DefaultRequestTimeout
+	probeTimeout      = time.Second // of the request that detects whether a port uses TLS
+	completionTimeout = time.Second // of a completion, for which a shell waits
 )
 
 // requestLimit is a hook of go-redis that bounds each request of a client, with its

@@ -330,7 +330,9 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	r.servers = servers
-	locker, err := lock.New(store, lock.Config{TTL: time.Duration(r.ttl), RetryFor: lock.DefaultRequestTimeout, Label: r.label, Logger: logger})
+	locker, err := lock.New(store, lock.Config{
+		TTL: time.Duration(r.ttl), RequestTimeout: requestTimeout, RetryFor: requestTimeout, Label: r.label, Logger: logger,
+	})
 	if err != nil {
 		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}

@@ -24,24 +24,25 @@ func TestRunSharesReads(t *testing.T) {
 		assert.Empty(t, p.stdout.String())
 		p.requireOneLine("not acquired")
 	}
-	for _, reader := range []string{"-s", "--read", "--shared"} {
-		held := holder(t, env, reader)
-		p := start(t, env, run("job", sh("echo beside"), "-s", "-n")...)
+	held := holder(t, env, "-s")
+	for _, reader := range []string{"--read", "--shared"} {
+		p := start(t, env, run("job", sh("echo beside"), reader, "-n")...)
 		assert.Equal(t, 0, p.wait())
 		assert.Equal(t, "beside\n", p.stdout.String())
-		excluded("-x")
-		excluded()
-		require.NoError(t, held.stdin.Close())
-		assert.Equal(t, 0, held.wait())
 	}
-	for _, writer := range []string{"-x", "--write", "--exclusive"} {
-		held := holder(t, env, writer)
-		excluded("-x")
-		excluded("--read")
-		excluded()
-		require.NoError(t, held.stdin.Close())
-		assert.Equal(t, 0, held.wait())
-	}
+	excluded("-x")
+	excluded("--write")
+	excluded("--exclusive")
+	excluded()
+	require.NoError(t, held.stdin.Close())
+	assert.Equal(t, 0, held.wait())
+
+	held = holder(t, env, "-x")
+	excluded("-s")
+	excluded("--exclusive")
+	excluded()
+	require.NoError(t, held.stdin.Close())
+	assert.Equal(t, 0, held.wait())
 }
 
 // Fair locks are granted in the order of arrival.
