@@ -44,8 +44,8 @@ type member struct {
 	standing chan struct{} // guarded by mu; closed when it goes on, nil unless it stands still
 }
 
-// playFleet plays a round of a fleet. The caller is in a bubble.
-func playFleet(t *testing.T, p *plan, tally *tally) *history {
+// newFleet starts the servers of a fleet. The caller is in a bubble.
+func newFleet(t *testing.T, p *plan, tally *tally) *fleet {
 	f := &fleet{judge: newJudge(t, p, tally)}
 	f.strict, f.look = true, 2*time.Millisecond*time.Duration(p.Workers[0].Tempo)
 	f.repeat = fmt.Sprintf("-fleet-seed %d -fleet-round %d -fleet-time %v", p.Seed, p.Round, p.Active)
@@ -61,6 +61,12 @@ func playFleet(t *testing.T, p *plan, tally *tally) *history {
 		f.servers = append(f.servers, s)
 	}
 	f.openOwn()
+	return f
+}
+
+// playFleet plays a round of a fleet, and checks it.
+func playFleet(t *testing.T, p *plan, tally *tally) *history {
+	f := newFleet(t, p, tally)
 	for place := range places {
 		f.start(place)
 	}

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
 var (
@@ -57,6 +61,89 @@ func TestFleet(t *testing.T) {
 	if n := tally.total(); n > 0 {
 		t.Errorf("%d breaks, see above; repeat with: go test ./lock/locktest/chaos -run '^TestFleet$' -args and the flags there", n)
 	}
+}
+
+// The checks of the quiet period find what is wrong on a server and with a process.
+func TestFleetFindsWhatIsLeft(t *testing.T) {
+	for promise, spoil := range map[string]func(t *testing.T, f *fleet, m *member) (check func()){
+		heldBySomebody: func(t *testing.T, f *fleet, m *member) func() {
+			require.NoError(t, f.servers[0].Client(t).HSet(t.Context(), "a", m.client+":1", 1).Err())
+			return f.checkHolders
+		},
+		permitsBack: func(t *testing.T, f *fleet, m *member) func() {
+			_, err := f.locker.Semaphore("s").TrySetPermits(t.Context(), 2)
+			require.NoError(t, err)
+			require.NoError(t, f.locker.Semaphore("s").TryAcquire(t.Context(), 1))
+			m.report(event{What: evCall, Op: 1, Kind: semaphoreKind, Name: "s"})
+			return f.checkCounts
+		},
+		keysEnd: func(t *testing.T, f *fleet, _ *member) func() {
+			require.NoError(t, f.servers[0].Client(t).Set(t.Context(), "x", 1, 0).Err())
+			return f.checkKeys
+		},
+		noSubscription: func(t *testing.T, f *fleet, _ *member) func() {
+			left := f.servers[0].Client(t).Subscribe(t.Context(), "redisson_lock__channel:{a}")
+			t.Cleanup(func() { _ = left.Close() })
+			return f.checkSubscriptions
+		},
+		queueDrained: func(t *testing.T, f *fleet, _ *member) func() {
+			f.plan.Workers[0].Queue = &queuePlan{Name: "q"}
+			q, err := delayqueue.New(f.own, "q", delayqueue.Config{})
+			require.NoError(t, err)
+			_, err = q.Put(t.Context(), delayqueue.Message{ID: "m"})
+			require.NoError(t, err)
+			require.NoError(t, q.Close(t.Context()))
+			return f.checkDrained
+		},
+		noWaiterStuck: func(_ *testing.T, f *fleet, m *member) func() {
+			m.report(event{What: evCall, Op: 1, Kind: mutexKind, Name: "a"})
+			return func() { f.reach(evProbed) }
+		},
+		noGoroutine: func(_ *testing.T, f *fleet, m *member) func() {
+			m.drivers.Add(1)
+			return func() {
+				f.closeMembers()
+				m.drivers.Done()
+			}
+		},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &plan{Site: single, Names: []namePlan{{Name: "a", Kind: mutexKind}, {Name: "s", Kind: semaphoreKind, Count: 2}}, Workers: make([]workerPlan, places)}
+				sound, spoilt := newTally(), newTally()
+				f := newFleet(t, p, spoilt)
+				f.start(0)
+				check := spoil(t, f, f.current[0])
+				check()
+				require.Equal(t, 1, spoilt.broken[promise], "%v", spoilt.broken)
+				if promise != noGoroutine {
+					f.closeMembers()
+				}
+
+				f = newFleet(t, &plan{Site: single, Names: p.Names, Workers: make([]workerPlan, places)}, sound)
+				f.start(0)
+				f.quiet()
+				require.Zero(t, sound.total(), "%v", sound.broken)
+			})
+		})
+	}
+}
+
+// A round of the fleet can be drawn again, and every kind of fault and name is drawn.
+func TestFleetPlansRepeat(t *testing.T) {
+	faults, kinds := map[string]bool{}, map[kind]bool{}
+	for n := range 200 {
+		p := drawFleet(7, n, 0)
+		require.Equal(t, p, drawFleet(7, n, 0))
+		for _, f := range p.Faults {
+			faults[f.Kind] = true
+		}
+		for _, n := range p.Names {
+			kinds[n.Kind] = true
+		}
+	}
+	require.Len(t, faults, len(fleetFaults))
+	require.Len(t, kinds, 7)
 }
 
 func writeFleet(t *testing.T, p *plan, h *history) {
