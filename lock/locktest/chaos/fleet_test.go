@@ -100,10 +100,10 @@ func TestFleetFindsWhatIsLeft(t *testing.T) {
 			return func() { f.reach(evProbed) }
 		},
 		noGoroutine: func(_ *testing.T, f *fleet, m *member) func() {
-			m.drivers.Add(1)
+			m.background.Add(1)
 			return func() {
 				f.closeMembers()
-				m.drivers.Done()
+				m.background.Done()
 			}
 		},
 	} {
