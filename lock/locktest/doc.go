@@ -22,7 +22,9 @@
 //		})
 //	}
 //
-// [Server.Freeze] and [Server.Disconnect] are outages; [Server.Delete] is a loss of data. A
+// [Server.Freeze] and [Server.Disconnect] are outages; [Server.Delete] is a loss of data;
+// [Server.Restart] has the server start again with none of its data, or with old ones. [Play]
+// runs a fleet of processes for hours of virtual time, with faults drawn from a seed. A
 // [Scope] takes the place of the test in examples, and in programs that are developed
 // without a Redis.
 //

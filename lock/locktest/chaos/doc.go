@@ -15,6 +15,10 @@
 //
 // All instants are of the host's monotonic clock, which all processes share.
 //
+// The fleet (fleet*.go) plays rounds in virtual time, with simulated processes, networks and
+// servers: its plans and faults are its own, the drivers and checkers are the same. A [judge]
+// is what both have to check a history.
+//
 //	make chaos                                     10 minutes
 //	make chaos CHAOS_TIME=1h CHAOS_SEED=7
 //	go test -tags real ./lock/locktest/chaos -args -seed 7 -round 12
