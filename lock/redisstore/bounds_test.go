@@ -466,7 +466,7 @@ func TestForeignHashIsForeign(t *testing.T) {
 	}
 }
 
-var garbagePart = flag.Int("garbage", 4, "use every n-th garbage at each key")
+var garbagePart = flag.Int("garbage", 8, "use every n-th garbage at each key")
 
 // With any content of a lock's keys, a request soon succeeds or fails with an error of a
 // known class, and grants nothing that another owner may have.
