@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -124,7 +125,9 @@ func TestRunGivesUpAfterItsWait(t *testing.T) {
 				server[0](s)
 				begin := time.Now()
 				err := r.refused(request())
-				assert.Equal(t, exitUnavailable, err.(*exitError).code)
+				exit, ok := errors.AsType[*exitError](err)
+				require.True(t, ok, "%v", err)
+				assert.Equal(t, exitUnavailable, exit.code)
 				assert.InDelta(t, wait, time.Since(begin), float64(lock.DefaultRequestTimeout+mostOutagePause))
 				assert.Equal(t, 1, strings.Count(fmt.Sprint(r.stderr), "; waiting for it"), r.stderr)
 			})

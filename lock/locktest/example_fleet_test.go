@@ -66,5 +66,5 @@ func play(test func(t *testing.T)) {
 	before := verbose.String()
 	_ = verbose.Set("false") // what it prints would be compared with the output
 	defer func() { _ = verbose.Set(before) }()
-	testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "Fleet", F: test}}) //nolint:staticcheck // it runs one test
+	testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "Fleet", F: test}})
 }

@@ -48,19 +48,6 @@ func renewItems(ctx context.Context, s *redisstore.Store, holds ...*driver.Hold)
 	return items
 }
 
-// slowest returns the duration of the slowest script run, as the server measured it.
-func slowest(t *testing.T, admin *redis.Client) (longest time.Duration) {
-	t.Helper()
-	logs, err := admin.SlowLogGet(t.Context(), -1).Result()
-	require.NoError(t, err)
-	for _, l := range logs {
-		if strings.HasPrefix(strings.ToLower(l.Args[0]), "eval") {
-			longest = max(longest, l.Duration)
-		}
-	}
-	return longest
-}
-
 // worked returns how much processor time the server's main thread has used.
 func worked(t *testing.T, admin *redis.Client) time.Duration {
 	t.Helper()
@@ -74,18 +61,6 @@ func worked(t *testing.T, admin *redis.Client) time.Duration {
 	}
 	require.Positive(t, seconds)
 	return time.Duration(seconds * float64(time.Second))
-}
-
-// costOfRuns returns a function that returns how many scripts the server has run since, and
-// the processor time for each: the server may be stalled during any of them.
-func costOfRuns(t *testing.T, admin *redis.Client) func() (runs int64, each time.Duration) {
-	t.Helper()
-	ran, used := scripts(t, admin), worked(t, admin)
-	return func() (runs int64, each time.Duration) {
-		t.Helper()
-		runs = scripts(t, admin) - ran
-		return runs, (worked(t, admin) - used) / time.Duration(max(runs, 1))
-	}
 }
 
 // calls returns how many commands the server has run since the last CONFIG RESETSTAT.

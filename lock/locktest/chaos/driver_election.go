@@ -27,7 +27,7 @@ func (w *worker) stand(p driverPlan, d dice) error {
 		}
 		led = true
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the term has ended, and the leader's function with it
 		}
 		w.report(event{What: evGot, Op: op, At: got, Token: term, Owner: w.locker.ClientID()})
 		last, end := got, got.add(wish.hold)

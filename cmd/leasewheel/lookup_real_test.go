@@ -1,0 +1,28 @@
+//go:build real
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// A node that is down costs the list its own locks and the request limit of the others.
+func TestLsWithoutOneNode(t *testing.T) {
+	redistest.Need(t)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	const count = 1500
+	writeLocks(t, cluster.Client(t), count)
+	cluster.Nodes[1].Kill()
+	p := start(t, []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}, "ls", "--json")
+	require.Equal(t, exitUnavailable, p.wait())
+	p.requireOneLine("server ")
+	lines := slices.Collect(strings.Lines(p.stdout.String()))
+	assert.InDelta(t, count*2/3, len(lines), count/10, "what the others have")
+}
