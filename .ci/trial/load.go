@@ -49,6 +49,6 @@ func spin() {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // the end of the input is the signal
 		os.Exit(0)
 	}()
-	for {
+	for { //nolint:staticcheck // the load is the purpose
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -48,8 +47,7 @@ func TestMain(m *testing.M) {
 	requestTimeout, probeTimeout, completionTimeout = 5*time.Second, patience, 5*time.Second
 	logTo = func(*slog.Logger) {}
 	redistest.Parallel(6) // most of them wait
-	// A cluster's client that is closed while it learns of nodes may leave their clients behind.
-	testmain.Run(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop"))
+	testmain.Run(m)
 }
 
 // process is leasewheel, running.

@@ -425,7 +425,9 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		_, err = store.Acquire(t.Context(), hold)
 		require.NoError(t, err)
 	}
-	awaitLater(t, newClient()) // the waiters are dead, and dropped
+	client := newClient()
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	awaitLater(t, client) // the waiters are dead, and dropped
 	hold := &driver.Hold{
 		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Place: time.Minute,
 	}
