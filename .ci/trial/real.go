@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -83,12 +84,7 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 
 // wanted reports whether any test of the package is to be run.
 func (r *realRun) wanted(p pkg) bool {
-	for _, test := range p.Tests {
-		if r.only.MatchString(test) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Tests, r.only.MatchString)
 }
 
 // once runs a test alone and watches the machine meanwhile.
