@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,30 +27,26 @@ type clock struct {
 	offset        *atomic.Int64 // ns; in memory that the servers share
 }
 
-// clockLibrary compiles the library once. It is "" where there is no C compiler.
-var clockLibrary = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "leasewheel-clock-")
-	if err != nil {
-		return ""
-	}
+// clockLibrary compiles the library into a folder. It is "" where there is no C compiler.
+func clockLibrary(dir string) string {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if os.WriteFile(source, clockSource, 0o600) != nil ||
 		exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, source).Run() != nil {
-		_ = os.RemoveAll(dir)
 		return ""
 	}
 	return library
-})
+}
 
 // newClock returns nil, and logs it, if there is no C compiler.
 func newClock(t *testing.T, skew float64) *clock {
 	t.Helper()
-	library := clockLibrary()
+	dir := t.TempDir()
+	library := clockLibrary(dir)
 	if library == "" {
 		t.Log("no C compiler: the servers' clocks are neither stepped nor skewed")
 		return nil
 	}
-	c := &clock{library: library, file: filepath.Join(t.TempDir(), "clock")}
+	c := &clock{library: library, file: filepath.Join(dir, "clock")}
 	page := make([]byte, 4096)
 	binary.NativeEndian.PutUint64(page[8:], math.Float64bits(skew))
 	binary.NativeEndian.PutUint64(page[16:], uint64(time.Now().UnixNano()))
