@@ -1,4 +1,4 @@
-//go:build real
+//go:build real && unix
 
 package main
 
