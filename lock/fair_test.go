@@ -70,7 +70,7 @@ func TestIdleFairWaitersCostWhatTheirHeadCosts(t *testing.T) {
 	})
 }
 
-// crowded is a store in whose queues others come first, whoever asks.
+// crowded is a store in whose queues other waiters always come first.
 type crowded struct{ faulty }
 
 func (c *crowded) Acquire(context.Context, *driver.Hold) (driver.Answer, error) {

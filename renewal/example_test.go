@@ -97,7 +97,7 @@ func Example() {
 			panic(key + " is taken")
 		}
 	}
-	os.Remove(filepath.Join(dir, "orders")) // by somebody else
+	os.Remove(filepath.Join(dir, "orders")) // as another process would
 	watch := func(key string) *renewal.Lease {
 		lease, err := watchdog.Watch(renewal.Spec{Key: key, Owner: "me", TTL: ttl, Granted: asked})
 		if err != nil {

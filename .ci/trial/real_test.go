@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,9 +33,6 @@ func sample(t *testing.T, only string, skip bool) (string, error) {
 }
 
 func TestRealRun(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("the race detector needs a C compiler")
-	}
 	for _, c := range []struct {
 		only, line string
 		skip       bool

@@ -216,12 +216,12 @@ func (f *fleet) fault(faults *sync.WaitGroup) {
 			end()
 		})
 	}
-	tell := func(format string, args ...any) {
+	logf := func(format string, args ...any) {
 		f.t.Logf("%v: "+format, append([]any{time.Since(f.begun).Round(time.Millisecond)}, args...)...)
 	}
 	p := f.living[f.rng.IntN(len(f.living))]
 	on := func(what string, fault network.Fault) {
-		tell("the messages of process %d are %s for %v", p.number, what, lasting)
+		logf("the messages of process %d are %s for %v", p.number, what, lasting)
 		p.network.Begin(&fault)
 		during(func() { p.network.End(&fault) })
 	}
@@ -237,22 +237,22 @@ func (f *fleet) fault(faults *sync.WaitGroup) {
 	case 4, 5:
 		on("held, as it stands still,", network.Fault{HoldRequests: true, HoldReplies: true})
 	case 6:
-		tell("the connections of process %d are reset", p.number)
+		logf("the connections of process %d are reset", p.number)
 		p.network.Reset()
 	case 7:
-		f.kill(p, tell)
+		f.kill(p, logf)
 	case 8:
-		tell("the server is frozen for %v", lasting)
+		logf("the server is frozen for %v", lasting)
 		f.server.Freeze()
 		during(f.server.Thaw)
 	case 9:
-		f.restart(tell)
+		f.restart(logf)
 	}
 }
 
 // kill kills a process, and starts another one later.
-func (f *fleet) kill(p *Process, tell func(string, ...any)) {
-	tell("process %d is killed", p.number)
+func (f *fleet) kill(p *Process, logf func(string, ...any)) {
+	logf("process %d is killed", p.number)
 	p.mu.Lock()
 	p.dead = true
 	p.mu.Unlock()
@@ -264,14 +264,14 @@ func (f *fleet) kill(p *Process, tell func(string, ...any)) {
 }
 
 // restart restarts the server.
-func (f *fleet) restart(tell func(string, ...any)) {
+func (f *fleet) restart(logf func(string, ...any)) {
 	synctest.Wait()
 	if f.LoseData && f.rng.IntN(2) == 0 {
-		tell("the server is restarted without its data")
+		logf("the server is restarted without its data")
 		f.server.Restart(Data{})
 		return
 	}
-	tell("the server is restarted")
+	logf("the server is restarted")
 	f.server.Restart(f.server.Save())
 }
 

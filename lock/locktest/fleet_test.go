@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
-// A killed process is told so, reaches the server no more, and another one takes its place. All
+// The context of a killed process ends with ErrKilled, and another process takes its place. All
 // others run until the fleet ends.
 func TestPlayedProcessesEnd(t *testing.T) {
 	var mu sync.Mutex

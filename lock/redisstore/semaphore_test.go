@@ -433,7 +433,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrForeign)
 }
 
-// Waiting for a foreign value ends with an error that tells so.
+// Waiting for a foreign value ends with an error that names it.
 func TestWaitsForForeignValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)

@@ -42,7 +42,7 @@ func required() bool {
 }
 
 // processesEnd is how long the processes that tests have started, and the tests' sockets, may
-// take to end after the last test. A process that is told to end does so in milliseconds.
+// take to end after the last test. A process ends within milliseconds of its signal.
 const processesEnd = time.Minute
 
 // Run runs the tests of m, prints in one line how many were skipped for lack of a
