@@ -10,22 +10,9 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a [driver.Answer], usually a granting one, with an instant before the store
-// gave it.
-type grant struct {
-	driver.Answer
-	asked time.Time
-	// byRelease: another owner's release made the grant, with the provisional TTL.
-	byRelease bool
-	// handOff is nil if the lease is not handed off within the process.
-	handOff *handOff
-	// lease is not nil if another holder in this process handed it off.
-	lease *Lease
-}
-
-// acquisition is one caller's request for one hold.
+// acquisition is one caller's request for one hold, from the call to its lease or error.
 type acquisition struct {
-	hold    *driver.Hold
+	request
 	options Options
 
 	// ctx is the caller's. It bounds the requests, too.
@@ -36,89 +23,119 @@ type acquisition struct {
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
-	// unknownUntil is the latest deadline among requests with unknown outcome. They may
-	// still be applied, even after a release. Zero: there are none.
-	unknownUntil time.Time
 	// failure is the error of the latest request, or nil.
 	failure error
-	// maybeQueued: the store may keep a place in its queue for the hold.
-	maybeQueued bool
-	// begin is the time of the call, and queued that of its entry into a queue, if there is
-	// an [Observer].
-	begin, queued time.Time
 	// refusals counts the refusals as the head of the queue.
 	refusals int
 	// enqueued is the store's answer when it enqueued the hold, if it did.
 	enqueued grant
+	// begin is the time of the call, and queued that of its entry into a queue, if there is
+	// an [Observer].
+	begin, queued time.Time
 }
 
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
 
-// waitCause returns why the waiting ended: nil for the wait's own limit.
-func (a *acquisition) waitCause() error {
-	if cause := context.Cause(a.waitCtx); cause != errWaited { //nolint:errorlint // it is made here and never wrapped
-		return cause
-	}
-	return nil
-}
-
-// refused returns the error for a refusal after which cause ended the waiting. If the
-// latest request failed, the error is that failure: the store may have granted the lock.
-func (a *acquisition) refused(by driver.Answer, cause error) error {
-	switch {
-	case a.failure == nil:
-		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
-	case cause == nil:
-		return a.failure
-	}
-	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
-}
-
-// acquire acquires the hold and registers its lease with the watchdog.
+// acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
+// lease.
 func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
 	defer l.active.Done()
-	g, err := l.acquireHold(a)
-	return l.conclude(a, g, err)
+	return l.conclude(a, l.await(a))
 }
 
-// conclude makes the lease of an acquisition's grant, and reports the result.
-func (l *Locker) conclude(a *acquisition, g grant, err error) (lease *Lease, _ error) {
-	if err == nil {
-		lease, err = l.newLease(a, g)
+// await returns the result of the acquisition: of its own request, or of the queue for the
+// lock.
+func (l *Locker) await(a *acquisition) result {
+	r, waits := l.try(a)
+	if waits {
+		r = l.wait(a, r.grant.Answer)
 	}
-	l.recordOutcome(a, g, lease, err)
+	return r
+}
+
+// try requests the hold, unless the process already has waiters for it. waits reports
+// whether the caller must wait; then the result has the refusal, if the store has answered.
+func (l *Locker) try(a *acquisition) (r result, waits bool) {
+	switch {
+	case !a.wait:
+		r.grant, r.err = l.tryRepeatedly(a)
+	case l.hasQueue(a.hold):
+		return result{}, true
+	default:
+		r.grant, r.err = a.acquire(a.ctx)
+	}
+	switch {
+	case r.err != nil && a.wait && transient(r.err):
+		return result{}, true
+	case r.err != nil:
+		a.abandonUnknown()
+	case r.grant.Verdict == driver.Refused && a.wait:
+		return r, true
+	case r.grant.Verdict == driver.Refused:
+		r.err = a.refused(r.grant.Answer, nil)
+		a.abandonUnknown()
+	default:
+		r.grant.handOff = l.beginHandOff(a, r.grant)
+	}
+	return r, false
+}
+
+// tryRepeatedly repeats the request until the store answers, within
+// [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
+// already has.
+func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
+	err = l.withRetry(a.ctx, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
+		g, err = a.acquire(limited)
+		return err
+	})
+	return g, err
+}
+
+// acquire sends one acquisition and records its outcome.
+func (a *acquisition) acquire(ctx context.Context) (grant, error) {
+	g, err := a.request.acquire(ctx)
+	a.failure = err
+	if err == nil && !g.At.IsZero() {
+		a.enqueued = g
+	}
+	return g, err
+}
+
+// renewOwner goes on with a new owner, which has no place in the store's queue.
+func (a *acquisition) renewOwner() {
+	a.request.renewOwner()
+	a.enqueued = grant{}
+}
+
+// conclude makes the lease of a granting result, and reports the result.
+func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
+	if err = l.accept(a, r); err == nil {
+		lease, err = l.newLease(a, r.grant)
+	}
+	l.recordOutcome(a, r.grant, lease, err)
 	return lease, err
 }
 
-// acquireHold acquires the hold, and waits for it while waitCtx lives.
-func (l *Locker) acquireHold(a *acquisition) (grant, error) {
-	g, err := l.tryOrWait(a)
-	return l.finishAcquire(a, g, err)
-}
-
-// finishAcquire concludes an acquisition. If there is no grant, or the grant came too
-// late, it passes what the hold may have left in the store to the cleanup.
-func (l *Locker) finishAcquire(a *acquisition, g grant, err error) (grant, error) {
-	if err != nil {
-		if !a.unknownUntil.IsZero() || a.maybeQueued {
-			_ = l.cleanup.add(a.hold, a.unknownUntil)
-		}
-		return grant{}, err
+// accept returns the error of a result. A grant that came too late is given back.
+func (l *Locker) accept(a *acquisition, r result) error {
+	if r.err != nil {
+		return r.err
 	}
-	if cause := ended(a.ctx, l.closed); cause != nil {
-		if g.lease != nil {
-			l.returnLease(g.lease)
-		} else {
-			l.finish(g.handOff)
-			_ = l.cleanup.add(a.hold, a.unknownUntil)
-		}
-		return grant{}, fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
+	cause := ended(a.ctx, l.closed)
+	if cause == nil {
+		return nil
 	}
-	return g, nil
+	if r.grant.lease != nil {
+		l.returnLease(r.grant.lease)
+	} else {
+		l.endHandOff(r.grant.handOff)
+		_ = a.abandon() // the store drops it after its TTL otherwise
+	}
+	return fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 }
 
 // newLease makes the lease of a grant, and announces the client.
@@ -128,119 +145,12 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	}
 	lease, err := l.watch(a, g)
 	if err != nil {
-		l.finish(g.handOff)
-		_ = l.cleanup.add(a.hold, a.unknownUntil)
+		l.endHandOff(g.handOff)
+		_ = a.abandon() // the store drops it after its TTL otherwise
 		return nil, err
 	}
 	l.announcer.begin()
 	return lease, nil
-}
-
-// tryOrWait tries to acquire the hold, and otherwise waits for it.
-func (l *Locker) tryOrWait(a *acquisition) (grant, error) {
-	g, waits, err := l.try(a)
-	if waits {
-		return l.wait(a, g.Answer)
-	}
-	return g, err
-}
-
-// try requests the hold, unless the process already has waiters for it. waits reports
-// whether the caller must wait; then g is the refusal, if the store has answered.
-func (l *Locker) try(a *acquisition) (g grant, waits bool, err error) {
-	if !a.wait {
-		g, err = l.tryRepeatedly(a)
-	} else if l.hasQueue(a.hold) {
-		return grant{}, true, nil
-	} else {
-		g, err = l.ask(a)
-	}
-	switch {
-	case err != nil && a.wait && transient(err):
-		return grant{}, true, nil
-	case err != nil:
-		return g, false, err
-	case g.Verdict != driver.Refused:
-		g.handOff = l.handOff(a, g)
-		return g, false, nil
-	case !a.wait:
-		return grant{}, false, a.refused(g.Answer, nil)
-	}
-	return g, true, nil
-}
-
-// tryRepeatedly repeats the request until the store answers, within
-// [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
-// already has.
-func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
-	ctx := a.ctx
-	defer func() { a.ctx = ctx }()
-	err = l.withRetry(ctx, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
-		a.ctx = limited
-		g, err = l.ask(a)
-		return err
-	})
-	return g, err
-}
-
-// ask sends one acquisition request and records its outcome.
-func (l *Locker) ask(a *acquisition) (grant, error) {
-	ctx, cancel := l.bound(a.ctx, a.hold.TTL)
-	defer cancel()
-	before := a.unknownUntil
-	if deadline, _ := ctx.Deadline(); deadline.After(before) {
-		a.unknownUntil = deadline
-	}
-	g, err := l.send(ctx, a.hold)
-	if err == nil || errors.Is(err, ErrNotDone) {
-		a.unknownUntil = before
-	}
-	a.failure = err
-	if err != nil {
-		return grant{}, err
-	}
-	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && (a.hold.Place > 0 || a.hold.BlockReaders > 0)
-	if !g.At.IsZero() {
-		a.enqueued = g
-	}
-	return g, nil
-}
-
-// send sends a hold's acquisition.
-func (l *Locker) send(ctx context.Context, h *driver.Hold) (grant, error) {
-	g := grant{asked: time.Now()}
-	var err error
-	g.Answer, err = l.store.Acquire(ctx, h)
-	if err == nil && g.Verdict == driver.Granted {
-		g.TTL = min(g.TTL, h.TTL)
-		if !time.Now().Before(l.until(g.asked, h.TTL)) {
-			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
-				ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
-		}
-	}
-	return g, err
-}
-
-// until returns the end of a lease's validity as the watchdog computes it, for a request
-// sent at t0.
-func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
-	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
-}
-
-// bound returns the context of one request. It keeps ctx's values and deadline, but not
-// its cancellation: without the answer to a request in flight, its outcome would be
-// unknown.
-func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
-}
-
-// requestBy returns the deadline of a request that begins now and has so much time.
-func (l *Locker) requestBy(timeout time.Duration) time.Time {
-	by := time.Now().Add(timeout)
-	if end := l.lastBy.Load(); end != nil && end.Before(by) {
-		return *end
-	}
-	return by
 }
 
 // watch makes the lease of a grant and has the watchdog renew it.
@@ -264,6 +174,25 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	}
 	own.lease = lease
 	return &Lease{own: own}, nil
+}
+
+// over returns the cause for which the acquisition waits no longer, or nil.
+func (a *acquisition) over() error { return ended(a.waitCtx, a.locker.closed) }
+
+// refused returns the error for a refusal after which cause ended the waiting; nil for the
+// wait's own limit. If the latest request failed, the error is that failure: the store may
+// have granted the lock.
+func (a *acquisition) refused(by driver.Answer, cause error) error {
+	if cause == errWaited { //nolint:errorlint // it is made here and never wrapped
+		cause = nil
+	}
+	switch {
+	case a.failure == nil:
+		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+	case cause == nil:
+		return a.failure
+	}
+	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
 }
 
 // ended returns the cause of the first context that has ended, or nil.

@@ -37,8 +37,8 @@ const (
 // leftover is a hold that may remain in the store although its caller gave up.
 type leftover struct {
 	hold driver.Hold
-	// place is that of its next release. backlog is that of the group in which it began.
-	place   place
+	// task is its next release. backlog is that of the group in which it began.
+	task    task
 	backlog *backlog
 	// final is when no earlier request for the hold can be applied any more. A release
 	// that is sent after it, and confirmed, is final.
@@ -49,8 +49,6 @@ type leftover struct {
 	// timer postpones the next release.
 	timer wheel.Timer
 }
-
-func (l *leftover) at() *place { return &l.place }
 
 // backlog counts the leftovers of one group of the store that are not done. Guarded by
 // cleanup.mu.
@@ -76,7 +74,7 @@ type cleanup struct {
 	mu       sync.Mutex
 	noTTL    map[*leftover]struct{} // leftovers without a TTL; guarded by mu
 	backlogs map[string]*backlog    // by group; guarded by mu
-	cleaners pool[*leftover]        // guarded by mu
+	cleaners pool                   // guarded by mu
 	// postponed are the leftovers whose next release is a task on the wheel, which may be
 	// stopped before it runs; guarded by mu.
 	postponed map[*leftover]struct{}
@@ -90,15 +88,7 @@ func (c *cleanup) init(l *Locker) {
 	c.noTTL, c.postponed = make(map[*leftover]struct{}), make(map[*leftover]struct{})
 	c.backlogs = make(map[string]*backlog)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.cleaners = pool[*leftover]{
-		mu: &c.mu, limit: func() int { return maxCleaners }, group: c.group,
-		enqueue: c.cleaners.put, do: c.clean, begin: c.work.Go,
-	}
-}
-
-// group returns the group of the store that a leftover's hold is in.
-func (c *cleanup) group(left *leftover) string {
-	return c.locker.store.Group(left.hold.Name, left.hold.Kind)
+	c.cleaners = pool{mu: &c.mu, limit: func() int { return maxCleaners }, group: l.group, begin: c.work.Go}
 }
 
 // add releases the hold in the background. unknownUntil is the latest deadline among its
@@ -112,7 +102,7 @@ func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
 	case c.stopped:
 		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
 	case c.accept(left):
-		c.cleaners.put(left)
+		c.cleaners.put(&left.task)
 	case left.hasNoTTL():
 		return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
 	}
@@ -142,7 +132,8 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 	left.expiry = left.final.Add(lifetime(h))
 	left.hold.Count = 0
 	left.timer.InitOnWorker(c.locker.wheel, func() { c.resume(left) })
-	left.place.group = c.group(left)
+	left.task.init(h.Name, h.Kind, func() { c.clean(left) })
+	left.task.group = c.locker.group(h.Name, h.Kind)
 	return left
 }
 
@@ -159,7 +150,7 @@ func lifetime(h *driver.Hold) time.Duration {
 
 // accept counts a leftover, or returns false if its group has too many. The caller holds mu.
 func (c *cleanup) accept(left *leftover) bool {
-	group, most := left.place.group, maxCleanups
+	group, most := left.task.group, maxCleanups
 	b := c.backlogs[group]
 	if b == nil {
 		b = &backlog{group: group}
@@ -270,7 +261,7 @@ func (c *cleanup) resume(left *leftover) {
 	}
 	delete(c.postponed, left)
 	if c.goesOn(left) {
-		c.cleaners.put(left)
+		c.cleaners.put(&left.task)
 	} else {
 		c.end(left)
 	}

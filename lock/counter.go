@@ -94,7 +94,7 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 	if err := l.ready(ctx, h.Name); err != nil {
 		return err
 	}
-	a := acquisition{hold: h, ctx: ctx, waitCtx: ctx, wait: wait > 0}
+	a := acquisition{request: request{locker: l, hold: h}, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
 		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()
@@ -104,7 +104,7 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 		return ErrClosed
 	}
 	defer l.active.Done()
-	_, err := l.acquireHold(&a)
+	err := l.accept(&a, l.await(&a))
 	if err == nil {
 		l.confirmed.add(a.hold)
 	}

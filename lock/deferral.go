@@ -3,72 +3,68 @@ package lock
 import (
 	"context"
 	"fmt"
-	"sync"
 )
 
 const (
 	// maxRequesters is how many goroutines of one group of the store send requests for
 	// deferred functions that are in a queue.
 	maxRequesters = 16
-	// maxCancellers is how many goroutines of one group end functions that stop waiting.
-	maxCancellers = 4
+	// maxAccepters is how many goroutines make leases of grants.
+	maxAccepters = 4
 )
 
-// deferral advances deferred functions when they have work to do.
+// deferral does the steps of deferred functions. Its state is guarded by locker.mu.
 type deferral struct {
 	locker *Locker
 
-	mu    sync.Mutex
-	count int // guarded by mu; functions entered and not done
-	slots int // guarded by mu; how many functions may run
+	count int // functions entered and not done
+	slots int // how many functions may run
+	// accepting is how many functions have a grant, but no lease yet.
+	accepting int
 
-	// Each pool does one kind of work. Runners run functions that hold their lock. Starters
-	// send a function's first request: no more of one group than there are slots to run in.
-	// Requesters send the others, so that long-running functions do not delay other
-	// functions' places in the queue. Cancellers hardly ever send requests, so a hung server
-	// cannot delay cancellation.
-	runners    pool[*Deferred]
-	starters   pool[*Deferred]
-	requesters pool[*Deferred]
-	cancellers pool[*Deferred]
+	// Starters send a function's first request: no more of one group than there are slots to
+	// run in. Requesters send the others, so that long-running functions do not delay other
+	// functions' places in the queue. Accepters take the results, grants and errors; they
+	// send no requests, so that a store that does not answer delays no cancellation. Runners
+	// run functions that hold their lock.
+	starters, requesters, accepters, runners pool
 }
-
-// placement is a function's state in the pools. Guarded by deferral.mu.
-type placement struct {
-	place
-	pool *pool[*Deferred] // that it is queued in, or nil
-
-	parked bool // waits for a wake and has nothing to do
-	// woken: it was woken while a goroutine advances it. A goroutine does so unless the
-	// function is parked or queued.
-	woken bool
-}
-
-func (d *Deferred) at() *place { return &d.placement.place }
 
 func (f *deferral) init(l *Locker) {
 	f.locker, f.slots = l, l.config.MaxRunning
-	group := func(d *Deferred) string { return l.store.Group(d.mutex.name, d.mutex.kind) }
-	advance := func(d *Deferred) { d.advance(false) }
 	always := func(limit int) func() int { return func() int { return limit } }
-	f.runners = pool[*Deferred]{do: func(d *Deferred) { d.advance(true) }, limit: func() int { return f.slots }, freed: f.starters.resume}
-	f.starters = pool[*Deferred]{do: advance, group: group, limit: func() int { return f.slots - f.runners.tasks }}
-	f.requesters = pool[*Deferred]{do: advance, group: group, limit: always(maxRequesters)}
-	f.cancellers = pool[*Deferred]{do: advance, group: group, limit: always(maxCancellers)}
-	for _, p := range []*pool[*Deferred]{&f.runners, &f.starters, &f.requesters, &f.cancellers} {
-		p.mu, p.begin, p.enqueue = &f.mu, l.active.Go, f.enqueue
+	starting := func() int { return f.slots - f.runners.tasks - f.accepting }
+	f.starters = pool{group: l.group, limit: starting}
+	f.requesters = pool{group: l.group, limit: always(maxRequesters)}
+	f.accepters = pool{limit: always(maxAccepters)}
+	f.runners = pool{limit: func() int { return f.slots }, freed: f.starters.resume}
+	for _, p := range []*pool{&f.starters, &f.requesters, &f.accepters, &f.runners} {
+		p.mu, p.begin = &l.mu, l.active.Go
 	}
+}
+
+// poolFor returns the pool that sends a waiter's request, or nil if it has a goroutine of
+// its own.
+func (f *deferral) poolFor(w *waiter) *pool {
+	switch {
+	case w == nil || w.deferred == nil:
+		return nil
+	case w.requested:
+		return &f.requesters
+	}
+	return &f.starters
 }
 
 // enter counts a function, which Close then waits for.
 func (f *deferral) enter() error {
-	if !f.locker.enter() {
+	l := f.locker
+	if !l.enter() {
 		return ErrClosed
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if limit := f.locker.config.MaxDeferred; f.count >= limit {
-		f.locker.active.Done()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if limit := l.config.MaxDeferred; f.count >= limit {
+		l.active.Done()
 		return fmt.Errorf("%w: %d", ErrTooManyDeferred, limit)
 	}
 	f.count++
@@ -77,69 +73,24 @@ func (f *deferral) enter() error {
 
 // leave ends the count of a function.
 func (f *deferral) leave() {
-	f.mu.Lock()
+	f.locker.mu.Lock()
 	f.count--
-	f.mu.Unlock()
+	f.locker.mu.Unlock()
 	f.locker.active.Done()
 }
 
-// wake queues the function for a goroutine. It never blocks for long.
-func (f *deferral) wake(d *Deferred) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := &d.placement
-	switch {
-	case t.parked:
-		f.enqueue(d)
-	case t.queue != nil:
-		if t.pool != f.poolFor(d) { // it has ended, and needs no slot any more
-			t.pool.remove(d)
-			f.enqueue(d)
-		}
-	default:
-		t.woken = true
-	}
-}
-
-// park ends a goroutine's work on the function until its next wake.
-func (f *deferral) park(d *Deferred) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d.placement.woken || d.lease != nil {
-		f.enqueue(d)
-	} else {
-		d.placement.parked = true
-	}
-}
-
-// enqueue queues the function in the pool that it needs. The caller holds mu, and the
-// function was counted by enter.
-func (f *deferral) enqueue(d *Deferred) {
-	p := f.poolFor(d)
-	d.placement = placement{place: place{group: d.placement.group}, pool: p}
-	if p.group == nil {
-		d.placement.group = ""
-	}
-	p.put(d)
-}
-
-// poolFor returns the pool that the function needs.
-func (f *deferral) poolFor(d *Deferred) *pool[*Deferred] {
-	switch {
-	case d.over() != nil:
-		return &f.cancellers
-	case d.holds():
-		return &f.runners
-	case d.acquisition.failure == nil && !d.waiter.isHead:
-		return &f.starters
-	}
-	return &f.requesters
+// accepted is called when a grant has become a lease that waits for a slot, or an error.
+func (f *deferral) accepted() {
+	f.locker.mu.Lock()
+	defer f.locker.mu.Unlock()
+	f.accepting--
+	f.starters.resume()
 }
 
 // slot is the place of a running function among the runners.
 type slot struct {
 	deferral *deferral
-	waits    int // guarded by deferral.mu; waits with the function's context
+	waits    int // guarded by locker.mu; waits with the function's context
 }
 
 // slotKey is the context key of a slot.
@@ -165,8 +116,8 @@ func yieldSlot(ctx context.Context) (resume func()) {
 // wait changes the number of waits.
 func (s *slot) wait(more int) {
 	f := s.deferral
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.locker.mu.Lock()
+	defer f.locker.mu.Unlock()
 	if s.waits > 0 {
 		f.slots--
 	}
@@ -177,21 +128,29 @@ func (s *slot) wait(more int) {
 	f.starters.resume()
 }
 
-// close ends every function that does not run: those in the pools, and those in queues.
-// The locker is closed.
+// close ends every function that does not run. The locker is closed.
 func (f *deferral) close() {
-	f.mu.Lock()
-	waiting := append(f.runners.queued(), f.starters.queued()...)
-	f.mu.Unlock()
-	for _, d := range waiting {
-		f.wake(d)
+	for _, d := range f.waiting() {
+		d.giveUp()
 	}
+}
+
+// waiting returns the functions that wait for a slot or for their lock.
+func (f *deferral) waiting() (functions []*Deferred) {
 	l := f.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, q := range l.queues {
-		for e := q.waiters.Front(); e != nil; e = e.Next() {
-			e.Value.(*waiter).wake()
+	for _, t := range append(f.starters.queued(), f.runners.queued()...) {
+		if t.deferred != nil {
+			functions = append(functions, t.deferred)
 		}
 	}
+	for _, q := range l.queues {
+		for e := q.waiters.Front(); e != nil; e = e.Next() {
+			if w := e.Value.(*waiter); w.deferred != nil {
+				functions = append(functions, w.deferred)
+			}
+		}
+	}
+	return functions
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
 
 // Deferred is a function that runs once a lock is granted; see [Mutex.Go]. Its methods
 // are safe for concurrent use.
+//
+// It is a waiter whose result puts it into a pool: it has a goroutine for each step, and
+// none while it waits.
 type Deferred struct {
 	mutex *Mutex
 	f     func(ctx context.Context) error
@@ -20,8 +22,14 @@ type Deferred struct {
 	// own is the ownership that the context carries, as long as it may suffice to get the
 	// lock.
 	own *ownership
-	// lease is the granted lease, until f has returned.
-	lease *Lease
+	// result is what the queue has delivered, and lease what was made of it, until f has
+	// returned. Guarded by locker.mu, or owned by the step.
+	result result
+	lease  *Lease
+
+	// task is the next step, and pool where it is queued. Guarded by locker.mu.
+	task task
+	pool *pool
 
 	end       context.CancelCauseFunc // ends acquisition.ctx
 	unwatched func() bool             // stops the callback at the end of waitCtx
@@ -30,8 +38,6 @@ type Deferred struct {
 
 	done chan struct{}
 	err  error // the result; set before done is closed
-
-	placement placement // state in the deferral's pools
 }
 
 // The values of Deferred.decision, which changes once.
@@ -97,7 +103,7 @@ func (d *Deferred) Cancel() bool {
 		return false
 	}
 	d.end(ErrCancelled)
-	d.wake()
+	d.giveUp()
 	return true
 }
 
@@ -111,7 +117,9 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 		return nil, err
 	}
 	d := &Deferred{mutex: m, f: f, done: make(chan struct{})}
-	d.acquisition = acquisition{options: m.options, ctx: ctx, wait: wait > 0}
+	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
+	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
+	d.task.deferred = d
 	if o := m.ownershipIn(ctx); o != nil && o.held() {
 		d.own = o
 	} else if err := m.setHold(&d.acquisition); err != nil {
@@ -121,19 +129,15 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 		return nil, err
 	}
 	d.limit(ctx, wait)
-	if err := d.enqueue(); err != nil {
+	if err := d.start(); err != nil {
 		l.deferral.leave()
 		d.release()
 		return nil, err
 	}
-	if ctx.Done() != nil || d.acquisition.waitCtx != d.acquisition.ctx {
-		d.unwatched = context.AfterFunc(d.acquisition.waitCtx, d.wake)
-	}
-	l.deferral.park(d)
 	return d, nil
 }
 
-// limit creates the acquisition's contexts.
+// limit creates the acquisition's contexts, whose end ends the waiting.
 func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 	a := &d.acquisition
 	a.ctx, d.end = context.WithCancelCause(ctx)
@@ -142,6 +146,9 @@ func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 		waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
 		_ = cancel // a.ctx ends it
 		a.waitCtx = waitCtx
+	}
+	if ctx.Done() != nil || a.waitCtx != a.ctx {
+		d.unwatched = context.AfterFunc(a.waitCtx, d.giveUp)
 	}
 }
 
@@ -153,123 +160,165 @@ func (d *Deferred) release() {
 	d.end(nil)
 }
 
-// enqueue joins the queue, unless the lock may be available without that.
-func (d *Deferred) enqueue() error {
-	a := &d.acquisition
-	d.waiter = waiter{acquisition: a, unanswered: true, wake: d.wake}
+// start joins the queue, unless the lock may be available without that.
+func (d *Deferred) start() error {
+	l, a := d.mutex.locker, &d.acquisition
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if d.own != nil || !a.wait || a.hold.Under != "" {
-		d.placement.woken = true // it does not wait yet
+		d.put(&l.deferral.starters, d.try)
 		return nil
 	}
-	return d.join()
-}
-
-// join joins the queue.
-func (d *Deferred) join() error {
-	if !d.mutex.locker.join(&d.waiter) {
-		return d.acquisition.refused(d.waiter.state.lastRefusal, ErrTooManyWaiters)
+	if err := l.joinLocked(&d.waiter); err != nil {
+		return err
 	}
+	d.leaveIfOver()
 	return nil
 }
 
-// wake schedules the next step of d.
-func (d *Deferred) wake() { d.mutex.locker.deferral.wake(d) }
+// put has a pool do the next step. The caller holds locker.mu.
+func (d *Deferred) put(p *pool, step func()) {
+	d.task.name, d.task.kind, d.task.do, d.pool = d.mutex.name, d.mutex.kind, step, p
+	p.put(&d.task)
+}
 
 // over returns the cause for which d must neither wait nor begin any more, or nil.
 func (d *Deferred) over() error {
 	a := &d.acquisition
 	if d.lease == nil {
-		return ended(a.waitCtx, d.mutex.locker.closed)
+		return a.over()
 	}
-	return ended(a.ctx, d.mutex.locker.closed)
+	return ended(a.ctx, a.locker.closed)
 }
 
-// holds reports whether the lock was granted, by the store or by a local hand-off.
-func (d *Deferred) holds() bool {
-	s := d.waiter.promotion.Load()
-	return d.lease != nil || s != nil && s.lease != nil
-}
-
-// advance advances d until it has to wait, or to its end. mayRun reports whether f may
-// run in this goroutine.
-func (d *Deferred) advance(mayRun bool) {
-	if d.lease == nil {
-		lease, waits, err := d.acquire()
-		switch {
-		case waits:
-			d.mutex.locker.deferral.park(d)
-			return
-		case err != nil:
-			d.finish(err)
-			return
-		}
-		d.lease = lease
-	}
-	cause := d.tooLate()
-	switch {
-	case cause == nil && !mayRun:
-		d.mutex.locker.deferral.park(d)
-		return
-	case cause == nil && !d.decision.CompareAndSwap(undecided, runs):
-		cause = ErrCancelled
-	}
-	if cause != nil {
-		_ = d.lease.unlock(d.mutex.locker.unlocking(d.acquisition.ctx), false) // after a failure, the cleanup repeats it
-		d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
+// giveUp ends the waiting. If a step is being done, that ends it.
+func (d *Deferred) giveUp() {
+	l := d.mutex.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d.waiter.element != nil {
+		d.waiter.queue.leave(&d.waiter)
 		return
 	}
-	d.run()
+	if d.task.queue == nil || d.over() == nil {
+		return
+	}
+	switch f := &l.deferral; d.pool {
+	case &f.starters:
+		f.starters.remove(&d.task)
+		d.put(&f.accepters, d.refuse)
+	case &f.runners:
+		f.runners.remove(&d.task)
+		d.put(&f.requesters, d.giveBack)
+		f.starters.resume()
+	}
 }
 
-// acquire advances the acquisition. It is over unless waits.
-func (d *Deferred) acquire() (lease *Lease, waits bool, err error) {
-	if d.waiter.queue == nil {
-		lease, waits, err = d.try()
-		if !waits || err != nil {
-			return lease, false, err
-		}
+// leaveIfOver leaves the queue if the waiting has ended before d joined it. The caller holds
+// locker.mu.
+func (d *Deferred) leaveIfOver() {
+	if d.waiter.element != nil && d.over() != nil {
+		d.waiter.queue.leave(&d.waiter)
 	}
-	if !d.waiter.step() {
-		return nil, true, nil
-	}
-	lease, err = d.conclude(d.waiter.g, d.waiter.err)
-	return lease, false, err
+}
+
+// refuse ends d without a request.
+func (d *Deferred) refuse() {
+	d.finish(fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, d.over()))
 }
 
 // try acquires the lock without joining the queue, or joins it.
-func (d *Deferred) try() (lease *Lease, waits bool, err error) {
+func (d *Deferred) try() {
 	l, a := d.mutex.locker, &d.acquisition
-	if cause := d.over(); cause != nil {
-		return nil, false, fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, cause)
+	if d.over() != nil {
+		d.refuse()
+		return
 	}
 	if d.own != nil {
-		lease, err = d.own.reacquire(*a)
-		if lease != nil || err != nil {
-			return lease, false, err
+		lease, err := d.own.reacquire(*a)
+		if err == nil && lease == nil {
+			d.own = nil
+			err = d.mutex.setHold(a)
 		}
-		d.own = nil
-		if err := d.mutex.setHold(a); err != nil {
-			return nil, false, err
+		switch {
+		case err != nil:
+			d.finish(err)
+			return
+		case lease != nil:
+			d.hold(lease)
+			return
 		}
 	}
-	g, waits, err := l.try(a)
-	if !waits {
-		lease, err = d.conclude(g, err)
-		return lease, false, err
+	r, waits := l.try(a)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if waits {
+		d.waiter.refusal, d.waiter.unanswered = r.grant.Answer, a.failure != nil
+		if r.err = l.joinLocked(&d.waiter); r.err == nil {
+			d.leaveIfOver()
+			return
+		}
 	}
-	d.waiter.state.lastRefusal, d.waiter.unanswered = g.Answer, a.failure != nil
-	if err := d.join(); err != nil {
-		_, err = d.conclude(grant{}, err) // the request may still be granted
-		return nil, false, err
-	}
-	return nil, true, nil
+	d.deliver(r)
 }
 
-// conclude makes a lease of the store's grant.
-func (d *Deferred) conclude(g grant, err error) (*Lease, error) {
-	l := d.mutex.locker
-	g, err = l.finishAcquire(&d.acquisition, g, err)
-	return l.conclude(&d.acquisition, g, err)
+// deliver puts d into the pool that takes its result. The caller holds locker.mu.
+func (d *Deferred) deliver(r result) {
+	f := &d.mutex.locker.deferral
+	d.result = r
+	if r.granted() {
+		f.accepting++
+	}
+	d.put(&f.accepters, d.accept)
+}
+
+// accept makes a lease of the result.
+func (d *Deferred) accept() {
+	l, r := d.mutex.locker, d.result
+	var err error
+	if r.panicked != nil {
+		err = r.panicked
+	} else {
+		var lease *Lease
+		if lease, err = l.conclude(&d.acquisition, r); err == nil {
+			d.hold(lease)
+		}
+	}
+	if r.granted() {
+		l.deferral.accepted()
+	}
+	if err != nil {
+		d.finish(err)
+	}
+}
+
+// hold has f run with the lease, unless it is too late.
+func (d *Deferred) hold(lease *Lease) {
+	f := &d.mutex.locker.deferral
+	f.locker.mu.Lock()
+	defer f.locker.mu.Unlock()
+	d.lease, d.result = lease, result{}
+	if d.over() == nil {
+		d.put(&f.runners, d.run)
+	} else {
+		d.put(&f.requesters, d.giveBack)
+	}
+}
+
+// run calls f, if the lease is still held and d was not cancelled.
+func (d *Deferred) run() {
+	if d.tooLate() != nil || !d.decision.CompareAndSwap(undecided, runs) {
+		d.giveBack()
+		return
+	}
+	err := error(&PanicError{}) // the result after runtime.Goexit
+	defer func() {
+		if p := recover(); p != nil {
+			err = d.mutex.locker.newPanic("a deferred function", d.mutex.name, p)
+		}
+		d.finish(err)
+	}()
+	err = use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.lease, d.f)
 }
 
 // tooLate returns why f must not be called although the lock was granted, or nil.
@@ -280,19 +329,14 @@ func (d *Deferred) tooLate() error {
 	return d.lease.Err()
 }
 
-// run calls f.
-func (d *Deferred) run() {
-	err := error(&PanicError{}) // the result after runtime.Goexit
-	defer func() {
-		if p := recover(); p != nil {
-			stack := debug.Stack()
-			d.mutex.locker.config.Logger.Error("lock: panic in a deferred function", "name", d.mutex.name,
-				"panic", fmt.Sprint(p), "stack", string(stack))
-			err = &PanicError{Value: p, Stack: stack}
-		}
-		d.finish(err)
-	}()
-	err = use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.lease, d.f)
+// giveBack releases a lease with which f is not called.
+func (d *Deferred) giveBack() {
+	cause := d.tooLate()
+	if cause == nil {
+		cause = ErrCancelled
+	}
+	_ = d.lease.unlock(d.mutex.locker.unlocking(d.acquisition.ctx), false) // after a failure, the cleanup repeats it
+	d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 }
 
 // finish publishes the result.
@@ -301,27 +345,8 @@ func (d *Deferred) finish(err error) {
 		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
-	d.f, d.lease = nil, nil
+	d.f, d.lease, d.result = nil, nil, result{}
 	d.err = err
 	d.mutex.locker.deferral.leave()
 	close(d.done)
-}
-
-// PanicError is the error of a function that panicked or called runtime.Goexit.
-type PanicError struct {
-	Value any    // nil after runtime.Goexit
-	Stack []byte // nil after runtime.Goexit
-}
-
-func (e *PanicError) Error() string {
-	if e.Value == nil {
-		return "the function called runtime.Goexit"
-	}
-	return fmt.Sprintf("the function panicked: %v", e.Value)
-}
-
-// Unwrap returns the panic's value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
 }

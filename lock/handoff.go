@@ -20,37 +20,46 @@ type handOff struct {
 	by    time.Time // no hand-off after that
 }
 
-// handOff starts a hand-off if the acquisition wants one and the store reserved tokens.
-func (l *Locker) handOff(a *acquisition, g grant) *handOff {
+// beginHandOff begins a hand-off if the acquisition wants one and the store reserved
+// tokens.
+func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
 	if a.hold.Reserve == 0 || g.Reserved == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := &handOff{queue: l.queue(queueOf(a.hold)), left: g.Reserved, by: time.Now().Add(a.options.passFor())}
-	h.queue.handOff = h
-	return h
+	return l.queue(queueOf(a.hold)).beginHandOff(a, g)
 }
 
-// finish ends a hand-off, so that the queue gets a head again. h may be nil.
-func (l *Locker) finish(h *handOff) {
+// beginHandOff is that of [Locker] for a caller that holds locker.mu.
+func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
+	if a.hold.Reserve == 0 || g.Reserved == 0 {
+		return nil
+	}
+	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(a.options.passFor())}
+	return q.handOff
+}
+
+// endHandOff ends a hand-off, so that the queue gets a head again. h may be nil.
+func (l *Locker) endHandOff(h *handOff) {
 	if h == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.finish()
+	h.end()
 }
 
-// finish is [Locker.finish] for a caller that holds locker.mu.
-func (h *handOff) finish() {
+// end is [Locker.endHandOff] for a caller that holds locker.mu.
+func (h *handOff) end() {
 	q := h.queue
 	if q.handOff != h {
 		return
 	}
-	q.handOff = nil
+	q.handOff, q.ask = nil, true
 	if q.locker.closed.Err() == nil { // after that, Close ends the queue
-		q.promote(headState{ask: true})
+		q.advance()
+		q.retireIfIdle()
 	}
 }
 
@@ -67,23 +76,23 @@ func (l *Locker) handToNext(o *ownership) bool {
 	if q.handOff != h {
 		return false
 	}
-	if q.head.Load() != nil || q.waiters.Len() == 0 || time.Now().After(h.by) || l.closed.Err() != nil {
-		h.finish()
+	if q.head != nil || q.waiters.Len() == 0 || time.Now().After(h.by) || l.closed.Err() != nil {
+		h.end()
 		return false
 	}
 	w := q.waiters.Front().Value.(*waiter)
 	lease := o.transfer(w.acquisition)
 	if lease == nil {
-		h.finish()
+		h.end()
 		return false
 	}
 	if h.left--; h.left == 0 {
 		q.handOff = nil // the next head sends requests while this holder has the lock
 	}
-	w.handedOff = true
-	w.promotion.Store(&headState{lease: lease})
-	w.wake()
-	q.remove(w, headState{ask: true})
+	w.abandonUnknown() // its earlier requests may still reach the store
+	q.ask = true
+	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}})
+	q.advance()
 	return true
 }
 
@@ -103,15 +112,6 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	}
 	next.lease = lease
 	return &Lease{own: next}
-}
-
-// received returns the grant of a local hand-off. Earlier requests of the acquisition may
-// still reach the store, so the cleanup releases them.
-func (l *Locker) received(a *acquisition, lease *Lease) grant {
-	if !a.unknownUntil.IsZero() {
-		_ = l.cleanup.add(a.hold, a.unknownUntil)
-	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}
 }
 
 // returnLease unlocks a lease whose waiter has left, in the background. The caller is an

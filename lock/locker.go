@@ -256,6 +256,9 @@ func (l *Locker) ClientID() string { return l.client.ID }
 // before the locker is closed.
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
+// group returns the group of the store that a lock is in.
+func (l *Locker) group(name string, kind Kind) string { return l.store.Group(name, kind) }
+
 // enter counts an acquisition as active, unless the locker is closed.
 func (l *Locker) enter() bool {
 	l.mu.Lock()

@@ -171,7 +171,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{options: m.options, ctx: ctx, waitCtx: ctx, wait: wait > 0}
+	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx, waitCtx: ctx, wait: wait > 0}
 	if wait > 0 && wait < forever {
 		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 		defer cancel()

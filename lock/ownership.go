@@ -105,6 +105,11 @@ func (o *ownership) unknownUntil() time.Time {
 	return *o.unknown
 }
 
+// request returns a request for the ownership's hold, with what is unknown about it.
+func (o *ownership) request(h *driver.Hold) request {
+	return request{locker: o.locker, hold: h, unknownUntil: o.unknownUntil()}
+}
+
 func (o *ownership) setUnknownUntil(t time.Time) {
 	if !t.IsZero() {
 		o.unknown = new(t)
@@ -120,7 +125,7 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 	if o.handOff() != nil || o.locker.config.Observer.Ended != nil {
 		hook := onLost
 		onLost = func(err error) {
-			o.locker.finish(o.handOff())
+			o.locker.endHandOff(o.handOff())
 			// Two functions of users, of which neither waits for the other.
 			reported := make(chan struct{})
 			go func() {
@@ -198,10 +203,10 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	if err := o.lease.Err(); err != nil {
 		return nil, err
 	}
-	a.ctx, a.hold = ctx, o.hold(o.count.Load()+1)
-	g, err := o.locker.ask(&a)
-	if a.unknownUntil.After(o.unknownUntil()) {
-		o.setUnknownUntil(a.unknownUntil)
+	r := o.request(o.hold(o.count.Load() + 1))
+	g, err := r.acquire(ctx)
+	if r.unknownUntil.After(o.unknownUntil()) {
+		o.setUnknownUntil(r.unknownUntil)
 	}
 	switch {
 	case err != nil:
@@ -324,8 +329,8 @@ func (o *ownership) end(u limit, h *driver.Hold) error {
 	keep := o.used.Load() && time.Now().Before(o.keepUntil())
 	stopped, lost := o.stop(u)
 	if lost != nil {
-		if o.locker.cleanup.add(h, o.unknownUntil()) != nil { // the locker is closed
-			_, _ = o.locker.release(u, h, time.Time{})
+		if r := o.request(h); r.abandon() != nil { // the locker is closed
+			_, _ = r.release(u)
 		}
 		return lost
 	}
@@ -373,9 +378,7 @@ func (o *ownership) unlockLater() (err error) {
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
 	defer func() { o.over(err) }()
-	if o.handOff() != nil {
-		o.locker.finish(o.handOff())
-	}
+	o.locker.endHandOff(o.handOff())
 	_, lost := o.stop(limit{ctx: past, by: time.Now()})
 	switch {
 	case lost != nil:
@@ -383,7 +386,8 @@ func (o *ownership) unlockLater() (err error) {
 	case o.used.Load() && time.Now().Before(o.keepUntil()):
 		return o.keepUnknown(err)
 	}
-	if abandoned := o.locker.cleanup.add(h, time.Now().Add(o.locker.config.RequestTimeout)); abandoned != nil {
+	r := request{locker: o.locker, hold: h, unknownUntil: time.Now().Add(o.locker.config.RequestTimeout)}
+	if abandoned := r.abandon(); abandoned != nil {
 		err = fmt.Errorf("%w (%w)", err, abandoned)
 	}
 	return err
@@ -417,7 +421,8 @@ var past = func() context.Context {
 
 // lower lowers the owner's holds in the store to h.Count.
 func (o *ownership) lower(u limit, h *driver.Hold) error {
-	held, err := o.locker.release(u, h, o.unknownUntil())
+	r := o.request(h)
+	held, err := r.release(u)
 	switch {
 	case err != nil && h.Count > 0:
 		return fmt.Errorf("%w; %q is still held: its owner has other holds", err, h.Name)

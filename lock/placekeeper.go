@@ -31,15 +31,13 @@ type placeKeeper struct {
 
 // keepPlace has the place of a head kept that is idle from now on. It returns false if the
 // head is to ask by itself: it is the first one of the store's queue, or its turn may come
-// without a message.
+// without a message. The caller holds locker.mu.
 func (q *queue) keepPlace(w *waiter) bool {
 	l := q.locker
 	store, ok := l.store.(driver.PlaceKeeper)
-	if !ok || !storeQueues(q.key.kind) || !w.state.lastRefusal.Behind || q.subscription == nil || w.options.Retry != nil {
+	if !ok || !storeQueues(q.key.kind) || !q.refusal.Behind || q.failing || q.subscription == nil || w.options.Retry != nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	k := l.keepers[q.key.lock()]
 	if k == nil {
 		k = &placeKeeper{locker: l, store: store, key: q.key.lock()}
@@ -53,16 +51,7 @@ func (q *queue) keepPlace(w *waiter) bool {
 	return true
 }
 
-// stopKeeping ends what keepPlace began.
-func (q *queue) stopKeeping(w *waiter) {
-	if w.keeper != nil {
-		q.locker.mu.Lock()
-		defer q.locker.mu.Unlock()
-		w.stopKeeping()
-	}
-}
-
-// stopKeeping is that of the waiter's queue, for a caller that holds locker.mu.
+// stopKeeping ends what keepPlace began. The caller holds locker.mu.
 func (w *waiter) stopKeeping() {
 	k := w.keeper
 	if k == nil {
@@ -144,13 +133,11 @@ func (k *placeKeeper) keep(waiters []*waiter) error {
 		askAll(waiters)
 		return nil
 	}
+	k.locker.mu.Lock()
 	for _, w := range waiters {
-		if err == nil {
-			w.queue.failure.Store(nil)
-		} else {
-			w.queue.failure.Store(&err)
-		}
+		w.queue.failure = err
 	}
+	k.locker.mu.Unlock()
 	for _, i := range ask {
 		waiters[i].queue.notify(driver.Notice{})
 	}

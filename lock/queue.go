@@ -5,8 +5,6 @@ import (
 	"container/list"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -35,44 +33,56 @@ func queueOf(h *driver.Hold) queueKey {
 	return key
 }
 
-// queue is this process's queue of waiters for one lock. Only its head sends requests, so
-// that a release does not cause as many requests as there are waiters. It has no
-// goroutine: each waiter arranges for its own steps.
+// queue is this process's queue of waiters for one lock. It sends the requests of one
+// waiter at a time, so that a release does not cause as many requests as there are waiters.
+//
+// Its state is guarded by locker.mu. Each event ends with advance, which delivers what can
+// be delivered, and begins a run if a request is due. Only the run talks to the store, in a
+// goroutine that ends with it: a queue that merely waits has none.
 type queue struct {
 	locker *Locker
 	key    queueKey
 
-	waiters list.List // of *waiter; guarded by locker.mu
-	// head is nil or one of waiters: the first, unless that has yielded. It is also nil
-	// while the first waiter expects a local hand-off. Set under locker.mu.
-	head atomic.Pointer[waiter]
-	// handOff is nil unless the current holder may hand the lock off. Guarded by
-	// locker.mu.
+	waiters list.List // of *waiter
+	// head is the waiter whose requests are sent: the first one, unless a short TTL has
+	// made that one yield. Nil if none may send.
+	head *waiter
+	// handOff is nil unless the current holder may hand the lock off.
 	handOff *handOff
 
-	// ask and granted are wakes that no head has acted on yet. They outlive the head, so
-	// that a wake between two heads is not lost. granted is the latest grant by release.
-	// Its owner is the head, or a former head whose hold the cleanup releases.
-	ask     atomic.Bool
-	granted atomic.Pointer[driver.Notice]
+	// running: a goroutine runs, or is queued to. sending: it sends a request of the head,
+	// which is not delivered to meanwhile.
+	running, sending bool
+	// pool has the run, with task, if it is for a deferred function; otherwise it is nil.
+	pool *pool
+	task task
 
-	// backstop wakes the head if no message arrives. Only the head touches it.
+	// ask: a request is due. It is set by each wake, also between two heads, and cleared
+	// when the request is sent.
+	ask bool
+	// granted is the latest grant by release that was not looked at. Its owner is the head,
+	// or a former head whose hold the cleanup releases.
+	granted *driver.Notice
+	// due is when the backstop asks although no message has arrived. Zero: not planned yet.
+	due      time.Time
 	backstop wheel.Timer
-
-	// subscription delivers the store's notices; nil until a head has subscribed. Only
-	// the head touches it, and the code that ends the queue.
-	subscription driver.Subscription
-
+	// failing: the latest request has failed, and due is the end of the pause after it,
+	// which another head does not shorten.
+	failing bool
+	// failure is the error of that outage, for waiters that end meanwhile; nil once the
+	// store has answered.
+	failure error
+	// refusal is the latest one. After a grant it has the TTL of that lease, so that the
+	// next head knows without a request that the lock is held.
+	refusal driver.Answer
 	// storeEnqueues: the store has enqueued a waiter, or may do so. It is assumed for a
-	// mutex until a refusal shows that the store does not. Only the head touches it.
+	// mutex until a refusal shows that the store does not.
 	storeEnqueues bool
-
-	// outage counts the latest failed requests. Only the head touches it.
+	// outage counts the latest failed requests. Only the run touches it.
 	outage outage
-	// failure is the latest error of the outage, for waiters that end meanwhile; nil once
-	// the store has answered.
-	failure atomic.Pointer[error]
 
+	// subscription delivers the store's notices; nil until the first request was refused.
+	subscription driver.Subscription
 	// linger is the timer that ends a queue without waiters. A queue with a subscription
 	// is kept for a while, because a contended lock will probably be contended again.
 	linger wheel.Timer
@@ -94,42 +104,13 @@ func (l *Locker) hasQueue(h *driver.Hold) bool {
 	return l.queues[queueOf(h)] != nil
 }
 
-// join appends the waiter to the lock's queue, unless [Config.MaxWaiters] already wait
-// for the lock.
-func (l *Locker) join(w *waiter) (joined bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := queueOf(w.hold)
-	if l.config.MaxWaiters > 0 {
-		if l.waiting[key.lock()] >= l.config.MaxWaiters {
-			return false
-		}
-		l.waiting[key.lock()]++
-	}
-	q := l.queue(key)
-	if l.config.Observer.Acquired != nil {
-		w.queued = time.Now()
-	}
-	w.queue, w.element = q, q.waiters.PushBack(w)
-	l.waiters++
-	if q.waiters.Len() == 1 { // no head uses the subscription
-		s := headState{ask: true, askFirst: w.unanswered && q.subscription == nil}
-		if w.failure != nil {
-			s.due = time.Now().Add(pauseAfter(0))
-		}
-		q.promote(s)
-	} else if w.failure != nil {
-		l.renewOwner(w.acquisition)
-	}
-	return true
-}
-
 // queue returns the queue for key, and creates it if needed. The caller holds mu and then
 // uses the queue.
 func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, storeEnqueues: key.kind == KindMutex}
+		q.task.init(key.name, key.kind, q.run)
 		q.backstop.InitOnWorker(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.InitOnWorker(l.wheel, q.expire)
 		l.queues[key] = q
@@ -138,101 +119,292 @@ func (l *Locker) queue(key queueKey) *queue {
 	return q
 }
 
-// leave removes the waiter from the queue. If it was the head, the next head gets the
-// state s, or the promotion that the waiter has not taken yet.
-func (q *queue) leave(w *waiter, s headState) {
-	l := q.locker
+// join appends the waiter to the lock's queue, unless [Config.MaxWaiters] already wait
+// for the lock.
+func (l *Locker) join(w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.handedOff {
-		l.returnLease(w.promotion.Swap(nil).lease)
-		return
-	}
-	if q.head.CompareAndSwap(w, nil) {
-		if untaken := w.promotion.Swap(nil); untaken != nil {
-			s = *untaken
-		}
-	} else {
-		s = headState{ask: true}
-	}
-	q.remove(w, s)
+	return l.joinLocked(w)
 }
 
-// remove removes a waiter that is not the head any more, and promotes the next one with
-// the state s. The caller holds locker.mu.
-func (q *queue) remove(w *waiter, s headState) {
-	if l := q.locker; l.config.MaxWaiters > 0 {
+func (l *Locker) joinLocked(w *waiter) error {
+	key := queueOf(w.hold)
+	if most := l.config.MaxWaiters; most > 0 {
+		if l.waiting[key.lock()] >= most {
+			err := w.refused(w.refusal, ErrTooManyWaiters)
+			w.abandonUnknown()
+			return err
+		}
+		l.waiting[key.lock()]++
+	}
+	if l.config.Observer.Acquired != nil {
+		w.queued = time.Now()
+	}
+	q := l.queue(key)
+	w.queue, w.element = q, q.waiters.PushBack(w)
+	l.waiters++
+	switch {
+	case q.waiters.Len() == 1:
+		q.begin(w)
+	case w.failure != nil:
+		w.renewOwner() // a grant to a waiter that is not the head would not be noticed
+	}
+	q.advance()
+	return nil
+}
+
+// begin resets what an earlier waiter has left, for the first of new ones.
+func (q *queue) begin(w *waiter) {
+	q.refusal, q.ask, q.due, q.failing = w.refusal, true, time.Time{}, false
+	if w.failure != nil {
+		q.ask, q.failing, q.due = false, true, time.Now().Add(pauseAfter(0))
+	}
+}
+
+// leave ends the waiting, unless a request of the waiter is in flight: its end does that.
+func (l *Locker) leave(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.queue.leave(w)
+}
+
+// leave is [Locker.leave] for a caller that holds mu. A grant that has arrived is
+// delivered.
+func (q *queue) leave(w *waiter) {
+	switch {
+	case w.element == nil || q.head == w && q.sending:
+		return
+	case q.head != w || !q.takeGrant():
+		q.fail(w, q.overError(w))
+	}
+	q.advance()
+}
+
+// overError returns the error of a waiter that waits no longer. During an outage it is that
+// failure: the holder is unknown.
+func (q *queue) overError(w *waiter) error {
+	if w.waitCtx.Err() == nil {
+		return ErrClosed
+	}
+	if w.failure == nil {
+		w.failure = q.failure
+	}
+	refusal := q.refusal
+	if w != q.head {
+		refusal = w.refusal
+	}
+	return w.refused(refusal, ended(w.waitCtx))
+}
+
+// fail delivers an error. The next head must send a request if this one wanted several
+// permits, since fewer may be available, or if the store has a queue, since the place there
+// was this head's own. A request that is due after a failure stays due.
+func (q *queue) fail(w *waiter, err error) {
+	several := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
+	if w == q.head && !q.failing && (several || q.storeEnqueues) {
+		q.ask = true
+	}
+	w.abandonUnknown()
+	q.deliver(w, result{err: err})
+}
+
+// deliver removes the waiter from the queue and delivers its result.
+func (q *queue) deliver(w *waiter, r result) {
+	l := q.locker
+	if l.config.MaxWaiters > 0 {
 		if l.waiting[q.key.lock()]--; l.waiting[q.key.lock()] == 0 {
 			delete(l.waiting, q.key.lock())
 		}
 	}
 	q.waiters.Remove(w.element)
+	w.element = nil
 	w.stopKeeping()
-	q.locker.waiters--
-	q.promote(s)
+	l.waiters--
+	if q.head == w {
+		q.head = nil
+	}
+	q.retireIfIdle() // before the result, with which the locker may close
+	w.deliver(r)
 }
 
-// promote makes the first waiter the head, with the state s, unless there is a head or
-// the waiter expects a local hand-off. A queue without waiters and hand-off is retired.
-// The caller holds locker.mu.
-func (q *queue) promote(s headState) {
-	if q.waiters.Len() == 0 {
-		if q.handOff == nil {
-			q.retire()
-		}
-		return
-	}
-	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.handOff != nil && first.hold.Reserve > 0 {
-		return
-	}
-	first.promotion.Store(&s)
-	q.head.Store(first)
-	first.wake()
-}
-
-// yield makes the waiter behind w the head instead of w, with the state s. The last
-// waiter yields to the first. w keeps its place. yield returns false if there is no other
-// waiter, or if that one expects a local hand-off.
-func (q *queue) yield(w *waiter, s headState) bool {
+// notify handles a notice. It never blocks for long: the wheel and the store call it.
+func (q *queue) notify(n driver.Notice) {
 	l := q.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := w.element.Next()
-	if next == nil {
-		next = q.waiters.Front()
+	if n.Owner == "" {
+		q.ask = true
+	} else {
+		q.granted = &n
 	}
-	to := next.Value.(*waiter)
-	if to == w || q.handOff != nil && to.hold.Reserve > 0 || !q.head.CompareAndSwap(w, to) {
+	if q.waiters.Len() > 0 {
+		q.advance()
+	}
+}
+
+// advance does all that the queue's state allows without a request, and has a due request
+// sent. It is called after every event.
+func (q *queue) advance() {
+	if !q.sending { // otherwise the run goes on
+		q.schedule(q.next())
+	}
+}
+
+// next returns the head if it is to send a request. Otherwise the queue waits for the next
+// event.
+func (q *queue) next() *waiter {
+	for q.choose() {
+		w := q.head
+		switch {
+		case q.takeGrant():
+		case q.ask || w.options.Retry != nil && w.refusals == 0 && !q.failing: // a Retry counts from the first refusal
+			w.stopKeeping()
+			return w
+		case q.park():
+			return nil
+		}
+	}
+	return nil
+}
+
+// choose makes the first waiter the head if there is none, and reports whether there is
+// one. A waiter that expects a local hand-off is none.
+func (q *queue) choose() bool {
+	if q.head != nil {
+		return true
+	}
+	if q.waiters.Len() == 0 {
 		return false
 	}
-	l.renewOwner(w.acquisition)
-	w.isHead, w.idle, w.state = false, false, headState{}
-	to.promotion.Store(&s)
-	to.wake()
+	first := q.waiters.Front().Value.(*waiter)
+	if q.handOff != nil && first.hold.Reserve > 0 {
+		return false
+	}
+	q.setHead(first)
 	return true
 }
 
-// renewOwner gives an acquisition a new owner, and passes what the store may have for the
-// old one to the cleanup: a waiter that is not the head would not notice a grant. The
-// caller holds mu.
-func (l *Locker) renewOwner(a *acquisition) {
-	if !a.unknownUntil.IsZero() || a.maybeQueued {
-		_ = l.cleanup.add(a.hold, a.unknownUntil)
+// setHead makes a waiter the head. A request that was due for an earlier head stays due.
+// Without a subscription the queue may have missed a message.
+func (q *queue) setHead(w *waiter) {
+	q.head = w
+	if q.failing {
+		return
 	}
-	h := *a.hold
-	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
-	if h.Kind == KindPermit {
-		h.Owner = newPermitOwner(permitsOf(a.hold.Owner))
+	q.ask = q.ask || q.subscription == nil
+	if due := time.Now().Add(q.pause(w)); !q.due.IsZero() && due.Before(q.due) {
+		q.due = due
 	}
-	a.hold, a.unknownUntil, a.maybeQueued, a.enqueued = &h, time.Time{}, false, grant{}
 }
 
-// retire ends a queue without waiters. It does so at once if the queue has no reusable
-// subscription, and otherwise after lingerFor. The caller holds locker.mu.
-func (q *queue) retire() {
+// park has the queue wait for a message, the backstop, or the keeper of the head's place.
+// It returns false if it delivers an error instead.
+func (q *queue) park() bool {
+	w := q.head
+	if w.keeper != nil || q.keepPlace(w) {
+		return true
+	}
+	if q.due.IsZero() {
+		q.due = time.Now().Add(q.pause(w))
+	}
+	if _, err := q.backstop.ArmAt(q.due); err != nil {
+		q.fail(w, fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err))
+		q.ask = true
+		return false
+	}
+	return true
+}
+
+// pause returns how long the queue waits for a wake before it sends a request anyway. The
+// pause ends with the holder's lease, whose expiry sends no message. It is also bounded
+// by the slow poll, which makes up for a lost message, and by the life of the head's place
+// in the store's queue.
+func (q *queue) pause(w *waiter) time.Duration {
+	pause := q.locker.config.Poll
+	if q.refusal.Silent || q.refusal.Foreign {
+		pause = min(pause, silentPoll/2+rand.N(silentPoll))
+	}
+	return q.bounded(w, pause)
+}
+
+// bounded returns the pause, or the time after which the head must send a request.
+func (q *queue) bounded(w *waiter, pause time.Duration) time.Duration {
+	if keep := cmp.Or(w.hold.BlockReaders, w.hold.Place); keep > 0 && w.hold.Kind != KindMutex {
+		pause = min(pause, keep/3)
+	}
+	if q.refusal.TTL > 0 && !q.refusal.Behind {
+		pause = min(pause, q.refusal.TTL)
+	}
+	return pause
+}
+
+// takeGrant delivers the grant that a release has made to the head, and reports whether
+// there was one. If a request is due as well, the store repeats its grant.
+func (q *queue) takeGrant() bool {
+	w, n := q.head, q.granted
+	q.granted = nil
+	if n == nil || q.ask || n.Owner != w.hold.Owner {
+		return false
+	}
+	g, ok := w.grantedByRelease(n)
+	if !ok {
+		q.ask = true
+		return false
+	}
+	q.grant(w, g)
+	return true
+}
+
+// grant delivers a grant. The next head sends a request if the store would grant the lock
+// to it as well, as with readers. It also sends one to be enqueued in the store while the
+// lock is held, and to learn which permit ends first.
+func (q *queue) grant(w *waiter, g grant) {
+	enqueues := q.storeEnqueues && w.hold.Kind == KindMutex && w.hold.Place > 0
+	q.ask = q.ask || enqueues || w.hold.Kind == KindRead || w.hold.Kind == KindPermit || g.More
+	q.refusal, q.due, q.failing = driver.Answer{TTL: w.hold.TTL}, time.Time{}, false
+	g.handOff = q.beginHandOff(w.acquisition, g)
+	q.deliver(w, result{grant: g})
+}
+
+// maxToken is the largest fencing token that every client can read.
+const maxToken = 1 << 53
+
+// grantedByRelease returns the grant that another owner's release has made. It accepts
+// the notice only if its values are within what the waiter offered, and only if it is in
+// time: the grant has not expired, and the store has not refused the lock since.
+//
+// The grant's start is computed from the store's clock: the time between the latest
+// refusal and the grant. That clock may be fast by 1 %. A grant that would still start in
+// the future is not accepted. If the notice is not accepted, the head sends a request
+// instead.
+func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
+	l, offered := a.locker, cmp.Or(a.hold.ProvisionalTTL, a.hold.TTL)
+	ttl := cmp.Or(n.TTL, offered)
+	switch {
+	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
+		return grant{}, false
+	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Reserve || n.Token > maxToken-n.Reserved:
+		return grant{}, false
+	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
+		return grant{}, false
+	}
+	after := n.At.Sub(a.enqueued.At)
+	now, asked := time.Now(), a.enqueued.asked.Add(after-after/100)
+	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
+		return grant{}, false
+	}
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, asked: asked, byRelease: true}, true
+}
+
+// retireIfIdle ends a queue without waiters, hand-off and run. It does so at once if the
+// queue has no reusable subscription, and otherwise after lingerFor.
+func (q *queue) retireIfIdle() {
 	l := q.locker
+	if q.waiters.Len() > 0 || q.handOff != nil || q.running {
+		return
+	}
 	q.backstop.Cancel()
+	q.granted = nil
 	keep := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
 	if keep {
 		if _, err := q.linger.Arm(lingerFor); err == nil {
@@ -249,14 +421,14 @@ func (q *queue) expire() {
 	defer l.mu.Unlock()
 	// The timer may fire too late to be cancelled, when the queue is in use again or has
 	// ended.
-	if q.waiters.Len() == 0 && q.handOff == nil && l.queues[q.key] == q && l.closed.Err() == nil {
+	idle := q.waiters.Len() == 0 && q.handOff == nil && !q.running
+	if idle && l.queues[q.key] == q && l.closed.Err() == nil {
 		q.end()
 	}
 }
 
 // end ends a queue that has not ended. It closes the subscription in a goroutine that
-// Close waits for. The caller holds locker.mu and is an acquisition, or the locker is not
-// closed.
+// Close waits for. The caller is an acquisition, or the locker is not closed.
 func (q *queue) end() {
 	delete(q.locker.queues, q.key)
 	if q.subscription != nil {
@@ -283,150 +455,4 @@ func (l *Locker) endQueues() {
 	for _, s := range subscriptions {
 		s.Close()
 	}
-}
-
-// notify passes a notice to the head. It never blocks: the wheel and the store call it.
-func (q *queue) notify(n driver.Notice) {
-	if n.Owner == "" {
-		q.ask.Store(true)
-	} else {
-		q.granted.Store(&n)
-	}
-	if w := q.head.Load(); w != nil {
-		w.wake()
-	}
-}
-
-// takeWake returns how to react to a wake: by sending a request, or by taking the grant
-// that a release has made.
-func (q *queue) takeWake(a *acquisition) (g grant, ask bool) {
-	n, ask := q.granted.Swap(nil), q.ask.Swap(false)
-	if ask || n == nil || n.Owner != a.hold.Owner {
-		return grant{}, ask // if both, the store repeats its grant
-	}
-	g = q.locker.grantedByRelease(a, n)
-	return g, g.Verdict != driver.Granted
-}
-
-// maxToken is the largest fencing token that every client can read.
-const maxToken = 1 << 53
-
-// grantedByRelease returns the grant that another owner's release has made. It accepts
-// the notice only if its values are within what the waiter offered, and only if it is in
-// time: the grant has not expired, and the store has not refused the lock since.
-//
-// The grant's start is computed from the store's clock: the time between the latest
-// refusal and the grant. That clock may be fast by 1 %. A grant that would still start in
-// the future is not accepted. If the notice is not accepted, the head sends a request
-// instead.
-func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
-	offered := cmp.Or(a.hold.ProvisionalTTL, a.hold.TTL)
-	ttl := cmp.Or(n.TTL, offered)
-	switch {
-	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
-		return grant{}
-	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Reserve || n.Token > maxToken-n.Reserved:
-		return grant{}
-	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
-		return grant{}
-	}
-	after := n.At.Sub(a.enqueued.At)
-	now, asked := time.Now(), a.enqueued.asked.Add(after-after/100)
-	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
-		return grant{}
-	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, asked: asked, byRelease: true}
-}
-
-// afterGrant returns the state that a granted head leaves. The next head sends a request
-// if the store would grant the lock to it as well, as with readers. It also sends one to
-// be enqueued in the store while the lock is held, and to learn which permit ends first.
-func (q *queue) afterGrant(a *acquisition, g grant) headState {
-	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Place > 0
-	if storeEnqueues {
-		q.ask.Store(false) // a release before this grant does not concern the next head
-	}
-	others := a.hold.Kind == KindRead || a.hold.Kind == KindPermit || g.More
-	return headState{lastRefusal: driver.Answer{TTL: a.hold.TTL}, ask: others || storeEnqueues}
-}
-
-// enqueueAtStore makes the next request ask for a place in the store's wait queue. This
-// needs the subscription, since the grant arrives as a notice.
-func (q *queue) enqueueAtStore(a *acquisition) {
-	if a.hold.Kind != KindMutex || q.subscription == nil {
-		return
-	}
-	a.hold.Place = placeTTL
-	if !a.options.Fixed {
-		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
-	}
-}
-
-// recordPlace records whether a refusal has given the head a place in the store's queue. A
-// refusal by a foreign holder gives none.
-func (q *queue) recordPlace(a *acquisition, refusal driver.Answer) {
-	switch {
-	case !refusal.At.IsZero():
-		q.storeEnqueues = true
-	case a.hold.Place > 0 && !refusal.Foreign:
-		q.storeEnqueues = false
-	}
-}
-
-// provisionalTTL returns the TTL of a grant to a waiter in the store's queue. The waiter
-// must renew it to show that it is alive. It is well under a TTL, but long enough for a
-// slow network and for the watchdog.
-func provisionalTTL(ttl, least time.Duration) time.Duration {
-	return min(ttl, max(ttl/4, time.Second, least))
-}
-
-// delay returns how long the head waits for a wake before it sends a request anyway. The
-// pause ends with the holder's lease, whose expiry sends no message. It is also bounded
-// by the slow poll, which makes up for a lost message, or by the [Retry], and by the life
-// of the head's place in the store's queue. again is false if there is to be no other
-// request.
-func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Duration, again bool) {
-	pause = q.locker.config.Poll
-	if lastRefusal.Silent || lastRefusal.Foreign {
-		pause = min(pause, silentPoll/2+rand.N(silentPoll))
-	}
-	if a.options.Retry != nil && a.refusals > 0 {
-		if pause, again = q.retry(a); !again {
-			return 0, false
-		}
-		pause = max(pause, time.Millisecond)
-	}
-	if keep := cmp.Or(a.hold.BlockReaders, a.hold.Place); keep > 0 && a.hold.Kind != KindMutex {
-		pause = min(pause, keep/3)
-	}
-	if lastRefusal.TTL > 0 && !lastRefusal.Behind {
-		pause = min(pause, lastRefusal.TTL)
-	}
-	return pause, true
-}
-
-// retry calls the user's [Retry]. A panic in it ends only this acquisition.
-func (q *queue) retry(a *acquisition) (pause time.Duration, again bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			q.locker.config.Logger.Error("lock: panic in Options.Retry", "name", a.hold.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			pause, again = 0, false
-		}
-	}()
-	return a.options.Retry(a.refusals)
-}
-
-// subscribe subscribes to the store's notices and reports whether that succeeded. After a
-// failure the poll takes over, and the head tries again with each request.
-func (q *queue) subscribe(a *acquisition) bool {
-	l := q.locker
-	bounded, cancel := l.bound(a.ctx, a.hold.TTL)
-	defer cancel()
-	s, err := l.store.Subscribe(bounded, a.hold, q.notify)
-	if err != nil {
-		l.config.Logger.Warn("lock: cannot subscribe; waiting by polling", "name", a.hold.Name, "poll", l.config.Poll, "err", err)
-		return false
-	}
-	q.subscription = s
-	return true
 }

@@ -2,11 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // limit is how long an Unlock takes at most: until by, or until ctx ends and the request in
@@ -78,51 +74,3 @@ func (u limit) sleep(d time.Duration) bool {
 		return false
 	}
 }
-
-// release lowers the owner's holds to h.Count in the store. The request is repeated like
-// an acquisition. Once an attempt may have been applied, the answer that the owner has no
-// hold counts as success. That is right unless the lock was lost just before. held is
-// false if the lock was certainly lost.
-//
-// If the store does not answer before the limit, the cleanup continues, but not if the
-// owner keeps holds, or the lock is to stay taken. The cleanup would end those too, and
-// the next count that the store receives makes up for this one. unknownUntil is the latest
-// deadline among the hold's acquisitions with unknown outcome. If one may still be
-// applied, the cleanup releases the hold again.
-func (l *Locker) release(u limit, h *driver.Hold, unknownUntil time.Time) (held bool, err error) {
-	held, err = l.releaseWithin(u, h)
-	switch {
-	case !ends(h):
-	case err == nil:
-		l.cleanup.confirm(h, unknownUntil)
-	default:
-		if abandoned := l.cleanup.add(h, unknownUntil); abandoned != nil {
-			err = fmt.Errorf("%w (%w)", err, abandoned)
-		}
-	}
-	return held, err
-}
-
-// releaseWithin is release without the cleanup.
-func (l *Locker) releaseWithin(u limit, h *driver.Hold) (held bool, err error) {
-	if !time.Now().Before(u.by) {
-		return false, fmt.Errorf("%w: no time was left to release %q: %w", ErrUnavailable, h.Name, ErrNotDone)
-	}
-	maybe := false
-	for try := 0; ; try++ {
-		bounded, cancel := u.request(h.TTL)
-		held, err = l.store.Release(bounded, h)
-		cancel()
-		if err == nil {
-			l.confirmed.add(h)
-			return held || maybe, nil
-		}
-		maybe = maybe || !errors.Is(err, ErrNotDone)
-		if !errors.Is(err, ErrUnavailable) || !u.sleep(pauseAfter(try)) {
-			return false, err
-		}
-	}
-}
-
-// ends reports whether a release frees the lock, so that the cleanup may repeat it.
-func ends(h *driver.Hold) bool { return h.Count == 0 && h.Keep == 0 }

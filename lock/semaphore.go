@@ -121,8 +121,8 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Owed = 0, true
-	u := s.locker.unlocking(ctx)
-	switch held, err := s.locker.release(u, h, time.Time{}); {
+	u, r := s.locker.unlocking(ctx), request{locker: s.locker, hold: h}
+	switch held, err := r.release(u); {
 	case err != nil:
 		return err
 	case held:

@@ -228,6 +228,7 @@ func (l *Locker) releaseAbandoned(u limit, lease *renewal.Lease) error {
 		return err
 	}
 	h := &driver.Hold{Kind: lease.Ref().(Kind), Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL()}
-	_, err := l.releaseWithin(u, h)
+	r := request{locker: l, hold: h}
+	_, err := r.releaseWithin(u)
 	return err
 }

@@ -39,11 +39,8 @@ func (l *Locker) Stats() Stats {
 		Unreleased: l.cleanup.pending.number(),
 	}
 	l.mu.Lock()
-	s.Waiting = l.waiters
+	s.Waiting, s.Deferred = l.waiters, l.deferral.count
 	l.mu.Unlock()
-	l.deferral.mu.Lock()
-	s.Deferred = l.deferral.count
-	l.deferral.mu.Unlock()
 	return s
 }
 

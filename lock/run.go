@@ -1,0 +1,272 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// schedule has a due request of w sent, unless a run does that already. w is the head, or
+// nil if nothing is due.
+func (q *queue) schedule(w *waiter) {
+	if q.running && q.task.queue == nil {
+		return // the run looks for itself
+	}
+	p := q.locker.deferral.poolFor(w)
+	if q.running { // it waits in a pool, for an earlier head
+		if w != nil && p == q.pool {
+			return
+		}
+		q.pool.remove(&q.task)
+		q.running = false
+		q.retireIfIdle()
+	}
+	if w == nil {
+		return
+	}
+	q.running, q.pool = true, p
+	if p == nil {
+		q.locker.active.Go(q.run) // the waiter counts as active
+	} else {
+		p.put(&q.task)
+	}
+}
+
+// run sends requests until none is due.
+func (q *queue) run() {
+	for w := q.beginTurn(nil); w != nil; w = q.beginTurn(w) {
+		q.turn(w)
+	}
+}
+
+// beginTurn returns the head if it is to send a request in this run: one of a pool sends
+// only for the function that it was begun for. Otherwise the run ends.
+func (q *queue) beginTurn(last *waiter) *waiter {
+	l := q.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := q.next()
+	if w != nil && (w == last || l.deferral.poolFor(w) == q.pool && (last == nil || q.pool == nil)) {
+		q.sending, q.ask, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
+		w.requested = true
+		return w
+	}
+	q.running = false
+	q.retireIfIdle()
+	q.schedule(w)
+	return nil
+}
+
+// turn sends a request of the head, and handles the answer. A panic, for example of the
+// store, ends the waiter but not the queue.
+func (q *queue) turn(w *waiter) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.crash(w, recover())
+		}
+	}()
+	if q.subscribe(w) {
+		q.request(w)
+	}
+	returned = true
+}
+
+// crash delivers a panic, or the runtime.Goexit of this goroutine, to the head.
+func (q *queue) crash(w *waiter, value any) {
+	l := q.locker
+	p := l.newPanic("an acquisition", q.key.name, value)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.sending, q.ask = false, true
+	if w.element != nil {
+		_ = w.abandon() // the caller gets the panic
+		q.deliver(w, result{panicked: p})
+	}
+	if value == nil {
+		q.running = false // with this goroutine
+		q.advance()
+	}
+}
+
+// subscribe subscribes to the store's notices, unless the store has not answered the head:
+// there may be nothing to wait for. After a failure the poll takes over, and each request
+// begins with another try. It returns false if the waiting has ended meanwhile.
+func (q *queue) subscribe(w *waiter) bool {
+	if w.unanswered || q.subscription != nil {
+		return true
+	}
+	l := q.locker
+	bounded, cancel := l.bound(w.ctx, w.hold.TTL)
+	defer cancel()
+	s, err := l.store.Subscribe(bounded, w.hold, q.notify)
+	if err != nil {
+		l.config.Logger.Warn("lock: cannot subscribe; waiting by polling", "name", w.hold.Name, "poll", l.config.Poll, "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		q.subscription = s
+	}
+	if w.over() == nil {
+		return true
+	}
+	q.sending, q.ask = false, true
+	q.leave(w)
+	return false
+}
+
+// request sends an acquisition of the head.
+func (q *queue) request(w *waiter) {
+	q.enqueueAtStore(w.acquisition)
+	g, err := w.acquire(w.ctx)
+	var pause time.Duration
+	again := true
+	switch {
+	case err != nil && transient(err) && w.over() == nil:
+		pause = q.outage.next(q.locker, q.key, err)
+	case err == nil && g.Verdict == driver.Refused && (!w.unanswered || q.subscription != nil):
+		w.refusals++
+		pause, again = q.retry(w)
+	}
+	l := q.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.sending = false
+	switch {
+	case err != nil:
+		q.failed(w, err, pause)
+	case g.Verdict != driver.Refused:
+		q.answered()
+		q.grant(w, g)
+	default:
+		q.answered()
+		q.refused(w, g.Answer, pause, again)
+	}
+	if w.element != nil && w.over() != nil {
+		q.leave(w) // which it could not do by itself
+	}
+}
+
+// enqueueAtStore makes the next request ask for a place in the store's wait queue. This
+// needs the subscription, since the grant arrives as a notice.
+func (q *queue) enqueueAtStore(a *acquisition) {
+	if a.hold.Kind != KindMutex || q.subscription == nil {
+		return
+	}
+	a.hold.Place = placeTTL
+	if !a.options.Fixed {
+		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+	}
+}
+
+// provisionalTTL returns the TTL of a grant to a waiter in the store's queue. The waiter
+// must renew it to show that it is alive. It is well under a TTL, but long enough for a
+// slow network and for the watchdog.
+func provisionalTTL(ttl, least time.Duration) time.Duration {
+	return min(ttl, max(ttl/4, time.Second, least))
+}
+
+// retry calls the user's [Retry]. A panic in it ends only this acquisition.
+func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
+	if w.options.Retry == nil {
+		return 0, true
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			q.locker.newPanic("Options.Retry", w.hold.Name, p)
+			pause, again = 0, false
+		}
+	}()
+	pause, again = w.options.Retry(w.refusals)
+	return max(pause, time.Millisecond), again
+}
+
+// refused handles a refusal of the head. pause is that of its [Retry], if it has one.
+func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, again bool) {
+	q.refusal = refusal
+	switch {
+	case w.unanswered && q.subscription == nil:
+		w.unanswered, q.ask = false, true // it subscribes, and asks again
+		return
+	case !refusal.At.IsZero():
+		q.storeEnqueues = true
+	case w.hold.Place > 0 && !refusal.Foreign: // a foreign holder gives no place
+		q.storeEnqueues = false
+	}
+	w.unanswered = false
+	switch {
+	case !again:
+		q.fail(w, w.refused(refusal, ErrRetriesExhausted))
+	case pause > 0:
+		q.due = time.Now().Add(q.bounded(w, pause))
+	}
+}
+
+// failed handles a failed request of the head. The waiting ends if the error is not
+// transient. Otherwise the request is repeated after the pause. If the head's own TTL may
+// be too short for a round trip, the next waiter tries first.
+func (q *queue) failed(w *waiter, err error, pause time.Duration) {
+	w.unanswered = true
+	if !transient(err) || pause == 0 {
+		q.ask = true // the failed request has consumed the wake
+		if !transient(err) {
+			q.fail(w, err)
+		}
+		return
+	}
+	q.due, q.failing = time.Now().Add(pause), true
+	short := w.hold.TTL/3 < q.locker.config.RequestTimeout
+	deadline, limited := w.ctx.Deadline()
+	if cut := limited && !time.Now().Before(deadline); !short && !cut {
+		q.failure = err
+	}
+	if short {
+		q.yield(w)
+	}
+}
+
+// yield makes the waiter behind w the head instead of w; the last one yields to the first.
+// w keeps its place in the queue.
+func (q *queue) yield(w *waiter) {
+	next := w.element.Next()
+	if next == nil {
+		next = q.waiters.Front()
+	}
+	to := next.Value.(*waiter)
+	if to == w || q.handOff != nil && to.hold.Reserve > 0 {
+		return
+	}
+	w.renewOwner() // a grant to a waiter that is not the head would not be noticed
+	q.setHead(to)
+}
+
+// answered ends the outage after an answer of the store.
+func (q *queue) answered() {
+	q.outage, q.failure = outage{}, nil
+}
+
+// outage is a series of failed requests of one queue, or of one placeKeeper.
+type outage struct {
+	tries  int
+	since  time.Time
+	logged bool
+}
+
+// outageNotice is how long an outage lasts before it is logged. Waiters get no error for
+// it.
+const outageNotice = 5 * time.Second
+
+// next counts a failed request for a lock and returns the pause before the next one.
+func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
+	if o.tries == 0 {
+		o.since = time.Now()
+	}
+	if !o.logged && time.Since(o.since) >= outageNotice {
+		o.logged = true
+		l.config.Logger.Warn("lock: the store does not answer; still waiting",
+			"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
+	}
+	o.tries++
+	return pauseAfter(o.tries - 1)
+}
