@@ -162,7 +162,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	}
 	own := newOwnership(l, hold, ttl, &a.options, g, a.unknownUntil)
 	spec := own.spec(a)
-	spec.Granted, spec.First, spec.TTL = g.asked, g.TTL, ttl
+	spec.Granted, spec.First, spec.TTL = g.sent, g.TTL, ttl
 	lease, err := l.watchdog.Watch(spec)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):

@@ -56,7 +56,7 @@ func (h *handOff) end() {
 	if q.handOff != h {
 		return
 	}
-	q.handOff, q.ask = nil, true
+	q.handOff, q.dueNow = nil, true
 	if q.locker.closed.Err() == nil { // after that, Close ends the queue
 		q.advance()
 		q.retireIfIdle()
@@ -90,7 +90,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 		q.handOff = nil // the next head sends requests while this holder has the lock
 	}
 	w.abandonUnknown() // its earlier requests may still reach the store
-	q.ask = true
+	q.dueNow = true
 	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}})
 	q.advance()
 	return true

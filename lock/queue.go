@@ -57,9 +57,9 @@ type queue struct {
 	pool *pool
 	task task
 
-	// ask: a request is due. It is set by each wake, also between two heads, and cleared
+	// dueNow: a request is due. It is set by each wake, also between two heads, and cleared
 	// when the request is sent.
-	ask bool
+	dueNow bool
 	// granted is the latest grant by release that was not looked at. Its owner is the head,
 	// or a former head whose hold the cleanup releases.
 	granted *driver.Notice
@@ -155,9 +155,9 @@ func (l *Locker) joinLocked(w *waiter) error {
 
 // begin resets what an earlier waiter has left, for the first of new ones.
 func (q *queue) begin(w *waiter) {
-	q.refusal, q.ask, q.due, q.failing = w.refusal, true, time.Time{}, false
+	q.refusal, q.dueNow, q.due, q.failing = w.refusal, true, time.Time{}, false
 	if w.failure != nil {
-		q.ask, q.failing, q.due = false, true, time.Now().Add(pauseAfter(0))
+		q.dueNow, q.failing, q.due = false, true, time.Now().Add(pauseAfter(0))
 	}
 }
 
@@ -202,7 +202,7 @@ func (q *queue) overError(w *waiter) error {
 func (q *queue) fail(w *waiter, err error) {
 	several := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
 	if w == q.head && !q.failing && (several || q.storeEnqueues) {
-		q.ask = true
+		q.dueNow = true
 	}
 	w.abandonUnknown()
 	q.deliver(w, result{err: err})
@@ -233,7 +233,7 @@ func (q *queue) notify(n driver.Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n.Owner == "" {
-		q.ask = true
+		q.dueNow = true
 	} else {
 		q.granted = &n
 	}
@@ -257,7 +257,7 @@ func (q *queue) next() *waiter {
 		w := q.head
 		switch {
 		case q.takeGrant():
-		case q.ask || w.options.Retry != nil && w.refusals == 0 && !q.failing: // a Retry counts from the first refusal
+		case q.dueNow || w.options.Retry != nil && w.refusals == 0 && !q.failing: // a Retry counts from the first refusal
 			w.stopKeeping()
 			return w
 		case q.park():
@@ -291,7 +291,7 @@ func (q *queue) setHead(w *waiter) {
 	if q.failing {
 		return
 	}
-	q.ask = q.ask || q.subscription == nil
+	q.dueNow = q.dueNow || q.subscription == nil
 	if due := time.Now().Add(q.pause(w)); !q.due.IsZero() && due.Before(q.due) {
 		q.due = due
 	}
@@ -309,7 +309,7 @@ func (q *queue) park() bool {
 	}
 	if _, err := q.backstop.ArmAt(q.due); err != nil {
 		q.fail(w, fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err))
-		q.ask = true
+		q.dueNow = true
 		return false
 	}
 	return true
@@ -343,12 +343,12 @@ func (q *queue) bounded(w *waiter, pause time.Duration) time.Duration {
 func (q *queue) takeGrant() bool {
 	w, n := q.head, q.granted
 	q.granted = nil
-	if n == nil || q.ask || n.Owner != w.hold.Owner {
+	if n == nil || q.dueNow || n.Owner != w.hold.Owner {
 		return false
 	}
 	g, ok := w.grantedByRelease(n)
 	if !ok {
-		q.ask = true
+		q.dueNow = true
 		return false
 	}
 	q.grant(w, g)
@@ -360,7 +360,7 @@ func (q *queue) takeGrant() bool {
 // lock is held, and to learn which permit ends first.
 func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Kind == KindMutex && w.hold.Place > 0
-	q.ask = q.ask || enqueues || w.hold.Kind == KindRead || w.hold.Kind == KindPermit || g.More
+	q.dueNow = q.dueNow || enqueues || w.hold.Kind == KindRead || w.hold.Kind == KindPermit || g.More
 	q.refusal, q.due, q.failing = driver.Answer{TTL: w.hold.TTL}, time.Time{}, false
 	g.handOff = q.beginHandOff(w.acquisition, g)
 	q.deliver(w, result{grant: g})
@@ -389,11 +389,11 @@ func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
 		return grant{}, false
 	}
 	after := n.At.Sub(a.enqueued.At)
-	now, asked := time.Now(), a.enqueued.asked.Add(after-after/100)
-	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
+	now, sent := time.Now(), a.enqueued.sent.Add(after-after/100)
+	if sent.After(now) || !now.Before(l.until(sent, ttl)) {
 		return grant{}, false
 	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, asked: asked, byRelease: true}, true
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, sent: sent, byRelease: true}, true
 }
 
 // retireIfIdle ends a queue without waiters, hand-off and run. It does so at once if the

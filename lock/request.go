@@ -27,7 +27,7 @@ type request struct {
 // gave it.
 type grant struct {
 	driver.Answer
-	asked time.Time
+	sent time.Time
 	// byRelease: another owner's release made the grant, with the provisional TTL.
 	byRelease bool
 	// handOff is nil if the lease is not handed off within the process.
@@ -60,14 +60,14 @@ func (r *request) acquire(ctx context.Context) (grant, error) {
 // send sends an acquisition whose context is bounded.
 func (r *request) send(ctx context.Context) (grant, error) {
 	l, h := r.locker, r.hold
-	g := grant{asked: time.Now()}
+	g := grant{sent: time.Now()}
 	var err error
 	g.Answer, err = l.store.Acquire(ctx, h)
 	if err == nil && g.Verdict == driver.Granted {
 		g.TTL = min(g.TTL, h.TTL)
-		if !time.Now().Before(l.until(g.asked, h.TTL)) {
+		if !time.Now().Before(l.until(g.sent, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
-				ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
+				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)
 		}
 	}
 	return g, err

@@ -47,7 +47,7 @@ func (q *queue) beginTurn(last *waiter) *waiter {
 	defer l.mu.Unlock()
 	w := q.next()
 	if w != nil && (w == last || l.deferral.poolFor(w) == q.pool && (last == nil || q.pool == nil)) {
-		q.sending, q.ask, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
+		q.sending, q.dueNow, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
 		w.requested = true
 		return w
 	}
@@ -78,7 +78,7 @@ func (q *queue) crash(w *waiter, value any) {
 	p := l.newPanic("an acquisition", q.key.name, value)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.sending, q.ask = false, true
+	q.sending, q.dueNow = false, true
 	if w.element != nil {
 		_ = w.abandon() // the caller gets the panic
 		q.deliver(w, result{panicked: p})
@@ -111,7 +111,7 @@ func (q *queue) subscribe(w *waiter) bool {
 	if w.over() == nil {
 		return true
 	}
-	q.sending, q.ask = false, true
+	q.sending, q.dueNow = false, true
 	q.leave(w)
 	return false
 }
@@ -148,7 +148,7 @@ func (q *queue) request(w *waiter) {
 	}
 }
 
-// enqueueAtStore makes the next request ask for a place in the store's wait queue. This
+// enqueueAtStore adds a place in the store's wait queue to the next request. This
 // needs the subscription, since the grant arrives as a notice.
 func (q *queue) enqueueAtStore(a *acquisition) {
 	if a.hold.Kind != KindMutex || q.subscription == nil {
@@ -187,7 +187,7 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 	q.refusal = refusal
 	switch {
 	case w.unanswered && q.subscription == nil:
-		w.unanswered, q.ask = false, true // it subscribes, and asks again
+		w.unanswered, q.dueNow = false, true // it subscribes, and asks again
 		return
 	case !refusal.At.IsZero():
 		q.storeEnqueues = true
@@ -209,7 +209,7 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 func (q *queue) failed(w *waiter, err error, pause time.Duration) {
 	w.unanswered = true
 	if !transient(err) || pause == 0 {
-		q.ask = true // the failed request has consumed the wake
+		q.dueNow = true // the failed request has consumed the wake
 		if !transient(err) {
 			q.fail(w, err)
 		}
