@@ -96,6 +96,10 @@ lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 platforms: ## Build and vet for every system and processor that is promised
 	.ci/platforms
 
+.PHONY: house
+house: ## Measure the structure: lines, exported names, references that climb, words; details with HOUSE=package
+	@go -C .ci/house run . $(CURDIR) $(HOUSE)
+
 .PHONY: cover
 cover: ## Measure which code the tests reach; the report is .cache/cover.html
 	@set -eu; $(WITH_REDIS); set -x; \

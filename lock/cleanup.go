@@ -138,11 +138,11 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 }
 
 // hasNoTTL reports whether the store never drops the hold by itself.
-func (l *leftover) hasNoTTL() bool { return l.hold.Kind == KindSemaphore }
+func (l *leftover) hasNoTTL() bool { return kinds[l.hold.Kind].endless }
 
 // lifetime is how long the store keeps the effect of the hold's request.
 func lifetime(h *driver.Hold) time.Duration {
-	if h.Kind == KindSemaphore {
+	if kinds[h.Kind].endless {
 		return 2 * h.TTL // the record of the request
 	}
 	return h.TTL

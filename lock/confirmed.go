@@ -58,7 +58,7 @@ func (c *confirmed) init(l *Locker) {
 // add records that the store has answered the hold's request. Copies of it, and earlier
 // attempts, may still be on their way, see forget.
 func (c *confirmed) add(h *driver.Hold) {
-	if h.Kind != KindSemaphore {
+	if !kinds[h.Kind].endless {
 		return
 	}
 	c.mu.Lock()

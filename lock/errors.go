@@ -64,7 +64,7 @@ func (e *NotAcquiredError) Error() string {
 	switch {
 	case e.Foreign:
 		held = "the key belongs to another family of locks or another kind of value"
-	case e.Kind == KindSemaphore || e.Kind == KindPermit:
+	case traitsOf(e.Kind).permits:
 		held = "too few permits are available"
 	}
 	if e.TTL > 0 {

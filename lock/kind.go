@@ -16,6 +16,55 @@ const (
 	KindLatch     = driver.KindLatch
 )
 
-// storeQueues reports whether the store keeps a queue of all waiters for locks of this
-// kind, in which each waiter has a place of its own.
-func storeQueues(k Kind) bool { return k == KindFair }
+// traits are what this package knows of a kind of lock. All else is the same for every
+// kind, or the store's.
+type traits struct {
+	// reentrant: a context that carries the ownership may take the lock once more.
+	reentrant bool
+	// grants: a waiter enters the store's wait queue after its first refusal, and a release
+	// grants it the lock.
+	grants bool
+	// places: the store keeps a queue of all waiters, from their first request. Each has a
+	// place of its own there, and wakes of its own.
+	places bool
+	// joint: holders do not exclude each other.
+	joint bool
+	// further: a grant may leave room for the next waiter, or change what it waits for. The
+	// next head then sends a request.
+	further bool
+	// permits: a hold is a number of permits.
+	permits bool
+	// endless: the store keeps holds without a TTL, and a record of each request.
+	endless bool
+	// minHold and passes: the [Options] of these names are accepted.
+	minHold, passes bool
+	// owner returns a new owner of a hold of several permits; nil: the locker's next.
+	owner func(several int64) string
+	// complete completes the hold of an acquisition, or refuses it; nil: nothing is to be
+	// added.
+	complete func(m *Mutex, a *acquisition) error
+}
+
+var kinds = [...]traits{
+	KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true, complete: reserveTokens},
+	KindFair:      {reentrant: true, places: true, minHold: true},
+	KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
+	KindWrite:     {reentrant: true, complete: refuseUpgrade},
+	KindSemaphore: {permits: true, endless: true},
+	KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner},
+	KindLatch:     {},
+}
+
+// traitsOf returns the traits of a kind that a user may have made up.
+func traitsOf(k Kind) *traits {
+	if int(k) >= len(kinds) {
+		return &traits{}
+	}
+	return &kinds[k]
+}
+
+// reserveTokens has a grant reserve the tokens of [Options.Passes].
+func reserveTokens(m *Mutex, a *acquisition) error {
+	a.hold.Reserve = int64(m.options.Passes)
+	return nil
+}

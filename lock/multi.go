@@ -77,7 +77,7 @@ func (m *Mutex) blocks(other *Mutex) bool {
 	if m.name != other.name || !same(m.locker.store, other.locker.store) {
 		return false
 	}
-	return m.kind != KindRead || other.kind != KindRead
+	return !kinds[m.kind].joint || !kinds[other.kind].joint
 }
 
 // same reports whether two stores are the same, if they can be compared.

@@ -61,7 +61,7 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
-	case o.Passes > 0 && kind != KindMutex:
+	case o.Passes > 0 && !kinds[kind].passes:
 		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
@@ -69,7 +69,7 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
 	case o.MinHold < 0 || o.MinHold > MaxTTL:
 		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, MaxTTL)
-	case o.MinHold > 0 && (kind == KindRead || kind == KindWrite):
+	case o.MinHold > 0 && !kinds[kind].minHold:
 		return errors.New("lock: MinHold is for mutexes, fair locks and permits: the holders of a read-write lock share one TTL")
 	case o.MaxHold > 0 && o.MinHold > o.MaxHold:
 		return fmt.Errorf("lock: MinHold %v is longer than MaxHold %v", o.MinHold, o.MaxHold)
@@ -201,7 +201,7 @@ func (m *Mutex) ready(ctx context.Context) error {
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.
 func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
-	if m.kind == KindPermit {
+	if !kinds[m.kind].reentrant {
 		return nil
 	}
 	return ownershipIn(ctx, m.locker, m.kind, m.name)
@@ -214,19 +214,16 @@ func (m *Mutex) setHold(a *acquisition) error {
 		a.begin = time.Now()
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
-	switch m.kind {
-	case KindMutex:
-		a.hold.Reserve = int64(m.options.Passes)
-	case KindRead:
-		a.hold.Under = writerIn(a.ctx, l, m.name)
-	case KindWrite:
-		if err := refuseUpgrade(a.ctx, l, m.name); err != nil {
+	kind := &kinds[m.kind]
+	if kind.owner != nil {
+		a.hold.Owner = kind.owner(m.several)
+	}
+	if kind.complete != nil {
+		if err := kind.complete(m, a); err != nil {
 			return err
 		}
-	case KindPermit:
-		a.hold.Owner = newPermitOwner(m.several)
 	}
-	if a.wait && storeQueues(m.kind) {
+	if a.wait && kind.places {
 		a.hold.Place = placeTTL
 	}
 	if a.wait && m.writersFirst {

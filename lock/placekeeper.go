@@ -35,7 +35,7 @@ type placeKeeper struct {
 func (q *queue) keepPlace(w *waiter) bool {
 	l := q.locker
 	store, ok := l.store.(driver.PlaceKeeper)
-	if !ok || !storeQueues(q.key.kind) || !q.refusal.Behind || q.failing || q.subscription == nil || w.options.Retry != nil {
+	if !ok || !kinds[q.key.kind].places || !q.refusal.Behind || q.failing || q.subscription == nil || w.options.Retry != nil {
 		return false
 	}
 	k := l.keepers[q.key.lock()]

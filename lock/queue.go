@@ -27,7 +27,7 @@ func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} 
 
 func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if storeQueues(h.Kind) && h.Place > 0 || h.Under != "" {
+	if kinds[h.Kind].places && h.Place > 0 || h.Under != "" {
 		key.owner = h.Owner
 	}
 	return key
@@ -109,7 +109,7 @@ func (l *Locker) hasQueue(h *driver.Hold) bool {
 func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
-		q = &queue{locker: l, key: key, storeEnqueues: key.kind == KindMutex}
+		q = &queue{locker: l, key: key, storeEnqueues: kinds[key.kind].grants}
 		q.task.init(key.name, key.kind, q.run)
 		q.backstop.InitOnWorker(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.InitOnWorker(l.wheel, q.expire)
@@ -200,7 +200,7 @@ func (q *queue) overError(w *waiter) error {
 // permits, since fewer may be available, or if the store has a queue, since the place there
 // was this head's own. A request that is due after a failure stays due.
 func (q *queue) fail(w *waiter, err error) {
-	several := w.hold.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
+	several := w.hold.Permits > 1 || permitsOf(w.hold.Owner) > 1
 	if w == q.head && !q.failing && (several || q.storeEnqueues) {
 		q.dueNow = true
 	}
@@ -329,7 +329,7 @@ func (q *queue) pause(w *waiter) time.Duration {
 
 // bounded returns the pause, or the time after which the head must send a request.
 func (q *queue) bounded(w *waiter, pause time.Duration) time.Duration {
-	if keep := cmp.Or(w.hold.BlockReaders, w.hold.Place); keep > 0 && w.hold.Kind != KindMutex {
+	if keep := cmp.Or(w.hold.BlockReaders, w.hold.Place); keep > 0 && !kinds[w.hold.Kind].grants {
 		pause = min(pause, keep/3)
 	}
 	if q.refusal.TTL > 0 && !q.refusal.Behind {
@@ -359,8 +359,8 @@ func (q *queue) takeGrant() bool {
 // to it as well, as with readers. It also sends one to be enqueued in the store while the
 // lock is held, and to learn which permit ends first.
 func (q *queue) grant(w *waiter, g grant) {
-	enqueues := q.storeEnqueues && w.hold.Kind == KindMutex && w.hold.Place > 0
-	q.dueNow = q.dueNow || enqueues || w.hold.Kind == KindRead || w.hold.Kind == KindPermit || g.More
+	enqueues := q.storeEnqueues && kinds[w.hold.Kind].grants && w.hold.Place > 0
+	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
 	q.refusal, q.due, q.failing = driver.Answer{TTL: w.hold.TTL}, time.Time{}, false
 	g.handOff = q.beginHandOff(w.acquisition, g)
 	q.deliver(w, result{grant: g})

@@ -1,9 +1,6 @@
 package lock
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // ReadWrite is a handle on one read-write lock: many readers hold it together, or one
 // writer alone. It is cheap, and its methods are safe for concurrent use.
@@ -52,23 +49,23 @@ func (rw *ReadWrite) Write() *Mutex {
 	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, writersFirst: rw.writersFirst}
 }
 
-// writerIn returns the owner of the write lock that ctx carries, or "".
-func writerIn(ctx context.Context, l *Locker, name string) string {
-	if w := ownershipIn(ctx, l, KindWrite, name); w != nil && w.held() {
-		return w.lease.Owner()
+// readUnderWriter lets a read of the write lock's holder join that lock.
+func readUnderWriter(m *Mutex, a *acquisition) error {
+	if w := ownershipIn(a.ctx, m.locker, KindWrite, m.name); w != nil && w.held() {
+		a.hold.Under = w.lease.Owner()
 	}
-	return ""
+	return nil
 }
 
-// refuseUpgrade returns an error if ctx carries the ownership of the read lock: the owner
-// would wait for itself.
-func refuseUpgrade(ctx context.Context, l *Locker, name string) error {
-	r := ownershipIn(ctx, l, KindRead, name)
+// refuseUpgrade returns an error if the context carries the ownership of the read lock: the
+// owner would wait for itself.
+func refuseUpgrade(m *Mutex, a *acquisition) error {
+	r := ownershipIn(a.ctx, m.locker, KindRead, m.name)
 	if r == nil || !r.held() {
 		return nil
 	}
 	if err := r.lease.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %q", ErrUpgrade, name)
+	return fmt.Errorf("%w: %q", ErrUpgrade, m.name)
 }

@@ -136,8 +136,8 @@ func (r *request) renewOwner() {
 	r.abandonUnknown()
 	h := *r.hold
 	h.Owner = r.locker.newHold(h.Kind, h.Name, h.TTL).Owner
-	if h.Kind == KindPermit {
-		h.Owner = newPermitOwner(permitsOf(r.hold.Owner))
+	if owner := kinds[h.Kind].owner; owner != nil {
+		h.Owner = owner(permitsOf(r.hold.Owner))
 	}
 	r.hold = &h
 }

@@ -155,7 +155,7 @@ func (q *queue) request(w *waiter) {
 // enqueueAtStore adds a place in the store's wait queue to the next request. This
 // needs the subscription, since the grant arrives as a notice.
 func (q *queue) enqueueAtStore(a *acquisition) {
-	if a.hold.Kind != KindMutex || q.subscription == nil {
+	if !kinds[a.hold.Kind].grants || q.subscription == nil {
 		return
 	}
 	a.hold.Place = placeTTL

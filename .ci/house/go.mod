@@ -1,0 +1,3 @@
+module github.com/leasewheel/leasewheel/.ci/house
+
+go 1.26.0
