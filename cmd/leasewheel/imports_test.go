@@ -42,6 +42,19 @@ var fences = map[string]fence{
 	"lock/driver": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
 	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, others: []string{"golang.org/x/"}},
 
+	// The suite for stores brings no server and no client into an engine's module.
+	"lock/driver/drivertest": {
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"},
+		others: []string{"golang.org/x/", "github.com/anishathalye/porcupine"}, tests: true,
+	},
+
+	// What users import for their own tests has no part of the suite, of redis-servers, or of
+	// the fault bench.
+	"lock/locktest": {
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore", "lock/locktest/internal/network"},
+		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
+	},
+
 	"lock/internal/backoff": {tests: true},
 
 	// The exporters of metrics are modules of their own.
@@ -69,7 +82,7 @@ var fences = map[string]fence{
 // unfenced reports whether a package may use anything: it is a program, or
 // serves tests.
 func unfenced(pkg string) bool {
-	return slices.ContainsFunc([]string{"bench", "cmd", "lock/locktest", "lock/internal/exporter/exportertest"}, func(folder string) bool {
+	return strings.HasPrefix(pkg, "lock/locktest/") || slices.ContainsFunc([]string{"bench", "cmd", "lock/internal/exporter/exportertest"}, func(folder string) bool {
 		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
 	})
 }
