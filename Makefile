@@ -40,13 +40,12 @@ BENCHCOUNT ?= 5
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# go test vets the packages as it compiles them. A go vet of its own would compile all that
-# they import once more, without the race detector.
+# go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
 .PHONY: test
 test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
 	@set -eu; $(WITH_REDIS); set -x; \
 	for module in $(TESTED); do \
-		go -C $$module test -race -vet=all $(TESTFLAGS) ./...; \
+		go -C $$module test -race $(TESTFLAGS) ./...; \
 	done
 
 # Builds once for all runs: go run would link the program anew for each module.
@@ -93,7 +92,7 @@ lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 	done
 
 .PHONY: platforms
-platforms: ## Build and vet for every system and processor that is promised
+platforms: ## Check everything for every system and processor that is promised
 	.ci/platforms
 
 .PHONY: house

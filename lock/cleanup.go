@@ -25,9 +25,6 @@ const (
 	maxNoTTL = 100_000
 	// maxCleaners is how many goroutines release holds of one group at once.
 	maxCleaners = 4
-	// maxLateness is how long after its context's deadline a request may still be
-	// applied; see [driver.Store].
-	maxLateness = time.Second
 	// maxNamed is how many semaphores an error names.
 	maxNamed = 10
 	// maxCleanupPause is the longest pause before a release is sent again.
@@ -112,7 +109,7 @@ func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
 // confirm schedules another release of a hold that was just released, if a request for it
 // may still be applied.
 func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
-	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(maxLateness)) {
+	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(driver.MaxLateness)) {
 		return
 	}
 	left := c.newLeftover(h, unknownUntil)
@@ -127,7 +124,7 @@ func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
 func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover {
 	left := &leftover{hold: *h, final: time.Now()}
 	if !unknownUntil.IsZero() {
-		left.final = unknownUntil.Add(maxLateness)
+		left.final = unknownUntil.Add(driver.MaxLateness)
 	}
 	left.expiry = left.final.Add(lifetime(h))
 	left.hold.Count = 0

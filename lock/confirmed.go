@@ -213,7 +213,7 @@ func (c *confirmed) forget(name string, owners []string) error {
 	defer cancel()
 	_, err := counter.Count(bounded, &driver.Count{
 		Kind: KindSemaphore, Name: name, Op: driver.CountForget,
-		Forget: owners, Keep: c.locker.config.RequestTimeout + maxLateness,
+		Forget: owners, Keep: c.locker.config.RequestTimeout + driver.MaxLateness,
 	})
 	return err
 }

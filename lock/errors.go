@@ -84,20 +84,6 @@ func (e *NotAcquiredError) Is(target error) bool {
 // Unwrap returns the cause that ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
-// NameError describes why a lock's name, or a pattern of names, is rejected.
-type NameError struct {
-	Name, Reason string
-	pattern      bool
-}
-
-func (e *NameError) Error() string {
-	what := "name"
-	if e.pattern {
-		what = "pattern"
-	}
-	return fmt.Sprintf("lock: %s %s: %s", what, abbreviate(e.Name), e.Reason)
-}
-
 // TTLError describes why a time to live is rejected.
 type TTLError struct {
 	TTL, Min, Max time.Duration
@@ -108,13 +94,4 @@ func (e *TTLError) Error() string {
 		return fmt.Sprintf("lock: TTL %v is too short: a lease needs at least %v to be renewed in time (ticks of the wheel, drift and a round trip)", e.TTL, e.Min)
 	}
 	return fmt.Sprintf("lock: TTL %v is too long: at most %v", e.TTL, e.Max)
-}
-
-// abbreviate quotes a name and truncates a long one, so that an error stays on one line.
-func abbreviate(name string) string {
-	const most = 48
-	if len(name) <= most {
-		return fmt.Sprintf("%q", name)
-	}
-	return fmt.Sprintf("%q… (%d bytes)", name[:most], len(name))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,13 +21,13 @@ import (
 
 // Limits, and the defaults of [Config.TTL] and [Config.RequestTimeout].
 const (
-	DefaultTTL            = 30 * time.Second
+	DefaultTTL            = driver.DefaultTTL
 	DefaultRequestTimeout = time.Second
 	MaxTTL                = 365 * 24 * time.Hour
-	MaxName               = 512           // bytes of a name
-	MaxCount              = math.MaxInt32 // permits, or a latch's count; others read no more
-	MaxSeveral            = 100           // permits of one lease
-	MaxPasses             = 1_000_000     // local hand-offs of one grant
+	MaxName               = driver.MaxName    // bytes of a name
+	MaxCount              = driver.MaxCount   // permits, or a latch's count; others read no more
+	MaxSeveral            = driver.MaxSeveral // permits of one lease
+	MaxPasses             = 1_000_000         // local hand-offs of one grant
 )
 
 // The other defaults of [Config].

@@ -356,7 +356,7 @@ func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 			return o.keepUnknown(fmt.Errorf("%w: a renewal of %q has not returned", ErrUnavailable, h.Name))
 		}
 	}
-	if until := o.unknownUntil(); !until.IsZero() && time.Now().Before(until.Add(maxLateness)) {
+	if until := o.unknownUntil(); !until.IsZero() && time.Now().Before(until.Add(driver.MaxLateness)) {
 		return o.keepUnknown(fmt.Errorf("%w: an acquisition of %q may still arrive", ErrUnavailable, h.Name))
 	}
 	return nil

@@ -18,10 +18,10 @@ func parsePattern(text string) (*pattern, error) {
 	p := &pattern{text: unslash(text), prefix: literal(text)}
 	p.exact = p.prefix == text
 	if len(text) > MaxName {
-		return nil, &NameError{Name: text, pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", MaxName)}
+		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", MaxName)}
 	}
 	if _, err := path.Match(p.text, ""); err != nil {
-		return nil, &NameError{Name: text, pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
+		return nil, &NameError{Name: text, Pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
 	}
 	return p, nil
 }

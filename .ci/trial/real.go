@@ -48,7 +48,7 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 			continue
 		}
 		binary := filepath.Join(r.folder, fmt.Sprintf("%d-%s.test", i, filepath.Base(p.Dir)))
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-race", "-tags", realTag, "-o", binary, p.ImportPath)
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-race", "-ldflags=-w", "-tags", realTag, "-o", binary, p.ImportPath)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s does not build: %w\n%s", p.ImportPath, err, out)
 		}

@@ -41,7 +41,7 @@ const (
 type Count struct {
 	// Kind is KindSemaphore, KindPermit or KindLatch.
 	Kind Kind
-	// Name is the lock's name; lock.ValidateName has accepted it.
+	// Name is the lock's name; [ValidateName] has accepted it.
 	Name string
 	Op   CountOp
 	N    int64
@@ -59,7 +59,7 @@ type Count struct {
 // Counted is the reply of a [Counter].
 type Counted struct {
 	// Done reports whether the request changed something. An addition does not if the
-	// count would leave the range of -lock.MaxCount to lock.MaxCount.
+	// count would leave the range of -[MaxCount] to [MaxCount].
 	Done bool
 	// Count is the count after the request; with CountDrain, the number of permits taken.
 	// It is zero if there is no count.

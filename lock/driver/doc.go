@@ -8,5 +8,5 @@
 // [Inspector] and [Checker] are optional. A new kind of lock is a value of [Kind] with
 // fields of Hold, not a method.
 //
-// The conformance suite of package locktest checks whether a store keeps the contract.
+// The conformance suite of package drivertest checks whether a store keeps the contract.
 package driver

@@ -9,7 +9,7 @@ import "time"
 // (plain in ownership.go), and releases abandoned leases without them (shutdown.go).
 type Hold struct {
 	Kind Kind
-	// Name is the lock's name as the user gave it; lock.ValidateName has accepted it.
+	// Name is the lock's name as the user gave it; [ValidateName] has accepted it.
 	Name string
 	// Owner identifies the ownership among all clients. Its form is "<uuid>:<int64>".
 	// With [KindPermit] it is 32 hexadecimal digits, followed by "*n" for n permits at
@@ -29,7 +29,7 @@ type Hold struct {
 	// Owed is set in a release of [KindSemaphore] for permits that another Owner has
 	// taken, as the caller claims. The store then returns them without a record that this
 	// Owner took them, but once for each Owner, and not if the count would exceed
-	// lock.MaxCount.
+	// [MaxCount].
 	Owed bool
 	// Place is how long the store keeps the owner's place in its wait queue, at least, after
 	// each request, also one of a [PlaceKeeper], with [KindMutex] and [KindFair]. The owner of

@@ -28,7 +28,5 @@
 // [Scope] takes the place of the test in examples, and in programs that are developed
 // without a Redis.
 //
-// # Stores
-//
-// [Run] is the conformance suite of [driver.Store], for authors of stores.
+// Authors of stores use package drivertest instead.
 package locktest

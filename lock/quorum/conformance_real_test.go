@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -42,11 +42,11 @@ func conform(t *testing.T, prepare func(i int, server *redistest.Server) (well b
 		}
 		servers = append(servers, server)
 	}
-	locktest.Run(t, locktest.Suite{
+	drivertest.Run(t, drivertest.Suite{
 		Kinds: []driver.Kind{driver.KindMutex},
 		Split: true,
-		Backend: func(t testing.TB) locktest.Backend {
-			return locktest.Backend{
+		Backend: func(t testing.TB) drivertest.Backend {
+			return drivertest.Backend{
 				Open: func(t testing.TB) driver.Store {
 					var clients []redis.UniversalClient
 					for _, server := range servers {

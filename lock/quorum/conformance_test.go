@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
+	"github.com/leasewheel/leasewheel/lock/locktest/backend"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -40,20 +41,13 @@ func over(t testing.TB, c quorum.Config, nodes ...driver.Store) *quorum.Store {
 }
 
 // inProcess is the backend of three servers inside the test's process.
-func inProcess(t testing.TB) locktest.Backend {
-	f := startFive(t)
-	f.servers = f.servers[:3]
-	return locktest.Backend{
-		Open: func(t testing.TB) driver.Store { return f.open(t, quorum.Config{NodeTimeout: time.Second}) },
-		Delete: func(name string) {
-			for _, server := range f.servers {
-				server.Delete(name)
-			}
-		},
-	}
+func inProcess(t testing.TB) drivertest.Backend {
+	return backend.InBubble(func(t testing.TB, clients ...redis.UniversalClient) driver.Store {
+		return assemble(t, quorum.Config{NodeTimeout: time.Second}, clients...)
+	}, startFive(t).servers[:3]...)
 }
 
 func TestInBubble(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, locktest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
+	drivertest.Run(t, drivertest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
 }

@@ -8,10 +8,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// lateArrival is how long after its deadline a request may still change something at a
-// node, by the contract of [driver.Store].
-const lateArrival = time.Second
-
 // outcomes records the outcomes of an attempt's requests to the nodes: which of them are
 // unknown, and whether the release of the hold was requested.
 type outcomes struct {
@@ -66,5 +62,5 @@ func finalFor(err error, by time.Time) time.Time {
 	if err == nil || errors.Is(err, driver.ErrNotDone) {
 		return time.Time{}
 	}
-	return by.Add(lateArrival)
+	return by.Add(driver.MaxLateness)
 }

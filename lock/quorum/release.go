@@ -59,7 +59,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // Such a request is one without a reply so far. At a node that did not know a hold which
 // others knew, it may also be an acquisition, or a restoration after the node's restart.
 func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes, late int, replies <-chan reply[ballot]) {
-	inFlight := sent.Add(s.limit(known.hold.TTL) + lateArrival)
+	inFlight := sent.Add(s.limit(known.hold.TTL) + driver.MaxLateness)
 	s.each(v, late, replies, func(n *node, b ballot) {
 		final := known.outcomes.final(n, sent)
 		if b.said != Done && held && final.Before(inFlight) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -39,12 +38,12 @@ const (
 func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
 	switch {
 	case o.TTL < 0:
-		return driver.Report{}, fmt.Errorf("redisstore: TTL %v is negative; accepted are positive durations, 0 for %v: %w", o.TTL, lock.DefaultTTL, driver.ErrNotDone)
+		return driver.Report{}, fmt.Errorf("redisstore: TTL %v is negative; accepted are positive durations, 0 for %v: %w", o.TTL, driver.DefaultTTL, driver.ErrNotDone)
 	case o.TTL == 0:
-		o.TTL = lock.DefaultTTL
+		o.TTL = driver.DefaultTTL
 	}
 	if o.Name != "" {
-		if err := lock.ValidateName(o.Name); err != nil {
+		if err := driver.ValidateName(o.Name); err != nil {
 			return driver.Report{}, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // steppedClock is a server's clock that can be set while it runs.
 type steppedClock struct{ library, file string }
 
-func newSteppedClock(t *testing.T) steppedClock {
+func newSteppedClock(t testing.TB) steppedClock {
 	t.Helper()
 	library, err := clockLibrary()
 	require.NoError(t, err)
@@ -45,14 +45,14 @@ var clockLibrary = sync.OnceValues(func() (string, error) {
 })
 
 // stepped returns by how much the clock is set.
-func (c steppedClock) stepped(t *testing.T) time.Duration {
+func (c steppedClock) stepped(t testing.TB) time.Duration {
 	t.Helper()
 	page, err := os.ReadFile(c.file)
 	require.NoError(t, err)
 	return time.Duration(binary.NativeEndian.Uint64(page))
 }
 
-func (c steppedClock) step(t *testing.T, d time.Duration) {
+func (c steppedClock) step(t testing.TB, d time.Duration) {
 	f, err := os.OpenFile(c.file, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()

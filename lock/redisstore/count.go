@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -59,7 +58,7 @@ func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, err
 		return driver.Counted{}, err
 	}
 	sc, keys := counter.counting(s, at, c.Request)
-	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, lock.MaxCount, c.TTL.Milliseconds())
+	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, driver.MaxCount, c.TTL.Milliseconds())
 	if err != nil {
 		return driver.Counted{}, err
 	}

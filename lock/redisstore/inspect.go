@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -299,7 +298,7 @@ func announced(c *driver.Client, record []any) bool {
 // printable reports whether a leasewheel client may have written this text: it will
 // appear on terminals.
 func printable(text string) bool {
-	return len(text) <= lock.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+	return len(text) <= driver.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // replyReader splits a script's reply field by field. After one unexpected field the

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"unicode/utf8"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -41,19 +40,19 @@ func sanitize(info *driver.Info) {
 		h.Client = driver.Client{}
 		h.Owner = shortened(h.Owner)
 		if !printable(h.Owner) {
-			h.Owner = lock.EscapeName(h.Owner)
+			h.Owner = driver.EscapeName(h.Owner)
 		}
 	}
 }
 
-// shortened returns at most lock.MaxName bytes of text. Longer ones end with an ellipsis.
+// shortened returns at most driver.MaxName bytes of text. Longer ones end with an ellipsis.
 func shortened(text string) string {
 	const ellipsis = "…"
-	if len(text) <= lock.MaxName {
+	if len(text) <= driver.MaxName {
 		return text
 	}
-	end := lock.MaxName - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) && end > lock.MaxName-len(ellipsis)-utf8.UTFMax {
+	end := driver.MaxName - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) && end > driver.MaxName-len(ellipsis)-utf8.UTFMax {
 		end--
 	}
 	return text[:end] + ellipsis

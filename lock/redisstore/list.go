@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -225,7 +224,7 @@ func (l *lister) choose(traces []string, t trace) (locks []key) {
 	for _, trace := range traces {
 		for _, at := range t.locks(key(trace)) {
 			name, ok := l.store.names.name(at)
-			if ok && strings.HasPrefix(name, l.prefix) && lock.ValidateName(name) == nil && l.wanted(name) {
+			if ok && strings.HasPrefix(name, l.prefix) && driver.ValidateName(name) == nil && l.wanted(name) {
 				locks = append(locks, at)
 			}
 		}

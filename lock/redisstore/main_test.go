@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -109,8 +109,8 @@ func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *
 }
 
 // shared returns the backend of one test among many on the same servers.
-func shared(t testing.TB, client func(testing.TB) redis.UniversalClient, c redisstore.Config) locktest.Backend {
-	return locktest.Backend{
+func shared(t testing.TB, client func(testing.TB) redis.UniversalClient, c redisstore.Config) drivertest.Backend {
+	return drivertest.Backend{
 		Open:   func(t testing.TB) driver.Store { return openWith(t, client(t), c) },
 		Prefix: t.Name() + ":",
 		Delete: func(name string) { client(t).Del(t.Context(), name) },

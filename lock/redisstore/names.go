@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -44,7 +43,7 @@ func (m *mapping) key(name string) (key, error) {
 		return key(name), nil
 	}
 	mapped := m.mapTo(name)
-	if err := lock.ValidateName(mapped); err != nil {
+	if err := driver.ValidateName(mapped); err != nil {
 		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, driver.ErrNotDone)
 	}
 	return key(mapped), nil

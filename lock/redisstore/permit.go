@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -57,7 +56,7 @@ func permitID(owner string) (id string, several int, err error) {
 		several, err = strconv.Atoi(number)
 	}
 	raw, malformed := hex.DecodeString(digits)
-	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > lock.MaxSeveral {
+	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > driver.MaxSeveral {
 		return "", 0, errors.New("redisstore: invalid owner of a permit; accepted are 32 hexadecimal digits, with *n for n permits")
 	}
 	return string(raw), several, nil

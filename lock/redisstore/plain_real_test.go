@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -17,11 +17,11 @@ import (
 func TestPlainSingleServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }, true))
+	drivertest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return server.Client(t) }, true))
 }
 
 func TestPlainCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	locktest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return cluster.Client(t) }, false))
+	drivertest.Run(t, plainSuite(func(t testing.TB) redis.UniversalClient { return cluster.Client(t) }, false))
 }

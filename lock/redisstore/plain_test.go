@@ -13,7 +13,9 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/backend"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -26,12 +28,12 @@ func openPlain(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 
 // plainSuite is the suite for plain locks on servers that the tests share, with tokens or
 // without.
-func plainSuite(client func(t testing.TB) redis.UniversalClient, tokens bool) locktest.Suite {
-	return locktest.Suite{
+func plainSuite(client func(t testing.TB) redis.UniversalClient, tokens bool) drivertest.Suite {
+	return drivertest.Suite{
 		Kinds:     []driver.Kind{driver.KindMutex},
 		Uncounted: true,
 		Untokened: !tokens,
-		Backend: func(t testing.TB) locktest.Backend {
+		Backend: func(t testing.TB) drivertest.Backend {
 			return shared(t, client, redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: tokens})
 		},
 	}
@@ -42,14 +44,12 @@ func plainSuite(client func(t testing.TB) redis.UniversalClient, tokens bool) lo
 func TestPlainInBubble(t *testing.T) {
 	suite := plainSuite(nil, true)
 	suite.Bubble = true
-	suite.Backend = func(t testing.TB) locktest.Backend {
-		server := locktest.Start(t)
-		return locktest.Backend{
-			Open:   func(t testing.TB) driver.Store { return openPlain(t, server.Client(t)) },
-			Delete: server.Delete,
-		}
+	suite.Backend = func(t testing.TB) drivertest.Backend {
+		return backend.InBubble(func(t testing.TB, clients ...redis.UniversalClient) driver.Store {
+			return openPlain(t, clients[0])
+		}, locktest.Start(t))
 	}
-	locktest.Run(t, suite)
+	drivertest.Run(t, suite)
 }
 
 func TestPlainWireFormat(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -109,7 +108,7 @@ func (s *Store) unusedKey(prefix, node string) (at key, ok bool) {
 		var random [8]byte
 		_, _ = rand.Read(random[:]) // never fails
 		at, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
-		if err != nil || lock.ValidateName(string(at)) != nil {
+		if err != nil || driver.ValidateName(string(at)) != nil {
 			return "", false
 		}
 		if s.cluster == nil || s.nodeOf(at) == node {

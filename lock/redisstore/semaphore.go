@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -71,7 +70,7 @@ func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) 
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
 		[]key{at, requestKey(at, h.Owner), semaphoreChannel(at)},
-		h.Permits, requestMillis(h), owed, publish, lock.MaxCount)
+		h.Permits, requestMillis(h), owed, publish, driver.MaxCount)
 	if err != nil {
 		return false, err
 	}

@@ -78,6 +78,7 @@ func (p *process) read(from io.Reader) {
 		}
 		p.add(e)
 	}
+	_ = lines.Err() // the end of the process may cut the reading short
 }
 
 func (p *process) send(order string) {

@@ -14,6 +14,7 @@ import (
 type Late struct {
 	mu      sync.Mutex
 	holding bool        // guarded by mu; connections that are written to are held
+	arrive  int         // guarded by mu; writes that still arrive before
 	held    []*lateConn // guarded by mu
 }
 
@@ -36,15 +37,24 @@ func (l *Late) Over(dial DialFunc) DialFunc {
 func (l *Late) Hold(holding bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holding = holding
+	l.holding, l.arrive = holding, 0
 }
 
-// Deliver delivers what was kept. It returns on how many connections.
+// HoldAfter is Hold(true) after so many further writes.
+func (l *Late) HoldAfter(writes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holding, l.arrive = true, writes
+}
+
+// Deliver delivers what was kept, and what is written to these connections afterwards unless
+// they are still held. It returns on how many connections something was kept.
 func (l *Late) Deliver() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.held {
 		_ = c.Conn.SetWriteDeadline(time.Time{})
+		c.keeps = l.holding
 		if size, err := c.kept.WriteTo(c.Conn); err == nil && size > 0 {
 			n++
 		}
@@ -66,18 +76,27 @@ type lateConn struct {
 	net.Conn
 	network *Late
 
-	held bool         // guarded by network.mu
-	kept bytes.Buffer // guarded by network.mu
+	held  bool         // guarded by network.mu; it has kept something
+	keeps bool         // guarded by network.mu; further writes are kept
+	kept  bytes.Buffer // guarded by network.mu
 }
 
 func (c *lateConn) Write(p []byte) (int, error) {
-	c.network.mu.Lock()
-	defer c.network.mu.Unlock()
-	if c.network.holding && !c.held {
-		c.held = true
-		c.network.held = append(c.network.held, c)
+	l := c.network
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holding && !c.keeps {
+		if l.arrive > 0 {
+			l.arrive--
+			return c.Conn.Write(p)
+		}
+		c.keeps = true
+		if !c.held {
+			c.held = true
+			l.held = append(l.held, c)
+		}
 	}
-	if c.held {
+	if c.keeps {
 		return c.kept.Write(p)
 	}
 	return c.Conn.Write(p)

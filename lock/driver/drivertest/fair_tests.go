@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -362,7 +362,7 @@ func outlastsADeadWaiter(b *bench) {
 	}
 	b.queueBecomes(l, "a", 3)
 	b.unlock(lease)
-	first := <-served
+	first := b.received(served)
 	if waited := time.Since(begin); waited < dead.Place-100*time.Millisecond || waited > 4*time.Second+b.late() {
 		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
 	}

@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -23,6 +23,35 @@ type Backend struct {
 
 	// Delete deletes the lock called name, without a message.
 	Delete func(name string)
+
+	// The functions below are optional. A case that needs one that is nil is skipped.
+
+	// Kill returns a store as Open does, for a process that ends when kill is called: its
+	// connections break, and it releases nothing. kill returns once the servers have noticed
+	// that the connections are broken.
+	Kill func(t testing.TB) (s driver.Store, kill func())
+
+	// Late returns a store as Open does, with requests that can be kept on their way.
+	Late func(t testing.TB) LateStore
+
+	// Restart ends the servers and starts them again, with their data or without.
+	Restart func(data bool)
+
+	// StepClock sets the servers' clocks forward by d, or back if d is negative.
+	StepClock func(d time.Duration)
+}
+
+// LateStore is a store whose requests can be kept on their way.
+type LateStore struct {
+	driver.Store
+	// Hold keeps what is sent from now on, except so many messages that still arrive. What
+	// is a message is up to the store: a write to a connection, or a part of a transaction.
+	Hold func(arrive int)
+	// Pass ends Hold for what is sent from now on. What it has kept stays on its way.
+	Pass func()
+	// Deliver delivers what was kept, also for callers that have given up, and returns how
+	// many messages or connections these were.
+	Deliver func() (late int)
 }
 
 // Suite configures a run of the conformance suite.
@@ -31,6 +60,10 @@ type Suite struct {
 	// tests run in parallel, after Run has returned. There must be no locks with the
 	// backend's prefix yet.
 	Backend func(t testing.TB) Backend
+
+	// Own is Backend for a test that restarts the servers or sets their clocks: nothing else
+	// uses these servers. Default: Backend.
+	Own func(t testing.TB) Backend
 
 	// Kinds are the kinds that the store supports. Default: every kind.
 	Kinds []lock.Kind
@@ -63,7 +96,7 @@ func Run(t *testing.T, s Suite) {
 		kind  lock.Kind
 		tests []test
 	}{
-		{"Store", lock.KindMutex, storeTests},
+		{"Store", lock.KindMutex, slices.Concat(storeTests, queueTests)},
 		{"Mutex", lock.KindMutex, mutexTests},
 		{"Multi", lock.KindMutex, multiTests},
 		{"Fair", lock.KindFair, fairTests},
@@ -108,6 +141,27 @@ func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind, ctx: t.Context()})
 	})
+}
+
+// needing returns the test for a backend that has what the test needs.
+func needing(what string, has func(Backend) bool, f func(*bench)) func(*bench) {
+	return func(b *bench) {
+		if !has(b.Backend) {
+			b.Skipf("the backend offers no %s", what)
+		}
+		f(b)
+	}
+}
+
+// alone returns the test for a backend of its own that has what the test needs.
+func alone(what string, has func(Backend) bool, f func(*bench)) func(*bench) {
+	needs := needing(what, has, f)
+	return func(b *bench) {
+		if b.suite.Own != nil {
+			b.Backend = b.suite.Own(b.T)
+		}
+		needs(b)
+	}
 }
 
 // tooLong bounds a test in real time. A test that hangs fails by its name, and not by the

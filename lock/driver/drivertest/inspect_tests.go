@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -253,7 +253,7 @@ func forcesALockOpen(b *bench) {
 	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != lease.Owner() || info.Holders[0].Holds != b.reported(2) {
 		b.Fatalf("got %+v, %v, want that the lock was taken from %s", info, err, lease.Owner())
 	}
-	next := <-got
+	next := b.received(got)
 	if waited := time.Since(begin); waited > longTTL/2 {
 		b.Errorf("the waiter was woken after %v", waited)
 	}

@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -451,7 +451,7 @@ func readsTogether(b *bench) {
 		}
 		b.unlock(reader)
 	}
-	writer := <-got
+	writer := b.received(got)
 	if writer.Token() <= readers[0].Token() {
 		b.Errorf("a writer's token %d came after the readers' %d", writer.Token(), readers[0].Token())
 	}
@@ -536,7 +536,7 @@ func downgrades(b *bench) {
 	go send(reads, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(writer)
-	beside := <-reads // woken at once, although its poll is far
+	beside := b.received(reads) // woken at once, although its poll is far
 	go send(writes, func() *lock.Lease { return b.write(b.Context(), theirs, "a") })
 	b.unlock(beside)
 	time.Sleep(2 * ttl)
@@ -658,7 +658,7 @@ func letsAFixedWriterEnd(b *bench) {
 	for range 2 {
 		go send(got, func() *lock.Lease { return b.read(b.Context(), theirs, "a") })
 	}
-	first, second := <-got, <-got
+	first, second := b.received(got), b.received(got)
 	if waited := time.Since(begin); waited > ttl+time.Second+b.late() {
 		b.Errorf("a lease of %v was over after %v", ttl, waited)
 	}
@@ -833,7 +833,7 @@ func putsWritersFirst(b *bench) {
 	go send(got, func() *lock.Lease { return b.read(b.Context(), mine, "a") })
 	time.Sleep(50 * time.Millisecond)
 	b.unlock(reader)
-	writer := <-writes
+	writer := b.received(writes)
 	select {
 	case <-got:
 		b.Error("a reader was granted the lock beside a writer, or before it")

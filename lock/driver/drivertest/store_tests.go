@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -35,6 +35,18 @@ var storeTests = []test{
 	{"HeedsTheContext", heedsTheContext},
 	{"ChangesNothingAfterTheDeadline", changesNothingAfterTheDeadline},
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
+	{"GrantsNothingLate", late(grantsNothingLate)},
+	{"RenewsNothingLate", late(renewsNothingLate)},
+	{"ReleasesWhatIsUnderWay", late(releasesWhatIsUnderWay)},
+	{"FreesTheDeadAfterTheTTL", dead(freesTheDeadAfterTheTTL)},
+	{"KeepsItsHoldsThroughARestart", restarting(keepsItsHoldsThroughARestart)},
+	{"GrantsAnewOnceItsDataAreLost", restarting(grantsAnewOnceItsDataAreLost)},
+	{"TokensGrowWhenClocksAreSetBack", stepping(tokensGrowWhenClocksAreSetBack)},
+}
+
+// queueTests check the queue of a mutex's waiters.
+var queueTests = []test{
+	{"PassesOverDeadWaiters", dead(passesOverDeadWaiters)},
 }
 
 // hold returns the request of an owner for one hold, which does not end by itself while

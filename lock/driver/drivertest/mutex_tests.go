@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -88,6 +88,17 @@ func send[T any](to chan<- T, take func() T) {
 	var taken T
 	defer func() { to <- taken }()
 	taken = take()
+}
+
+// received returns what send sends, and ends the test if that is no lease: the error is logged
+// already.
+func (b *bench) received(from <-chan *lock.Lease) *lock.Lease {
+	b.Helper()
+	lease := <-from
+	if lease == nil {
+		b.FailNow()
+	}
+	return lease
 }
 
 func (b *bench) unlock(lease *lock.Lease) {

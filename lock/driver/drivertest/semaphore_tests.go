@@ -1,4 +1,4 @@
-package locktest
+package drivertest
 
 import (
 	"context"
@@ -36,6 +36,7 @@ var semaphoreTests = []test{
 	{"LosesNoPermitWhenCancelled", losesNoPermitWhenCancelled},
 	{"ReleasesWithAnEndedContext", releasesWithAnEndedContext},
 	{"TellsItsCount", inspecting(tellsASemaphoresCount)},
+	{"CountsNothingLate", late(countsNothingLate)},
 	{"Closes", semaphoreCloses},
 }
 
@@ -962,7 +963,7 @@ func wakesWhenMoreAreSet(b *bench) {
 	b.sets(mine, 1)
 	notYet(b, got, "there is one permit")
 	b.sets(mine, 3)
-	lease := <-got
+	lease := b.received(got)
 	available(b, mine, 1)
 	b.unlock(lease)
 	available(b, mine, 3)
@@ -998,7 +999,7 @@ func waitsForSeveral(b *bench) {
 		notYet(b, got, fmt.Sprintf("%d of three permits are available", i))
 		b.unlock(lease)
 	}
-	lease := <-got
+	lease := b.received(got)
 	available(b, mine, 0)
 	b.unlock(lease)
 	available(b, mine, 3)

@@ -1,4 +1,4 @@
-package lock_test
+package driver_test
 
 import (
 	"errors"
@@ -9,45 +9,45 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestValidateName(t *testing.T) {
 	for _, name := range []string{
 		"a", "orders:42", "straße", "锁", " ", "a b", "%", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{", "{a{b}",
 		"{a}{b}", "redisson_lock_token:a", "leasewheel_b", "a:timeout", "timeout{a}", "x:redisson_a:{b}",
-		strings.Repeat("x", lock.MaxName),
+		strings.Repeat("x", driver.MaxName),
 	} {
-		assert.NoError(t, lock.ValidateName(name), "%q", name)
+		assert.NoError(t, driver.ValidateName(name), "%q", name)
 	}
 	for name, reason := range map[string]string{
-		"":                                  "empty",
-		strings.Repeat("x", lock.MaxName+1): "too long",
-		"\xff":                              "not UTF-8",
-		"a\x00b":                            "control",
-		"a\nb":                              "control",
-		"a\u0085b":                          "control",
-		"{":                                 "lone brace",
-		"}":                                 "lone brace",
-		"a{b":                               "lone brace",
-		"a}b":                               "lone brace",
-		"{}a":                               "lone brace",
-		"a{}b{c}":                           "lone brace",
-		"{a}":                               "in braces as a whole",
-		"{a:b}":                             "in braces as a whole",
-		"{{a}:b}":                           "in braces as a whole",
-		"{a}:timeout":                       "a key of another lock",
-		"{a}:b:timeout":                     "a key of another lock",
-		"redisson_lock_token:{a}":           "a key of another lock",
-		"redisson_unlock_latch:{a}:b":       "a key of another lock",
-		"leasewheel_lock_line:{a}:b":        "a key of another lock",
-		"leasewheel_queue_due:{a}":          "a key of another lock",
-		"leasewheel:client:{a}":             "a key of another lock",
-		"{a}:me:1:rwlock_timeout:1":         "a key of another lock",
-		"}{":                                "lone brace",
+		"":                                    "empty",
+		strings.Repeat("x", driver.MaxName+1): "too long",
+		"\xff":                                "not UTF-8",
+		"a\x00b":                              "control",
+		"a\nb":                                "control",
+		"a\u0085b":                            "control",
+		"{":                                   "lone brace",
+		"}":                                   "lone brace",
+		"a{b":                                 "lone brace",
+		"a}b":                                 "lone brace",
+		"{}a":                                 "lone brace",
+		"a{}b{c}":                             "lone brace",
+		"{a}":                                 "in braces as a whole",
+		"{a:b}":                               "in braces as a whole",
+		"{{a}:b}":                             "in braces as a whole",
+		"{a}:timeout":                         "a key of another lock",
+		"{a}:b:timeout":                       "a key of another lock",
+		"redisson_lock_token:{a}":             "a key of another lock",
+		"redisson_unlock_latch:{a}:b":         "a key of another lock",
+		"leasewheel_lock_line:{a}:b":          "a key of another lock",
+		"leasewheel_queue_due:{a}":            "a key of another lock",
+		"leasewheel:client:{a}":               "a key of another lock",
+		"{a}:me:1:rwlock_timeout:1":           "a key of another lock",
+		"}{":                                  "lone brace",
 	} {
-		err := lock.ValidateName(name)
-		var refused *lock.NameError
+		err := driver.ValidateName(name)
+		var refused *driver.NameError
 		require.ErrorAs(t, err, &refused, "%q", name)
 		assert.Equal(t, name, refused.Name)
 		assert.Contains(t, err.Error(), reason)
@@ -67,7 +67,7 @@ func TestEscapeName(t *testing.T) {
 		"\u0085":    "%C2%85",
 		"\ufffd":    "\ufffd", // a genuine replacement character
 	} {
-		assert.Equal(t, want, lock.EscapeName(text))
+		assert.Equal(t, want, driver.EscapeName(text))
 	}
 }
 
@@ -76,14 +76,14 @@ func FuzzEscapeName(f *testing.F) {
 		f.Add(seed, "a")
 	}
 	f.Fuzz(func(t *testing.T, text, other string) {
-		name := lock.EscapeName(text)
-		if err := lock.ValidateName(name); err != nil && text != "" && len(name) <= lock.MaxName {
+		name := driver.EscapeName(text)
+		if err := driver.ValidateName(name); err != nil && text != "" && len(name) <= driver.MaxName {
 			t.Errorf("%q became %q: %v", text, name, err)
 		}
 		if unescape(t, name) != text {
 			t.Errorf("%q became %q, which stands for %q", text, name, unescape(t, name))
 		}
-		if text != other && name == lock.EscapeName(other) {
+		if text != other && name == driver.EscapeName(other) {
 			t.Errorf("%q and %q both became %q", text, other, name)
 		}
 	})
@@ -112,14 +112,14 @@ func FuzzValidateName(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		err := lock.ValidateName(name)
+		err := driver.ValidateName(name)
 		if err != nil {
-			if !errors.As(err, new(*lock.NameError)) {
+			if !errors.As(err, new(*driver.NameError)) {
 				t.Errorf("%q: %v is no NameError", name, err)
 			}
 			return
 		}
-		if name == "" || len(name) > lock.MaxName || !utf8.ValidString(name) {
+		if name == "" || len(name) > driver.MaxName || !utf8.ValidString(name) {
 			t.Errorf("accepted %q", name)
 		}
 		derived := "prefix:{" + name + "}"

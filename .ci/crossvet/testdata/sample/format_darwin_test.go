@@ -1,0 +1,5 @@
+package sample
+
+import "testing"
+
+func TestFormat(t *testing.T) { t.Logf("%d", "text") }

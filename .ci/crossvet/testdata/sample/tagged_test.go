@@ -1,0 +1,5 @@
+//go:build tagged
+
+package sample
+
+const tagged = 1

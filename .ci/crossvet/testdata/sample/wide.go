@@ -1,0 +1,5 @@
+//go:build !windows
+
+package sample
+
+const number = 1 << 40

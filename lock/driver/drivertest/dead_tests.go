@@ -1,0 +1,66 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// dead returns the test for a backend with Kill.
+func dead(f func(*bench)) func(*bench) {
+	return needing("Kill", func(b Backend) bool { return b.Kill != nil }, f)
+}
+
+// The TTL of a hold runs in the store: no process has to live for its end.
+func freesTheDeadAfterTheTTL(b *bench) {
+	mine, kill := b.Kill(b.T)
+	theirs := b.store()
+	b.granted(mine, b.brief("a", "dead:1"))
+	end := time.Now().Add(ttl + 50*time.Millisecond)
+	kill()
+	if _, err := mine.Acquire(b.Context(), b.hold("b", "dead:2")); err == nil {
+		b.Fatal("Kill has not ended the process: it is granted a lock")
+	}
+	time.Sleep(time.Until(end))
+	b.granted(theirs, b.hold("a", "you:1"))
+}
+
+// A release wakes, or grants the lock to, a waiter that lives, also if one that has died
+// waited longer.
+func passesOverDeadWaiters(b *bench) {
+	holder, theirs := b.store(), b.store()
+	dead, kill := b.Kill(b.T)
+	b.granted(holder, b.hold("a", "holder:1"))
+	b.queued(dead, "dead:1")
+	notices := b.queued(theirs, "next:1")
+	kill()
+	for len(notices) > 0 { // those of the subscription
+		<-notices
+	}
+	b.release(holder, b.holding("a", "holder:1", 0), true)
+	select {
+	case n := <-notices:
+		if n.Owner != "" && n.Owner != named("next:1") {
+			b.Fatalf("a waiter was notified of a grant to %s", n.Owner)
+		}
+	case <-time.After(soon):
+		b.Fatal("no waiter that lives was woken")
+	}
+	b.granted(theirs, b.hold("a", "next:1"))
+}
+
+// queued has an owner wait for "a" as a mutex, which another owner holds. It returns the
+// notices.
+func (b *bench) queued(s driver.Store, owner string) <-chan driver.Notice {
+	b.Helper()
+	h := b.waiting("a", owner)
+	notices := make(chan driver.Notice, 100)
+	sub, err := s.Subscribe(b.Context(), h, func(n driver.Notice) { notices <- n })
+	if err != nil {
+		b.Fatalf("subscribe %s: %v", owner, err)
+	}
+	b.Cleanup(sub.Close)
+	b.refused(s, h)
+	time.Sleep(time.Millisecond) // in virtual time, the next one is enqueued at another instant
+	return notices
+}
