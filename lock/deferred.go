@@ -216,7 +216,12 @@ func (d *Deferred) giveUpIfOver() {
 
 // refuse ends d without a request.
 func (d *Deferred) refuse() {
-	d.finish(fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, d.over()))
+	cause := d.over()
+	if cause == errWaited { //nolint:errorlint // it is made here and never wrapped
+		d.finish(&NotAcquiredError{Name: d.mutex.name, Kind: d.mutex.kind})
+	} else {
+		d.finish(fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, cause))
+	}
 }
 
 // try acquires the lock without joining the queue, or joins it.
