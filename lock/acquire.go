@@ -199,7 +199,7 @@ func (l *Locker) ask(a *acquisition) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && (a.hold.Place > 0 || a.hold.BlockReaders > 0)
+	a.maybeQueued = a.maybeQueued || g.Verdict == driver.Refused && (a.hold.Queue.Keep > 0 || a.hold.Queue.Subscribed || a.hold.ReadWrite.BlockReaders > 0)
 	if !g.At.IsZero() {
 		a.enqueued = g
 	}
@@ -246,7 +246,7 @@ func (l *Locker) requestBy(timeout time.Duration) time.Time {
 // watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	hold, ttl := *a.hold, a.hold.TTL
-	hold.GrantedByRelease = g.byRelease
+	hold.Queue.Granted = g.byRelease
 	if !g.byRelease && g.TTL > 0 {
 		ttl = g.TTL
 	}

@@ -157,7 +157,7 @@ func (d *Deferred) release() {
 func (d *Deferred) enqueue() error {
 	a := &d.acquisition
 	d.waiter = waiter{acquisition: a, unanswered: true, wake: d.wake}
-	if d.own != nil || !a.wait || a.hold.Under != "" {
+	if d.own != nil || !a.wait || a.hold.ReadWrite.Under != "" {
 		d.placement.woken = true // it does not wait yet
 		return nil
 	}

@@ -22,7 +22,7 @@ type handOff struct {
 
 // handOff starts a hand-off if the acquisition wants one and the store reserved tokens.
 func (l *Locker) handOff(a *acquisition, g grant) *handOff {
-	if a.hold.Reserve == 0 || g.Reserved == 0 {
+	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
 		return nil
 	}
 	l.mu.Lock()

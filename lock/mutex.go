@@ -216,9 +216,9 @@ func (m *Mutex) setHold(a *acquisition) error {
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	switch m.kind {
 	case KindMutex:
-		a.hold.Reserve = int64(m.options.Passes)
+		a.hold.Queue.Reserve = int64(m.options.Passes)
 	case KindRead:
-		a.hold.Under = writerIn(a.ctx, l, m.name)
+		a.hold.ReadWrite.Under = writerIn(a.ctx, l, m.name)
 	case KindWrite:
 		if err := refuseUpgrade(a.ctx, l, m.name); err != nil {
 			return err
@@ -227,10 +227,10 @@ func (m *Mutex) setHold(a *acquisition) error {
 		a.hold.Owner = newPermitOwner(m.several)
 	}
 	if a.wait && storeQueues(m.kind) {
-		a.hold.Place = placeTTL
+		a.hold.Queue.Keep = placeTTL
 	}
 	if a.wait && m.writersFirst {
-		a.hold.BlockReaders = placeTTL
+		a.hold.ReadWrite.BlockReaders = placeTTL
 	}
 	return nil
 }

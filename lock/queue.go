@@ -29,7 +29,7 @@ func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} 
 
 func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if storeQueues(h.Kind) && h.Place > 0 || h.Under != "" {
+	if storeQueues(h.Kind) && h.Queue.Keep > 0 || h.ReadWrite.Under != "" {
 		key.owner = h.Owner
 	}
 	return key
@@ -183,7 +183,7 @@ func (q *queue) promote(s headState) {
 		return
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.head.Load() != nil || q.handOff != nil && first.hold.Reserve > 0 {
+	if q.head.Load() != nil || q.handOff != nil && first.hold.Queue.Reserve > 0 {
 		return
 	}
 	first.promotion.Store(&s)
@@ -203,7 +203,7 @@ func (q *queue) yield(w *waiter, s headState) bool {
 		next = q.waiters.Front()
 	}
 	to := next.Value.(*waiter)
-	if to == w || q.handOff != nil && to.hold.Reserve > 0 || !q.head.CompareAndSwap(w, to) {
+	if to == w || q.handOff != nil && to.hold.Queue.Reserve > 0 || !q.head.CompareAndSwap(w, to) {
 		return false
 	}
 	l.renewOwner(w.acquisition)
@@ -320,12 +320,12 @@ const maxToken = 1 << 53
 // the future is not accepted. If the notice is not accepted, the head sends a request
 // instead.
 func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
-	offered := cmp.Or(a.hold.ProvisionalTTL, a.hold.TTL)
+	offered := cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
 	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
 		return grant{}
-	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Reserve || n.Token > maxToken-n.Reserved:
+	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}
 	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
 		return grant{}
@@ -342,7 +342,7 @@ func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
 // if the store would grant the lock to it as well, as with readers. It also sends one to
 // be enqueued in the store while the lock is held, and to learn which permit ends first.
 func (q *queue) afterGrant(a *acquisition, g grant) headState {
-	storeEnqueues := q.storeEnqueues && a.hold.Kind == KindMutex && a.hold.Place > 0
+	storeEnqueues := q.storeEnqueues && a.hold.Queue.Subscribed
 	if storeEnqueues {
 		q.ask.Store(false) // a release before this grant does not concern the next head
 	}
@@ -356,9 +356,9 @@ func (q *queue) enqueueAtStore(a *acquisition) {
 	if a.hold.Kind != KindMutex || q.subscription == nil {
 		return
 	}
-	a.hold.Place = placeTTL
+	a.hold.Queue.Subscribed = true
 	if !a.options.Fixed {
-		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+		a.hold.Queue.Provisional = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
@@ -368,7 +368,7 @@ func (q *queue) recordPlace(a *acquisition, refusal driver.Answer) {
 	switch {
 	case !refusal.At.IsZero():
 		q.storeEnqueues = true
-	case a.hold.Place > 0 && !refusal.Foreign:
+	case a.hold.Queue.Subscribed && !refusal.Foreign:
 		q.storeEnqueues = false
 	}
 }
@@ -396,7 +396,7 @@ func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Dur
 		}
 		pause = max(pause, time.Millisecond)
 	}
-	if keep := cmp.Or(a.hold.BlockReaders, a.hold.Place); keep > 0 && a.hold.Kind != KindMutex {
+	if keep := cmp.Or(a.hold.ReadWrite.BlockReaders, a.hold.Queue.Keep); keep > 0 {
 		pause = min(pause, keep/3)
 	}
 	if lastRefusal.TTL > 0 && !lastRefusal.Behind {

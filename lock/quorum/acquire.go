@@ -136,7 +136,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 // heads would differ.
 func asked(h *driver.Hold) driver.Hold {
 	asked := *h
-	asked.Place, asked.BlockReaders, asked.ProvisionalTTL, asked.GrantedByRelease, asked.Reserve = 0, 0, 0, false, 0
+	asked.Queue = driver.Queue{}
 	return asked
 }
 

@@ -321,7 +321,7 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	store := open(t, client)
 	ask := func(n int) {
 		h := mutexOf("orders", n)
-		h.Kind, h.Place = driver.KindFair, time.Minute
+		h.Kind, h.Queue.Keep = driver.KindFair, time.Minute
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 	}

@@ -105,11 +105,11 @@ func (s *Store) secret(owner string) string {
 // wait. With Config.Replicas no owner enters the queue, since a release grants without
 // waiting for replicas.
 func (s *Store) member(h *driver.Hold) string {
-	if h.Place <= 0 || s.config.Replicas > 0 {
+	if !h.Queue.Subscribed || s.config.Replicas > 0 {
 		return ""
 	}
-	provisional := max(cmp.Or(h.ProvisionalTTL, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(h.Queue.Provisional, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Queue.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
 var (
@@ -126,9 +126,9 @@ func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dri
 	c.publish, c.life = publish, s.fenceMillis()
 	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
-	c.simple = h.Count <= 1 && member == "" && h.Reserve == 0
+	c.simple = h.Count <= 1 && member == "" && h.Queue.Reserve == 0
 	if !c.simple {
-		c.args = append(c.args, h.Count, member, h.Reserve)
+		c.args = append(c.args, h.Count, member, h.Queue.Reserve)
 	}
 	reply, err := s.do(ctx, &c.call)
 	if err != nil {
@@ -141,7 +141,7 @@ func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dri
 	a, err := answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
-		if more < 0 || more > h.Reserve {
+		if more < 0 || more > h.Queue.Reserve {
 			return driver.Answer{}, unexpected(reply)
 		}
 		a.Reserved = more
@@ -212,9 +212,9 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 	c.keys = c.keys[:4]
 	c.args = append(c.args, &c.publish, &c.life, channel, &c.owner)
 	member := s.member(h)
-	c.simple = h.Count == 0 && member == "" && !h.GrantedByRelease
+	c.simple = h.Count == 0 && member == "" && !h.Queue.Granted
 	if !c.simple {
-		c.args = append(c.args, h.Count, &c.ttl, member, h.GrantedByRelease)
+		c.args = append(c.args, h.Count, &c.ttl, member, h.Queue.Granted)
 	}
 	reply, err := s.do(ctx, &c.call)
 	if err != nil {

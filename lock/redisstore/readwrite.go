@@ -69,7 +69,7 @@ func (read) handlers(at key, _ *driver.Hold) []handler {
 func (read) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
 		[]key{at, tokenKey(at), holdsKey(at, h.Owner), claimKey(at)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.ReadWrite.Under))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -107,7 +107,7 @@ func (write) handlers(at key, _ *driver.Hold) []handler {
 func (write) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
 		[]key{at, tokenKey(at), claimKey(at)},
-		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.BlockReaders.Milliseconds())
+		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.ReadWrite.BlockReaders.Milliseconds())
 	if err != nil {
 		return driver.Answer{}, err
 	}

@@ -164,7 +164,7 @@ func TestSharedReleaseHandsOver(t *testing.T) {
 		require.NoError(t, err)
 	}
 	waiter := mutexOf("lock 2", 100)
-	waiter.Place = time.Minute
+	waiter.Queue = inQueue(time.Minute)
 	subscribe(t, store, waiter, func(driver.Notice) {})
 	refused, err := store.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
@@ -547,7 +547,7 @@ func TestReleaseComesBeforeAcquisitions(t *testing.T) {
 		requests = append(requests, func() {
 			h := mutexOf(fmt.Sprint("lock ", n), 100+n)
 			if n == 1 {
-				h.Place = time.Minute
+				h.Queue = inQueue(time.Minute)
 			}
 			a, err := store.Acquire(ctx, h)
 			assert.NoError(t, err)

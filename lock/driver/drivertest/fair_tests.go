@@ -47,10 +47,14 @@ func without(tests []test, names ...string) []test {
 func (b *bench) waiting(name, owner string) *driver.Hold { return b.waitingFor(name, owner, hour) }
 
 // waitingFor returns the request of an owner that waits, and whose place is kept for the
-// given time.
+// given time, with a mutex as long as the owner is subscribed.
 func (b *bench) waitingFor(name, owner string, kept time.Duration) *driver.Hold {
 	h := b.hold(name, owner)
-	h.Place = kept
+	if b.kind == lock.KindMutex {
+		h.Queue.Subscribed = true
+	} else {
+		h.Queue.Keep = kept
+	}
 	return h
 }
 
@@ -353,7 +357,7 @@ func outlastsADeadWaiter(b *bench) {
 	l := b.locker(lock.Config{Poll: hour})
 	lease := b.lock(l, "a")
 	dead := b.waiting("a", "dead:1")
-	dead.Place = 2 * time.Second
+	dead.Queue.Keep = 2 * time.Second
 	begin := time.Now()
 	b.refused(s, dead)
 	served := make(chan *lock.Lease)
@@ -363,7 +367,7 @@ func outlastsADeadWaiter(b *bench) {
 	b.queueBecomes(l, "a", 3)
 	b.unlock(lease)
 	first := b.received(served)
-	if waited := time.Since(begin); waited < dead.Place-100*time.Millisecond || waited > 4*time.Second+b.late() {
+	if waited := time.Since(begin); waited < dead.Queue.Keep-100*time.Millisecond || waited > 4*time.Second+b.late() {
 		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
 	}
 	b.unlock(first)

@@ -71,13 +71,13 @@ func lasting(h *driver.Hold, ttl time.Duration) *driver.Hold {
 
 // under returns a reader's request beside a write lock of the same holder.
 func under(h *driver.Hold, writer string) *driver.Hold {
-	h.Under = named(writer)
+	h.ReadWrite.Under = named(writer)
 	return h
 }
 
 // claiming returns a writer's request that blocks new readers.
 func claiming(h *driver.Hold) *driver.Hold {
-	h.BlockReaders = ttl
+	h.ReadWrite.BlockReaders = ttl
 	return h
 }
 

@@ -72,7 +72,7 @@ var permitTests = []test{
 
 // permits returns the request of an owner for permits of a semaphore.
 func (b *bench) permits(name, owner string, n int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
+	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
 }
 
 // back returns the release of another request.
@@ -85,7 +85,7 @@ func back(h *driver.Hold) *driver.Hold {
 // owed returns the release of permits that any request may have taken.
 func owed(h *driver.Hold) *driver.Hold {
 	h = back(h)
-	h.Owed = true
+	h.Semaphore.Owed = true
 	return h
 }
 
