@@ -41,9 +41,6 @@ type Answer struct {
 	// Behind is set, with Refused, if other waiters come first. The holder's TTL then
 	// does not predict this waiter's turn.
 	Behind bool
-	// Clock is, with Granted, the store's clock at the grant, if the store heeds
-	// [Hold.ProposedToken]. Zero: it does not.
-	Clock time.Time
 	// At is, with Refused, when the store enqueued the owner or found it in its queue; see
 	// [Notice]. Zero: it has no place. Any clock will do, the server's or this client's:
 	// only its order and its difference to [Notice.At] count.

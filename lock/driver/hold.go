@@ -37,12 +37,6 @@ type Hold struct {
 	// [KindRead] and [KindWrite]. A store that does not support it returns an error that
 	// matches [ErrUnsupported]. Zero: the lock is freed.
 	Keep time.Duration
-
-	// ProposedToken is, with [KindMutex], the token that the grant gets, if it is larger than
-	// the last one and up to a second ahead of the store's clock in µs. It is a multiple of
-	// 16. A store may ignore it. A store made of other stores proposes one to all of them,
-	// so that their tokens agree. Zero: none.
-	ProposedToken int64
 }
 
 // Queue is what a hold requests of a store's wait queue.

@@ -117,13 +117,19 @@ var (
 	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
 )
 
-func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
+func (m mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
+	a, _, err := m.acquireProposing(ctx, s, at, h, 0)
+	return a, err
+}
+
+// acquireProposing is acquire with a proposed token; see [driver.Fencer].
+func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
 	c := newLockCall(acquire, at, h, acquirePrefixes)
-	c.publish, c.life = publish, s.fenceMillis()
+	c.publish, c.life, c.proposed = publish, s.fenceMillis(), token
 	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
 	c.simple = h.Count <= 1 && member == "" && h.Queue.Reserve == 0
@@ -132,24 +138,24 @@ func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dri
 	}
 	reply, err := s.do(ctx, &c.call)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) < 3 {
-		return driver.Answer{}, unexpected(reply)
+		return a, clock, unexpected(reply)
 	}
-	a, err := answer(list[:2])
+	a, err = answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
 		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, unexpected(reply)
+			return driver.Answer{}, clock, unexpected(reply)
 		}
 		a.Reserved = more
-		a.Clock = clockOf(list[3:])
+		clock = clockOf(list[3:])
 	case more > 0:
 		a.At = time.UnixMicro(more)
 	}
-	return a, err
+	return a, clock, err
 }
 
 // clockOf returns the server's clock from the end of a reply, zero if it has none.

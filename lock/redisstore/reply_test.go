@@ -634,7 +634,7 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 				}
 			})
 			store := open(t, bareClient(t, address))
-			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
+			a, clock, err := store.AcquireProposing(t.Context(), mutexOf("a", 1), 0)
 			if !test.accepted {
 				require.ErrorContains(t, err, "unexpected reply")
 				assert.Zero(t, a)
@@ -643,7 +643,7 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, driver.Granted, a.Verdict)
 			assert.EqualValues(t, 1, a.Token)
-			assert.True(t, a.Clock.IsZero() || a.Clock.Equal(time.UnixMicro(0)), "a clock of %v", a.Clock)
+			assert.True(t, clock.IsZero() || clock.Equal(time.UnixMicro(0)), "a clock of %v", clock)
 		})
 	}
 }

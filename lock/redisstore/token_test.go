@@ -363,20 +363,20 @@ func proposeTokens(t *testing.T, admin, client *redis.Client) (heeded, ignored i
 					}
 					h := mutexOf(what, 1)
 					h.Queue = inQueue(place)
-					h.ProposedToken = now.Add(ahead).UnixMicro() / 16 * 16
-					answer, err := store.Acquire(t.Context(), h)
+					proposed := now.Add(ahead).UnixMicro() / 16 * 16
+					answer, clock, err := store.AcquireProposing(t.Context(), h, proposed)
 					require.NoError(t, err)
 					require.Equal(t, driver.Granted, answer.Verdict)
 					require.Equal(t, strconv.FormatInt(answer.Token, 10), admin.Get(t.Context(), key).Val())
-					by := time.UnixMicro(h.ProposedToken).Sub(answer.Clock)
+					by := time.UnixMicro(proposed).Sub(clock)
 					switch {
 					case last > 0:
 						require.Equal(t, now.Add(last).UnixMicro()/16*16+16, answer.Token, what)
 					case by > 0 && by <= time.Second:
-						require.Equal(t, h.ProposedToken, answer.Token, what)
+						require.Equal(t, proposed, answer.Token, what)
 						heeded++
 					default:
-						require.Equal(t, answer.Clock.UnixMicro()/16*16, answer.Token, what)
+						require.Equal(t, clock.UnixMicro()/16*16, answer.Token, what)
 						ignored++
 					}
 				}
