@@ -68,7 +68,7 @@ func (a *acquisition) waitCause() error {
 func (a *acquisition) refused(by driver.Answer, cause error) error {
 	switch {
 	case a.failure == nil:
-		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.Wait, 0), Foreign: by.Foreign, OtherKind: by.OtherKind, Cause: cause}
 	case cause == nil:
 		return a.failure
 	}
@@ -212,7 +212,7 @@ func (l *Locker) send(ctx context.Context, h *driver.Hold) (grant, error) {
 	var err error
 	g.Answer, err = l.store.Acquire(ctx, h)
 	if err == nil && g.Verdict == driver.Granted {
-		g.TTL = min(g.TTL, h.TTL)
+		g.Lease = min(g.Lease, h.TTL)
 		if !time.Now().Before(l.until(g.asked, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
 				ErrUnavailable, h.Name, time.Since(g.asked).Round(time.Millisecond), h.TTL)
@@ -247,12 +247,12 @@ func (l *Locker) requestBy(timeout time.Duration) time.Time {
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	hold, ttl := *a.hold, a.hold.TTL
 	hold.Queue.Granted = g.byRelease
-	if !g.byRelease && g.TTL > 0 {
-		ttl = g.TTL
+	if !g.byRelease && g.Lease > 0 {
+		ttl = g.Lease
 	}
 	own := newOwnership(l, hold, ttl, &a.options, g, a.unknownUntil)
 	spec := own.spec(a)
-	spec.Granted, spec.First, spec.TTL = g.asked, g.TTL, ttl
+	spec.Granted, spec.First, spec.TTL = g.asked, g.Lease, ttl
 	lease, err := l.watchdog.Watch(spec)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):

@@ -335,7 +335,7 @@ func (l *Locker) grantedByRelease(a *acquisition, n *driver.Notice) grant {
 	if asked.After(now) || !now.Before(l.until(asked, ttl)) {
 		return grant{}
 	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, asked: asked, byRelease: true}
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, Lease: ttl}, asked: asked, byRelease: true}
 }
 
 // afterGrant returns the state that a granted head leaves. The next head sends a request
@@ -347,7 +347,7 @@ func (q *queue) afterGrant(a *acquisition, g grant) headState {
 		q.ask.Store(false) // a release before this grant does not concern the next head
 	}
 	others := a.hold.Kind == KindRead || a.hold.Kind == KindPermit || g.More
-	return headState{lastRefusal: driver.Answer{TTL: a.hold.TTL}, ask: others || storeEnqueues}
+	return headState{lastRefusal: driver.Answer{Wait: a.hold.TTL}, ask: others || storeEnqueues}
 }
 
 // enqueueAtStore makes the next request ask for a place in the store's wait queue. This
@@ -368,7 +368,7 @@ func (q *queue) recordPlace(a *acquisition, refusal driver.Answer) {
 	switch {
 	case !refusal.At.IsZero():
 		q.storeEnqueues = true
-	case a.hold.Queue.Subscribed && !refusal.Foreign:
+	case a.hold.Queue.Subscribed && !refusal.Foreign && !refusal.OtherKind:
 		q.storeEnqueues = false
 	}
 }
@@ -387,7 +387,7 @@ func provisionalTTL(ttl, least time.Duration) time.Duration {
 // request.
 func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Duration, again bool) {
 	pause = q.locker.config.Poll
-	if lastRefusal.Silent || lastRefusal.Foreign {
+	if lastRefusal.Silent || lastRefusal.Foreign || lastRefusal.OtherKind {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	if a.options.Retry != nil && a.refusals > 0 {
@@ -399,8 +399,8 @@ func (q *queue) delay(a *acquisition, lastRefusal driver.Answer) (pause time.Dur
 	if keep := cmp.Or(a.hold.ReadWrite.BlockReaders, a.hold.Queue.Keep); keep > 0 {
 		pause = min(pause, keep/3)
 	}
-	if lastRefusal.TTL > 0 && !lastRefusal.Behind {
-		pause = min(pause, lastRefusal.TTL)
+	if lastRefusal.Wait > 0 && !lastRefusal.Behind {
+		pause = min(pause, lastRefusal.Wait)
 	}
 	return pause, true
 }

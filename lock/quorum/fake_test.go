@@ -118,7 +118,7 @@ func (b *booth) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 		p := b.held(hold.Name)
 		switch {
 		case p != nil && p.owner != hold.Owner && hold.Count == 1:
-			served = driver.Answer{Verdict: driver.Refused, TTL: time.Until(p.ends)}
+			served = driver.Answer{Verdict: driver.Refused, Wait: time.Until(p.ends)}
 			return
 		case (p == nil || p.owner != hold.Owner) && hold.Count > 1:
 			served = driver.Answer{Verdict: driver.NotHeld}

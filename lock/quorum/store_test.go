@@ -455,7 +455,7 @@ type curt struct {
 
 func (c curt) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
 	answer, clock, err := c.booth.AcquireProposing(ctx, h, token)
-	answer.TTL = c.ttl
+	answer.Lease = c.ttl
 	return answer, clock, err
 }
 

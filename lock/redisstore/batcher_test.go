@@ -223,7 +223,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 					holder = int(a.Reserved)
 				} else {
 					assert.Equal(t, driver.Refused, a.Verdict)
-					assert.Greater(t, a.TTL, longTTL/2)
+					assert.Greater(t, a.Wait, longTTL/2)
 					assert.NotZero(t, a.At, "it is queued")
 				}
 			}

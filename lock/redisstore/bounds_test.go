@@ -260,8 +260,8 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 			}
 			require.Less(t, i, 110, "a hundred at a time")
 			require.False(t, answer.Behind)
-			require.Positive(t, answer.TTL)
-			require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
+			require.Positive(t, answer.Wait)
+			require.LessOrEqual(t, answer.Wait, 10*time.Millisecond, "it asks again at once")
 		}
 		assert.Zero(t, server.Client(t).Exists(t.Context(), aList, aTimeouts, aPlaces).Val())
 	})
@@ -313,8 +313,8 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 			break
 		}
 		require.Less(t, i, 110, "a hundred at a time")
-		require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
-		require.Positive(t, answer.TTL)
+		require.LessOrEqual(t, answer.Wait, 10*time.Millisecond, "it asks again at once")
+		require.Positive(t, answer.Wait)
 	}
 }
 

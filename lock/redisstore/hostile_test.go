@@ -59,7 +59,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 		if a.Verdict == driver.Granted {
 			break
 		}
-		require.Equal(t, time.Millisecond, a.TTL, "it is to ask again at once")
+		require.Equal(t, time.Millisecond, a.Wait, "it is to ask again at once")
 	}
 }
 

@@ -186,13 +186,13 @@ func answer(reply any) (driver.Answer, error) {
 		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
-		return driver.Answer{TTL: remaining(value)}, nil
+		return driver.Answer{Wait: remaining(value)}, nil
 	case 2:
-		return driver.Answer{TTL: remaining(value), Foreign: true}, nil
+		return driver.Answer{Wait: remaining(value), Foreign: true}, nil
 	case 3:
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	case 4:
-		return driver.Answer{TTL: remaining(value), Behind: true}, nil
+		return driver.Answer{Wait: remaining(value), Behind: true}, nil
 	}
 	return driver.Answer{}, unexpected(reply)
 }

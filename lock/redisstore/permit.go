@@ -90,7 +90,7 @@ func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dr
 	left, _ := list[2].(int64)
 	a.More = left > 0
 	if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
-		a.TTL = remaining(ms)
+		a.Lease = remaining(ms)
 	}
 	return a, err
 }

@@ -63,7 +63,7 @@ func (plainMutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold)
 	}
 	code, left, err := pair(reply)
 	if err == nil && code == 5 {
-		return driver.Answer{TTL: remaining(left), Silent: true}, nil
+		return driver.Answer{Wait: remaining(left), Silent: true}, nil
 	}
 	return answer(reply)
 }

@@ -31,7 +31,7 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	writer.ReadWrite.BlockReaders = 0
 	answer := asks(t, store, writer)
 	assert.Equal(t, driver.Refused, answer.Verdict)
-	assert.Greater(t, answer.TTL, 30*time.Minute)
+	assert.Greater(t, answer.Wait, 30*time.Minute)
 }
 
 // A permit that has expired is not renewed, although its place is still there.

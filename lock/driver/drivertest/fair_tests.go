@@ -93,7 +93,7 @@ func (b *bench) areServed(s driver.Store, owners ...string) {
 func queuesInOrderOfArrival(b *bench) {
 	mine, theirs := b.store(), b.store()
 	b.granted(mine, b.hold("a", "holder:1"))
-	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > hour {
+	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.Wait <= 0 || next.Wait > hour {
 		b.Errorf("the next in line was refused by %+v", next)
 	}
 	b.enqueue(theirs, "a", "two:1")
@@ -122,7 +122,7 @@ func letsNobodyOvertake(b *bench) {
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueue(s, "a", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.TTL != 0 || answer.Foreign {
+	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.Wait != 0 || answer.Foreign {
 		b.Errorf("a free lock was refused by %+v", answer)
 	}
 	b.areServed(s, "one:1") // an owner that does not wait has no place

@@ -705,7 +705,7 @@ func grantsAPermitOnce(b *bench) {
 	if second := b.granted(s, b.permit("a", 2)); second.More {
 		b.Errorf("got %+v, though no permit is left", second)
 	}
-	if refusal := b.refused(s, b.permit("a", 3)); refusal.TTL <= 0 || refusal.TTL > ttl || refusal.Foreign {
+	if refusal := b.refused(s, b.permit("a", 3)); refusal.Wait <= 0 || refusal.Wait > ttl || refusal.Foreign {
 		b.Errorf("refused by %+v; the permits last %v at most", refusal, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)
@@ -722,7 +722,7 @@ func keepsAPermitForAWhile(b *bench) {
 	ended := back(h)
 	ended.Keep = ttl
 	b.release(s, ended, true)
-	if refusal := b.refused(s, b.permit("a", 2)); refusal.TTL <= 0 || refusal.TTL > ttl {
+	if refusal := b.refused(s, b.permit("a", 2)); refusal.Wait <= 0 || refusal.Wait > ttl {
 		b.Errorf("refused by %+v; the permit stays taken for %v", refusal, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)

@@ -132,7 +132,7 @@ func grantsWhatIsFree(b *bench) {
 		b.Errorf("a grant came with token %d", answer.Token)
 	}
 	answer := b.refused(theirs, b.hold("a", "you:1"))
-	if answer.TTL <= 0 || answer.TTL > hour || answer.Foreign {
+	if answer.Wait <= 0 || answer.Wait > hour || answer.Foreign {
 		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, hour)
 	}
 	b.release(mine, b.holding("a", "me:1", 0), true)
