@@ -225,6 +225,9 @@ func (m *Mutex) setHold(a *acquisition) error {
 		}
 	case KindPermit:
 		a.hold.Owner = newPermitOwner(m.several)
+		if m.several > 1 {
+			a.hold.Semaphore.Permits = m.several
+		}
 	}
 	if a.wait && storeQueues(m.kind) {
 		a.hold.Queue.Keep = placeTTL

@@ -130,7 +130,7 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 	return renewal.Spec{
 		Key:       a.hold.Name,
 		Owner:     a.hold.Owner,
-		Ref:       o.kind,
+		Ref:       driver.RefOf(a.hold),
 		TTL:       a.hold.TTL,
 		Fixed:     a.options.Fixed,
 		MaxHold:   a.options.MaxHold,

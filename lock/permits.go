@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -133,11 +132,4 @@ func newPermitOwner(n int64) string {
 		owner += "*" + strconv.FormatInt(n, 10)
 	}
 	return owner
-}
-
-// permitsOf returns the number of permits of an owner.
-func permitsOf(owner string) int64 {
-	_, number, _ := strings.Cut(owner, "*")
-	n, _ := strconv.ParseInt(number, 10, 64)
-	return max(n, 1)
 }

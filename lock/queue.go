@@ -223,7 +223,7 @@ func (l *Locker) renewOwner(a *acquisition) {
 	h := *a.hold
 	h.Owner = l.newHold(h.Kind, h.Name, h.TTL).Owner
 	if h.Kind == KindPermit {
-		h.Owner = newPermitOwner(permitsOf(a.hold.Owner))
+		h.Owner = newPermitOwner(h.Semaphore.Permits)
 	}
 	a.hold, a.unknownUntil, a.maybeQueued, a.enqueued = &h, time.Time{}, false, grant{}
 }

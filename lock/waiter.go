@@ -186,7 +186,7 @@ func (q *queue) stepHead(w *waiter) (next headState, over bool) {
 // there was this head's own. A request that is due after a failure stays due.
 func (q *queue) giveUp(w *waiter, ask bool) headState {
 	next := w.state
-	less := w.hold.Semaphore.Permits > 1 || w.hold.Kind == KindPermit && permitsOf(w.hold.Owner) > 1
+	less := w.hold.Semaphore.Permits > 1
 	if ask || !next.ask && (less || q.storeEnqueues) {
 		next.ask, next.due = true, time.Time{}
 	}

@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Hold is one ownership of one lock. An acquisition requests it, a renewal extends it,
 // and a release ends it. A store reads it and never changes it.
@@ -11,10 +14,10 @@ type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; [ValidateName] has accepted it.
 	Name string
-	// Owner identifies the ownership among all clients. Its form is "<uuid>:<int64>".
-	// With [KindPermit] it is 32 hexadecimal digits, followed by "*n" for n permits at
-	// once. It is new for every acquisition and the same in every attempt of that
-	// acquisition.
+	// Owner identifies the ownership among all clients. It begins with the id of its client
+	// and a colon, see [ClientOf], except with [KindPermit]: there its first 32 bytes are
+	// hexadecimal digits. A store need not parse it further. It is new for every acquisition
+	// and the same in every attempt of that acquisition.
 	Owner string
 	// Count is the number of holds that the owner has after the request. It is absolute,
 	// so that a request whose reply was lost can be sent again.
@@ -29,7 +32,7 @@ type Hold struct {
 	Queue Queue
 	// ReadWrite is for [KindRead] and [KindWrite]. A store of these kinds supports it.
 	ReadWrite ReadWrite
-	// Semaphore is for [KindSemaphore]. A store of that kind supports it.
+	// Semaphore is for [KindSemaphore] and [KindPermit]. A store of these kinds supports it.
 	Semaphore Semaphore
 	// Keep is set in a release with Count zero of a lock that is to stay taken for so long
 	// after its holder has gone. The store then gives the hold this TTL instead, sends no
@@ -72,13 +75,23 @@ type ReadWrite struct {
 
 // Semaphore is what a hold requests of a semaphore.
 type Semaphore struct {
-	// Permits is the number of permits of the hold. A release returns them if the store
-	// remembers that the Owner took them.
+	// Permits is the number of permits of the hold; with [KindPermit], zero is one, and they are
+	// granted, renewed and released together. With [KindSemaphore] a release returns them if the
+	// store remembers that the Owner took them.
 	Permits int64
-	// Owed is set in a release of permits that another Owner has taken, as the caller claims.
+	// Owed is set, with [KindSemaphore], in a release of permits that another Owner has taken, as the caller claims.
 	// The store then returns them without a record that this Owner took them, but once for
 	// each Owner, and not if the count would exceed [MaxCount].
 	Owed bool
+}
+
+// ClientOf returns the id of an owner's client, see [Client]; empty for one of [KindPermit].
+func ClientOf(owner string) string {
+	client, _, ok := strings.Cut(owner, ":")
+	if !ok {
+		return ""
+	}
+	return client
 }
 
 // Plain reports whether the hold has no extras.

@@ -25,8 +25,8 @@ import (
 // A kind of lock is a value of [Kind] with its own fields in [Hold], not a method of
 // Store. New kinds, and stores made of other stores, therefore need no new methods.
 type Store interface {
-	// Renewer renews holds for the watchdog. The Ref of each lease is the [Kind] of
-	// its hold, and its Owner the hold's.
+	// Renewer renews holds for the watchdog. The Ref of each lease is that of [RefOf], and its
+	// Owner the hold's.
 	renewal.Renewer
 
 	// Supports returns nil if the store supports locks of this kind. Otherwise it returns
@@ -59,7 +59,7 @@ type Store interface {
 
 // Client describes a locker, for the inspection of locks.
 type Client struct {
-	// ID is the part of an owner before the colon.
+	// ID begins the names of its owners; see [ClientOf].
 	ID string
 	// Host, Process and PID identify the process; Process is a file name without its
 	// directory.

@@ -111,7 +111,7 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 
 // keyOfItem returns the key of a lease's hold: a mutex, unless its Ref is another kind.
 func keyOfItem(lease *renewal.Item) holdKey {
-	kind, _ := lease.Ref.(driver.Kind)
+	kind, _, _ := driver.ParseRef(lease.Ref)
 	return holdKey{kind, lease.Key, lease.Owner}
 }
 

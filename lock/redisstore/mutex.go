@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -53,11 +54,10 @@ func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
 // handlers begins with the channel of all leasewheel clients: a client that subscribes to
 // Redisson's channel without it counts as one of Redisson's.
 func (mutex) handlers(at key, h *driver.Hold) []handler {
-	client, _, _ := strings.Cut(h.Owner, ":")
 	return []handler{
 		{waitChannel(at), ignore},
 		{channelKey(at), askAgain},
-		{waitChannel(at) + ":" + key(client), parseGrant},
+		{waitChannel(at) + ":" + key(driver.ClientOf(h.Owner)), parseGrant},
 	}
 }
 
@@ -231,9 +231,9 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 
 func (mutex) renewal() *script { return renew }
 
-func (mutex) prolong(c *call, at key, owner string, ms int64) {
+func (mutex) prolong(c *call, at key, lease *renewal.Item) {
 	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, ms, owner)
+	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // freed parses a script's reply to a release: whether the owner had the lock.

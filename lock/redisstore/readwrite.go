@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -92,9 +93,9 @@ func (read) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held
 
 func (read) renewal() *script { return readRenew }
 
-func (read) prolong(c *call, at key, owner string, ms int64) {
-	c.keys = append(c.keys, string(at), string(holdsKey(at, owner)))
-	c.args = append(c.args, ms, owner)
+func (read) prolong(c *call, at key, lease *renewal.Item) {
+	c.keys = append(c.keys, string(at), string(holdsKey(at, lease.Owner)))
+	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
@@ -130,7 +131,7 @@ func (write) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 
 func (write) renewal() *script { return writeRenew }
 
-func (write) prolong(c *call, at key, owner string, ms int64) {
+func (write) prolong(c *call, at key, lease *renewal.Item) {
 	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, ms, writerField(owner))
+	c.args = append(c.args, lease.TTL.Milliseconds(), writerField(lease.Owner))
 }

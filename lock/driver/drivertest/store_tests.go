@@ -238,7 +238,7 @@ func tokensGrow(b *bench) {
 func renewals(holds ...*driver.Hold) []renewal.Item {
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}
+		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.TTL}
 	}
 	return items
 }
