@@ -25,7 +25,8 @@ type Answer struct {
 	// give them to successive holders of its own.
 	Reserved int64
 	// Lease is, with Granted, how long the store keeps the hold. Zero: for the TTL as requested.
-	// A longer one than requested counts as requested.
+	// A store that counts in steps rounds the TTL down to one, and refuses a TTL that is too short
+	// for it by an error that matches [ErrUnsupported].
 	Lease time.Duration
 	// Wait is, with Refused, after which time another request may succeed without a [Notice]:
 	// how long the current holder's lease lasts unless it is renewed, of several holders the
