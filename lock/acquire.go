@@ -159,13 +159,13 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 // watch makes the lease of a grant and has the watchdog renew it.
 func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	hold, ttl := *a.hold, a.hold.TTL
-	hold.GrantedByRelease = g.byRelease
-	if !g.byRelease && g.TTL > 0 {
-		ttl = g.TTL
+	hold.Queue.Granted = g.byRelease
+	if !g.byRelease && g.Lease > 0 {
+		ttl = g.Lease
 	}
 	own := newOwnership(l, hold, ttl, &a.options, g, a.unknownUntil)
 	spec := own.spec(a)
-	spec.Granted, spec.First, spec.TTL = g.sent, g.TTL, ttl
+	spec.Granted, spec.First, spec.TTL = g.sent, g.Lease, ttl
 	lease, err := l.watchdog.Watch(spec)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):
@@ -191,7 +191,7 @@ func (a *acquisition) refused(by driver.Answer, cause error) error {
 	}
 	switch {
 	case a.failure == nil:
-		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.TTL, 0), Foreign: by.Foreign, Cause: cause}
+		return &NotAcquiredError{Name: a.hold.Name, Kind: a.hold.Kind, TTL: max(by.Wait, 0), Foreign: by.Foreign, OtherKind: by.OtherKind, Cause: cause}
 	case cause == nil:
 		return a.failure
 	}

@@ -312,7 +312,7 @@ func (c *cleanup) abandon() error {
 	}
 	permits := make(map[string]int64)
 	for left := range c.noTTL {
-		permits[left.hold.Name] += left.hold.Permits
+		permits[left.hold.Name] += left.hold.Semaphore.Permits
 		c.end(left)
 	}
 	var names []string

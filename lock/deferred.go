@@ -165,7 +165,7 @@ func (d *Deferred) start() error {
 	l, a := d.mutex.locker, &d.acquisition
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d.own != nil || !a.wait || a.hold.Under != "" {
+	if d.own != nil || !a.wait || a.hold.ReadWrite.Under != "" {
 		d.put(&l.deferral.starters, d.try)
 	} else if err := l.joinLocked(&d.waiter); err != nil {
 		return err

@@ -56,7 +56,9 @@ type NotAcquiredError struct {
 	Kind    Kind
 	TTL     time.Duration // of the holder's lease, or the first to end of several, unless renewed; zero: unknown
 	Foreign bool          // the name is in use by something other than a lock of this format
-	Cause   error         // what ended the wait; nil for the method's own time limit
+	// OtherKind: a lock of another kind, which does not share names with this one, uses the name.
+	OtherKind bool
+	Cause     error // what ended the wait; nil for the method's own time limit
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -64,6 +66,8 @@ func (e *NotAcquiredError) Error() string {
 	switch {
 	case e.Foreign:
 		held = "the key belongs to another family of locks or another kind of value"
+	case e.OtherKind:
+		held = "the name is in use by a lock of another kind"
 	case traitsOf(e.Kind).permits:
 		held = "too few permits are available"
 	}

@@ -23,7 +23,7 @@ type handOff struct {
 // beginHandOff begins a hand-off if the acquisition wants one and the store reserved
 // tokens.
 func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Reserve == 0 || g.Reserved == 0 {
+	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
 		return nil
 	}
 	l.mu.Lock()
@@ -33,7 +33,7 @@ func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
 
 // beginHandOff is that of [Locker] for a caller that holds locker.mu.
 func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Reserve == 0 || g.Reserved == 0 {
+	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
 		return nil
 	}
 	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(a.options.passFor())}

@@ -51,7 +51,7 @@ var kinds = [...]traits{
 	KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
 	KindWrite:     {reentrant: true, complete: refuseUpgrade},
 	KindSemaphore: {permits: true, endless: true},
-	KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner},
+	KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner, complete: severalPermits},
 	KindLatch:     {},
 }
 
@@ -65,6 +65,6 @@ func traitsOf(k Kind) *traits {
 
 // reserveTokens has a grant reserve the tokens of [Options.Passes].
 func reserveTokens(m *Mutex, a *acquisition) error {
-	a.hold.Reserve = int64(m.options.Passes)
+	a.hold.Queue.Reserve = int64(m.options.Passes)
 	return nil
 }

@@ -224,10 +224,10 @@ func (m *Mutex) setHold(a *acquisition) error {
 		}
 	}
 	if a.wait && kind.places {
-		a.hold.Place = placeTTL
+		a.hold.Queue.Keep = placeTTL
 	}
 	if a.wait && m.writersFirst {
-		a.hold.BlockReaders = placeTTL
+		a.hold.ReadWrite.BlockReaders = placeTTL
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type terms struct {
 func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g grant, unknownUntil time.Time) *ownership {
 	own := &ownership{locker: l, kind: h.Kind, token: g.Token}
 	own.setUnknownUntil(unknownUntil)
-	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !plain(&h) {
+	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !h.Plain() {
 		own.terms = &terms{hold: h, handOff: g.handOff}
 		if observed {
 			own.terms.since = time.Now()
@@ -63,12 +63,6 @@ func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g gra
 	}
 	own.count.Store(1)
 	return own
-}
-
-// plain reports whether a hold has only a kind, a name, an owner, a count and a TTL.
-func plain(h *driver.Hold) bool {
-	return h.Permits == 0 && !h.Owed && h.Place == 0 && h.BlockReaders == 0 &&
-		h.ProvisionalTTL == 0 && !h.GrantedByRelease && h.Reserve == 0 && h.ProposedToken == 0 && h.Keep == 0 && h.Under == ""
 }
 
 // hold returns the hold with this count, as requests take it.
@@ -141,7 +135,7 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 	return renewal.Spec{
 		Key:       a.hold.Name,
 		Owner:     a.hold.Owner,
-		Ref:       o.kind,
+		Ref:       driver.RefOf(a.hold),
 		TTL:       a.hold.TTL,
 		Fixed:     a.options.Fixed,
 		MaxHold:   a.options.MaxHold,

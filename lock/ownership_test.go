@@ -2,6 +2,7 @@ package lock
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,16 +16,14 @@ import (
 // An ownership gives back each field of the hold that it was made from, though it keeps
 // most holds only as the name, owner and TTL of their lease.
 func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
-	kind := reflect.TypeFor[driver.Hold]()
-	for i := range kind.NumField() {
-		field := kind.Field(i)
+	for _, field := range fieldsOf(reflect.TypeFor[driver.Hold](), nil) {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := New(noStore{}, Config{})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, l.Close(t.Context())) }()
 
 			h := driver.Hold{Kind: KindFair, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
-			switch value := reflect.ValueOf(&h).Elem().Field(i); value.Kind() {
+			switch value := reflect.ValueOf(&h).Elem().FieldByIndex(field); value.Kind() {
 			case reflect.String:
 				value.SetString("another")
 			case reflect.Bool:
@@ -39,10 +38,23 @@ func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
 			own := newOwnership(l, h, h.TTL, new(Options), grant{}, time.Time{})
 			own.lease, err = l.watchdog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL, Granted: time.Now()})
 			require.NoError(t, err)
-			require.Equal(t, h, *own.hold(h.Count), field.Name)
+			require.Equal(t, h, *own.hold(h.Count), field)
 			require.NoError(t, own.lease.Stop(t.Context()))
 		})
 	}
+}
+
+// fieldsOf returns the indexes of a struct's fields, and of those of the structs in it.
+func fieldsOf(kind reflect.Type, at []int) (fields [][]int) {
+	for i := range kind.NumField() {
+		index := append(slices.Clone(at), i)
+		if field := kind.Field(i).Type; field.Kind() == reflect.Struct {
+			fields = append(fields, fieldsOf(field, index)...)
+			continue
+		}
+		fields = append(fields, index)
+	}
+	return fields
 }
 
 // noStore is a store that is not asked.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -135,9 +134,10 @@ func newPermitOwner(n int64) string {
 	return owner
 }
 
-// permitsOf returns the number of permits of an owner.
-func permitsOf(owner string) int64 {
-	_, number, _ := strings.Cut(owner, "*")
-	n, _ := strconv.ParseInt(number, 10, 64)
-	return max(n, 1)
+// severalPermits gives a hold the number of its permits, if it is more than one.
+func severalPermits(m *Mutex, a *acquisition) error {
+	if m.several > 1 {
+		a.hold.Semaphore.Permits = m.several
+	}
+	return nil
 }

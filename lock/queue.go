@@ -28,7 +28,7 @@ func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} 
 
 func queueOf(h *driver.Hold) queueKey {
 	key := queueKey{kind: h.Kind, name: h.Name}
-	if kinds[h.Kind].places && h.Place > 0 || h.Under != "" {
+	if kinds[h.Kind].places && h.Queue.Keep > 0 || h.ReadWrite.Under != "" {
 		key.owner = h.Owner
 	}
 	return key
@@ -202,8 +202,7 @@ func (q *queue) overError(w *waiter) error {
 // permits, since fewer may be available, or if the store has a queue, since the place there
 // was this head's own. A request that is due after a failure stays due.
 func (q *queue) fail(w *waiter, err error) {
-	several := w.hold.Permits > 1 || permitsOf(w.hold.Owner) > 1
-	if w == q.head && !q.failing && (several || q.storeEnqueues) {
+	if w == q.head && !q.failing && (w.hold.Semaphore.Permits > 1 || q.storeEnqueues) {
 		q.dueNow = true
 	}
 	w.abandonUnknown()
@@ -292,7 +291,7 @@ func (q *queue) choose() bool {
 		return false
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.handOff != nil && first.hold.Reserve > 0 {
+	if q.handOff != nil && first.hold.Queue.Reserve > 0 {
 		return false
 	}
 	q.setHead(first)
@@ -336,7 +335,7 @@ func (q *queue) park() bool {
 // in the store's queue.
 func (q *queue) pause(w *waiter) time.Duration {
 	pause := q.locker.config.Poll
-	if q.refusal.Silent || q.refusal.Foreign {
+	if q.refusal.Silent || q.refusal.Foreign || q.refusal.OtherKind {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	return q.bounded(w, pause)
@@ -344,11 +343,11 @@ func (q *queue) pause(w *waiter) time.Duration {
 
 // bounded returns the pause, or the time after which the head must send a request.
 func (q *queue) bounded(w *waiter, pause time.Duration) time.Duration {
-	if keep := cmp.Or(w.hold.BlockReaders, w.hold.Place); keep > 0 && !kinds[w.hold.Kind].grants {
+	if keep := cmp.Or(w.hold.ReadWrite.BlockReaders, w.hold.Queue.Keep); keep > 0 {
 		pause = min(pause, keep/3)
 	}
-	if q.refusal.TTL > 0 && !q.refusal.Behind {
-		pause = min(pause, q.refusal.TTL)
+	if q.refusal.Wait > 0 && !q.refusal.Behind {
+		pause = min(pause, q.refusal.Wait)
 	}
 	return pause
 }
@@ -374,9 +373,9 @@ func (q *queue) takeGrant() bool {
 // to it as well, as with readers. It also sends one to be enqueued in the store while the
 // lock is held, and to learn which permit ends first.
 func (q *queue) grant(w *waiter, g grant) {
-	enqueues := q.storeEnqueues && kinds[w.hold.Kind].grants && w.hold.Place > 0
+	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
-	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{TTL: w.hold.TTL}, time.Time{}, false, false
+	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, false, false
 	g.handOff = q.beginHandOff(w.acquisition, g)
 	q.deliver(w, result{grant: g})
 }
@@ -393,12 +392,12 @@ const maxToken = 1 << 53
 // the future is not accepted. If the notice is not accepted, the head sends a request
 // instead.
 func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
-	l, offered := a.locker, cmp.Or(a.hold.ProvisionalTTL, a.hold.TTL)
+	l, offered := a.locker, cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
 	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
 		return grant{}, false
-	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Reserve || n.Token > maxToken-n.Reserved:
+	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}, false
 	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
 		return grant{}, false
@@ -408,7 +407,7 @@ func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
 	if sent.After(now) || !now.Before(l.until(sent, ttl)) {
 		return grant{}, false
 	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, TTL: ttl}, sent: sent, byRelease: true}, true
+	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, Lease: ttl}, sent: sent, byRelease: true}, true
 }
 
 // retireIfIdle ends a queue without waiters, hand-off and run. It does so at once if the

@@ -52,7 +52,7 @@ func (rw *ReadWrite) Write() *Mutex {
 // readUnderWriter lets a read of the write lock's holder join that lock.
 func readUnderWriter(m *Mutex, a *acquisition) error {
 	if w := ownershipIn(a.ctx, m.locker, KindWrite, m.name); w != nil && w.held() {
-		a.hold.Under = w.lease.Owner()
+		a.hold.ReadWrite.Under = w.lease.Owner()
 	}
 	return nil
 }

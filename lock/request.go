@@ -53,7 +53,7 @@ func (r *request) acquire(ctx context.Context) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	r.maybeQueued = r.maybeQueued || g.Verdict == driver.Refused && (r.hold.Place > 0 || r.hold.BlockReaders > 0)
+	r.maybeQueued = r.maybeQueued || g.Verdict == driver.Refused && (r.hold.Queue.Keep > 0 || r.hold.Queue.Subscribed || r.hold.ReadWrite.BlockReaders > 0)
 	return g, nil
 }
 
@@ -64,7 +64,7 @@ func (r *request) send(ctx context.Context) (grant, error) {
 	var err error
 	g.Answer, err = l.store.Acquire(ctx, h)
 	if err == nil && g.Verdict == driver.Granted {
-		g.TTL = min(g.TTL, h.TTL)
+		g.Lease = min(g.Lease, h.TTL)
 		if !time.Now().Before(l.until(g.sent, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
 				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)
@@ -137,7 +137,7 @@ func (r *request) renewOwner() {
 	h := *r.hold
 	h.Owner = r.locker.newHold(h.Kind, h.Name, h.TTL).Owner
 	if owner := kinds[h.Kind].owner; owner != nil {
-		h.Owner = owner(permitsOf(r.hold.Owner))
+		h.Owner = owner(h.Semaphore.Permits)
 	}
 	r.hold = &h
 }

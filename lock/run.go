@@ -156,9 +156,9 @@ func (q *queue) enqueueAtStore(a *acquisition) {
 	if !kinds[a.hold.Kind].grants || q.subscription == nil {
 		return
 	}
-	a.hold.Place = placeTTL
+	a.hold.Queue.Subscribed = true
 	if !a.options.Fixed {
-		a.hold.ProvisionalTTL = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
+		a.hold.Queue.Provisional = provisionalTTL(a.hold.TTL, minTTL(q.locker.wheel.Tick()))
 	}
 }
 
@@ -193,7 +193,7 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 		return
 	case !refusal.At.IsZero():
 		q.storeEnqueues = true
-	case w.hold.Place > 0 && !refusal.Foreign: // a foreign holder gives no place
+	case w.hold.Queue.Subscribed && !refusal.Foreign && !refusal.OtherKind: // a foreign holder gives no place
 		q.storeEnqueues = false
 	}
 	switch {
@@ -235,7 +235,7 @@ func (q *queue) yield(w *waiter) {
 		next = q.waiters.Front()
 	}
 	to := next.Value.(*waiter)
-	if to == w || q.handOff != nil && to.hold.Reserve > 0 {
+	if to == w || q.handOff != nil && to.hold.Queue.Reserve > 0 {
 		return
 	}
 	w.renewOwner() // a grant to a waiter that is not the head would not be noticed

@@ -96,7 +96,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 // hold returns a new hold of n permits.
 func (s *Semaphore) hold(n int64) *driver.Hold {
 	h := s.locker.newHold(KindSemaphore, s.name, requestMemory/2)
-	h.Permits = n
+	h.Semaphore.Permits = n
 	return h
 }
 
@@ -120,7 +120,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 		return err
 	}
 	h := s.hold(n)
-	h.Count, h.Owed = 0, true
+	h.Count, h.Semaphore.Owed = 0, true
 	u, r := s.locker.unlocking(ctx), request{locker: s.locker, hold: h}
 	switch held, err := r.release(u); {
 	case err != nil:

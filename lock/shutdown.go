@@ -227,7 +227,8 @@ func (l *Locker) releaseAbandoned(u limit, lease *renewal.Lease) error {
 	if err := lease.Stop(u.ctx); err != nil { // a renewal is in flight
 		return err
 	}
-	h := &driver.Hold{Kind: lease.Ref().(Kind), Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL()}
+	kind, permits, _ := driver.ParseRef(lease.Ref())
+	h := &driver.Hold{Kind: kind, Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL(), Semaphore: permits}
 	r := request{locker: l, hold: h}
 	_, err := r.releaseWithin(u)
 	return err

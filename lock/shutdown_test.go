@@ -369,3 +369,22 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 		})
 	}
 }
+
+// All permits of a lease return, not only the first.
+func TestShutdownReleasesSeveralPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, err := lock.New(server.Store(t), lock.Config{})
+		require.NoError(t, err)
+		other := server.Locker(t, lock.Config{}).Permits("a")
+		require.NoError(t, other.SetPermits(t.Context(), 5))
+		_, err = l.Permits("a").Several(3).TryAcquire(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, l.Shutdown(ctx)) // the lease is not unlocked by its holder
+		available, err := other.Available(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 5, available)
+	})
+}

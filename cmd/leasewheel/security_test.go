@@ -192,7 +192,7 @@ func useFairLocks(t *testing.T, admin redis.UniversalClient, newClient func() re
 	)
 	_, store := newTestLocker(t, newClient())
 	hold := func(owner string, wait time.Duration) *driver.Hold {
-		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Place: wait}
+		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: wait}}
 	}
 	asks := func(owner string, wait time.Duration) driver.Answer {
 		answer, err := store.Acquire(t.Context(), hold(owner, wait))
@@ -423,7 +423,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		require.NoError(t, err)
 		hold := &driver.Hold{
 			Kind: lock.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
-			Count: 1, TTL: time.Minute, Place: time.Millisecond,
+			Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Millisecond},
 		}
 		_, err = store.Acquire(t.Context(), hold)
 		require.NoError(t, err)
@@ -432,7 +432,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	awaitLater(t, client) // the waiters are dead, and dropped
 	hold := &driver.Hold{
-		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Place: time.Minute,
+		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Queue: driver.Queue{Subscribed: true},
 	}
 	answer, err := store.Acquire(t.Context(), hold) // and is in the queue
 	require.NoError(t, err)

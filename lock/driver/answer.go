@@ -24,14 +24,21 @@ type Answer struct {
 	// Reserved is the number of tokens after Token that are reserved for this owner. It may
 	// give them to successive holders of its own.
 	Reserved int64
-	// TTL is, with Granted, the time to live that the store chose; zero: as requested.
-	// With Refused, it is how long the current holder's lease lasts unless it is renewed, and
-	// of several holders the one that ends first, or for how long a free lock is left to
-	// others; zero or less: unknown.
-	TTL time.Duration
+	// Lease is, with Granted, how long the store keeps the hold. Zero: for the TTL as requested.
+	// A store that counts in steps rounds the TTL down to one, and refuses a TTL that is too short
+	// for it by an error that matches [ErrUnsupported].
+	Lease time.Duration
+	// Wait is, with Refused, after which time another request may succeed without a [Notice]:
+	// how long the current holder's lease lasts unless it is renewed, of several holders the
+	// one that ends first, or for how long a free lock is left to others. Zero or less: unknown.
+	Wait time.Duration
 	// Foreign is set, with Refused, if something other than a lock of this format uses
 	// the name. Its release sends no [Notice].
 	Foreign bool
+	// OtherKind is set, with Refused, if a lock of this format but of a kind that does not
+	// share names with the requested one uses the name. Its release may send no [Notice]. A
+	// store that cannot tell sets neither this nor Foreign, or Foreign.
+	OtherKind bool
 	// Silent is set, with Refused, if the lock's release sends no [Notice], because its
 	// holder's library polls. The waiter then polls, too.
 	Silent bool
@@ -41,9 +48,6 @@ type Answer struct {
 	// Behind is set, with Refused, if other waiters come first. The holder's TTL then
 	// does not predict this waiter's turn.
 	Behind bool
-	// Clock is, with Granted, the store's clock at the grant, if the store heeds
-	// [Hold.ProposedToken]. Zero: it does not.
-	Clock time.Time
 	// At is, with Refused, when the store enqueued the owner or found it in its queue; see
 	// [Notice]. Zero: it has no place. Any clock will do, the server's or this client's:
 	// only its order and its difference to [Notice.At] count.

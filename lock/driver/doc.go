@@ -1,12 +1,44 @@
 // Package driver defines the interfaces that a store of locks implements. It is to package
 // lock what database/sql/driver is to database/sql. Code that uses locks needs package
 // lock and a store, such as package redisstore. It names types of this package only to
-// keep stores in variables, as a []Store for package quorum.
+// keep stores in variables, as a []Store for package quorum. A store imports this package and
+// not package lock.
 //
-// A [Store] keeps a [Hold] for each ownership of a lock. It answers an acquisition with
-// an [Answer], and sends a [Notice] to a waiter. [Counter], for semaphores and latches,
-// [Inspector] and [Checker] are optional. A new kind of lock is a value of [Kind] with
-// fields of Hold, not a method.
+// Mandatory is [Store], with [KindMutex] and the fields Kind, Name, Owner, Count and TTL of a
+// [Hold]. Every other [Kind] is optional: [Store.Supports] refuses it. So are the extras of a
+// Hold: a store without a queue of waiters ignores [Queue], as one does that reserves no tokens,
+// and one that cannot keep a released lock refuses [Hold.Keep]; [ReadWrite] and [Semaphore]
+// belong to their kinds. Optional interfaces are [Counter], which KindSemaphore, [KindPermit]
+// and [KindLatch] need; [PlaceKeeper], for many waiters for one lock of [KindFair]; [Inspector],
+// for inspection and forced release; [Checker], for what may break a promise; and [Fencer], by
+// which the tokens of several stores agree. Without an optional interface the methods of package
+// lock that need it return [ErrUnsupported], or do without: each waiter keeps its own place, and
+// a quorum's tokens follow its nodes' clocks.
 //
-// The conformance suite of package drivertest checks whether a store keeps the contract.
+// A new kind of lock is a value of Kind with fields of Hold, not a method. The conformance suite
+// of package drivertest checks whether a store keeps the contract.
+//
+// # Kinds and events
+//
+// A release to zero sends a [Notice], and so does a forced one. The end of a TTL sends none.
+// After a gap in which a message may have been missed, every subscription gets the zero Notice.
+//
+//	kind                 names shared with     event                              notified
+//	KindMutex            KindFair              release                            the first of the queue, by a grant;
+//	                                                                              without a queue all waiters
+//	KindFair             KindMutex             release; the head gives up         the head of the queue
+//	KindRead, KindWrite  each other            release of the last reader or      all waiters of both
+//	                                           of the writer; a writer that has
+//	                                           blocked readers gives up
+//	KindSemaphore        KindPermit            the count grows                    all waiters of both
+//	KindLatch            none                  the count is zero or deleted       all waiters
+//
+// A lock of another kind that does not share the name refuses, with [Answer.OtherKind] or
+// [Answer.Foreign]. Readers that hold a lock together share a token, which a writer keeps that
+// goes on reading; any other grant has a token of its own.
+//
+// A request of the same owner that is sent again has no second effect. An acquisition is granted
+// again with its token, or with KindPermit a larger one, and a fresh TTL. With KindSemaphore it
+// is granted again without taking more, and refused after its release. A release is confirmed
+// again; of a lease held is then false, of a semaphore's permits true.
 package driver

@@ -1,20 +1,23 @@
 package driver
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Hold is one ownership of one lock. An acquisition requests it, a renewal extends it,
 // and a release ends it. A store reads it and never changes it.
 //
-// Package lock keeps a hold with other fields than Kind, Name, Owner, Count and TTL apart
-// (plain in ownership.go), and releases abandoned leases without them (shutdown.go).
+// Every store reads Kind, Name, Owner, Count and TTL. The others are extras: their comments
+// state what a store does that does not support them.
 type Hold struct {
 	Kind Kind
 	// Name is the lock's name as the user gave it; [ValidateName] has accepted it.
 	Name string
-	// Owner identifies the ownership among all clients. Its form is "<uuid>:<int64>".
-	// With [KindPermit] it is 32 hexadecimal digits, followed by "*n" for n permits at
-	// once. It is new for every acquisition and the same in every attempt of that
-	// acquisition.
+	// Owner identifies the ownership among all clients. It begins with the id of its client
+	// and a colon, see [ClientOf], except with [KindPermit]: there its first 32 bytes are
+	// hexadecimal digits. A store need not parse it further. It is new for every acquisition
+	// and the same in every attempt of that acquisition.
 	Owner string
 	// Count is the number of holds that the owner has after the request. It is absolute,
 	// so that a request whose reply was lost can be sent again.
@@ -23,43 +26,75 @@ type Hold struct {
 	// is how long a request may be sent again. For twice that time the store remembers
 	// what it did for the Owner, unless a [CountForget] lists the Owner.
 	TTL time.Duration
-	// Permits is the number of permits of the hold, with [KindSemaphore]. A release
-	// returns them if the store remembers that the Owner took them.
-	Permits int64
-	// Owed is set in a release of [KindSemaphore] for permits that another Owner has
-	// taken, as the caller claims. The store then returns them without a record that this
-	// Owner took them, but once for each Owner, and not if the count would exceed
-	// [MaxCount].
-	Owed bool
-	// Place is how long the store keeps the owner's place in its wait queue, at least, after
-	// each request, also one of a [PlaceKeeper], with [KindMutex] and [KindFair]. The owner of
-	// a mutex has subscribed then. When the lock is released to it, the store may grant it at once and send a
-	// [Notice]. A store made of other stores sends them zero. Zero: no place.
-	Place time.Duration
-	// BlockReaders is how long the store refuses new readers, at least, after each request
-	// of a writer that was refused because of readers, with [KindWrite]. Zero: it does not.
-	BlockReaders time.Duration
-	// ProvisionalTTL is the TTL of a grant by release, until the first renewal: the waiter
-	// may have died. Zero: TTL.
-	ProvisionalTTL time.Duration
-	// GrantedByRelease is set in a release if the hold was granted by another owner's
-	// release. The store then leaves the lock to waiting clients that are not in its
-	// queue, if there are any.
-	GrantedByRelease bool
-	// Reserve is the number of further tokens that the owner asks to reserve, with
-	// [KindMutex]. See [Answer.Reserved].
-	Reserve int64
-	// ProposedToken is, with [KindMutex], the token that the grant gets, if it is larger than
-	// the last one and up to a second ahead of the store's clock in µs. It is a multiple of
-	// 16. A store may ignore it. A store made of other stores proposes one to all of them,
-	// so that their tokens agree. Zero: none.
-	ProposedToken int64
+
+	// Queue is for stores with a wait queue, and those that reserve tokens. Other stores
+	// ignore it. A store made of other stores sends them none: their queues would differ.
+	Queue Queue
+	// ReadWrite is for [KindRead] and [KindWrite]. A store of these kinds supports it.
+	ReadWrite ReadWrite
+	// Semaphore is for [KindSemaphore] and [KindPermit]. A store of these kinds supports it.
+	Semaphore Semaphore
 	// Keep is set in a release with Count zero of a lock that is to stay taken for so long
 	// after its holder has gone. The store then gives the hold this TTL instead, sends no
 	// message, and does not repeat the request in the background. It is not set for
-	// [KindRead] and [KindWrite]. Zero: the lock is freed.
+	// [KindRead] and [KindWrite]. A store that does not support it returns an error that
+	// matches [ErrUnsupported]. Zero: the lock is freed.
 	Keep time.Duration
+}
+
+// Queue is what a hold requests of a store's wait queue.
+type Queue struct {
+	// Keep is how long the store keeps the owner's place, at least, after each request, also
+	// one of a [PlaceKeeper], with [KindFair]. Zero: no place.
+	Keep time.Duration
+	// Subscribed is set, with [KindMutex], if the owner has subscribed and wants a place. The
+	// place lasts as long as the subscription. When the lock is released to the owner, the
+	// store may grant it at once and send a [Notice].
+	Subscribed bool
+	// Granted is set in a release, with [KindMutex], if the hold was granted by another owner's
+	// release. The store then leaves the lock to waiting clients that are not in its queue, if
+	// there are any.
+	Granted bool
+	// Provisional is the TTL of a grant by release, until the first renewal: the waiter may
+	// have died. Zero: the hold's TTL.
+	Provisional time.Duration
+	// Reserve is the number of further tokens that the owner asks to reserve, with
+	// [KindMutex]; see [Answer.Reserved].
+	Reserve int64
+}
+
+// ReadWrite is what a hold requests of a read-write lock.
+type ReadWrite struct {
+	// BlockReaders is how long the store refuses new readers, at least, after each request
+	// of a writer that was refused because of readers. Zero: it does not.
+	BlockReaders time.Duration
 	// Under is, with [KindRead], the owner of a write lock of the same name that belongs
 	// to the same holder, so that this owner may read beside it. Empty: none.
 	Under string
+}
+
+// Semaphore is what a hold requests of a semaphore.
+type Semaphore struct {
+	// Permits is the number of permits of the hold; with [KindPermit], zero is one, and they are
+	// granted, renewed and released together. With [KindSemaphore] a release returns them if the
+	// store remembers that the Owner took them.
+	Permits int64
+	// Owed is set, with [KindSemaphore], in a release of permits that another Owner has taken, as the caller claims.
+	// The store then returns them without a record that this Owner took them, but once for
+	// each Owner, and not if the count would exceed [MaxCount].
+	Owed bool
+}
+
+// ClientOf returns the id of an owner's client, see [Client]; empty for one of [KindPermit].
+func ClientOf(owner string) string {
+	client, _, ok := strings.Cut(owner, ":")
+	if !ok {
+		return ""
+	}
+	return client
+}
+
+// Plain reports whether the hold has no extras.
+func (h *Hold) Plain() bool {
+	return *h == Hold{Kind: h.Kind, Name: h.Name, Owner: h.Owner, Count: h.Count, TTL: h.TTL}
 }

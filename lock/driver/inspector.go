@@ -13,7 +13,7 @@ type Info struct {
 	Name string
 	// Kind is the kind of lock, as far as its data shows it. A fair lock without waiters
 	// looks like a mutex. Kind has no meaning if the lock has no holders and no waiters.
-	// The data of semaphores and latches is a plain number, so only their own Inspect
+	// On Redis the data of semaphores and latches is a plain number, so only their own Inspect
 	// methods in package lock report their kind. Every Inspect method recognizes expiring
 	// permits by their ids, while some are in use.
 	Kind Kind
@@ -97,7 +97,8 @@ type Waiter struct {
 type Inspector interface {
 	// Inspect returns the state of one lock. A free lock yields no holders. as is
 	// KindSemaphore, KindPermit or KindLatch for a name known to be one. Otherwise it is
-	// KindMutex, and the data shows the kind.
+	// KindMutex, and the data shows the kind. A store that records the kind of each lock
+	// reports that, whatever as is.
 	Inspect(ctx context.Context, name string, as Kind) (Info, error)
 
 	// List yields every held lock whose name begins with prefix and is wanted, each once.

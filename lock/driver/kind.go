@@ -14,7 +14,7 @@ const (
 	// KindWrite is the exclusive side of a read-write lock.
 	KindWrite
 	// KindSemaphore is the semaphore whose permits have no owner. A hold takes
-	// [Hold.Permits] of them and has no lease: it is never renewed.
+	// [Semaphore.Permits] of them and has no lease: it is never renewed.
 	KindSemaphore
 	// KindPermit is a permit, or several at once, of the semaphore whose permits expire.
 	KindPermit

@@ -6,7 +6,7 @@ import (
 )
 
 // PlaceKeeper is a [Store] that keeps the places of many waiters for a lock of [KindFair] with
-// one request. On another store each waiter keeps its own, see [Hold.Place].
+// one request. On another store each waiter keeps its own, see [Queue.Keep].
 type PlaceKeeper interface {
 	// KeepPlaces prolongs the places that owners have in a lock's wait queue, as a request to
 	// acquire by each would, and makes none. It returns the indexes of the owners that are to

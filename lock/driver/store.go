@@ -14,19 +14,23 @@ import (
 // then. A transient error matches [ErrUnavailable]; an error of a request that certainly had no effect matches
 // [ErrNotDone]. Requests are bounded by their context, whose values they may use.
 //
-// A request that is applied later than one second after its context's deadline must
-// change nothing, unless it is a release: that ends only its owner's hold, and no owner
-// comes again. Every request of package lock has a deadline. So if a request's outcome
-// is unknown, a release that is sent one second after that deadline, and is confirmed,
-// leaves nothing of the request. A store may implement this with a deadline that the
-// server checks. The guarantee then fails if a server's clock is set back in the
-// meantime.
+// Every request of package lock has a deadline. A request that reaches the server later than
+// [MaxLateness] after it changes nothing, unless it is a release: that ends only its owner's
+// hold, and no owner comes again. A release that is sent MaxLateness after the deadline of an
+// acquisition, and is confirmed, leaves nothing of it, also if it finds nothing: if the server
+// may still be applying the acquisition, the release waits for it or prevents it. A store may
+// implement both with a deadline that the server checks as it applies a request in one step.
+// They then fail if a server's clock is set back in the meantime.
+//
+// The store removes what has ended, without a request for it: holds by their TTL, places in its
+// queue, records of requests, clients and tokens. Nothing is left of a name that is not used
+// any more, a while after its last record ended.
 //
 // A kind of lock is a value of [Kind] with its own fields in [Hold], not a method of
 // Store. New kinds, and stores made of other stores, therefore need no new methods.
 type Store interface {
-	// Renewer renews holds for the watchdog. The Ref of each lease is the [Kind] of
-	// its hold, and its Owner the hold's.
+	// Renewer renews holds for the watchdog. The Ref of each lease is that of [RefOf], and its
+	// Owner the hold's.
 	renewal.Renewer
 
 	// Supports returns nil if the store supports locks of this kind. Otherwise it returns
@@ -45,8 +49,9 @@ type Store interface {
 
 	// Subscribe calls notify with every [Notice] for a waiter for the hold. It returns
 	// once the subscription is confirmed, so that an attempt made afterwards misses
-	// nothing. Waiters of one client for one lock may share a subscription. notify must
-	// not block.
+	// nothing. notify must not block. Of h count its Kind and its Name; with KindFair also its
+	// Owner, and with KindMutex the Owner's client, to which grants are sent; see [ClientOf].
+	// Subscriptions for which these are equal get the same notices.
 	Subscribe(ctx context.Context, h *Hold, notify func(Notice)) (Subscription, error)
 
 	// Announce stores a record of the client whose id begins its owners' names, for
@@ -59,7 +64,7 @@ type Store interface {
 
 // Client describes a locker, for the inspection of locks.
 type Client struct {
-	// ID is the part of an owner before the colon.
+	// ID begins the names of its owners; see [ClientOf].
 	ID string
 	// Host, Process and PID identify the process; Process is a file name without its
 	// directory.

@@ -142,8 +142,8 @@ func granted[S driver.Store](store func(*process) S, call func(ctx context.Conte
 func fenced(p *process) func(context.Context) {
 	warmLocker(p, p.newLocker(p.newQuorum()))
 	h := hold()
-	h.ProposedToken = time.Now().Add(990 * time.Millisecond).UnixMicro()
-	_, err := p.nodes()[0].Acquire(within(p.t, time.Second), h)
+	ahead := time.Now().Add(990 * time.Millisecond).UnixMicro()
+	_, _, err := p.nodes()[0].(driver.Fencer).AcquireProposing(within(p.t, time.Second), h, ahead)
 	require.NoError(p.t, err)
 	_, err = p.nodes()[0].Release(within(p.t, time.Second), released(h))
 	require.NoError(p.t, err)
@@ -521,9 +521,12 @@ func calls() map[string]boundedCall {
 		"redisstore.Script.Queue":         {atOnce, cold(func(ctx context.Context, p *process) { echo.Queue(ctx, p.client().Pipeline(), []string{"a"}) })},
 		"redisstore.Store.Acquire":        {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.Acquire(ctx, hold()) })},
 		"redisstore.Store.Acquire (cold)": {byDeadline, cold(func(ctx context.Context, p *process) { _, _ = p.store().Acquire(ctx, hold()) })},
-		"redisstore.Store.Announce":       {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _ = s.Announce(ctx, driver.Client{ID: "a"}, time.Hour) })},
-		"redisstore.Store.Check":          {byCheck, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.Check(ctx, driver.CheckOptions{}) })},
-		"redisstore.Store.Close":          {closeStore, connecting},
+		"redisstore.Store.AcquireProposing": {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) {
+			_, _, _ = s.AcquireProposing(ctx, hold(), 1)
+		})},
+		"redisstore.Store.Announce": {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _ = s.Announce(ctx, driver.Client{ID: "a"}, time.Hour) })},
+		"redisstore.Store.Check":    {byCheck, on(onRedis, func(ctx context.Context, s *redisstore.Store) { _, _ = s.Check(ctx, driver.CheckOptions{}) })},
+		"redisstore.Store.Close":    {closeStore, connecting},
 		"redisstore.Store.Count": {byDeadline, on(onRedis, func(ctx context.Context, s *redisstore.Store) {
 			_, _ = s.Count(ctx, &driver.Count{Kind: driver.KindLatch, Name: "a"})
 		})},

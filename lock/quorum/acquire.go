@@ -95,9 +95,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	proposed := s.propose(a.asked)
 	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		hold := a.hold.at(n)
-		hold.ProposedToken = proposed
-		answer, err := n.Acquire(ctx, hold)
-		n.granted(a.asked, answer.Clock)
+		answer, err := n.acquire(ctx, hold, proposed, a.asked)
 		if err == nil && answer.Verdict == driver.Granted {
 			err = checkToken(answer.Token)
 		}
@@ -120,8 +118,8 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 		a.err = s.fence(ctx, a)
 	}
 	ttl := a.hold.TTL
-	if a.answer.TTL > 0 {
-		ttl = min(ttl, a.answer.TTL)
+	if a.answer.Lease > 0 {
+		ttl = min(ttl, a.answer.Lease)
 	}
 	if took := time.Since(a.asked); a.err == nil && !time.Now().Before(renewal.Until(a.asked, ttl)) {
 		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, driver.ErrUnavailable)
@@ -132,11 +130,22 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	return a
 }
 
+// acquire requests the hold, proposes a token if the node is a [driver.Fencer], and records
+// its clock.
+func (n *node) acquire(ctx context.Context, h *driver.Hold, proposed int64, asked time.Time) (driver.Answer, error) {
+	if n.fencer == nil {
+		return n.Acquire(ctx, h)
+	}
+	answer, clock, err := n.fencer.AcquireProposing(ctx, h, proposed)
+	n.granted(asked, clock)
+	return answer, err
+}
+
 // asked returns the hold as nodes receive it: without a place in their wait queues, whose
 // heads would differ.
 func asked(h *driver.Hold) driver.Hold {
 	asked := *h
-	asked.Place, asked.BlockReaders, asked.ProvisionalTTL, asked.GrantedByRelease, asked.Reserve = 0, 0, 0, false, 0
+	asked.Queue = driver.Queue{}
 	return asked
 }
 

@@ -39,9 +39,9 @@
 // continues from there, so the token of every grant is larger than that of every earlier
 // one, independently of clocks.
 //
-// An acquisition proposes a token to the nodes (see [driver.Hold]), a little ahead of
+// An acquisition proposes a token to the nodes (see [driver.Fencer]), a little ahead of
 // their clocks. A majority that gives it needs one round trip. Otherwise the largest
-// token is written back in a second one (see [Fencer]): for the first grant of a store,
+// token is written back in a second one (see [driver.Fencer]): for the first grant of a store,
 // after a request that arrived 10 ms later than usual, after a step of a clock, with nodes
 // that ignore proposals (as plain locks do), and around grants of a node whose clock is
 // half a second from the others'. The masters of a cluster count as one clock.
@@ -52,7 +52,7 @@
 // larger token if it comes later by more than the difference between the nodes' clocks,
 // and the second at most by which a proposal may be ahead of them. A node that restarted
 // empty receives the token again with the lease. The same applies to all grants if a node
-// is no Fencer, or with [Config.LooseTokens].
+// is no driver.Fencer, or with [Config.LooseTokens].
 //
 // # Kinds of lock
 //

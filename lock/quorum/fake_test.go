@@ -104,15 +104,21 @@ func (b *booth) ends(ttl time.Duration) time.Time {
 	return time.Now().Add(time.Duration(float64(ttl) / b.fast))
 }
 
-func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answer, err error) {
+func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	answer, _, err := b.AcquireProposing(ctx, h, 0)
+	return answer, err
+}
+
+func (b *booth) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (_ driver.Answer, clock time.Time, err error) {
 	hold := *h
 	var served driver.Answer
+	var servedAt time.Time
 	err = b.carry(ctx, "acquire", h, func() {
 		b.acquisitions++
 		p := b.held(hold.Name)
 		switch {
 		case p != nil && p.owner != hold.Owner && hold.Count == 1:
-			served = driver.Answer{Verdict: driver.Refused, TTL: time.Until(p.ends)}
+			served = driver.Answer{Verdict: driver.Refused, Wait: time.Until(p.ends)}
 			return
 		case (p == nil || p.owner != hold.Owner) && hold.Count > 1:
 			served = driver.Answer{Verdict: driver.NotHeld}
@@ -121,9 +127,9 @@ func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answ
 			p = &possession{owner: hold.Owner}
 			b.locks[hold.Name] = p
 			clock := time.Now().Add(b.skew).UnixMicro()
-			served.Clock = time.UnixMicro(clock)
-			if ahead := hold.ProposedToken - clock; ahead > 0 && ahead <= time.Second.Microseconds() {
-				clock = hold.ProposedToken
+			servedAt = time.UnixMicro(clock)
+			if ahead := token - clock; ahead > 0 && ahead <= time.Second.Microseconds() {
+				clock = token
 			}
 			if b.counters[hold.Name]++; !b.damaged {
 				b.counters[hold.Name] = max(b.counters[hold.Name], clock)
@@ -133,9 +139,9 @@ func (b *booth) Acquire(ctx context.Context, h *driver.Hold) (answer driver.Answ
 		served.Verdict, served.Token = driver.Granted, b.counters[hold.Name]
 	})
 	if err != nil {
-		return driver.Answer{}, err
+		return driver.Answer{}, clock, err
 	}
-	return served, nil
+	return served, servedAt, nil
 }
 
 func (b *booth) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {

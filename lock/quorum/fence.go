@@ -3,18 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
-
-// Fencer is a [driver.Store] whose fencing counters can be raised, so that tokens of
-// several stores grow together.
-type Fencer interface {
-	// Fence raises the fencing counter of a lock to token at least, if the owner holds
-	// the lock: the next grant then has a larger one. Otherwise it does nothing, and held
-	// is false.
-	Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error)
-}
 
 // maxToken is less than the largest token of any store, by a million grants. A larger one
 // comes from a damaged counter; written back, it would damage the others.
@@ -52,7 +41,7 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 		return nil
 	}
 	replies := poll(ctx, s, a.by, behind, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.Store.(Fencer).Fence(ctx, a.hold.at(n), a.answer.Token)
+		held, err := n.fencer.Fence(ctx, a.hold.at(n), a.answer.Token)
 		if held {
 			return ballot{said: Done}, err
 		}

@@ -111,7 +111,7 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 
 // keyOfItem returns the key of a lease's hold: a mutex, unless its Ref is another kind.
 func keyOfItem(lease *renewal.Item) holdKey {
-	kind, _ := lease.Ref.(driver.Kind)
+	kind, _, _ := driver.ParseRef(lease.Ref)
 	return holdKey{kind, lease.Key, lease.Owner}
 }
 
@@ -139,7 +139,7 @@ func (g *grants) keep(h *driver.Hold, a *attempt) {
 		g.held[key] = known
 	}
 	known.token = a.answer.Token
-	known.by = a.asked.Add(shorter(a.answer.TTL, a.hold.TTL))
+	known.by = a.asked.Add(shorter(a.answer.Lease, a.hold.TTL))
 }
 
 // makeRoom drops the grants that are over without a release. It searches for them

@@ -247,7 +247,7 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 		n.cleanup.end(g.hold.none(n), finalFor(err, by))
 	}
 	if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < token {
-		_, err = n.Store.(Fencer).Fence(ctx, hold, token)
+		_, err = n.fencer.Fence(ctx, hold, token)
 	}
 	return err
 }

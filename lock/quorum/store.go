@@ -42,6 +42,7 @@ var _ driver.Store = (*Store)(nil)
 // node is one of the stores.
 type node struct {
 	driver.Store
+	fencer  driver.Fencer // nil if the store is none
 	index   int
 	cleanup cleanup
 	mute    atomic.Bool // the last request to return had no answer in its time
@@ -65,9 +66,9 @@ func New(stores []driver.Store, c Config) (*Store, error) {
 		n.cleanup.init(s, n)
 		n.ahead.Store(unknownAhead)
 		s.nodes = append(s.nodes, n)
-		if _, ok := store.(Fencer); !ok {
-			s.fencing = false
-		}
+		fencer, ok := store.(driver.Fencer)
+		n.fencer = fencer
+		s.fencing = s.fencing && ok
 	}
 	s.grants.init()
 	s.pairs.init(len(stores))

@@ -453,10 +453,10 @@ type curt struct {
 	ttl time.Duration
 }
 
-func (c curt) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
-	answer, err := c.booth.Acquire(ctx, h)
-	answer.TTL = c.ttl
-	return answer, err
+func (c curt) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	answer, clock, err := c.booth.AcquireProposing(ctx, h, token)
+	answer.Lease = c.ttl
+	return answer, clock, err
 }
 
 // The promise ends, as documented, when a single node has lost its counter: a later

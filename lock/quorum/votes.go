@@ -130,7 +130,7 @@ func (v *votes) blocked(said ...Said) bool {
 func (v *votes) failure(cause error) error {
 	e := &Error{Request: v.request, Name: v.name, Majority: v.majority, Cause: cause}
 	for i, b := range v.cast {
-		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.TTL, 0), Err: b.err})
+		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
 		if b.said != Refused {
 			e.Votes[i].TTL = 0
 		}
@@ -138,26 +138,30 @@ func (v *votes) failure(cause error) error {
 	return e
 }
 
-// refusal is the answer for a lock that is held by another owner. Its TTL is when enough
+// refusal is the answer for a lock that is held by another owner. Its Wait is when enough
 // of the nodes that refuse will be free for a majority, unless leases are renewed.
 func (v *votes) refusal() driver.Answer {
 	answer := driver.Answer{Verdict: driver.Refused}
 	var lasting []time.Duration
-	foreign := 0
+	foreign, others := 0, 0
 	for _, b := range v.cast {
 		if b.said != Refused {
 			continue
 		}
-		lasting = append(lasting, b.answer.TTL)
+		lasting = append(lasting, b.answer.Wait)
 		if b.answer.Foreign {
 			foreign++
+		}
+		if b.answer.OtherKind {
+			others++
 		}
 		answer.Silent = answer.Silent || b.answer.Silent
 	}
 	slices.Sort(lasting)
 	answer.Foreign = foreign > len(v.cast)-v.majority
+	answer.OtherKind = others > len(v.cast)-v.majority
 	if missing := v.majority - v.count(Done); missing <= len(lasting) && lasting[0] > 0 {
-		answer.TTL = lasting[missing-1]
+		answer.Wait = lasting[missing-1]
 	}
 	return answer
 }
@@ -170,7 +174,7 @@ func (v *votes) grant() driver.Answer {
 			continue
 		}
 		answer.Token = max(answer.Token, b.answer.Token)
-		answer.TTL = shorter(answer.TTL, b.answer.TTL)
+		answer.Lease = shorter(answer.Lease, b.answer.Lease)
 	}
 	return answer
 }

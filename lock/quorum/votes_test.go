@@ -125,8 +125,8 @@ func vote(t *testing.T, pattern []behaviour) {
 	case count[refuses] > 0 && count[grants]+count[refuses] >= majority:
 		require.NoError(t, err)
 		assert.Equal(t, driver.Refused, answer.Verdict)
-		assert.Greater(t, answer.TTL, ttl-nodeTimeout)
-		assert.LessOrEqual(t, answer.TTL, ttl)
+		assert.Greater(t, answer.Wait, ttl-nodeTimeout)
+		assert.LessOrEqual(t, answer.Wait, ttl)
 		assert.LessOrEqual(t, took, nodeTimeout)
 	default:
 		var said *quorum.Error

@@ -176,7 +176,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	hold := func(name string, n int, count int64) *driver.Hold {
-		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: longTTL, Place: time.Minute}
+		return &driver.Hold{Name: name, Owner: owner(n), Count: count, TTL: longTTL, Queue: inQueue(time.Minute)}
 	}
 	released := func(t *testing.T, h *driver.Hold, want bool) func() {
 		return func() {
@@ -223,7 +223,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 					holder = int(a.Reserved)
 				} else {
 					assert.Equal(t, driver.Refused, a.Verdict)
-					assert.Greater(t, a.TTL, longTTL/2)
+					assert.Greater(t, a.Wait, longTTL/2)
 					assert.NotZero(t, a.At, "it is queued")
 				}
 			}

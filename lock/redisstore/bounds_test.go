@@ -27,11 +27,11 @@ func heldFor(kind driver.Kind, n int) *driver.Hold {
 	h := &driver.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
 	switch kind {
 	case driver.KindFair:
-		h.Place = 5 * time.Second
+		h.Queue = inQueue(5 * time.Second)
 	case driver.KindWrite:
-		h.BlockReaders = 5 * time.Second
+		h.ReadWrite.BlockReaders = 5 * time.Second
 	case driver.KindSemaphore:
-		h.Permits = 1
+		h.Semaphore.Permits = 1
 	case driver.KindPermit:
 		h.Owner = fmt.Sprintf("%032x", n)
 	}
@@ -260,8 +260,8 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 			}
 			require.Less(t, i, 110, "a hundred at a time")
 			require.False(t, answer.Behind)
-			require.Positive(t, answer.TTL)
-			require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
+			require.Positive(t, answer.Wait)
+			require.LessOrEqual(t, answer.Wait, 10*time.Millisecond, "it asks again at once")
 		}
 		assert.Zero(t, server.Client(t).Exists(t.Context(), aList, aTimeouts, aPlaces).Val())
 	})
@@ -272,7 +272,7 @@ func TestFairWaiterBehindManyDead(t *testing.T) {
 		require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindFair, 1)).Verdict)
 		fill(t, admin, dead)
 		waiter := heldFor(driver.KindFair, 2)
-		waiter.Place = time.Hour
+		waiter.Queue = inQueue(time.Hour)
 		asks(t, store, waiter)
 		require.Less(t, admin.LLen(t.Context(), aList).Val(), int64(10_001), "it has dropped some already")
 		next := listening(t, admin, "redisson_lock__channel:{a}:"+waiter.Owner)
@@ -313,8 +313,8 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 			break
 		}
 		require.Less(t, i, 110, "a hundred at a time")
-		require.LessOrEqual(t, answer.TTL, 10*time.Millisecond, "it asks again at once")
-		require.Positive(t, answer.TTL)
+		require.LessOrEqual(t, answer.Wait, 10*time.Millisecond, "it asks again at once")
+		require.Positive(t, answer.Wait)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestFairPlacesOutlastNoClockSetBack(t *testing.T) {
 	const back, place = time.Hour, 5 * time.Minute
 	fair := func(n int) *driver.Hold {
 		h := heldFor(driver.KindFair, n)
-		h.TTL, h.Place = time.Hour, place
+		h.TTL, h.Queue = time.Hour, inQueue(place)
 		return h
 	}
 	require.Equal(t, driver.Granted, asks(t, store, fair(1)).Verdict)
@@ -412,7 +412,7 @@ func TestForeignHashIsForeign(t *testing.T) {
 			hasMode = hasMode && c.fields[0] == "mode"
 			for _, kind := range []driver.Kind{driver.KindFair, driver.KindRead, driver.KindWrite} {
 				h := heldFor(kind, 1)
-				h.Place, h.BlockReaders = 0, 0
+				h.Queue, h.ReadWrite.BlockReaders = driver.Queue{}, 0
 				if kind == driver.KindRead && c.name == "Read" {
 					continue // it joins
 				}

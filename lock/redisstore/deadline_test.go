@@ -31,12 +31,12 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	admin := server.Client(t)
 	const owner = "00000000-0000-4000-8000-000000000001:1"
 	hold := func(kind driver.Kind, wait time.Duration) *driver.Hold {
-		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Place: wait, BlockReaders: wait}
+		h := &driver.Hold{Kind: kind, Name: "a", Owner: owner, Count: 1, TTL: time.Minute, Queue: inQueue(wait), ReadWrite: driver.ReadWrite{BlockReaders: wait}}
 		switch kind {
 		case driver.KindPermit:
 			h.Owner = strings.Repeat("ab", 16)
 		case driver.KindSemaphore:
-			h.Permits = 1
+			h.Semaphore.Permits = 1
 		}
 		return h
 	}
@@ -85,7 +85,7 @@ func TestLateRequestChangesNothing(t *testing.T) {
 	givesBack := func(owed bool) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
 			h := hold(driver.KindSemaphore, 0)
-			h.Count, h.Owed = 0, owed
+			h.Count, h.Semaphore.Owed = 0, owed
 			_, err := s.Release(ctx, h)
 			return err
 		}

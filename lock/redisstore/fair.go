@@ -44,7 +44,7 @@ func (fair) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driv
 	}
 	reply, err := s.run(ctx, fairAcquire,
 		[]key{at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), channelKey(at)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Place.Milliseconds(), publish)
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Queue.Keep.Milliseconds(), publish)
 	if err != nil {
 		return driver.Answer{}, err
 	}

@@ -173,7 +173,7 @@ func awaitQueue(t testing.TB, client redis.UniversalClient, n int) (waiters []st
 
 // fairHold is the hold that a waiter for the lock called orders requests.
 func fairHold(owner string, place time.Duration) *driver.Hold {
-	return &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: longTTL, Place: place}
+	return &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: owner, Count: 1, TTL: longTTL, Queue: inQueue(place)}
 }
 
 // asks sends a waiter's request.

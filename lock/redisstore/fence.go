@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -13,6 +14,27 @@ var (
 
 	fence = newTimelyScript(fenceSource)
 )
+
+var _ driver.Fencer = (*Store)(nil)
+
+// AcquireProposing is Acquire, and proposes the token of a mutex. A mutex in [FormatPlain]
+// ignores it.
+func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
+	k, err := s.kindOf(h.Kind)
+	if err != nil {
+		return a, clock, err
+	}
+	m, ok := k.(mutex)
+	if !ok {
+		a, err = s.Acquire(ctx, h)
+		return a, clock, err
+	}
+	at, err := s.names.key(h.Name)
+	if err != nil {
+		return a, clock, err
+	}
+	return m.acquireProposing(ctx, s, at, h, token)
+}
 
 // Fence raises the fencing counter of a mutex to at least token, if the owner holds the
 // mutex. It is for stores made of several servers, as in package quorum: their tokens

@@ -351,8 +351,8 @@ func TestLastMillisecondOfALease(t *testing.T) {
 		for left := ttl; left > 0; left -= step {
 			answer := ask(1)
 			require.Equal(t, driver.Refused, answer.Verdict)
-			require.Positive(t, answer.TTL)
-			require.LessOrEqual(t, answer.TTL, left+time.Millisecond)
+			require.Positive(t, answer.Wait)
+			require.LessOrEqual(t, answer.Wait, left+time.Millisecond)
 			time.Sleep(step)
 		}
 		require.Equal(t, driver.Granted, ask(1).Verdict)

@@ -59,7 +59,7 @@ func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
 		if a.Verdict == driver.Granted {
 			break
 		}
-		require.Equal(t, time.Millisecond, a.TTL, "it is to ask again at once")
+		require.Equal(t, time.Millisecond, a.Wait, "it is to ask again at once")
 	}
 }
 
@@ -100,12 +100,12 @@ func TestHostileMembersOfTheWaitQueue(t *testing.T) {
 		for name, score := range map[string]float64{"oldest": 1, "newest": 1e17} {
 			require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: score, Member: member}).Err())
 			h := mutexOf("a", 1)
-			h.Place = time.Minute
+			h.Queue = inQueue(time.Minute)
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err, "%s %.30q", name, member)
 			require.Equal(t, driver.Granted, a.Verdict, "%s %.30q", name, member)
 			other := mutexOf("a", 2)
-			other.Place = time.Minute
+			other.Queue = inQueue(time.Minute)
 			a, err = store.Acquire(t.Context(), other)
 			require.NoError(t, err)
 			require.Equal(t, driver.Refused, a.Verdict)
@@ -161,7 +161,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 					what := fmt.Sprintf("%v: %s in %s, held %v", format, kind, key, heldBefore)
 					require.NoError(t, admin.FlushAll(t.Context()).Err())
 					h := mutexOf("a", 1)
-					h.Place = time.Minute
+					h.Queue = inQueue(time.Minute)
 					if heldBefore {
 						_, err := store.Acquire(t.Context(), h)
 						require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 					require.NoError(t, err)
 					for n := 1; n <= 2; n++ {
 						other, again := mutexOf("a", n), mutexOf("a", n)
-						other.Place, again.Count = time.Minute, 2
+						other.Queue, again.Count = inQueue(time.Minute), 2
 						_, err = store.Acquire(t.Context(), other)
 						sound(what+": acquire", err)
 						_, err = store.Acquire(t.Context(), again)
@@ -185,7 +185,7 @@ func TestGarbageAtEveryKeyOfAMutex(t *testing.T) {
 						again.Count = 1
 						_, err = store.Release(t.Context(), again)
 						sound(what+": release one", err)
-						other.GrantedByRelease = n == 2
+						other.Queue.Granted = n == 2
 						_, err = store.Release(t.Context(), released(other))
 						sound(what+": release", err)
 					}
@@ -252,7 +252,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 				server, admin := startServer(t)
 				store := openWith(t, server.Client(t), redisstore.Config{Format: format, FenceTTL: life})
 				h, twice, waiter := mutexOf("a", 1), mutexOf("a", 1), mutexOf("a", 2)
-				twice.Count, waiter.Place = 2, time.Minute
+				twice.Count, waiter.Queue = 2, inQueue(time.Minute)
 				for _, h := range []*driver.Hold{h, twice, waiter} {
 					_, err := store.Acquire(t.Context(), h)
 					require.NoError(t, err)

@@ -275,7 +275,7 @@ func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
 	for _, first := range []string{"00000000000000000000000000000001", "0123456789abcdef01234567fffffffe", "0123456789abcdef0123456700ffffff"} {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 		require.NoError(t, client.Set(t.Context(), "seats", lock.MaxSeveral, 0).Err())
-		h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: fmt.Sprint(first, "*", lock.MaxSeveral), Count: 1, TTL: time.Minute}
+		h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: first, Count: 1, TTL: time.Minute, Semaphore: driver.Semaphore{Permits: lock.MaxSeveral}}
 		a, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.Equal(t, driver.Granted, a.Verdict)
@@ -321,7 +321,7 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	store := open(t, client)
 	ask := func(n int) {
 		h := mutexOf("orders", n)
-		h.Kind, h.Place = driver.KindFair, time.Minute
+		h.Kind, h.Queue.Keep = driver.KindFair, time.Minute
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // kind implements one kind of lock. Each has a file of its own, and the two sides of a
@@ -23,7 +24,7 @@ type leased interface {
 	// renewal returns the script that prolongs any number of holds of this kind.
 	renewal() *script
 	// prolong adds one hold's keys and arguments to a call of that script.
-	prolong(c *call, at key, owner string, ms int64)
+	prolong(c *call, at key, lease *renewal.Item)
 }
 
 // kinds are the kinds of lock in Redisson's format; kindOf chooses by the format.

@@ -20,7 +20,7 @@ type lockCall struct {
 // newLockCall returns a call without arguments. Its keys are the lock's and those that are
 // derived from it by the prefixes.
 func newLockCall(sc *script, at key, h *driver.Hold, prefixes []string) *lockCall {
-	c := &lockCall{at: at, owner: h.Owner, ttl: h.TTL.Milliseconds(), proposed: h.ProposedToken}
+	c := &lockCall{at: at, owner: h.Owner, ttl: h.TTL.Milliseconds()}
 	derived := c.derived[:len(prefixes)]
 	deriveEach(at, prefixes, derived)
 	c.keyList[0] = (*string)(&c.at)

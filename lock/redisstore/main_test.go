@@ -108,6 +108,10 @@ func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *
 	return store
 }
 
+// inQueue is a place that a fair lock keeps for so long, and a mutex as long as the owner is
+// subscribed; none for zero.
+func inQueue(keep time.Duration) driver.Queue { return driver.Queue{Keep: keep, Subscribed: keep > 0} }
+
 // shared returns the backend of one test among many on the same servers.
 func shared(t testing.TB, client func(testing.TB) redis.UniversalClient, c redisstore.Config) drivertest.Backend {
 	return drivertest.Backend{

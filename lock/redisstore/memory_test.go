@@ -63,7 +63,7 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 				require.True(t, held, kind)
 			}
 			other := heldFor(kind, 2)
-			other.Place, other.BlockReaders = 0, 0
+			other.Queue, other.ReadWrite.BlockReaders = driver.Queue{}, 0
 			if kind != driver.KindRead { // readers may join
 				answer, err := store.Acquire(t.Context(), other)
 				if err == nil {
@@ -88,14 +88,14 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 		require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
 		h.Count = 0
 		for _, owed := range []bool{false, true} {
-			h.Owed = owed
+			h.Semaphore.Owed = owed
 			held, err := store.Release(t.Context(), h)
 			require.NoError(t, err)
 			require.True(t, held)
 		}
 		require.Equal(t, "2", admin.Get(t.Context(), "a").Val(), "given back once")
 		owed := heldFor(driver.KindSemaphore, 3)
-		owed.Count, owed.Owed = 0, true
+		owed.Count, owed.Semaphore.Owed = 0, true
 		_, err = store.Release(t.Context(), owed)
 		require.NoError(t, err)
 		require.Equal(t, "3", admin.Get(t.Context(), "a").Val())

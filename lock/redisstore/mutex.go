@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -53,11 +54,10 @@ func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
 // handlers begins with the channel of all leasewheel clients: a client that subscribes to
 // Redisson's channel without it counts as one of Redisson's.
 func (mutex) handlers(at key, h *driver.Hold) []handler {
-	client, _, _ := strings.Cut(h.Owner, ":")
 	return []handler{
 		{waitChannel(at), ignore},
 		{channelKey(at), askAgain},
-		{waitChannel(at) + ":" + key(client), parseGrant},
+		{waitChannel(at) + ":" + key(driver.ClientOf(h.Owner)), parseGrant},
 	}
 }
 
@@ -105,11 +105,11 @@ func (s *Store) secret(owner string) string {
 // wait. With Config.Replicas no owner enters the queue, since a release grants without
 // waiting for replicas.
 func (s *Store) member(h *driver.Hold) string {
-	if h.Place <= 0 || s.config.Replicas > 0 {
+	if !h.Queue.Subscribed || s.config.Replicas > 0 {
 		return ""
 	}
-	provisional := max(cmp.Or(h.ProvisionalTTL, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Reserve, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(h.Queue.Provisional, h.TTL).Milliseconds(), 1)
+	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Queue.Reserve, 10) + " " + s.secret(h.Owner)
 }
 
 var (
@@ -117,39 +117,45 @@ var (
 	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
 )
 
-func (mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
+func (m mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
+	a, _, err := m.acquireProposing(ctx, s, at, h, 0)
+	return a, err
+}
+
+// acquireProposing is acquire with a proposed token; see [driver.Fencer].
+func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
 	c := newLockCall(acquire, at, h, acquirePrefixes)
-	c.publish, c.life = publish, s.fenceMillis()
+	c.publish, c.life, c.proposed = publish, s.fenceMillis(), token
 	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
-	c.simple = h.Count <= 1 && member == "" && h.Reserve == 0
+	c.simple = h.Count <= 1 && member == "" && h.Queue.Reserve == 0
 	if !c.simple {
-		c.args = append(c.args, h.Count, member, h.Reserve)
+		c.args = append(c.args, h.Count, member, h.Queue.Reserve)
 	}
 	reply, err := s.do(ctx, &c.call)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) < 3 {
-		return driver.Answer{}, unexpected(reply)
+		return a, clock, unexpected(reply)
 	}
-	a, err := answer(list[:2])
+	a, err = answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
-		if more < 0 || more > h.Reserve {
-			return driver.Answer{}, unexpected(reply)
+		if more < 0 || more > h.Queue.Reserve {
+			return driver.Answer{}, clock, unexpected(reply)
 		}
 		a.Reserved = more
-		a.Clock = clockOf(list[3:])
+		clock = clockOf(list[3:])
 	case more > 0:
 		a.At = time.UnixMicro(more)
 	}
-	return a, err
+	return a, clock, err
 }
 
 // clockOf returns the server's clock from the end of a reply, zero if it has none.
@@ -180,13 +186,13 @@ func answer(reply any) (driver.Answer, error) {
 		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
-		return driver.Answer{TTL: remaining(value)}, nil
+		return driver.Answer{Wait: remaining(value)}, nil
 	case 2:
-		return driver.Answer{TTL: remaining(value), Foreign: true}, nil
+		return driver.Answer{Wait: remaining(value), Foreign: true}, nil
 	case 3:
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	case 4:
-		return driver.Answer{TTL: remaining(value), Behind: true}, nil
+		return driver.Answer{Wait: remaining(value), Behind: true}, nil
 	}
 	return driver.Answer{}, unexpected(reply)
 }
@@ -212,9 +218,9 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 	c.keys = c.keys[:4]
 	c.args = append(c.args, &c.publish, &c.life, channel, &c.owner)
 	member := s.member(h)
-	c.simple = h.Count == 0 && member == "" && !h.GrantedByRelease
+	c.simple = h.Count == 0 && member == "" && !h.Queue.Granted
 	if !c.simple {
-		c.args = append(c.args, h.Count, &c.ttl, member, h.GrantedByRelease)
+		c.args = append(c.args, h.Count, &c.ttl, member, h.Queue.Granted)
 	}
 	reply, err := s.do(ctx, &c.call)
 	if err != nil {
@@ -225,9 +231,9 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 
 func (mutex) renewal() *script { return renew }
 
-func (mutex) prolong(c *call, at key, owner string, ms int64) {
+func (mutex) prolong(c *call, at key, lease *renewal.Item) {
 	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, ms, owner)
+	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // freed parses a script's reply to a release: whether the owner had the lock.

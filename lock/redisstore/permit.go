@@ -4,12 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -49,15 +48,12 @@ func permitsLocks(permits key) []key {
 
 // permitID returns the first of an owner's permit ids on the server, and how many permits
 // the owner has.
-func permitID(owner string) (id string, several int, err error) {
-	digits, number, many := strings.Cut(owner, "*")
-	several = 1
-	if many {
-		several, err = strconv.Atoi(number)
-	}
-	raw, malformed := hex.DecodeString(digits)
-	if err != nil || malformed != nil || len(raw) != 16 || several < 1 || several > driver.MaxSeveral {
-		return "", 0, errors.New("redisstore: invalid owner of a permit; accepted are 32 hexadecimal digits, with *n for n permits")
+func permitID(owner string, s driver.Semaphore) (id string, several int64, err error) {
+	const digits = 32
+	raw, err := hex.DecodeString(owner[:min(digits, len(owner))])
+	several = max(s.Permits, 1)
+	if err != nil || len(raw) != digits/2 || several > driver.MaxSeveral {
+		return "", 0, fmt.Errorf("redisstore: invalid owner of %d permits; accepted are 1 to %d, and an owner that begins with 32 hexadecimal digits", several, driver.MaxSeveral)
 	}
 	return string(raw), several, nil
 }
@@ -68,7 +64,7 @@ func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dr
 	if h.Count > 1 {
 		return driver.Answer{}, fmt.Errorf("%w: several holds of one permit", driver.ErrUnsupported)
 	}
-	id, several, err := permitID(h.Owner)
+	id, several, err := permitID(h.Owner, h.Semaphore)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -90,13 +86,13 @@ func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dr
 	left, _ := list[2].(int64)
 	a.More = left > 0
 	if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
-		a.TTL = remaining(ms)
+		a.Lease = remaining(ms)
 	}
 	return a, err
 }
 
 func (permit) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	id, several, err := permitID(h.Owner)
+	id, several, err := permitID(h.Owner, h.Semaphore)
 	if err != nil {
 		return false, err
 	}
@@ -114,10 +110,11 @@ func (permit) release(ctx context.Context, s *Store, at key, h *driver.Hold) (he
 
 func (permit) renewal() *script { return permitRenew }
 
-func (permit) prolong(c *call, at key, owner string, ms int64) {
-	id, several, _ := permitID(owner) // what is no id is no permit in use
+func (permit) prolong(c *call, at key, lease *renewal.Item) {
+	_, s, _ := driver.ParseRef(lease.Ref)
+	id, several, _ := permitID(lease.Owner, s) // what is no id is no permit in use
 	c.keys = append(c.keys, string(permitsKey(at)))
-	c.args = append(c.args, ms, id, several)
+	c.args = append(c.args, lease.TTL.Milliseconds(), id, several)
 }
 
 func (permit) counting(_ *Store, at key, request string) (*script, []key) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -63,7 +64,7 @@ func (plainMutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold)
 	}
 	code, left, err := pair(reply)
 	if err == nil && code == 5 {
-		return driver.Answer{TTL: remaining(left), Silent: true}, nil
+		return driver.Answer{Wait: remaining(left), Silent: true}, nil
 	}
 	return answer(reply)
 }
@@ -89,7 +90,7 @@ func (plainMutex) release(ctx context.Context, s *Store, at key, h *driver.Hold)
 
 func (plainMutex) renewal() *script { return plainRenew }
 
-func (plainMutex) prolong(c *call, at key, owner string, ms int64) {
+func (plainMutex) prolong(c *call, at key, lease *renewal.Item) {
 	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, ms, owner)
+	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
 }

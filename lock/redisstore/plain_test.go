@@ -131,7 +131,7 @@ func TestFormatsFindForeignValues(t *testing.T) {
 		require.NoError(t, err, test.name)
 		assert.Equal(t, driver.Refused, answer.Verdict, test.name)
 		assert.True(t, answer.Foreign, test.name)
-		assert.InDelta(t, time.Hour, answer.TTL, float64(time.Minute), test.name)
+		assert.InDelta(t, time.Hour, answer.Wait, float64(time.Minute), test.name)
 		held, err := test.store.Release(t.Context(), &ended)
 		require.NoError(t, err, test.name)
 		assert.False(t, held, test.name)
@@ -188,7 +188,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 					defer sub.Close()
 				}
 				begin, left := time.Now(), driver.Answer{}
-				for left.TTL == 0 && time.Since(begin) < time.Minute {
+				for left.Wait == 0 && time.Since(begin) < time.Minute {
 					answer, err := store.Acquire(t.Context(), &hold)
 					require.NoError(t, err)
 					if answer.Verdict == driver.Refused {
@@ -205,12 +205,12 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 					return
 				}
 				assert.InDelta(t, test.free, time.Since(begin), float64(150*time.Millisecond))
-				assert.InDelta(t, 250*time.Millisecond, left.TTL, float64(5*time.Millisecond))
+				assert.InDelta(t, 250*time.Millisecond, left.Wait, float64(5*time.Millisecond))
 				ok, err := admin.SetNX(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Result()
 				require.NoError(t, err)
 				assert.True(t, ok, "it is free for peers")
 				require.NoError(t, admin.Del(t.Context(), "a").Err())
-				time.Sleep(left.TTL)
+				time.Sleep(left.Wait)
 				answer, err := store.Acquire(t.Context(), &hold)
 				require.NoError(t, err)
 				assert.Equal(t, driver.Granted, answer.Verdict, "and then for us again")

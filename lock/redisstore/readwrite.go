@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -69,7 +70,7 @@ func (read) handlers(at key, _ *driver.Hold) []handler {
 func (read) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, readAcquire,
 		[]key{at, tokenKey(at), holdsKey(at, h.Owner), claimKey(at)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.Under))
+		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.ReadWrite.Under))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -92,9 +93,9 @@ func (read) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held
 
 func (read) renewal() *script { return readRenew }
 
-func (read) prolong(c *call, at key, owner string, ms int64) {
-	c.keys = append(c.keys, string(at), string(holdsKey(at, owner)))
-	c.args = append(c.args, ms, owner)
+func (read) prolong(c *call, at key, lease *renewal.Item) {
+	c.keys = append(c.keys, string(at), string(holdsKey(at, lease.Owner)))
+	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
@@ -107,7 +108,7 @@ func (write) handlers(at key, _ *driver.Hold) []handler {
 func (write) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, writeAcquire,
 		[]key{at, tokenKey(at), claimKey(at)},
-		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.BlockReaders.Milliseconds())
+		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.ReadWrite.BlockReaders.Milliseconds())
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -130,7 +131,7 @@ func (write) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 
 func (write) renewal() *script { return writeRenew }
 
-func (write) prolong(c *call, at key, owner string, ms int64) {
+func (write) prolong(c *call, at key, lease *renewal.Item) {
 	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, ms, writerField(owner))
+	c.args = append(c.args, lease.TTL.Milliseconds(), writerField(lease.Owner))
 }

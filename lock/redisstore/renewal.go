@@ -35,7 +35,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 
 // keep lets a hold end h.Keep from now, instead of releasing it.
 func (s *Store) keep(ctx context.Context, h *driver.Hold) (held bool, err error) {
-	item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.Keep}}
+	item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.Keep}}
 	s.Renew(ctx, item)
 	return item[0].Outcome == renewal.Renewed, item[0].Err
 }
@@ -89,7 +89,7 @@ func (s *Store) batches(items []renewal.Item, some []int, most int) []*batch {
 			open[run] = b
 			batches = append(batches, b)
 		}
-		k.prolong(&b.call, at, lease.Owner, lease.TTL.Milliseconds())
+		k.prolong(&b.call, at, lease)
 		b.items = append(b.items, i)
 	}
 	return batches
@@ -104,9 +104,9 @@ func newBatch(script *script, room int) *batch {
 
 // leasedBy returns the kind of lock of a lease with that Ref, by default a mutex.
 func (s *Store) leasedBy(ref any) (leased, error) {
-	kind, ok := ref.(driver.Kind)
-	if !ok && ref != nil {
-		return nil, fmt.Errorf("redisstore: the Ref of a lease is a %T, not the Kind of its hold", ref)
+	kind, _, ok := driver.ParseRef(ref)
+	if !ok {
+		return nil, fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", ref)
 	}
 	return s.leasedKind(kind)
 }

@@ -202,7 +202,7 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 		case driver.KindPermit:
 			h.Owner = fmt.Sprintf("%032x", round)
 		case driver.KindSemaphore:
-			h.Owner, h.Permits = owner(round), 1
+			h.Owner, h.Semaphore.Permits = owner(round), 1
 		}
 		return h
 	}
@@ -242,8 +242,8 @@ func (c *callers) ask(ctx context.Context, n, round int) {
 	case 3:
 		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 			h := of(kind, "taken "+kind.String())
-			h.Place = time.Duration(n%2) * time.Minute
-			h.BlockReaders = h.Place
+			h.Queue = inQueue(time.Duration(n%2) * time.Minute)
+			h.ReadWrite.BlockReaders = h.Queue.Keep
 			a, err := c.store.Acquire(ctx, h)
 			if c.check("taken", err) {
 				assert.Equal(c.t, driver.Refused, a.Verdict, "granted a %v that is held", kind)
@@ -634,7 +634,7 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 				}
 			})
 			store := open(t, bareClient(t, address))
-			a, err := store.Acquire(t.Context(), mutexOf("a", 1))
+			a, clock, err := store.AcquireProposing(t.Context(), mutexOf("a", 1), 0)
 			if !test.accepted {
 				require.ErrorContains(t, err, "unexpected reply")
 				assert.Zero(t, a)
@@ -643,7 +643,7 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, driver.Granted, a.Verdict)
 			assert.EqualValues(t, 1, a.Token)
-			assert.True(t, a.Clock.IsZero() || a.Clock.Equal(time.UnixMicro(0)), "a clock of %v", a.Clock)
+			assert.True(t, clock.IsZero() || clock.Equal(time.UnixMicro(0)), "a clock of %v", clock)
 		})
 	}
 }

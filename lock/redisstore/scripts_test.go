@@ -28,10 +28,10 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), 30*time.Minute)
 	require.EqualValues(t, 1, admin.Del(t.Context(), "{a}:"+short.Owner+":rwlock_timeout:1").Val()) // it expires
 	writer := heldFor(driver.KindWrite, 3)
-	writer.BlockReaders = 0
+	writer.ReadWrite.BlockReaders = 0
 	answer := asks(t, store, writer)
 	assert.Equal(t, driver.Refused, answer.Verdict)
-	assert.Greater(t, answer.TTL, 30*time.Minute)
+	assert.Greater(t, answer.Wait, 30*time.Minute)
 }
 
 // A permit that has expired is not renewed, although its place is still there.

@@ -39,7 +39,7 @@ func (semaphore) handlers(at key, _ *driver.Hold) []handler {
 func (semaphore) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	reply, err := s.run(ctx, semaphoreAcquire,
 		[]key{at, requestKey(at, h.Owner)},
-		h.Permits, requestMillis(h))
+		h.Semaphore.Permits, requestMillis(h))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -65,12 +65,12 @@ func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) 
 		return false, err
 	}
 	owed := 0
-	if h.Owed {
+	if h.Semaphore.Owed {
 		owed = 1
 	}
 	reply, err := s.run(ctx, semaphoreRelease,
 		[]key{at, requestKey(at, h.Owner), semaphoreChannel(at)},
-		h.Permits, requestMillis(h), owed, publish, driver.MaxCount)
+		h.Semaphore.Permits, requestMillis(h), owed, publish, driver.MaxCount)
 	if err != nil {
 		return false, err
 	}

@@ -560,7 +560,7 @@ func TestReleaseThatArrivesTwice(t *testing.T) {
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
 	require.NoError(t, admin.Set(t.Context(), "s", 0, 0).Err())
-	release := &driver.Hold{Kind: driver.KindSemaphore, Name: "s", Owner: golf + ":1", TTL: time.Hour, Permits: 1, Owed: true}
+	release := &driver.Hold{Kind: driver.KindSemaphore, Name: "s", Owner: golf + ":1", TTL: time.Hour, Semaphore: driver.Semaphore{Permits: 1, Owed: true}}
 	record := "leasewheel_request:{s}:" + release.Owner
 	for range 2 {
 		held, err := store.Release(t.Context(), release)

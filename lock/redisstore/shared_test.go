@@ -30,7 +30,7 @@ type outcomes struct {
 }
 
 // inOneBatch acquires or releases holds in one batch.
-func inOneBatch(t *testing.T, store *redisstore.Store, admin *redis.Client, acquire bool, holds []*driver.Hold) *outcomes {
+func inOneBatch(t *testing.T, store *redisstore.Store, admin *redis.Client, acquire bool, holds []*driver.Hold, proposals map[*driver.Hold]int64) *outcomes {
 	t.Helper()
 	got := &outcomes{answers: map[string][]driver.Answer{}, held: map[string][]bool{}, errs: map[string][]error{}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // unbounded requests share no run
@@ -42,7 +42,7 @@ func inOneBatch(t *testing.T, store *redisstore.Store, admin *redis.Client, acqu
 			var held bool
 			var err error
 			if acquire {
-				a, err = store.Acquire(ctx, h)
+				a, _, err = store.AcquireProposing(ctx, h, proposals[h])
 			} else {
 				held, err = store.Release(ctx, h)
 			}
@@ -91,10 +91,11 @@ func TestSimpleRequestsShareARun(t *testing.T) {
 				for n := range 10 {
 					holds = append(holds, mutexOf(fmt.Sprintf("free %d", n), n))
 				}
+				proposals := map[*driver.Hold]int64{}
 				apart := int64(2)  // two of the three for one lock
 				for n := range 3 { // each proposes a larger token than the one before
 					h := mutexOf("twice", 20+n)
-					h.ProposedToken = (time.Now().Add(900*time.Millisecond).UnixMicro() + int64(n)*1000) &^ 15
+					proposals[h] = (time.Now().Add(900*time.Millisecond).UnixMicro() + int64(n)*1000) &^ 15
 					holds = append(holds, h)
 				}
 				if others {
@@ -102,7 +103,7 @@ func TestSimpleRequestsShareARun(t *testing.T) {
 					holds = append(holds, mutexOf("held", 23), mutexOf("held", 100), mutexOf("foreign", 24))
 				}
 				var got *outcomes
-				assert.Equal(t, 1+apart, runs(t, admin, func() { got = inOneBatch(t, store, admin, true, holds) }))
+				assert.Equal(t, 1+apart, runs(t, admin, func() { got = inOneBatch(t, store, admin, true, holds, proposals) }))
 				require.Empty(t, got.errs)
 				tokens := format == redisstore.FormatRedisson
 				for n := range 10 {
@@ -135,7 +136,7 @@ func TestSimpleRequestsShareARun(t *testing.T) {
 					holds = append(holds, released(mutexOf(fmt.Sprintf("free %d", n), n)))
 				}
 				holds = append(holds, released(mutexOf("free 0", 50)), released(mutexOf("nothing", 51)), released(mutexOf("foreign", 52)))
-				assert.EqualValues(t, 1, runs(t, admin, func() { got = inOneBatch(t, store, admin, false, holds) }))
+				assert.EqualValues(t, 1, runs(t, admin, func() { got = inOneBatch(t, store, admin, false, holds, nil) }))
 				require.Empty(t, got.errs)
 				for n := 1; n < 10; n++ {
 					assert.Equal(t, []bool{true}, got.held[fmt.Sprintf("free %d", n)])
@@ -164,7 +165,7 @@ func TestSharedReleaseHandsOver(t *testing.T) {
 		require.NoError(t, err)
 	}
 	waiter := mutexOf("lock 2", 100)
-	waiter.Place = time.Minute
+	waiter.Queue = inQueue(time.Minute)
 	subscribe(t, store, waiter, func(driver.Notice) {})
 	refused, err := store.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
@@ -174,7 +175,7 @@ func TestSharedReleaseHandsOver(t *testing.T) {
 	for n := range 5 {
 		holds = append(holds, released(mutexOf(fmt.Sprint("lock ", n), n)))
 	}
-	got := inOneBatch(t, store, admin, false, holds)
+	got := inOneBatch(t, store, admin, false, holds, nil)
 	require.Empty(t, got.errs)
 	for n := range 5 {
 		assert.Equal(t, []bool{true}, got.held[fmt.Sprint("lock ", n)])
@@ -196,7 +197,7 @@ func TestSharedReleaseOfPlainLocksCountsHandOvers(t *testing.T) {
 		holds = append(holds, released(mutexOf(fmt.Sprint("lock ", n), n)))
 	}
 	subscribe(t, store, mutexOf("lock 1", 100), func(driver.Notice) {})
-	got := inOneBatch(t, store, admin, false, holds)
+	got := inOneBatch(t, store, admin, false, holds, nil)
 	require.Empty(t, got.errs)
 	state := func(n int) bool {
 		return admin.HExists(t.Context(), fmt.Sprintf("leasewheel_lock_turns:{lock %d}", n), "since").Val()
@@ -229,7 +230,7 @@ func TestOneRequestOfASharedRunFailsAlone(t *testing.T) {
 				holds = append(holds, released(mutexOf(name, i)))
 			}
 		}
-		return inOneBatch(t, store, admin, acquire, holds)
+		return inOneBatch(t, store, admin, acquire, holds, nil)
 	}
 	all := func(got *outcomes) {
 		t.Helper()
@@ -504,7 +505,7 @@ func TestSharedRunsComeBack(t *testing.T) {
 		for n := range 5 {
 			holds = append(holds, mutexOf(fmt.Sprintf("%v lock %d", test.ago, n), n))
 		}
-		got := runs(t, admin, func() { require.Empty(t, inOneBatch(t, store, admin, true, holds).errs) })
+		got := runs(t, admin, func() { require.Empty(t, inOneBatch(t, store, admin, true, holds, nil).errs) })
 		assert.Equal(t, test.own, got == 5, "%d runs %v after a refusal", got, test.ago)
 	}
 }
@@ -519,12 +520,13 @@ func TestHalfAGrantIsNotFree(t *testing.T) {
 	_, err := store.Release(t.Context(), released(mutexOf("nothing", 0)))
 	require.NoError(t, err)
 	var holds []*driver.Hold
+	proposals := map[*driver.Hold]int64{}
 	for n := range 5 { // each has a larger token than the one before
 		h := mutexOf("lock", n)
-		h.ProposedToken = (time.Now().Add(900*time.Millisecond).UnixMicro() + int64(n)*1000) &^ 15
+		proposals[h] = (time.Now().Add(900*time.Millisecond).UnixMicro() + int64(n)*1000) &^ 15
 		holds = append(holds, h)
 	}
-	got := inOneBatch(t, store, admin, true, holds)
+	got := inOneBatch(t, store, admin, true, holds, proposals)
 	require.NotEmpty(t, got.errs["lock"])
 	require.ErrorIs(t, got.errs["lock"][0], redisstore.ErrNoPermission)
 	assert.EqualValues(t, 1, admin.HLen(t.Context(), "lock").Val(), "owners")
@@ -547,7 +549,7 @@ func TestReleaseComesBeforeAcquisitions(t *testing.T) {
 		requests = append(requests, func() {
 			h := mutexOf(fmt.Sprint("lock ", n), 100+n)
 			if n == 1 {
-				h.Place = time.Minute
+				h.Queue = inQueue(time.Minute)
 			}
 			a, err := store.Acquire(ctx, h)
 			assert.NoError(t, err)
@@ -579,7 +581,7 @@ func TestHeldPlainLockOutOfMemory(t *testing.T) {
 	}
 	_, err = store.Acquire(ctx, mutexOf("free", 1))
 	require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
-	got := inOneBatch(t, store, admin, true, []*driver.Hold{mutexOf("held", 1), mutexOf("held", 2), mutexOf("free", 3)})
+	got := inOneBatch(t, store, admin, true, []*driver.Hold{mutexOf("held", 1), mutexOf("held", 2), mutexOf("free", 3)}, nil)
 	require.Len(t, got.answers["held"], 2)
 	assert.NotEqual(t, got.answers["held"][0].Verdict, got.answers["held"][1].Verdict)
 	require.Len(t, got.errs["free"], 1)

@@ -57,7 +57,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					older, err := admin.Get(t.Context(), counterOfA).Result()
 					if err == nil {
 						h := mutexOf("a", i+10_000)
-						h.Reserve = random.Int64N(lock.MaxPasses)
+						h.Queue.Reserve = random.Int64N(lock.MaxPasses)
 						a, err := store.Acquire(t.Context(), h)
 						require.NoError(t, err)
 						require.Greater(t, a.Token, last)
@@ -73,7 +73,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					require.Eventually(t, func() bool { return admin.Ping(t.Context()).Err() == nil }, time.Minute, 5*time.Millisecond)
 				}
 				h := mutexOf("a", i)
-				h.Reserve = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
+				h.Queue.Reserve = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
 				var a driver.Answer
 				var err error
 				require.Eventually(t, func() bool {
@@ -82,7 +82,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 				}, time.Minute, 5*time.Millisecond)
 				require.Equal(t, driver.Granted, a.Verdict)
 				require.Greater(t, a.Token, last, "grant %d", i)
-				require.LessOrEqual(t, a.Reserved, h.Reserve)
+				require.LessOrEqual(t, a.Reserved, h.Queue.Reserve)
 				reserved += a.Reserved
 				last = a.Token + a.Reserved // the owner may use all of them
 				require.LessOrEqual(t, last, admin.Time(t.Context()).Val().UnixMicro(), "ahead of the clock")
@@ -177,7 +177,7 @@ func TestDamagedCounterHoldsNoReleaseUp(t *testing.T) {
 	holder, waiter := mutexOf("a", 1), mutexOf("a", 2)
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
-	waiter.Place = time.Minute
+	waiter.Queue = inQueue(time.Minute)
 	notices := make(chan driver.Notice, 10)
 	subscribe(t, store, waiter, func(n driver.Notice) { notices <- n })
 	_, err = store.Acquire(t.Context(), waiter)
@@ -206,7 +206,7 @@ func TestReservedTokensAreLimited(t *testing.T) {
 		require.NoError(t, err)
 		acquire := func(n int) driver.Answer {
 			h := mutexOf(fmt.Sprint(life), n)
-			h.Reserve = 5_000_000
+			h.Queue.Reserve = 5_000_000
 			a, err := store.Acquire(t.Context(), h)
 			require.NoError(t, err)
 			_, err = store.Release(t.Context(), released(h))
@@ -362,21 +362,21 @@ func proposeTokens(t *testing.T, admin, client *redis.Client) (heeded, ignored i
 						require.NoError(t, admin.Set(t.Context(), key, now.Add(last).UnixMicro()/16*16, time.Hour).Err())
 					}
 					h := mutexOf(what, 1)
-					h.Place = place
-					h.ProposedToken = now.Add(ahead).UnixMicro() / 16 * 16
-					answer, err := store.Acquire(t.Context(), h)
+					h.Queue = inQueue(place)
+					proposed := now.Add(ahead).UnixMicro() / 16 * 16
+					answer, clock, err := store.AcquireProposing(t.Context(), h, proposed)
 					require.NoError(t, err)
 					require.Equal(t, driver.Granted, answer.Verdict)
 					require.Equal(t, strconv.FormatInt(answer.Token, 10), admin.Get(t.Context(), key).Val())
-					by := time.UnixMicro(h.ProposedToken).Sub(answer.Clock)
+					by := time.UnixMicro(proposed).Sub(clock)
 					switch {
 					case last > 0:
 						require.Equal(t, now.Add(last).UnixMicro()/16*16+16, answer.Token, what)
 					case by > 0 && by <= time.Second:
-						require.Equal(t, h.ProposedToken, answer.Token, what)
+						require.Equal(t, proposed, answer.Token, what)
 						heeded++
 					default:
-						require.Equal(t, answer.Clock.UnixMicro()/16*16, answer.Token, what)
+						require.Equal(t, clock.UnixMicro()/16*16, answer.Token, what)
 						ignored++
 					}
 				}

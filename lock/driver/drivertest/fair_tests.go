@@ -47,10 +47,14 @@ func without(tests []test, names ...string) []test {
 func (b *bench) waiting(name, owner string) *driver.Hold { return b.waitingFor(name, owner, hour) }
 
 // waitingFor returns the request of an owner that waits, and whose place is kept for the
-// given time.
+// given time, with a mutex as long as the owner is subscribed.
 func (b *bench) waitingFor(name, owner string, kept time.Duration) *driver.Hold {
 	h := b.hold(name, owner)
-	h.Place = kept
+	if b.kind == lock.KindMutex {
+		h.Queue.Subscribed = true
+	} else {
+		h.Queue.Keep = kept
+	}
 	return h
 }
 
@@ -89,7 +93,7 @@ func (b *bench) areServed(s driver.Store, owners ...string) {
 func queuesInOrderOfArrival(b *bench) {
 	mine, theirs := b.store(), b.store()
 	b.granted(mine, b.hold("a", "holder:1"))
-	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.TTL <= 0 || next.TTL > hour {
+	if next := b.refused(mine, b.waiting("a", "one:1")); next.Behind || next.Wait <= 0 || next.Wait > hour {
 		b.Errorf("the next in line was refused by %+v", next)
 	}
 	b.enqueue(theirs, "a", "two:1")
@@ -118,7 +122,7 @@ func letsNobodyOvertake(b *bench) {
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueue(s, "a", "one:1")
 	b.release(s, b.holding("a", "holder:1", 0), true)
-	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.TTL != 0 || answer.Foreign {
+	if answer := b.refused(s, b.hold("a", "hasty:1")); answer.Wait != 0 || answer.Foreign {
 		b.Errorf("a free lock was refused by %+v", answer)
 	}
 	b.areServed(s, "one:1") // an owner that does not wait has no place
@@ -353,7 +357,7 @@ func outlastsADeadWaiter(b *bench) {
 	l := b.locker(lock.Config{Poll: hour})
 	lease := b.lock(l, "a")
 	dead := b.waiting("a", "dead:1")
-	dead.Place = 2 * time.Second
+	dead.Queue.Keep = 2 * time.Second
 	begin := time.Now()
 	b.refused(s, dead)
 	served := make(chan *lock.Lease)
@@ -363,7 +367,7 @@ func outlastsADeadWaiter(b *bench) {
 	b.queueBecomes(l, "a", 3)
 	b.unlock(lease)
 	first := b.received(served)
-	if waited := time.Since(begin); waited < dead.Place-100*time.Millisecond || waited > 4*time.Second+b.late() {
+	if waited := time.Since(begin); waited < dead.Queue.Keep-100*time.Millisecond || waited > 4*time.Second+b.late() {
 		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
 	}
 	b.unlock(first)

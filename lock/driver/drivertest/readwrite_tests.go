@@ -71,13 +71,13 @@ func lasting(h *driver.Hold, ttl time.Duration) *driver.Hold {
 
 // under returns a reader's request beside a write lock of the same holder.
 func under(h *driver.Hold, writer string) *driver.Hold {
-	h.Under = named(writer)
+	h.ReadWrite.Under = named(writer)
 	return h
 }
 
 // claiming returns a writer's request that blocks new readers.
 func claiming(h *driver.Hold) *driver.Hold {
-	h.BlockReaders = ttl
+	h.ReadWrite.BlockReaders = ttl
 	return h
 }
 
@@ -89,7 +89,7 @@ func sharesAmongReaders(b *bench) {
 		b.Errorf("readers at the same time have tokens %d and %d", first.Token, second.Token)
 	}
 	answer := b.refused(theirs, b.writing("a", "you:2", 1))
-	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+	if answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
 		b.Errorf("a writer was refused with %+v; the readers have %v at most", answer, ttl)
 	}
 	b.release(mine, b.reading("a", "me:1", 0), true)
@@ -100,7 +100,7 @@ func sharesAmongReaders(b *bench) {
 		b.Errorf("a writer's token %d came after the readers' %d", writer.Token, first.Token)
 	}
 	answer = b.refused(mine, b.reading("a", "me:1", 1))
-	if answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+	if answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
 		b.Errorf("a reader was refused with %+v; the writer has %v at most", answer, ttl)
 	}
 	b.refused(mine, b.writing("a", "me:2", 1))
@@ -170,7 +170,7 @@ func keepsEachReaderForItsOwnTTL(b *bench) {
 	b.granted(s, lasting(b.reading("a", "long:1", 1), 3*ttl))
 	begin := time.Now()
 	b.granted(s, b.reading("a", "short:1", 1))
-	if left := b.refused(s, b.writing("a", "you:1", 1)).TTL; left <= 0 || left > ttl {
+	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the first lease ends in %v, though a reader has it for %v", left, ttl)
 	}
 	time.Sleep(ttl * 3 / 2)
@@ -204,7 +204,7 @@ func forgetsAFormerReadersTTL(b *bench) {
 	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
 	b.granted(s, b.reading("a", "dead:1", 1))
 	b.release(s, b.reading("a", "me:1", 0), true)
-	if left := b.refused(s, b.writing("a", "you:1", 1)).TTL; left <= 0 || left > ttl {
+	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the lock lasts %v, though the last reader has it for %v", left, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)
@@ -337,7 +337,7 @@ func keepsNewReadersOut(b *bench) {
 	b.refused(theirs, b.writing("a", "you:1", 1))
 	b.granted(mine, b.reading("a", "me:2", 1)) // the writer has no claim
 	b.refused(theirs, claiming(b.writing("a", "you:1", 1)))
-	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.TTL <= 0 || answer.TTL > ttl || answer.Foreign {
+	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
 		b.Errorf("a new reader was refused with %+v; the claim is for %v", answer, ttl)
 	}
 	b.granted(mine, b.reading("a", "me:1", 1)) // sent again

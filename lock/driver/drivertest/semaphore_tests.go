@@ -72,7 +72,7 @@ var permitTests = []test{
 
 // permits returns the request of an owner for permits of a semaphore.
 func (b *bench) permits(name, owner string, n int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Permits: n}
+	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
 }
 
 // back returns the release of another request.
@@ -85,7 +85,7 @@ func back(h *driver.Hold) *driver.Hold {
 // owed returns the release of permits that any request may have taken.
 func owed(h *driver.Hold) *driver.Hold {
 	h = back(h)
-	h.Owed = true
+	h.Semaphore.Owed = true
 	return h
 }
 
@@ -709,7 +709,7 @@ func grantsAPermitOnce(b *bench) {
 	if second := b.granted(s, b.permit("a", 2)); second.More {
 		b.Errorf("got %+v, though no permit is left", second)
 	}
-	if refusal := b.refused(s, b.permit("a", 3)); refusal.TTL <= 0 || refusal.TTL > ttl || refusal.Foreign {
+	if refusal := b.refused(s, b.permit("a", 3)); refusal.Wait <= 0 || refusal.Wait > ttl || refusal.Foreign {
 		b.Errorf("refused by %+v; the permits last %v at most", refusal, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)
@@ -726,7 +726,7 @@ func keepsAPermitForAWhile(b *bench) {
 	ended := back(h)
 	ended.Keep = ttl
 	b.release(s, ended, true)
-	if refusal := b.refused(s, b.permit("a", 2)); refusal.TTL <= 0 || refusal.TTL > ttl {
+	if refusal := b.refused(s, b.permit("a", 2)); refusal.Wait <= 0 || refusal.Wait > ttl {
 		b.Errorf("refused by %+v; the permit stays taken for %v", refusal, ttl)
 	}
 	time.Sleep(ttl + 50*time.Millisecond)

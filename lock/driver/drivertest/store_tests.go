@@ -132,7 +132,7 @@ func grantsWhatIsFree(b *bench) {
 		b.Errorf("a grant came with token %d", answer.Token)
 	}
 	answer := b.refused(theirs, b.hold("a", "you:1"))
-	if answer.TTL <= 0 || answer.TTL > hour || answer.Foreign {
+	if answer.Wait <= 0 || answer.Wait > hour || answer.Foreign {
 		b.Errorf("refused with %+v; the holder has a lock of this format for at most %v", answer, hour)
 	}
 	b.release(mine, b.holding("a", "me:1", 0), true)
@@ -238,7 +238,7 @@ func tokensGrow(b *bench) {
 func renewals(holds ...*driver.Hold) []renewal.Item {
 	items := make([]renewal.Item, len(holds))
 	for i, h := range holds {
-		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}
+		items[i] = renewal.Item{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.TTL}
 	}
 	return items
 }

@@ -27,9 +27,9 @@ func (s *State) acquireFair(h *driver.Hold) (a driver.Answer) {
 	if s.holds(h) {
 		return s.grantExclusive(h, 0, 0)
 	}
-	f, until := &s.fair, place{s.in(h.Place), h.Place > 0 && s.listening(fairTopic(h.Owner)) > 0}
+	f, until := &s.fair, place{s.in(h.Queue.Keep), h.Queue.Keep > 0 && s.listening(fairTopic(h.Owner)) > 0}
 	if p, placed := f.places[h.Owner]; placed {
-		s.spare(p, h.Place)
+		s.spare(p, h.Queue.Keep)
 		f.places[h.Owner] = until
 		if !slices.Contains(f.order, h.Owner) {
 			f.order = slices.Insert(f.order, 0, h.Owner)
@@ -44,7 +44,7 @@ func (s *State) acquireFair(h *driver.Hold) (a driver.Answer) {
 	case dropped:
 		s.wake(fairTopic(f.order[0]))
 	}
-	if h.Place > 0 {
+	if h.Queue.Keep > 0 {
 		if !slices.Contains(f.order, h.Owner) {
 			f.order = append(f.order, h.Owner)
 		}

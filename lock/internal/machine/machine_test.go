@@ -165,7 +165,7 @@ func TestReleaseGrantsToTheFirstLivingWaiter(t *testing.T) {
 	holder := hold(driver.KindMutex, "a:1")
 	n.acquire(holder)
 	for _, h := range waiters {
-		h.ProvisionalTTL, h.Reserve = time.Second, 100
+		h.Queue.Provisional, h.Queue.Reserve = time.Second, 100
 		n.pass(time.Millisecond)
 		assert.Equal(t, n.now.UnixMicro(), n.acquire(h).At.UnixMicro())
 	}
@@ -260,7 +260,7 @@ func TestTokens(t *testing.T) {
 	n.pass(time.Minute)
 	assert.Equal(t, n.now.UnixMicro(), next(ahead(time.Second+16*time.Microsecond)).Token, "too far ahead")
 	n.pass(time.Minute)
-	reserved := next(func(h *driver.Hold) { h.Reserve = 1 << 20 })
+	reserved := next(func(h *driver.Hold) { h.Queue.Reserve = 1 << 20 })
 	assert.Equal(t, n.now.Add(-10*time.Millisecond).UnixMicro(), reserved.Token)
 	assert.Equal(t, n.now.UnixMicro(), reserved.Token+reserved.Reserved)
 }
@@ -360,7 +360,7 @@ func TestWriterThatGivesUpEndsItsClaim(t *testing.T) {
 
 func TestReadsUnderItsOwnWrite(t *testing.T) {
 	n := newName()
-	w, r := hold(driver.KindWrite, "w:1"), hold(driver.KindRead, "w:2", func(h *driver.Hold) { h.Under = "w:1" })
+	w, r := hold(driver.KindWrite, "w:1"), hold(driver.KindRead, "w:2", func(h *driver.Hold) { h.ReadWrite.Under = "w:1" })
 	token := n.acquire(w).Token
 	assert.Equal(t, refused, n.verdict(hold(driver.KindRead, "b:1")))
 	assert.Equal(t, token, n.acquire(r).Token)
@@ -399,7 +399,7 @@ func TestSemaphoreTakesOnce(t *testing.T) {
 	assert.True(t, n.free(a))
 	assert.Equal(t, "wake", n.heard(b))
 	assert.Equal(t, int64(3), n.count(driver.KindSemaphore, driver.CountRead, 0, "").Count)
-	owed := hold(driver.KindSemaphore, "c:1", func(h *driver.Hold) { h.Owed = true })
+	owed := hold(driver.KindSemaphore, "c:1", func(h *driver.Hold) { h.Semaphore.Owed = true })
 	assert.True(t, n.free(owed))
 	assert.True(t, n.free(owed))
 	assert.Equal(t, int64(4), n.count(driver.KindSemaphore, driver.CountRead, 0, "").Count)

@@ -59,7 +59,7 @@ func (s *State) acquireMutex(h *driver.Hold) driver.Answer {
 func isOther(owner string) bool { return len(owner) > 14 && owner[14] != '8' }
 
 func (s *State) grantMutex(h *driver.Hold) driver.Answer {
-	a := s.grantExclusive(h, h.ProposedToken, h.Reserve)
+	a := s.grantExclusive(h, h.ProposedToken, h.Queue.Reserve)
 	a.Clock = time.UnixMicro(s.micros)
 	return a
 }
@@ -76,8 +76,8 @@ func (s *State) enqueue(h *driver.Hold, left time.Duration) driver.Answer {
 	if h.Place <= 0 {
 		return driver.Answer{TTL: left}
 	}
-	provisional := max(cmp.Or(h.ProvisionalTTL, h.TTL).Truncate(time.Millisecond), time.Millisecond)
-	s.insert(waiter{h.Owner, s.micros, provisional, h.Reserve})
+	provisional := max(cmp.Or(h.Queue.Provisional, h.TTL).Truncate(time.Millisecond), time.Millisecond)
+	s.insert(waiter{h.Owner, s.micros, provisional, h.Queue.Reserve})
 	s.queue.ends = s.in(queueTTL)
 	return driver.Answer{TTL: left, At: time.UnixMicro(s.micros)}
 }
@@ -127,7 +127,7 @@ func (s *State) releaseMutex(h *driver.Hold) (held bool) {
 		return false
 	}
 	s.lock = lock{}
-	if h.GrantedByRelease && s.OthersListening > 0 {
+	if h.Queue.Granted && s.OthersListening > 0 {
 		s.queue.window, s.queue.ends = s.micros+windowTTL.Microseconds(), s.in(queueTTL)
 	} else if s.grantNext("") > 0 {
 		return true

@@ -30,7 +30,7 @@ func (c *claims) claim(t *rapid.T, h *driver.Hold, token int64, ttl time.Duratio
 		t.Fatalf("the token %d after %d", token, c.token)
 	}
 	c.token, c.tokens[h.Owner] = max(c.token, token), token
-	c.until[h.Owner], c.kind[h.Owner], c.under[h.Owner] = c.now.Add(ttl), h.Kind, h.Under
+	c.until[h.Owner], c.kind[h.Owner], c.under[h.Owner] = c.now.Add(ttl), h.Kind, h.ReadWrite.Under
 }
 
 // receive claims what was granted by messages.
@@ -66,12 +66,12 @@ func drawHold(t *rapid.T, kinds ...driver.Kind) *driver.Hold {
 	if rapid.Bool().Draw(t, "alone") {
 		h.Place = 0
 	}
-	h.GrantedByRelease = rapid.Bool().Draw(t, "by release")
+	h.Queue.Granted = rapid.Bool().Draw(t, "by release")
 	if k == driver.KindWrite && h.Place == 0 {
-		h.BlockReaders = time.Second
+		h.ReadWrite.BlockReaders = time.Second
 	}
 	if k == driver.KindRead {
-		h.Under = fmt.Sprintf("c%d:%d%d", n, driver.KindWrite, n)
+		h.ReadWrite.Under = fmt.Sprintf("c%d:%d%d", n, driver.KindWrite, n)
 	}
 	return h
 }
@@ -146,14 +146,14 @@ func TestPermitsAreConserved(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"acquire": func(t *rapid.T) {
 				h := hold(driver.KindSemaphore, fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "owner")))
-				h.Permits = 1 + int64(len(h.Owner))
+				h.Semaphore.Permits = 1 + int64(len(h.Owner))
 				if n.verdict(h) == driver.Granted {
-					taken[h.Owner] = h.Permits
+					taken[h.Owner] = h.Semaphore.Permits
 				}
 			},
 			"release": func(t *rapid.T) {
 				h := hold(driver.KindSemaphore, fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "owner")))
-				h.Permits = 1 + int64(len(h.Owner))
+				h.Semaphore.Permits = 1 + int64(len(h.Owner))
 				if n.free(h) {
 					delete(taken, h.Owner)
 				}

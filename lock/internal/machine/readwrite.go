@@ -33,7 +33,7 @@ func (s *State) acquireRead(h *driver.Hold) driver.Answer {
 	r := l.readers[h.Owner]
 	switch {
 	case s.holds(h):
-	case l.mode == writing && l.owner != h.Under:
+	case l.mode == writing && l.owner != h.ReadWrite.Under:
 		return driver.Answer{TTL: s.left(l.ends)}
 	case l.mode != writing && s.claim.owner != "":
 		return driver.Answer{TTL: s.left(s.claim.ends)}
@@ -123,8 +123,8 @@ func (s *State) acquireWrite(h *driver.Hold) driver.Answer {
 	}
 	if !held {
 		if first := s.settle(); first > 0 {
-			if h.BlockReaders > 0 {
-				s.claim = claim{h.Owner, s.in(h.BlockReaders)}
+			if h.ReadWrite.BlockReaders > 0 {
+				s.claim = claim{h.Owner, s.in(h.ReadWrite.BlockReaders)}
 			}
 			return driver.Answer{TTL: s.left(first)}
 		}

@@ -75,10 +75,10 @@ func (s *State) acquireSemaphore(h *driver.Hold) driver.Answer {
 	case did == "taken":
 	case s.foreignTo(h.Kind):
 		return s.foreign()
-	case did != "" || !s.count.exists || s.count.n < h.Permits:
+	case did != "" || !s.count.exists || s.count.n < h.Semaphore.Permits:
 		return driver.Answer{}
 	default:
-		s.add(-h.Permits)
+		s.add(-h.Semaphore.Permits)
 	}
 	s.remember(h.Owner, "taken", 0, 2*h.TTL)
 	return driver.Answer{Verdict: driver.Granted, More: s.count.n > 0}
@@ -90,14 +90,14 @@ func (s *State) releaseSemaphore(h *driver.Hold) (held bool) {
 	switch {
 	case did == "given":
 		return true
-	case !h.Owed && (foreign || did != "taken" || !s.count.exists):
+	case !h.Semaphore.Owed && (foreign || did != "taken" || !s.count.exists):
 		s.remember(h.Owner, "refused", 0, 2*h.TTL) // so that a late acquisition takes nothing
 		return false
-	case foreign || s.count.n+h.Permits > maxCount:
+	case foreign || s.count.n+h.Semaphore.Permits > maxCount:
 		return false
 	}
 	s.remember(h.Owner, "given", 0, 2*h.TTL)
-	s.add(h.Permits)
+	s.add(h.Semaphore.Permits)
 	s.wakeFor(s.count.n)
 	return true
 }
