@@ -36,32 +36,29 @@ func (s *State) acquireMutex(h *driver.Hold) driver.Answer {
 	}
 	if s.holds(h) {
 		s.leaveQueue(own)
-		return s.grantMutex(h)
+	} else if left := s.notBefore(own); left > 0 {
+		return s.enqueue(h, left)
 	}
-	if s.lock.mode != free {
-		if isOther(s.lock.owner) {
-			s.queue.window = 0 // it was used
-		}
-		return s.enqueue(h, s.left(s.lock.ends))
-	}
-	left := time.Duration(s.queue.window-s.micros) * time.Microsecond
-	if left <= 0 || left > windowTTL { // a longer one is from before the clock was set back
-		s.queue.window, left = 0, s.grantNext(own)
-	}
-	if left > 0 {
-		return s.enqueue(h, (left + time.Millisecond - 1).Truncate(time.Millisecond))
-	}
-	return s.grantMutex(h)
-}
-
-// isOther reports whether an owner is another library's: it begins with a UUID of another
-// version.
-func isOther(owner string) bool { return len(owner) > 14 && owner[14] != '8' }
-
-func (s *State) grantMutex(h *driver.Hold) driver.Answer {
 	a := s.grantExclusive(h, h.ProposedToken, h.Reserve)
 	a.Clock = time.UnixMicro(s.micros)
 	return a
+}
+
+// notBefore returns for how long the lock is held by others, or left to them, in whole ms. It
+// grants a free lock to the waiters before the owner own.
+func (s *State) notBefore(own string) time.Duration {
+	if o := s.lock.owner; len(o) > 14 && o[14] != '8' { // a UUID of another library's version
+		s.queue.window = 0 // it was used
+	}
+	if s.lock.mode != free {
+		return s.left(s.lock.ends)
+	}
+	left := time.Duration(s.queue.window-s.micros) * time.Microsecond
+	if left > 0 && left <= windowTTL { // a longer one is from before the clock was set back
+		return (left + time.Millisecond - 1).Truncate(time.Millisecond)
+	}
+	s.queue.window = 0
+	return s.grantNext(own)
 }
 
 // grantExclusive grants a free lock, or one that the owner holds.

@@ -90,11 +90,11 @@ func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	if s.permits.expire == nil {
 		s.permits = permits{make(map[string]end), never}
 	}
-	if s.count.exists && s.count.ends != never && s.count.ends > s.ms {
+	if s.count.ends != never && s.count.ends > s.ms {
 		s.permits.ends = s.count.ends
 	}
-	given := max(s.put(ids, h.TTL), time.Millisecond)
-	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, TTL: given}
+	given := s.put(ids, h.TTL)
+	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, TTL: max(given, time.Millisecond)}
 }
 
 func (s *State) releasePermits(h *driver.Hold) (held bool) {

@@ -62,6 +62,8 @@ type Topic struct {
 	Of   string
 }
 
+// Topics of each kind's waiters. Those of permits are a semaphore's, those of readers a
+// writer's.
 var (
 	mutexTopic     = Topic{Kind: driver.KindMutex}
 	readWriteTopic = Topic{Kind: driver.KindWrite}
@@ -77,23 +79,34 @@ func grantsTo(owner string) Topic {
 
 func fairTopic(owner string) Topic { return Topic{driver.KindFair, owner} }
 
-// kinds are the topics of a waiter, and the steps of each kind.
+// Topics returns the topics of a waiter for the hold.
+func Topics(h *driver.Hold) []Topic {
+	switch h.Kind {
+	case driver.KindMutex:
+		return []Topic{mutexTopic, grantsTo(h.Owner)}
+	case driver.KindFair:
+		return []Topic{fairTopic(h.Owner)}
+	case driver.KindRead, driver.KindWrite:
+		return []Topic{readWriteTopic}
+	case driver.KindSemaphore, driver.KindPermit:
+		return []Topic{semaphoreTopic}
+	}
+	return []Topic{latchTopic}
+}
+
+// kinds are the steps of each kind.
 var kinds = [...]struct {
-	topics  func(owner string) []Topic
 	acquire func(*State, *driver.Hold) driver.Answer
 	release func(*State, *driver.Hold) (held bool)
 }{
-	driver.KindMutex:     {func(o string) []Topic { return []Topic{mutexTopic, grantsTo(o)} }, (*State).acquireMutex, (*State).releaseMutex},
-	driver.KindFair:      {func(o string) []Topic { return []Topic{fairTopic(o)} }, (*State).acquireFair, (*State).releaseFair},
-	driver.KindRead:      {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireRead, (*State).releaseRead},
-	driver.KindWrite:     {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireWrite, (*State).releaseWrite},
-	driver.KindSemaphore: {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquireSemaphore, (*State).releaseSemaphore},
-	driver.KindPermit:    {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquirePermits, (*State).releasePermits},
-	driver.KindLatch:     {func(string) []Topic { return []Topic{latchTopic} }, (*State).acquireLatch, (*State).releaseLatch},
+	driver.KindMutex:     {(*State).acquireMutex, (*State).releaseMutex},
+	driver.KindFair:      {(*State).acquireFair, (*State).releaseFair},
+	driver.KindRead:      {(*State).acquireRead, (*State).releaseRead},
+	driver.KindWrite:     {(*State).acquireWrite, (*State).releaseWrite},
+	driver.KindSemaphore: {(*State).acquireSemaphore, (*State).releaseSemaphore},
+	driver.KindPermit:    {(*State).acquirePermits, (*State).releasePermits},
+	driver.KindLatch:     {(*State).acquireLatch, (*State).releaseLatch},
 }
-
-// Topics returns the topics of a waiter for the hold.
-func Topics(h *driver.Hold) []Topic { return kinds[h.Kind].topics(h.Owner) }
 
 func (s *State) listening(t Topic) int {
 	if s.Listening == nil {
