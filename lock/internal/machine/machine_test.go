@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -494,7 +493,7 @@ func TestKindsThatShareAName(t *testing.T) {
 			} else if a.Verdict == refused && a.TTL == 0 {
 				got = r
 			}
-			assert.Equal(t, want, got, fmt.Sprintf("%v under a %s", driver.Kind(k), under))
+			assert.Equal(t, want, got, "%v under a %s", driver.Kind(k), under)
 		}
 	}
 }
