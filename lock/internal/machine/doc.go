@@ -62,7 +62,7 @@
 //	zero reached, or deleted    | none              | all
 //
 // A waiter of a mutex is alive while its client is subscribed, one of a fair lock for
-// [driver.Hold.Place] after each request. A release also skips a fair lock's waiter that was
+// driver.Hold.Queue.Keep after each request. A release also skips a fair lock's waiter that was
 // subscribed at its last request and is not any more.
 //
 // # What the machine leaves to a store

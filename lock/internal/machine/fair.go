@@ -37,7 +37,7 @@ func (s *State) acquireFair(h *driver.Hold) (a driver.Answer) {
 	}
 	switch dropped := s.dropDead(false); {
 	case s.lock.mode != free:
-		a.TTL = s.left(s.lock.ends)
+		a.Wait = s.left(s.lock.ends)
 	case len(f.order) == 0 || f.order[0] == h.Owner:
 		s.leaveFair(h.Owner)
 		return s.grantExclusive(h, 0, 0)

@@ -30,16 +30,10 @@ func (s *State) ForceRelease(now time.Time) (driver.Info, []Message) {
 	s.begin(now)
 	info, mode := s.describeLock(), s.lock.mode
 	info.Token = s.token
-	s.lock = lock{}
-	switch mode {
-	case free:
-		return info, nil
-	case exclusive:
-		s.wake(mutexTopic)
-	default:
-		s.wake(readWriteTopic)
+	if s.lock = (lock{}); mode != free {
+		s.wake([...]Topic{exclusive: mutexTopic, reading: readWriteTopic, writing: readWriteTopic}[mode])
+		s.wakeHead(false)
 	}
-	s.wakeHead(false)
 	return info, s.messages
 }
 

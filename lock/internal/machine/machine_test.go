@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,9 +37,14 @@ const ttl = 10 * time.Second
 
 // hold returns a hold of an owner such as "a:1", with a place.
 func hold(k driver.Kind, owner string, also ...func(*driver.Hold)) *driver.Hold {
-	h := &driver.Hold{Kind: k, Owner: owner, Count: 1, TTL: ttl, Permits: 1}
-	if k == driver.KindMutex || k == driver.KindFair {
-		h.Place = 5 * time.Second
+	h := &driver.Hold{Kind: k, Owner: owner, Count: 1, TTL: ttl}
+	switch k {
+	case driver.KindMutex:
+		h.Queue.Subscribed = true
+	case driver.KindFair:
+		h.Queue.Keep = 5 * time.Second
+	case driver.KindSemaphore:
+		h.Semaphore.Permits = 1
 	}
 	for _, set := range also {
 		set(h)
@@ -108,14 +112,14 @@ func TestExcludes(t *testing.T) {
 		t.Run(k.String(), func(t *testing.T) {
 			n := newName()
 			a, b := hold(k, "a:1"), hold(k, "b:1")
-			b.Place = 0
+			b.Queue = driver.Queue{}
 			first := n.acquire(a)
 			require.Equal(t, granted, first.Verdict)
 			assert.Equal(t, n.now.UnixMicro(), first.Token)
 			n.pass(ttl - time.Millisecond)
-			assert.Equal(t, time.Millisecond, n.acquire(b).TTL)
+			assert.Equal(t, time.Millisecond, n.acquire(b).Wait)
 			n.pass(time.Millisecond)
-			assert.Equal(t, driver.Answer{TTL: time.Millisecond}, n.acquire(b), "in its last ms")
+			assert.Equal(t, driver.Answer{Wait: time.Millisecond}, n.acquire(b), "in its last ms")
 			n.pass(time.Millisecond)
 			second := n.acquire(b)
 			assert.Equal(t, granted, second.Verdict)
@@ -208,7 +212,7 @@ func TestRequestGrantsToTheQueueFirst(t *testing.T) {
 	n.acquire(b)
 	n.subscribe(b)
 	n.pass(ttl + time.Millisecond)
-	assert.Equal(t, driver.Answer{TTL: ttl, At: time.UnixMicro(n.now.UnixMicro())}, n.acquire(c))
+	assert.Equal(t, driver.Answer{Wait: ttl, At: time.UnixMicro(n.now.UnixMicro())}, n.acquire(c))
 	assert.Equal(t, "b:1", n.heard(b))
 	assert.Equal(t, granted, n.verdict(b), "the grant counts as if it had requested it")
 }
@@ -230,13 +234,13 @@ func TestWindowForOthers(t *testing.T) {
 	n := newName()
 	n.Others, n.OthersListening = true, 1
 	a, b := hold(driver.KindMutex, "a:1"), hold(driver.KindMutex, "b:1")
-	a.GrantedByRelease = true
+	a.Queue.Granted = true
 	n.subscribe(b)
 	n.acquire(a)
 	n.acquire(b)
 	n.free(a)
 	assert.Equal(t, "wake", n.heard(b))
-	assert.Equal(t, 10*time.Millisecond, n.acquire(b).TTL)
+	assert.Equal(t, 10*time.Millisecond, n.acquire(b).Wait)
 	n.pass(10 * time.Millisecond)
 	assert.Equal(t, granted, n.verdict(b))
 }
@@ -253,12 +257,14 @@ func TestTokens(t *testing.T) {
 	n.pass(-time.Hour) // the clock is set back
 	assert.Equal(t, first+16, next().Token)
 	n.pass(2 * time.Hour)
-	ahead := func(d time.Duration) func(*driver.Hold) {
-		return func(h *driver.Hold) { h.ProposedToken = n.now.Add(d).UnixMicro() }
+	propose := func(ahead time.Duration) (token int64) {
+		answer, _ := n.AcquireProposing(n.now, a, n.now.Add(ahead).UnixMicro())
+		n.free(a)
+		return answer.Token
 	}
-	assert.Equal(t, n.now.Add(time.Second).UnixMicro(), next(ahead(time.Second)).Token)
+	assert.Equal(t, n.now.Add(time.Second).UnixMicro(), propose(time.Second))
 	n.pass(time.Minute)
-	assert.Equal(t, n.now.UnixMicro(), next(ahead(time.Second+16*time.Microsecond)).Token, "too far ahead")
+	assert.Equal(t, n.now.UnixMicro(), propose(time.Second+16*time.Microsecond), "too far ahead")
 	n.pass(time.Minute)
 	reserved := next(func(h *driver.Hold) { h.Queue.Reserve = 1 << 20 })
 	assert.Equal(t, n.now.Add(-10*time.Millisecond).UnixMicro(), reserved.Token)
@@ -269,13 +275,13 @@ func TestFairOrder(t *testing.T) {
 	n := newName()
 	a, b, c := hold(driver.KindFair, "a:1"), hold(driver.KindFair, "b:1"), hold(driver.KindFair, "c:1")
 	n.acquire(a)
-	assert.Equal(t, driver.Answer{TTL: ttl}, n.acquire(b))
-	assert.Equal(t, driver.Answer{TTL: ttl, Behind: true}, n.acquire(c))
+	assert.Equal(t, driver.Answer{Wait: ttl}, n.acquire(b))
+	assert.Equal(t, driver.Answer{Wait: ttl, Behind: true}, n.acquire(c))
 	n.free(a)
 	assert.Equal(t, "wake", n.heard(b))
 	assert.Empty(t, n.heard(c))
 	assert.Equal(t, refused, n.verdict(c), "nobody overtakes")
-	assert.Equal(t, refused, n.verdict(hold(driver.KindFair, "d:1", func(h *driver.Hold) { h.Place = 0 })))
+	assert.Equal(t, refused, n.verdict(hold(driver.KindFair, "d:1", func(h *driver.Hold) { h.Queue.Keep = 0 })))
 	assert.Equal(t, []string{"b:1", "c:1"}, owners(n.Inspect(n.now, driver.KindMutex).Waiters))
 	n.pass(4 * time.Second)
 	n.acquire(c)
@@ -329,9 +335,9 @@ func TestReaders(t *testing.T) {
 	token := n.acquire(a).Token
 	n.pass(time.Millisecond)
 	assert.Equal(t, token, n.acquire(b).Token, "they share it")
-	w.BlockReaders = time.Minute
-	assert.Equal(t, driver.Answer{TTL: time.Second}, n.acquire(w), "until the first ends")
-	assert.Equal(t, driver.Answer{TTL: time.Minute}, n.acquire(hold(driver.KindRead, "c:1")), "claimed")
+	w.ReadWrite.BlockReaders = time.Minute
+	assert.Equal(t, driver.Answer{Wait: time.Second}, n.acquire(w), "until the first ends")
+	assert.Equal(t, driver.Answer{Wait: time.Minute}, n.acquire(hold(driver.KindRead, "c:1")), "claimed")
 	assert.Equal(t, granted, n.verdict(a))
 	n.pass(2 * time.Second)
 	assert.False(t, n.free(b), "it is dead")
@@ -349,7 +355,7 @@ func TestReaders(t *testing.T) {
 func TestWriterThatGivesUpEndsItsClaim(t *testing.T) {
 	n := newName()
 	a, w := hold(driver.KindRead, "a:1"), hold(driver.KindWrite, "w:1")
-	w.BlockReaders = time.Minute
+	w.ReadWrite.BlockReaders = time.Minute
 	n.acquire(a)
 	n.acquire(w)
 	n.subscribe(a)
@@ -378,7 +384,7 @@ func TestRenewal(t *testing.T) {
 	assert.Equal(t, driver.Answer{Verdict: granted}, n.Renew(n.now, r))
 	n.Others = true
 	n.pass(9 * time.Second)
-	assert.Equal(t, driver.Answer{Verdict: granted, TTL: time.Second}, n.Renew(n.now, r), "as if another watchdog had shortened it")
+	assert.Equal(t, driver.Answer{Verdict: granted, Lease: time.Second}, n.Renew(n.now, r), "as if another watchdog had shortened it")
 	n.pass(time.Hour)
 	assert.Equal(t, notHeld, n.Renew(n.now, r).Verdict, "nothing is revived")
 }
@@ -386,7 +392,7 @@ func TestRenewal(t *testing.T) {
 func TestSemaphoreTakesOnce(t *testing.T) {
 	n := newName()
 	a, b := hold(driver.KindSemaphore, "a:1"), hold(driver.KindSemaphore, "b:1")
-	a.Permits = 2
+	a.Semaphore.Permits = 2
 	assert.Equal(t, refused, n.verdict(a), "there are none")
 	require.Equal(t, driver.Counted{Done: true, Count: 3}, n.count(driver.KindSemaphore, driver.CountCreate, 3, "1"))
 	assert.Equal(t, driver.Answer{Verdict: granted, More: true}, n.acquire(a))
@@ -427,15 +433,15 @@ const first, second = "00000000000000000000000000000001", "000000000000000000000
 
 func TestPermits(t *testing.T) {
 	n := newName()
-	a, two := hold(driver.KindPermit, first), hold(driver.KindPermit, second+"*2")
+	a, two := hold(driver.KindPermit, first), hold(driver.KindPermit, second+"*2", func(h *driver.Hold) { h.Semaphore.Permits = 2 })
 	n.count(driver.KindPermit, driver.CountCreate, 2, "1")
 	token := n.acquire(a).Token
-	assert.Equal(t, driver.Answer{TTL: ttl}, n.acquire(two), "all or none")
+	assert.Equal(t, driver.Answer{Wait: ttl}, n.acquire(two), "all or none")
 	n.pass(time.Second)
 	assert.Greater(t, n.acquire(a).Token, token, "each grant has a new one")
 	n.pass(ttl)
 	assert.Equal(t, notHeld, n.Renew(n.now, a).Verdict, "it has expired")
-	assert.Equal(t, driver.Answer{Verdict: granted, Token: n.now.UnixMicro() / 16 * 16, TTL: ttl}, n.acquire(two))
+	assert.Equal(t, driver.Answer{Verdict: granted, Token: n.now.UnixMicro() / 16 * 16, Lease: ttl}, n.acquire(two))
 	info := n.Inspect(n.now, driver.KindPermit)
 	assert.Equal(t, []string{second, second[:31] + "1"}, []string{info.Holders[0].Owner, info.Holders[1].Owner})
 	assert.Equal(t, driver.Counted{Done: true, Count: 3}, n.count(driver.KindPermit, driver.CountSet, 3, "2"))
@@ -491,10 +497,10 @@ func TestKindsThatShareAName(t *testing.T) {
 			got := map[bool]string{true: g, false: h}[a.Verdict == granted]
 			if a.Foreign {
 				got = f
-			} else if a.Verdict == refused && a.TTL == 0 {
+			} else if a.Verdict == refused && a.Wait == 0 {
 				got = r
 			}
-			assert.Equal(t, want, got, fmt.Sprintf("%v under a %s", driver.Kind(k), under))
+			assert.Equal(t, want, got, "%v under a %s", driver.Kind(k), under)
 		}
 	}
 }

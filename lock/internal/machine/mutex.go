@@ -31,37 +31,32 @@ type waiter struct {
 
 func (s *State) acquireMutex(h *driver.Hold) driver.Answer {
 	own := ""
-	if h.Place > 0 {
+	if h.Queue.Subscribed {
 		own = h.Owner
 	}
 	if s.holds(h) {
 		s.leaveQueue(own)
-		return s.grantMutex(h)
+	} else if left := s.notBefore(own); left > 0 {
+		return s.enqueue(h, left)
 	}
-	if s.lock.mode != free {
-		if isOther(s.lock.owner) {
-			s.queue.window = 0 // it was used
-		}
-		return s.enqueue(h, s.left(s.lock.ends))
-	}
-	left := time.Duration(s.queue.window-s.micros) * time.Microsecond
-	if left <= 0 || left > windowTTL { // a longer one is from before the clock was set back
-		s.queue.window, left = 0, s.grantNext(own)
-	}
-	if left > 0 {
-		return s.enqueue(h, (left + time.Millisecond - 1).Truncate(time.Millisecond))
-	}
-	return s.grantMutex(h)
+	return s.grantExclusive(h, s.proposed, h.Queue.Reserve)
 }
 
-// isOther reports whether an owner is another library's: it begins with a UUID of another
-// version.
-func isOther(owner string) bool { return len(owner) > 14 && owner[14] != '8' }
-
-func (s *State) grantMutex(h *driver.Hold) driver.Answer {
-	a := s.grantExclusive(h, h.ProposedToken, h.Queue.Reserve)
-	a.Clock = time.UnixMicro(s.micros)
-	return a
+// notBefore returns for how long the lock is held by others, or left to them, in whole ms. It
+// grants a free lock to the waiters before the owner own.
+func (s *State) notBefore(own string) time.Duration {
+	if o := s.lock.owner; len(o) > 14 && o[14] != '8' { // a UUID of another library's version
+		s.queue.window = 0 // it was used
+	}
+	if s.lock.mode != free {
+		return s.left(s.lock.ends)
+	}
+	left := time.Duration(s.queue.window-s.micros) * time.Microsecond
+	if left > 0 && left <= windowTTL { // a longer one is from before the clock was set back
+		return (left + time.Millisecond - 1).Truncate(time.Millisecond)
+	}
+	s.queue.window = 0
+	return s.grantNext(own)
 }
 
 // grantExclusive grants a free lock, or one that the owner holds.
@@ -73,13 +68,13 @@ func (s *State) grantExclusive(h *driver.Hold, proposed, reserve int64) driver.A
 
 // enqueue refuses an owner for so long. With a place it enters the queue, once.
 func (s *State) enqueue(h *driver.Hold, left time.Duration) driver.Answer {
-	if h.Place <= 0 {
-		return driver.Answer{TTL: left}
+	if !h.Queue.Subscribed {
+		return driver.Answer{Wait: left}
 	}
 	provisional := max(cmp.Or(h.Queue.Provisional, h.TTL).Truncate(time.Millisecond), time.Millisecond)
 	s.insert(waiter{h.Owner, s.micros, provisional, h.Queue.Reserve})
 	s.queue.ends = s.in(queueTTL)
-	return driver.Answer{TTL: left, At: time.UnixMicro(s.micros)}
+	return driver.Answer{Wait: left, At: time.UnixMicro(s.micros)}
 }
 
 // insert adds a waiter without a place. Those of the same µs stand in the order of their names.
@@ -121,7 +116,7 @@ func (s *State) grantNext(own string) (provisional time.Duration) {
 
 func (s *State) releaseMutex(h *driver.Hold) (held bool) {
 	if !s.holds(h) {
-		if h.Place > 0 {
+		if h.Queue.Subscribed {
 			s.leaveQueue(h.Owner)
 		}
 		return false

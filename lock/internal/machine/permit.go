@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -16,14 +15,13 @@ type permits struct {
 	ends   end            // all end with the semaphore, if that ends
 }
 
-// idsOf returns the ids of an owner's permits: "<32 hexadecimal digits>*n" has n of them, the
-// last 32 bits of which count up.
-func idsOf(owner string) []string {
-	first, number, _ := strings.Cut(owner, "*")
-	n, _ := strconv.Atoi(number)
+// idsOf returns the ids of a hold's permits: the first 32 bytes of the owner, hexadecimal
+// digits of which the last 32 bits count up.
+func idsOf(h *driver.Hold) []string {
+	first := h.Owner[:32]
 	low, _ := strconv.ParseUint(first[24:], 16, 32)
 	ids := []string{first}
-	for i := 1; i < n; i++ {
+	for i := int64(1); i < h.Semaphore.Permits; i++ {
 		ids = append(ids, fmt.Sprintf("%s%08x", first[:24], uint32(low)+uint32(i)))
 	}
 	return ids
@@ -76,41 +74,41 @@ func (s *State) put(ids []string, ttl time.Duration) (given time.Duration) {
 
 func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	s.reclaim()
-	ids := idsOf(h.Owner)
+	ids := idsOf(h)
 	missing := int64(len(ids)) - s.inUse(ids) // of an owner that has them, some may have expired
 	if s.count.n < missing {
 		next := never
 		for _, ends := range s.permits.expire {
 			next = min(next, ends)
 		}
-		return driver.Answer{TTL: s.left(next)}
+		return driver.Answer{Wait: s.left(next)}
 	}
 	token, _ := s.nextToken(false, 0, 0)
 	s.count.n -= missing
 	if s.permits.expire == nil {
 		s.permits = permits{make(map[string]end), never}
 	}
-	if s.count.exists && s.count.ends != never && s.count.ends > s.ms {
+	if s.count.ends != never && s.count.ends > s.ms {
 		s.permits.ends = s.count.ends
 	}
-	given := max(s.put(ids, h.TTL), time.Millisecond)
-	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, TTL: given}
+	given := s.put(ids, h.TTL)
+	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, Lease: max(given, time.Millisecond)}
 }
 
 func (s *State) releasePermits(h *driver.Hold) (held bool) {
 	if s.foreignTo(h.Kind) {
 		return false
 	}
-	ids := idsOf(h.Owner)
+	ids := idsOf(h)
 	expires := s.permits.expire[ids[0]]
 	return s.remove(ids, true) == int64(len(ids)) && expires > s.ms
 }
 
 func (s *State) renewPermits(h *driver.Hold) driver.Answer {
-	ids := idsOf(h.Owner)
+	ids := idsOf(h)
 	if s.inUse(ids) == int64(len(ids)) && s.permits.expire[ids[0]] > s.ms {
 		if given := s.put(ids, h.TTL); given > time.Millisecond || given == h.TTL {
-			return driver.Answer{Verdict: driver.Granted, TTL: given}
+			return driver.Answer{Verdict: driver.Granted, Lease: given}
 		}
 	}
 	return driver.Answer{Verdict: driver.NotHeld}

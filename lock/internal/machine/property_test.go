@@ -64,10 +64,10 @@ func drawHold(t *rapid.T, kinds ...driver.Kind) *driver.Hold {
 	h.Count = int64(rapid.IntRange(0, 3).Draw(t, "count"))
 	h.TTL = rapid.SampledFrom([]time.Duration{time.Second, 3 * time.Second, 10 * time.Second}).Draw(t, "ttl")
 	if rapid.Bool().Draw(t, "alone") {
-		h.Place = 0
+		h.Queue = driver.Queue{}
 	}
 	h.Queue.Granted = rapid.Bool().Draw(t, "by release")
-	if k == driver.KindWrite && h.Place == 0 {
+	if k == driver.KindWrite && rapid.Bool().Draw(t, "blocks") {
 		h.ReadWrite.BlockReaders = time.Second
 	}
 	if k == driver.KindRead {
@@ -113,8 +113,8 @@ func TestLocksExclude(t *testing.T) {
 			"renew": func(t *rapid.T) {
 				h := drawHold(t, kinds...)
 				if a := c.Renew(c.now, h); a.Verdict == driver.Granted {
-					c.until[h.Owner], c.kind[h.Owner] = c.now.Add(max(a.TTL, 0)), h.Kind
-					if a.TTL == 0 {
+					c.until[h.Owner], c.kind[h.Owner] = c.now.Add(max(a.Lease, 0)), h.Kind
+					if a.Lease == 0 {
 						c.until[h.Owner] = c.now.Add(h.TTL)
 					}
 				} else if c.until[h.Owner].After(c.now) {
@@ -189,7 +189,7 @@ func TestExpiringPermitsAreConserved(t *testing.T) {
 		n.count(driver.KindPermit, driver.CountCreate, 5, "0")
 		draw := func(t *rapid.T) *driver.Hold {
 			number := rapid.IntRange(1, 9).Draw(t, "owner")
-			return hold(driver.KindPermit, fmt.Sprintf("%024d%08x*%d", number, uint32(1<<32-2), number%3+1))
+			return hold(driver.KindPermit, fmt.Sprintf("%024d%08x", number, uint32(1<<32-2)), func(h *driver.Hold) { h.Semaphore.Permits = int64(number%3 + 1) })
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"pass":    func(t *rapid.T) { n.pass(time.Duration(rapid.Int64Range(0, 12_000).Draw(t, "ms")) * time.Millisecond) },

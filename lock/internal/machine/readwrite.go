@@ -34,9 +34,9 @@ func (s *State) acquireRead(h *driver.Hold) driver.Answer {
 	switch {
 	case s.holds(h):
 	case l.mode == writing && l.owner != h.ReadWrite.Under:
-		return driver.Answer{TTL: s.left(l.ends)}
+		return driver.Answer{Wait: s.left(l.ends)}
 	case l.mode != writing && s.claim.owner != "":
-		return driver.Answer{TTL: s.left(s.claim.ends)}
+		return driver.Answer{Wait: s.left(s.claim.ends)}
 	default:
 		r = nil
 	}
@@ -119,14 +119,14 @@ func (s *State) prolongShared(lease time.Duration, latest end) (given time.Durat
 func (s *State) acquireWrite(h *driver.Hold) driver.Answer {
 	l, held := &s.lock, s.holds(h)
 	if l.mode == writing && !held {
-		return driver.Answer{TTL: s.left(l.ends)}
+		return driver.Answer{Wait: s.left(l.ends)}
 	}
 	if !held {
 		if first := s.settle(); first > 0 {
 			if h.ReadWrite.BlockReaders > 0 {
 				s.claim = claim{h.Owner, s.in(h.ReadWrite.BlockReaders)}
 			}
-			return driver.Answer{TTL: s.left(first)}
+			return driver.Answer{Wait: s.left(first)}
 		}
 		*l, s.claim = lock{}, claim{}
 	}

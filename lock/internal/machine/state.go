@@ -31,6 +31,7 @@ type State struct {
 	micros   int64 // the instant of the step, in µs since 1970
 	ms       end   // the same in ms, rounded down
 	messages []Message
+	proposed int64 // see AcquireProposing
 }
 
 type lock struct {
@@ -62,6 +63,8 @@ type Topic struct {
 	Of   string
 }
 
+// Topics of each kind's waiters. Those of permits are a semaphore's, those of readers a
+// writer's.
 var (
 	mutexTopic     = Topic{Kind: driver.KindMutex}
 	readWriteTopic = Topic{Kind: driver.KindWrite}
@@ -77,23 +80,34 @@ func grantsTo(owner string) Topic {
 
 func fairTopic(owner string) Topic { return Topic{driver.KindFair, owner} }
 
-// kinds are the topics of a waiter, and the steps of each kind.
+// Topics returns the topics of a waiter for the hold.
+func Topics(h *driver.Hold) []Topic {
+	switch h.Kind {
+	case driver.KindMutex:
+		return []Topic{mutexTopic, grantsTo(h.Owner)}
+	case driver.KindFair:
+		return []Topic{fairTopic(h.Owner)}
+	case driver.KindRead, driver.KindWrite:
+		return []Topic{readWriteTopic}
+	case driver.KindSemaphore, driver.KindPermit:
+		return []Topic{semaphoreTopic}
+	}
+	return []Topic{latchTopic}
+}
+
+// kinds are the steps of each kind.
 var kinds = [...]struct {
-	topics  func(owner string) []Topic
 	acquire func(*State, *driver.Hold) driver.Answer
 	release func(*State, *driver.Hold) (held bool)
 }{
-	driver.KindMutex:     {func(o string) []Topic { return []Topic{mutexTopic, grantsTo(o)} }, (*State).acquireMutex, (*State).releaseMutex},
-	driver.KindFair:      {func(o string) []Topic { return []Topic{fairTopic(o)} }, (*State).acquireFair, (*State).releaseFair},
-	driver.KindRead:      {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireRead, (*State).releaseRead},
-	driver.KindWrite:     {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireWrite, (*State).releaseWrite},
-	driver.KindSemaphore: {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquireSemaphore, (*State).releaseSemaphore},
-	driver.KindPermit:    {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquirePermits, (*State).releasePermits},
-	driver.KindLatch:     {func(string) []Topic { return []Topic{latchTopic} }, (*State).acquireLatch, (*State).releaseLatch},
+	driver.KindMutex:     {(*State).acquireMutex, (*State).releaseMutex},
+	driver.KindFair:      {(*State).acquireFair, (*State).releaseFair},
+	driver.KindRead:      {(*State).acquireRead, (*State).releaseRead},
+	driver.KindWrite:     {(*State).acquireWrite, (*State).releaseWrite},
+	driver.KindSemaphore: {(*State).acquireSemaphore, (*State).releaseSemaphore},
+	driver.KindPermit:    {(*State).acquirePermits, (*State).releasePermits},
+	driver.KindLatch:     {(*State).acquireLatch, (*State).releaseLatch},
 }
-
-// Topics returns the topics of a waiter for the hold.
-func Topics(h *driver.Hold) []Topic { return kinds[h.Kind].topics(h.Owner) }
 
 func (s *State) listening(t Topic) int {
 	if s.Listening == nil {
@@ -114,6 +128,13 @@ func (s *State) Acquire(now time.Time, h *driver.Hold) (driver.Answer, []Message
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	}
 	return kinds[h.Kind].acquire(s, h), s.messages
+}
+
+// AcquireProposing is Acquire of a mutex, and proposes the token; see [driver.Fencer].
+func (s *State) AcquireProposing(now time.Time, h *driver.Hold, token int64) (driver.Answer, []Message) {
+	s.proposed = token
+	defer func() { s.proposed = 0 }()
+	return s.Acquire(now, h)
 }
 
 // Release lowers the owner's holds to h.Count, or lets the last one end h.Keep from now. It
@@ -146,7 +167,7 @@ func (s *State) lower(h *driver.Hold) {
 	}
 }
 
-// Renew prolongs a lease to h.TTL from now. It is Granted, for the answer's TTL if that is not
+// Renew prolongs a lease to h.TTL from now. It is Granted, for the answer's Lease if that is not
 // zero; Refused if others use the name; or NotHeld. It revives nothing.
 func (s *State) Renew(now time.Time, h *driver.Hold) (a driver.Answer) {
 	s.begin(now)
@@ -159,7 +180,7 @@ func (s *State) Renew(now time.Time, h *driver.Hold) (a driver.Answer) {
 		}
 		return a
 	case h.Kind == driver.KindRead:
-		a.TTL = s.renewReader(h)
+		a.Lease = s.renewReader(h)
 	case h.Kind == driver.KindWrite:
 		s.prolong(h.TTL)
 	default:
@@ -193,7 +214,7 @@ func (s *State) foreignTo(k driver.Kind) bool {
 }
 
 func (s *State) foreign() driver.Answer {
-	return driver.Answer{TTL: s.left(max(s.lock.ends, s.count.ends)), Foreign: true}
+	return driver.Answer{Wait: s.left(max(s.lock.ends, s.count.ends)), Foreign: true}
 }
 
 // end is the last ms, since 1970, of something that ends. TTLs count in whole ms.
