@@ -31,6 +31,7 @@ end
 local token = nextToken(KEYS[3], false, ARGV[3])
 if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
 put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
-local lasts = redis.call('pttl', KEYS[1]) -- 0 if it ends during this run
+local lasts = redis.call('pttl', KEYS[1])
+-- It is 0 if the number ends during this run.
 if lasts >= 0 then redis.call('pexpire', KEYS[2], math.max(lasts, 1)) end
 return {1, token, count, lasting(KEYS[2], ARGV[1])}
