@@ -40,12 +40,15 @@ BENCHCOUNT ?= 5
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# How many packages are compiled or tested at a time: their tests wait as much as they compute.
+PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 # go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
 .PHONY: test
 test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
 	@set -eu; $(WITH_REDIS); set -x; \
 	for module in $(TESTED); do \
-		go -C $$module test -race $(TESTFLAGS) ./...; \
+		go -C $$module test -race -p $(PACKAGES) $(TESTFLAGS) ./...; \
 	done
 
 # Builds once for all runs: go run would link the program anew for each module.

@@ -47,13 +47,17 @@ func TestStressAccountsForEveryTimeout(t *testing.T) {
 }
 
 func TestStressEndsWithItsContext(t *testing.T) {
-	cause := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
-	_, err := Stress(ctx, StressPlan{
-		Expiries: maxExpiries, Producers: 1, Pending: 10, MaxDelay: time.Minute,
-	}, nil)
-	assert.ErrorIs(t, err, cause)
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begun := time.Now()
+		time.AfterFunc(time.Hour, func() { cancel(cause) })
+		_, err := Stress(ctx, StressPlan{
+			Expiries: maxExpiries, Producers: 1, Pending: 10, MaxDelay: time.Minute,
+		}, nil)
+		assert.ErrorIs(t, err, cause)
+		assert.Equal(t, time.Hour, time.Since(begun))
+	})
 }
 
 // Each fault of the wheel by itself is a broken promise.

@@ -128,35 +128,49 @@ func here1(locks Locks) Way {
 func noEdge() error { return nil }
 
 func handOver(waiters, processes int, hold time.Duration) HandOver {
-	return HandOver{Name: "n", Waiters: waiters, Processes: processes, Hold: hold, WarmUp: 20 * time.Millisecond, Window: 300 * time.Millisecond}
+	return HandOver{Name: "n", Waiters: waiters, Processes: processes, Hold: hold, WarmUp: 20 * time.Millisecond, Window: 50 * time.Millisecond}
 }
 
+// until measures for longer and longer, up to a minute, until enough was seen. It returns the
+// measurement, and how long it took in all.
+func until(t *testing.T, h HandOver, way Way, enough func(h *Handed, window time.Duration) bool) (*Handed, time.Duration) {
+	t.Helper()
+	for ; ; h.Window *= 2 {
+		began := time.Now()
+		handed, err := h.Measure(t.Context(), way, noEdge)
+		require.NoError(t, err)
+		if enough(handed, h.Window) {
+			assert.GreaterOrEqual(t, handed.Elapsed, h.Window)
+			return handed, time.Since(began)
+		}
+		require.Less(t, h.Window, time.Minute, "%+v", handed)
+	}
+}
+
+func handsOver(h *Handed, _ time.Duration) bool { return h.HandOvers > 0 }
+
 func TestHandOverHere(t *testing.T) {
-	h, err := handOver(4, 1, time.Millisecond).Measure(t.Context(), here1(newQueueLocks()), noEdge)
-	require.NoError(t, err)
+	h, took := until(t, handOver(4, 1, time.Millisecond), here1(newQueueLocks()), func(h *Handed, _ time.Duration) bool {
+		// Three others hold it for a millisecond each, in between.
+		return h.HandOvers > 0 && h.Wait.Percentile(50) >= 2*time.Millisecond
+	})
 	assert.Zero(t, h.Overlaps)
 	require.Len(t, h.Grants, 4)
-	assert.Positive(t, h.HandOvers)
 	assert.LessOrEqual(t, h.HandOvers, h.Granted())
 	// Nobody can have got the lock more often than holds fit in.
-	assert.LessOrEqual(t, h.Granted(), int64(h.Elapsed/time.Millisecond)+1)
+	assert.LessOrEqual(t, h.Granted(), int64(took/time.Millisecond)+1)
 	assert.Equal(t, h.HandOvers, h.Latency.Count())
 	assert.Equal(t, h.Granted(), h.Wait.Count())
-	// Three others hold it for a millisecond each, in between.
-	assert.GreaterOrEqual(t, h.Wait.Percentile(50), 2*time.Millisecond)
 	assert.GreaterOrEqual(t, h.Longest, h.Wait.Percentile(50))
-	assert.GreaterOrEqual(t, h.Elapsed, 300*time.Millisecond)
 }
 
 func TestHandOverAmongProcesses(t *testing.T) {
 	way := inProcesses("file " + filepath.Join(t.TempDir(), "lock"))
-	h, err := handOver(5, 2, 0).Measure(t.Context(), way, noEdge)
-	require.NoError(t, err)
+	h, took := until(t, handOver(5, 2, 0), way, handsOver)
 	assert.Zero(t, h.Overlaps)
 	assert.Len(t, h.Grants, 5)
-	assert.Positive(t, h.HandOvers)
 	// The processes read one clock: no latency is beyond what was measured.
-	assert.Less(t, h.Latency.Max(), h.Elapsed+time.Second)
+	assert.Less(t, h.Latency.Max(), took+took/50) // as exact as a latency is
 }
 
 // A lock that two hold at once is found, in one process and in several.
@@ -169,9 +183,7 @@ func TestHandOverFindsOverlaps(t *testing.T) {
 		"two processes": {inProcesses("broken"), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, err := handOver(4, measure.processes, time.Millisecond).Measure(t.Context(), measure.way, noEdge)
-			require.NoError(t, err)
-			assert.Positive(t, h.Overlaps)
+			until(t, handOver(4, measure.processes, time.Millisecond), measure.way, func(h *Handed, _ time.Duration) bool { return h.Overlaps > 0 })
 		})
 	}
 }
@@ -181,18 +193,14 @@ func TestHandOverFindsOverlaps(t *testing.T) {
 func TestHandOverCountsWaitsWithoutEnd(t *testing.T) {
 	locks := newQueueLocks()
 	locks.turn <- struct{}{}
-	h, err := handOver(2, 1, 0).Measure(t.Context(), here1(locks), noEdge)
-	require.NoError(t, err)
+	h, _ := until(t, handOver(2, 1, 0), here1(locks), func(h *Handed, window time.Duration) bool { return h.Longest >= window })
 	assert.Zero(t, h.Granted())
 	assert.Zero(t, h.Wait.Count())
-	assert.GreaterOrEqual(t, h.Longest, 300*time.Millisecond)
 }
 
 // Whoever takes the lock again that he gave back hands nothing over.
 func TestHandOverToOneself(t *testing.T) {
-	h, err := handOver(1, 1, 0).Measure(t.Context(), here1(newQueueLocks()), noEdge)
-	require.NoError(t, err)
-	assert.Positive(t, h.Granted())
+	h, _ := until(t, handOver(1, 1, 0), here1(newQueueLocks()), func(h *Handed, _ time.Duration) bool { return h.Granted() > 0 })
 	assert.Zero(t, h.HandOvers)
 	assert.Zero(t, h.Latency.Count())
 }
@@ -251,13 +259,18 @@ func TestHandOverIsCancelled(t *testing.T) {
 
 func TestPairs(t *testing.T) {
 	edges := 0
-	p, err := Pairs{Prefix: "n", Goroutines: 3, Names: 1, Window: 100 * time.Millisecond}.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
+	measure := Pairs{Prefix: "n", Goroutines: 3, Names: 1, Window: 50 * time.Millisecond}
+	p, err := measure.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
 	require.NoError(t, err)
 	assert.Equal(t, 2, edges)
-	assert.Positive(t, p.Count)
+	for p.Count == 0 || p.CPU == 0 { // the machine did something else
+		measure.Window *= 2
+		require.Less(t, measure.Window, time.Minute, "%+v", p)
+		p, err = measure.Measure(t.Context(), brokenLocks{}, noEdge)
+		require.NoError(t, err)
+	}
 	assert.Equal(t, p.Count, p.Latency.Count())
 	assert.InEpsilon(t, float64(p.Count)/p.Elapsed.Seconds(), p.PerSecond(), 1e-9)
-	assert.Positive(t, p.CPU)
 }
 
 func TestJain(t *testing.T) {

@@ -250,7 +250,7 @@ func TestRunByTLS(t *testing.T) {
 			t.Parallel()
 			args := run(name, sh("exit 0"), append(test.flags, "-n")...)
 			if test.code == 0 {
-				p := start(t, nil, args...)
+				p := start(t, []string{requestsTake + "=1m"}, args...)
 				assert.Equal(t, 0, p.wait())
 				assert.Empty(t, p.stderr.String())
 				return

@@ -87,7 +87,7 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Ping(t.Context()))
-	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100, Retention: time.Hour})
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100, Retention: time.Hour, RequestTimeout: patience, RetryFor: patience})
 	require.NoError(t, err)
 	_, err = q.PutAll(t.Context(), []delayqueue.Message{{ID: "works"}, {ID: "fails"}, {ID: "later", Delay: time.Hour}, {ID: "never", Delay: time.Hour}})
 	require.NoError(t, err)

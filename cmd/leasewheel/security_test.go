@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -372,9 +373,14 @@ func usePlainLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis
 func useReplicatedLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis.UniversalClient) {
 	t.Helper()
 	replicated := redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond}
-	locker, _ := newLocker(t, newClient(), replicated, lock.Config{RetryFor: -1})
-	_, err := locker.Mutex("orders:49").TryLock(t.Context())
+	_, store := newLocker(t, newClient(), replicated, lock.Config{})
+	owner := "c0ffee00-0000-4000-8000-000000000008:1"
+	h := &driver.Hold{Name: "orders:49", Owner: owner, Count: 1, TTL: time.Minute}
+	_, err := store.Acquire(bounded(t), h)
 	require.ErrorIs(t, err, redisstore.ErrUnreplicated)
+	h.Count = 0
+	_, err = store.Release(bounded(t), h)
+	require.NoError(t, err)
 }
 
 // inspectPlainLocks inspects a plain lock and forces it open.
@@ -520,6 +526,7 @@ func newLocker(t *testing.T, client redis.UniversalClient, kept redisstore.Confi
 	t.Helper()
 	store, err := redisstore.New(client, kept)
 	require.NoError(t, err)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, patience)
 	locker, err := lock.New(store, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {

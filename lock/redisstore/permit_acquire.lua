@@ -32,5 +32,6 @@ local token = nextToken(KEYS[3], false, ARGV[3])
 if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
 put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
 local lasts = redis.call('pttl', KEYS[1])
-if lasts > 0 then redis.call('pexpire', KEYS[2], lasts) end
+-- It is 0 if the number ends during this run.
+if lasts >= 0 then redis.call('pexpire', KEYS[2], math.max(lasts, 1)) end
 return {1, token, count, lasting(KEYS[2], ARGV[1])}

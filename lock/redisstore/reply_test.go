@@ -470,7 +470,7 @@ func TestEachReplyGoesToItsCaller(t *testing.T) {
 			require.False(t, t.Failed())
 			require.Zero(t, c.failed.Load(), "before the fault; the latest: %v", c.latest())
 			state.strike(t, server, admin)
-			c.run(4)
+			c.run(2)
 			if name != "NOSCRIPT" { // which is made up for
 				assert.Positive(t, c.failed.Load(), "the fault was met")
 			}

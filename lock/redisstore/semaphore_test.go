@@ -604,6 +604,49 @@ func TestPermitsOutliveTheirCount(t *testing.T) {
 	}
 }
 
+// The permits in use end a little later than their number, being another key. A number that is
+// set in between has all its permits, and keeps those that are granted from then on.
+func TestSetPermitsJustAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+	set, err := p.TrySetPermitsFor(t.Context(), 2, time.Hour)
+	require.NoError(t, err)
+	require.True(t, set)
+	_, err = p.Acquire(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour, client.PTTL(t.Context(), "{seats}:timeout").Val(), float64(time.Minute))
+	require.NoError(t, client.Del(t.Context(), "seats").Err()) // as if the hour were over
+
+	_, err = p.TryAcquire(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	require.NotErrorIs(t, err, lock.ErrForeign)
+	set, err = p.TrySetPermits(t.Context(), 2)
+	require.NoError(t, err)
+	require.True(t, set)
+	lease, err := p.Several(2).TryAcquire(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, -1, client.PTTL(t.Context(), "{seats}:timeout").Val(), "the permits have no end of their own")
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Equal(t, "2", client.Get(t.Context(), "seats").Val())
+}
+
+// A permit that is granted in the last millisecond of a number, in which no time is left, ends with
+// it. Of 300 tries some meet that on any machine that is not too busy.
+func TestPermitOfTheLastInstant(t *testing.T) {
+	t.Parallel()
+	_, client := startServer(t)
+	store := open(t, client)
+	h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: hex.EncodeToString([]byte("0123456789abcdef")), Count: 1, TTL: time.Hour}
+	for range 300 {
+		require.NoError(t, client.Del(t.Context(), "{seats}:timeout").Err())
+		require.NoError(t, client.Set(t.Context(), "seats", 1, time.Millisecond).Err())
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.NotEqual(t, time.Duration(-1), client.PTTL(t.Context(), "{seats}:timeout").Val(), "its permits have no end")
+	}
+}
+
 // After the end of a number of permits, permits in use are gone, and a number that is set
 // then has no end. The permits of Redisson that outlive the number count as used.
 func TestSetPermitsAfterTheEnd(t *testing.T) {
