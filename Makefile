@@ -137,9 +137,9 @@ bench: ## Compare timers and locks with others' into docs/benchmarks.md, more th
 SOAK ?= 5m
 
 .PHONY: interop
-interop: ## Run every version of the other clients against ours, and write what was seen into docs/interop.md
+interop: ## Run every version of the other clients against ours, and write what was seen into docs/results/interop.tsv
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -tags real -count=1 -timeout 20m ./interop \
-		-versions all -soak $(SOAK) -record $(CURDIR)/docs/interop.md
+		-versions all -soak $(SOAK) -record $(CURDIR)/docs/results/interop.tsv
 
 .PHONY: vuln
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev

@@ -16,7 +16,7 @@ import (
 var (
 	versions = flag.String("versions", "newest", "which versions of Redisson to run: newest, all, or one of them")
 	soakFor  = flag.Duration("soak", 3*time.Second, "how long the soaks last")
-	recordTo = flag.String("record", "", "the document whose table of results is written anew")
+	recordTo = flag.String("record", "", "the file of results that is written anew")
 )
 
 // long reports whether to run what takes minutes, or adds little: all versions are asked
