@@ -132,7 +132,7 @@ planted: ## Plant the bugs of lock/testdata/planted one at a time, and see each 
 .PHONY: bench
 bench: ## Compare timers and locks with others' into docs/benchmarks.md, more than an hour; a part of it with BENCH=regexp
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go run ./report -count $(BENCHCOUNT) \
-		$(if $(filter .,$(BENCH)),-raw ../../docs/benchmarks.txt -out ../../docs/benchmarks.md,-only '$(BENCH)')
+		$(if $(filter .,$(BENCH)),-raw ../../docs/results/benchmarks.txt -all ../../docs/results/benchmarks.md -out ../../docs/benchmarks.md,-only '$(BENCH)')
 
 SOAK ?= 5m
 

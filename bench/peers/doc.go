@@ -12,5 +12,6 @@
 // whole process for one operation: what an implementation leaves to a goroutine
 // of its own counts there.
 //
-// The command in folder report runs all of them and writes docs/benchmarks.md.
+// The command in folder report runs all of them and writes docs/benchmarks.md and
+// docs/results.
 package peers

@@ -157,13 +157,35 @@ func TestDocument(t *testing.T) {
 		"\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 1.\n",
 		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
 		"| early of 10,000 | 0 | – | – | 9989 |\n",
-		"| … shift of a later one | – | – | -8.50 ms | – |\n",
 		"| what | leasewheel | redsync | redislock | rueidislock | directed |\n",
 		"| 16 waiters, 4 processes: hand-overs a second | 8000 | 80 | – | 500 | 10000 |\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
+	}
+	if further := "| … shift of a later one |"; strings.Contains(b.String(), further) {
+		t.Errorf("%q is in\n%s", further, b.String())
+	}
+}
+
+func TestAllFigures(t *testing.T) {
+	var b strings.Builder
+	if err := parse(t).writeAll(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n## Timers\n\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 3.\n",
+		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
+		"| stopped for 3 s: due meanwhile, late | – | – | 1.00 µs | – |\n| … shift of a later one | – | – | -8.50 ms | – |\n",
+		"\n## Locks\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "## Held locks") {
+		t.Error("there is a table of what was not measured")
 	}
 }
 
