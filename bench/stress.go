@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -140,7 +139,7 @@ type stress struct {
 	elapsed   time.Duration
 	producers []producer
 	stopped   atomic.Bool
-	unrun     map[timeout.Timeout]bool
+	unrun     map[wheel.Timeout]bool
 }
 
 // run has all producers work until there were enough expiries, and stops the
@@ -165,7 +164,7 @@ func (s *stress) run(ctx context.Context) {
 		})
 	}
 	<-lastBegun
-	s.unrun = make(map[timeout.Timeout]bool)
+	s.unrun = make(map[wheel.Timeout]bool)
 	for _, u := range s.wheel.Stop() {
 		s.unrun[u.Timeout] = true
 	}
@@ -215,7 +214,7 @@ type producer struct {
 // A record is one timeout at a time, used for round after round.
 type record struct {
 	task     func()
-	handle   timeout.Timeout
+	handle   wheel.Timeout
 	deadline time.Duration // since the start
 	state    recordState
 	// ran is the instant of the latest run, set before runs is counted up;
@@ -337,7 +336,7 @@ func (p *producer) end() {
 
 // settle accounts for what has become of a record. A run that comes when its
 // record is settled already is found the next time.
-func (p *producer) settle(r *record, unrun map[timeout.Timeout]bool) {
+func (p *producer) settle(r *record, unrun map[wheel.Timeout]bool) {
 	runs := r.runs.Load() - r.seen
 	r.seen += runs
 	switch {

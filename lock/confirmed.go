@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -84,7 +83,7 @@ func (c *confirmed) add(h *driver.Hold) {
 
 // arm sets the timer unless it is pending. The caller holds mu.
 func (c *confirmed) arm() {
-	if c.timer.State() != timeout.Pending {
+	if c.timer.State() != wheel.Pending {
 		_, _ = c.timer.Arm(forgetAfter) // the next request tries again
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -22,7 +23,7 @@ func ExampleLocker_Inspect() {
 
 	var t locktest.Scope // another process
 	defer t.End()
-	info, err := server.Locker(&t, lock.Config{}).Inspect(ctx, "orders:42")
+	info, err := server.Locker(&t, unhurried).Inspect(ctx, "orders:42")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -65,14 +66,14 @@ func ExampleLocker_ForceRelease() {
 	locker, server, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
-	stuck, err := locker.Mutex("orders:42").Lock(ctx)
+	stuck, err := locker.Mutex("orders:42").With(lock.Options{TTL: time.Second}).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	var t locktest.Scope // another process
 	defer t.End()
-	rescuer := server.Locker(&t, lock.Config{})
+	rescuer := server.Locker(&t, unhurried)
 	was, err := rescuer.ForceRelease(ctx, "orders:42")
 	if err != nil {
 		log.Fatal(err)

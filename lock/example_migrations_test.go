@@ -86,7 +86,7 @@ func Example_migrations() {
 	var shop database
 	var fleet sync.WaitGroup
 	for range 5 { // processes
-		locker := server.Locker(&t, lock.Config{})
+		locker := server.Locker(&t, unhurried)
 		fleet.Go(func() {
 			// A process that cannot migrate within its time for starting exits and is restarted.
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -100,7 +100,7 @@ func Example_migrations() {
 	fmt.Println("version", shop.version)
 
 	failing := append(all, migration{"invoices", func(context.Context) error { return errors.New("syntax error") }})
-	fmt.Println(migrate(context.Background(), server.Locker(&t, lock.Config{}), &shop, failing))
+	fmt.Println(migrate(context.Background(), server.Locker(&t, unhurried), &shop, failing))
 	// Output:
 	// create table orders
 	// create an index

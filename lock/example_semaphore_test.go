@@ -163,7 +163,7 @@ func ExampleLocker_Latch() {
 	defer end()
 	var t locktest.Scope
 	defer t.End()
-	there := server.Locker(&t, lock.Config{}) // as if in another process
+	there := server.Locker(&t, unhurried) // as if in another process
 	ctx := context.Background()
 	if _, err := here.Latch("warmed up").TrySetCount(ctx, 3); err != nil {
 		log.Fatal(err)

@@ -16,13 +16,16 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
+// unhurried is a configuration whose requests and leases no machine is too slow for.
+var unhurried = lock.Config{TTL: 3 * time.Minute, RequestTimeout: time.Minute}
+
 // exampleLocker returns a locker on an in-process server, so that examples run anywhere,
 // and a function that stops both. A program makes its own with redisstore.Open and
 // lock.New.
 func exampleLocker() (*lock.Locker, *locktest.Server, func()) {
 	var t locktest.Scope
 	server := locktest.Start(&t)
-	return server.Locker(&t, lock.Config{TTL: time.Second}), server, t.End
+	return server.Locker(&t, unhurried), server, t.End
 }
 
 func ExampleNew() {
@@ -295,7 +298,7 @@ func ExampleLocker_Fair() {
 	defer end()
 	var t locktest.Scope
 	defer t.End()
-	there := server.Locker(&t, lock.Config{}) // as if in another process
+	there := server.Locker(&t, unhurried) // as if in another process
 	ctx := context.Background()
 	lease, err := here.Fair("printer").Lock(ctx)
 	if err != nil {
@@ -313,7 +316,13 @@ func ExampleLocker_Fair() {
 				log.Fatal(err)
 			}
 		})
-		time.Sleep(100 * time.Millisecond) // first come, first served
+		for waiting := 0; waiting <= i; { // first come, first served
+			info, err := here.Inspect(ctx, "printer")
+			if err != nil {
+				log.Fatal(err)
+			}
+			waiting = len(info.Waiters)
+		}
 	}
 	if err := lease.Unlock(ctx); err != nil {
 		log.Fatal(err)
@@ -328,18 +337,18 @@ func ExampleLocker_Fair() {
 func ExampleLease_Lost() {
 	locker, server, end := exampleLocker()
 	defer end()
-	lease, err := locker.Mutex("orders:42").Lock(context.Background())
+	lease, err := locker.Mutex("orders:42").With(lock.Options{TTL: time.Second}).Lock(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	server.Delete("orders:42") // an operator deletes the lock
 
-	<-lease.Lost()
+	<-lease.Lost() // at the next renewal
 	if loss, ok := errors.AsType[*lock.LostError](lease.Err()); ok {
-		fmt.Println(loss.Cause)
+		fmt.Println("lost:", loss.Key) // and why: loss.Cause is renewal.Deleted
 	}
-	// Output: deleted
+	// Output: lost: orders:42
 }
 
 func ExampleLease_Token() {
@@ -437,7 +446,7 @@ func ExampleOptions_MinHold() {
 		return nil
 	}
 	for range 3 { // hosts, whose clocks are a few milliseconds apart
-		locker := server.Locker(&t, lock.Config{})
+		locker := server.Locker(&t, unhurried)
 		once := locker.Mutex("report").With(lock.Options{MinHold: time.Minute})
 		err := once.TryDo(ctx, report)
 		if errors.Is(err, lock.ErrNotAcquired) {
@@ -469,10 +478,10 @@ func ExampleObserver() {
 	var t locktest.Scope
 	defer t.End()
 	server := locktest.Start(&t)
-	locker := server.Locker(&t, lock.Config{Observer: observer})
+	locker := server.Locker(&t, lock.Config{RequestTimeout: time.Minute, Observer: observer})
 	ctx := context.Background()
 	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
-		return server.Locker(&t, lock.Config{}).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
+		return server.Locker(&t, unhurried).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
 	})
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 	lease, err := locker.Mutex("orders:42").Lock(ctx)

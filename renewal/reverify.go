@@ -1,6 +1,6 @@
 package renewal
 
-import "github.com/leasewheel/leasewheel/timeout"
+import "github.com/leasewheel/leasewheel/wheel"
 
 // checkClocks compares the clocks. After a suspend of the machine or a step of its clock,
 // every lease is suspect, and the dispatcher re-verifies it. The caller holds mu.
@@ -82,7 +82,7 @@ func (w *Watchdog) confirm(l *Lease) {
 // checkWheel ends all leases if the wheel was stopped: no timer would report the end of
 // their time any more. The caller holds mu.
 func (w *Watchdog) checkWheel() {
-	if !w.wheelStopped && w.wheelProbe.State() != timeout.Pending {
+	if !w.wheelStopped && w.wheelProbe.State() != wheel.Pending {
 		w.wheelStopped = true
 		w.suspectAll() // judge ends them
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -37,12 +36,12 @@ func newScheduler(ctx context.Context, workers int, failed func(name string, err
 
 // every runs a job once a period. A run that takes longer than the period delays the next
 // one; the two never overlap.
-func (s *scheduler) every(period time.Duration, name string, job func(context.Context) error) (timeout.Timeout, error) {
+func (s *scheduler) every(period time.Duration, name string, job func(context.Context) error) (wheel.Timeout, error) {
 	return s.wheel.Every(period, wheel.Skip, func() { s.run(name, job) })
 }
 
 // after runs a job once, unless the returned handle is cancelled before.
-func (s *scheduler) after(delay time.Duration, name string, job func(context.Context) error) (timeout.Timeout, error) {
+func (s *scheduler) after(delay time.Duration, name string, job func(context.Context) error) (wheel.Timeout, error) {
 	return s.wheel.Schedule(delay, func() { s.run(name, job) })
 }
 

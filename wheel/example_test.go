@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -72,7 +71,7 @@ func ExampleWheel() {
 		})
 	})
 	<-done
-	fmt.Println("alarm is pending:", alarm.State() == timeout.Pending)
+	fmt.Println("alarm is pending:", alarm.State() == wheel.Pending)
 	// Output:
 	// first
 	// second
@@ -125,7 +124,7 @@ func ExampleWheel_ScheduleFunc() {
 
 	answered := make(chan struct{})
 	attempt, wait := 0, 10*time.Millisecond
-	_, err := w.ScheduleFunc(0, func(t timeout.Timeout) {
+	_, err := w.ScheduleFunc(0, func(t wheel.Timeout) {
 		attempt++
 		fmt.Println("attempt", attempt)
 		if attempt == 3 {
@@ -179,7 +178,7 @@ func ExampleMissed() {
 		const period = 20 * time.Millisecond
 		w := exampleWheel(wheel.Config{Logger: slog.New(slog.DiscardHandler)})
 		runs, planned, missed := 0, time.Time{}, make(chan bool, 1)
-		_, err := w.EveryFunc(time.Now(), period, policy.missed, func(t timeout.Timeout) {
+		_, err := w.EveryFunc(time.Now(), period, policy.missed, func(t wheel.Timeout) {
 			switch runs++; runs { // the deadline is that of the coming run
 			case 1:
 				planned = t.Deadline()
@@ -206,7 +205,7 @@ func ExampleWheel_EveryFunc() {
 	defer w.Stop()
 
 	polls, done := 0, make(chan struct{})
-	_, err := w.EveryFunc(time.Now(), 10*time.Millisecond, wheel.Delay, func(t timeout.Timeout) {
+	_, err := w.EveryFunc(time.Now(), 10*time.Millisecond, wheel.Delay, func(t wheel.Timeout) {
 		if polls++; polls == 3 {
 			t.Cancel()
 			close(done)

@@ -35,13 +35,13 @@ const (
 //
 // Every fails if the period is shorter than a tick, or with [ErrStopped] or [ErrFull]. It
 // panics on a nil task and on an unknown policy.
-func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (timeout.Timeout, error) {
+func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (Timeout, error) {
 	if task == nil {
 		panic("wheel: Every with a nil task")
 	}
 	p, err := w.newPeriodic(period, missed)
 	if err != nil {
-		return timeout.Timeout{}, err
+		return Timeout{}, err
 	}
 	p.timer.init(w, &p.owner, task)
 	plan := sum(w.ticks.elapsed(), period)
@@ -51,13 +51,13 @@ func (w *Wheel) Every(period time.Duration, missed Missed, task func()) (timeout
 // EveryFunc is [Wheel.Every] with its first run at an instant, for a task that receives
 // its own timeout: to cancel itself, or to move its next run. An instant in the past,
 // such as the zero time, means the next tick; the plan begins there.
-func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, task func(timeout.Timeout)) (timeout.Timeout, error) {
+func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, task func(Timeout)) (Timeout, error) {
 	if task == nil {
 		panic("wheel: EveryFunc with a nil task")
 	}
 	p, err := w.newPeriodic(period, missed)
 	if err != nil {
-		return timeout.Timeout{}, err
+		return Timeout{}, err
 	}
 	p.timer.init(w, &p.owner, func() { task(p.timer.Timeout()) })
 	tick := w.tickAt(first)
@@ -102,10 +102,10 @@ func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, err
 	return p, nil
 }
 
-func (p *periodic) start(plan time.Duration, tick timeout.Tick) (timeout.Timeout, error) {
+func (p *periodic) start(plan time.Duration, tick timeout.Tick) (Timeout, error) {
 	p.planned(plan, tick)
 	if _, err := p.timer.arm(tick); err != nil {
-		return timeout.Timeout{}, err
+		return Timeout{}, err
 	}
 	return p.timer.Timeout(), nil
 }

@@ -77,15 +77,15 @@ func (s *shard) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
 }
 
 // put schedules a one-shot task.
-func (s *shard) put(tick timeout.Tick, task func()) (timeout.Timeout, error) {
+func (s *shard) put(tick timeout.Tick, task func()) (Timeout, error) {
 	w := s.wheel
 	if w.limit != 0 && !w.reserve() {
-		return timeout.Timeout{}, ErrFull
+		return Timeout{}, ErrFull
 	}
 	t, by, ok := s.inbox.Put(tick, task)
 	if !ok {
 		w.unreserve()
-		return timeout.Timeout{}, ErrStopped
+		return Timeout{}, ErrStopped
 	}
 	w.needBy(by)
 	return t, nil

@@ -92,26 +92,26 @@ func (t *Timer) Cancel() bool {
 }
 
 // State returns the timer's state, such as pending or expired.
-func (t *Timer) State() timeout.State { return t.Timeout().State() }
+func (t *Timer) State() State { return t.Timeout().State() }
 
 // Deadline returns the instant at which the task becomes due, rounded up to a
 // tick; the zero time if the timer is not pending.
 func (t *Timer) Deadline() time.Time { return t.Timeout().Deadline() }
 
 // Timeout returns the timer's handle. Its Reset arms the timer as Arm does.
-func (t *Timer) Timeout() timeout.Timeout { return t.node.Timeout() }
+func (t *Timer) Timeout() Timeout { return t.node.Timeout() }
 
 // ScheduleFunc is [Wheel.Schedule] for a task that receives its own timeout, to reset it
 // any number of times, or to pass it on. A cancel is final: a Reset after it, also one from
 // inside the run that was under way, returns false.
-func (w *Wheel) ScheduleFunc(d time.Duration, task func(timeout.Timeout)) (timeout.Timeout, error) {
+func (w *Wheel) ScheduleFunc(d time.Duration, task func(Timeout)) (Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleFunc of a nil task")
 	}
 	t := new(Timer)
 	t.init(w, &w.funcs, func() { task(t.Timeout()) })
 	if _, err := t.Arm(d); err != nil {
-		return timeout.Timeout{}, err
+		return Timeout{}, err
 	}
 	return t.Timeout(), nil
 }

@@ -127,7 +127,7 @@ func (w *Wheel) Tick() time.Duration { return time.Duration(w.ticks.tick) }
 // The memory of timeouts comes in blocks of 8 KiB, for 146 each. A block is freed when none
 // of its timeouts is pending and no handle of them is kept: a handle of 16 B, or the last
 // pending timeout of a burst, may hold 8 KiB. The wheel keeps 2 MiB of free blocks at most.
-func (w *Wheel) Schedule(d time.Duration, task func()) (timeout.Timeout, error) {
+func (w *Wheel) Schedule(d time.Duration, task func()) (Timeout, error) {
 	if task == nil {
 		panic("wheel: Schedule of a nil task")
 	}
@@ -137,7 +137,7 @@ func (w *Wheel) Schedule(d time.Duration, task func()) (timeout.Timeout, error) 
 // ScheduleAt is [Wheel.Schedule] at an instant, for callers that schedule many tasks with
 // one reading of the clock. The instant should carry a monotonic reading, as those from
 // [time.Now] do; one in the past means the next tick.
-func (w *Wheel) ScheduleAt(at time.Time, task func()) (timeout.Timeout, error) {
+func (w *Wheel) ScheduleAt(at time.Time, task func()) (Timeout, error) {
 	if task == nil {
 		panic("wheel: ScheduleAt of a nil task")
 	}
@@ -222,7 +222,7 @@ func (w *Wheel) unreserveTimer(n *bucket.Node) {
 
 // An Unrun is a timeout that was pending when its wheel was stopped or drained.
 type Unrun struct {
-	Timeout  timeout.Timeout
+	Timeout  Timeout
 	Deadline time.Time
 	Task     func()
 }

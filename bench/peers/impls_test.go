@@ -6,7 +6,6 @@ import (
 
 	"github.com/RussellLuo/timingwheel"
 	antlabs "github.com/antlabs/timer"
-	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 	ouqiang "github.com/ouqiang/timewheel"
 	rfyiamcool "github.com/rfyiamcool/go-timewheel"
@@ -15,7 +14,7 @@ import (
 )
 
 // wheelHandle is what the wheel's timeouts are cancelled by.
-type wheelHandle = timeout.Timeout
+type wheelHandle = wheel.Timeout
 
 // impls are all implementations, each by the calls that its own documentation
 // shows.

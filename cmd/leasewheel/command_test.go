@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	requestTimeout, probeTimeout, completionTimeout = 5*time.Second, patience, 5*time.Second
 	logTo = func(*slog.Logger) {}
-	redistest.Parallel(6) // most of them wait
+	redistest.Parallel(16) // most of them wait
 	testmain.Run(m)
 }
 

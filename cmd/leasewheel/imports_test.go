@@ -57,6 +57,9 @@ var fences = map[string]fence{
 
 	"lock/internal/backoff": {tests: true},
 
+	// The meaning of the locks needs no store, and stores need not package lock for it.
+	"lock/internal/machine": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
+
 	// The exporters of metrics are modules of their own.
 	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
 

@@ -39,6 +39,7 @@ func TestRunWithoutWaitingAnswers(t *testing.T) {
 		"mute": (*redistest.Server).Pause,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, env := onServer(t, redistest.Config{})
 			fail(server) // a paused one is killed in the end, too
 			p := call(t, env, run("job", sh("echo ran"), "-n", "-E", "0")...)

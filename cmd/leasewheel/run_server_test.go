@@ -247,7 +247,8 @@ func TestRunByTLS(t *testing.T) {
 		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exitUsage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := run("job", sh("exit 0"), append(test.flags, "-n")...)
+			t.Parallel()
+			args := run(name, sh("exit 0"), append(test.flags, "-n")...)
 			if test.code == 0 {
 				p := start(t, nil, args...)
 				assert.Equal(t, 0, p.wait())

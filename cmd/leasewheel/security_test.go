@@ -151,6 +151,9 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-granted)
+	if one, ok := admin.(*redis.Client); ok { // before the next wait, which would use the same subscription
+		eventually(t, "unsubscribed", func() bool { return slices.Contains(called(t, one), "unsubscribe") })
+	}
 
 	// A counter that Redisson's fenced lock has counted with is kept without an end.
 	const counter = "redisson_lock_token:{orders:42}"

@@ -1,13 +1,16 @@
 package delayqueue_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -269,28 +272,59 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// unsubscribable refuses subscriptions, as a server does to a user without the right to them.
+type unsubscribable struct {
+	net.Conn
+	mu      sync.Mutex
+	refused bool // guarded by mu; the next read has the refusal
+}
+
+func (c *unsubscribable) Write(p []byte) (int, error) {
+	if !bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
+		return c.Conn.Write(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = true
+	return len(p), c.SetReadDeadline(time.Now()) // ends a read that has begun
+}
+
+func (c *unsubscribable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && c.refused {
+		c.refused = false
+		return copy(p, "-NOPERM this user has no permissions to run the 'subscribe' command\r\n"), nil
+	}
+	return n, err
+}
+
 // A worker without a subscription finds messages by polling, and does not subscribe at
 // each poll.
 func TestDeafWorker(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{Users: []string{"deaf on >secret ~* &* +@all -subscribe"}})
-	options := server.Options()
-	options.Username, options.Password = "deaf", "secret"
-	client := redis.NewClient(options)
-	defer client.Close()
-	var said safeBuilder
-	q := open(t, client, config{Poll: 10 * time.Millisecond, Logger: logTo(&said)})
-	l := newLog()
-	begun := time.Now()
-	stop := work(t, q, succeed, worker{Report: l.add})
-	for i := range 20 {
-		put(t, q, message{ID: strconv.Itoa(i)})
-		l.await(t, i+1)
-	}
-	stop()
-	tries := strings.Count(said.String(), "no notice of messages")
-	assert.Positive(t, tries)
-	assert.LessOrEqual(t, tries, 1+int(time.Since(begun)/(5*time.Second)), "%s", &said)
+	synctest.Test(t, func(t *testing.T) {
+		options := locktest.Start(t).Client(t).Options()
+		dial := options.Dialer
+		options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return &unsubscribable{Conn: conn}, err
+		}
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		var said safeBuilder
+		q := open(t, client, config{Poll: 200 * time.Millisecond, Logger: logTo(&said)})
+		l := newLog()
+		begun := time.Now()
+		stop := work(t, q, succeed, worker{Report: l.add})
+		for i := range 20 {
+			put(t, q, message{ID: strconv.Itoa(i)})
+			l.await(t, i+1)
+			time.Sleep(time.Second)
+		}
+		stop()
+		assert.Equal(t, 1+int(time.Since(begun)/(5*time.Second)), strings.Count(said.String(), "no notice of messages"), "%s", &said)
+	})
 }
 
 // A server's permanent refusal of a worker is returned at once, not logged.

@@ -19,12 +19,24 @@ type steppedClock struct{ library, file string }
 
 func newSteppedClock(t testing.TB) steppedClock {
 	t.Helper()
+	return newClock(t, time.Now(), 0)
+}
+
+// newFrozenClock returns a clock that stands still at an instant, until it is stepped. Its skew
+// is the rate of the host's clock, backwards.
+func newFrozenClock(t testing.TB, at time.Time) steppedClock {
+	t.Helper()
+	return newClock(t, at, -1)
+}
+
+func newClock(t testing.TB, since time.Time, skew float64) steppedClock {
+	t.Helper()
 	library, err := clockLibrary()
 	require.NoError(t, err)
 	c := steppedClock{library, filepath.Join(t.TempDir(), "clock")}
 	page := make([]byte, 4096)
-	binary.NativeEndian.PutUint64(page[8:], math.Float64bits(0))
-	binary.NativeEndian.PutUint64(page[16:], uint64(time.Now().UnixNano()))
+	binary.NativeEndian.PutUint64(page[8:], math.Float64bits(skew))
+	binary.NativeEndian.PutUint64(page[16:], uint64(since.UnixNano()))
 	require.NoError(t, os.WriteFile(c.file, page, 0o600))
 	return c
 }

@@ -67,3 +67,12 @@ func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
 func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.moveTimeout = d }
+
+// Channels returns the channels to which a waiter for the hold subscribes on a single server.
+func Channels(h *driver.Hold) []string {
+	var channels []string
+	for _, handler := range kinds[h.Kind].handlers(key(h.Name), h) {
+		channels = append(channels, string(handler.channel))
+	}
+	return channels
+}

@@ -89,7 +89,7 @@ local function fairWaiters(list, timeouts, places, most)
       if type(by) ~= 'string' then by = redis.pcall('zscore', timeouts, waiter) end
       by = type(by) == 'string' and tonumber(by) or now
       table.insert(found, waiter)
-      table.insert(found, decimal(math.max(-1e12, math.min(by - now, 1e12))))
+      table.insert(found, decimal(math.floor(math.max(-1e12, math.min(by - now, 1e12)))))
       table.insert(found, '')
     end
   end

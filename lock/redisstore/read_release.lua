@@ -28,8 +28,10 @@ if kept > 0 then
   return 0
 end
 redis.call('hdel', KEYS[1], ARGV[1])
-local left = mode == 'write' or settle(KEYS[1])
-if not left then redis.call('unlink', KEYS[1]) end
--- While it is not known whether all other readers are dead, a waiter asks until it is.
-if not left or left == 1 then send(ARGV[4], KEYS[2], '0') end
+if mode == 'read' then
+  local left, _, unknown = settle(KEYS[1])
+  if not left then redis.call('unlink', KEYS[1]) end
+  -- While it is not known whether all other readers are dead, a waiter asks until it is.
+  if not left or unknown then send(ARGV[4], KEYS[2], '0') end
+end
 return dead and -1 or 1

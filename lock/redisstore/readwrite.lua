@@ -79,7 +79,8 @@ local function tagOf(lock) return string.find(lock, '{', 1, true) and lock or '{
 --
 -- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
 --          readers are dead, but there are others; false if the lock is free. And after
---          how many ms the first of those examined ends: it may be the last one then
+--          how many ms the first of those examined ends: it may be the last one then. And
+--          true if they are dead, but there are others
 local function settle(lock)
   local longest, soonest, room = false, nil, most
   local fields = redis.call('hrandfield', lock, most)
@@ -105,7 +106,8 @@ local function settle(lock)
   end
   if not all then
     if longest then return redis.call('pttl', lock), soonest or -1 end
-    return redis.call('hlen', lock) > 1 and 1, 1 -- the mode is no reader
+    local others = redis.call('hlen', lock) > 1 -- the mode is no reader
+    return others and 1, 1, others
   end
   if longest and longest > 0 then redis.call('pexpire', lock, longest) end
   return longest, soonest or -1

@@ -11,7 +11,7 @@ local count = countOf(KEYS[1])
 local did = redis.call('get', KEYS[2])
 if did == 'taken' then -- a grant writes, see granting in script.go; this one needs no memory
   redis.call('pexpire', KEYS[2], ARGV[2])
-  return {1, count or 0}
+  return {1, math.max(count or 0, 0)} -- it may have been reduced below zero since
 end
 if count == false then return {2, redis.call('pttl', KEYS[1])} end
 if did or not count or count < tonumber(ARGV[1]) then return {0, -1} end

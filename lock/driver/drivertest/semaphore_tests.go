@@ -131,10 +131,14 @@ func takesPermitsOnce(b *bench) {
 		b.Errorf("got %+v, though no permit is left", answer)
 	}
 	b.refused(s, b.permits("a", "you:1", 1))
+	b.count(s, "a", "reduce:1", driver.CountAdd, -1, done(-1))
+	if answer := b.granted(s, b.permits("a", "me:1", 2)); answer.More {
+		b.Errorf("got %+v, though there are fewer than no permits", answer)
+	}
 	for range 3 {
 		b.release(s, back(b.permits("a", "me:1", 2)), true)
 	}
-	b.stands(s, "a", 2)
+	b.stands(s, "a", 1)
 }
 
 // The request of a caller that has given up may arrive after its release.

@@ -3,7 +3,6 @@ package redistest
 import (
 	"bytes"
 	"io"
-	"net"
 	"strconv"
 	"time"
 )
@@ -22,8 +21,7 @@ func (p *Proxy) duplicate(requests []byte, after time.Duration) {
 		case <-p.gone:
 			return
 		}
-		network, address := p.server.Addr()
-		conn, err := net.Dial(network, address)
+		conn, err := p.dial()
 		if err != nil {
 			return
 		}

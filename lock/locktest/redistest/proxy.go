@@ -68,7 +68,8 @@ type Proxy struct {
 	Login string
 
 	server   *Server
-	dir      string // holds the socket; "" on TCP
+	dial     func() (net.Conn, error) // connects to the server
+	dir      string                   // holds the socket; "" on TCP
 	listener net.Listener
 	loops    sync.WaitGroup // accept, two per connection, one per duplicate
 	gone     chan struct{}  // closed by Close
@@ -84,13 +85,20 @@ type Proxy struct {
 // until [Proxy.Set].
 func StartProxy(t TB, s *Server) *Proxy {
 	t.Helper()
-	p := &Proxy{server: s, changed: make(chan struct{}), gone: make(chan struct{}), links: map[*link]struct{}{}}
+	network, address := s.Addr()
+	p := &Proxy{server: s, dial: func() (net.Conn, error) { return net.Dial(network, address) }}
 	if err := p.listen(); err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
+	p.start(t)
+	return p
+}
+
+// start accepts connections until the end of t.
+func (p *Proxy) start(t TB) {
+	p.changed, p.gone, p.links = make(chan struct{}), make(chan struct{}), make(map[*link]struct{})
 	p.loops.Go(p.accept)
 	t.Cleanup(p.Close)
-	return p
 }
 
 func (p *Proxy) listen() (err error) {
@@ -194,8 +202,7 @@ func (p *Proxy) accept() {
 			abort(client)
 			continue
 		}
-		network, address := p.server.Addr()
-		server, err := net.Dial(network, address)
+		server, err := p.dial()
 		if err != nil {
 			abort(client) // the server is down, and so is the connection to it
 			continue

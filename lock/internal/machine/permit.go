@@ -1,0 +1,117 @@
+package machine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// permits are the expiring permits in use. An expired one stays in use, and is not available,
+// until an acquisition or a Count reclaims it.
+type permits struct {
+	expire map[string]end // by id: a permit lasts until the ms before
+	ends   end            // all end with the semaphore, if that ends
+}
+
+// idsOf returns the ids of an owner's permits: "<32 hexadecimal digits>*n" has n of them, the
+// last 32 bits of which count up.
+func idsOf(owner string) []string {
+	first, number, _ := strings.Cut(owner, "*")
+	n, _ := strconv.Atoi(number)
+	low, _ := strconv.ParseUint(first[24:], 16, 32)
+	ids := []string{first}
+	for i := 1; i < n; i++ {
+		ids = append(ids, fmt.Sprintf("%s%08x", first[:24], uint32(low)+uint32(i)))
+	}
+	return ids
+}
+
+// inUse returns how many of the ids are in use.
+func (s *State) inUse(ids []string) (n int64) {
+	for _, id := range ids {
+		if _, ok := s.permits.expire[id]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+// remove ends the use of the permits, and makes them available if there is a count or create
+// is set. It returns how many there were.
+func (s *State) remove(ids []string, create bool) (n int64) {
+	n = s.inUse(ids)
+	for _, id := range ids {
+		delete(s.permits.expire, id)
+	}
+	if len(s.permits.expire) == 0 {
+		s.permits = permits{}
+	}
+	if n > 0 && (s.count.exists || create) {
+		s.add(n)
+		s.wakeFor(s.count.n)
+	}
+	return n
+}
+
+func (s *State) reclaim() {
+	var expired []string
+	for id, ends := range s.permits.expire {
+		if ends <= s.ms {
+			expired = append(expired, id)
+		}
+	}
+	s.remove(expired, false)
+}
+
+// put has permits expire in a TTL, or with the semaphore. It returns the ms until then.
+func (s *State) put(ids []string, ttl time.Duration) (given time.Duration) {
+	for _, id := range ids {
+		s.permits.expire[id] = s.in(ttl)
+	}
+	return time.Duration(min(s.permits.ends, s.in(ttl))-s.ms) * time.Millisecond
+}
+
+func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
+	s.reclaim()
+	ids := idsOf(h.Owner)
+	missing := int64(len(ids)) - s.inUse(ids) // of an owner that has them, some may have expired
+	if s.count.n < missing {
+		next := never
+		for _, ends := range s.permits.expire {
+			next = min(next, ends)
+		}
+		return driver.Answer{TTL: s.left(next)}
+	}
+	token, _ := s.nextToken(false, 0, 0)
+	s.count.n -= missing
+	if s.permits.expire == nil {
+		s.permits = permits{make(map[string]end), never}
+	}
+	if s.count.exists && s.count.ends != never && s.count.ends > s.ms {
+		s.permits.ends = s.count.ends
+	}
+	given := max(s.put(ids, h.TTL), time.Millisecond)
+	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, TTL: given}
+}
+
+func (s *State) releasePermits(h *driver.Hold) (held bool) {
+	if s.foreignTo(h.Kind) {
+		return false
+	}
+	ids := idsOf(h.Owner)
+	expires := s.permits.expire[ids[0]]
+	return s.remove(ids, true) == int64(len(ids)) && expires > s.ms
+}
+
+func (s *State) renewPermits(h *driver.Hold) driver.Answer {
+	ids := idsOf(h.Owner)
+	if s.inUse(ids) == int64(len(ids)) && s.permits.expire[ids[0]] > s.ms {
+		if given := s.put(ids, h.TTL); given > time.Millisecond || given == h.TTL {
+			return driver.Answer{Verdict: driver.Granted, TTL: given}
+		}
+	}
+	return driver.Answer{Verdict: driver.NotHeld}
+}

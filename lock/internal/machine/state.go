@@ -1,0 +1,256 @@
+package machine
+
+import (
+	"maps"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// State is all that a store keeps under one name. Its zero value has nothing. One goroutine
+// at a time may use it.
+type State struct {
+	// Listening returns how many clients are subscribed to a topic now. Nil: none.
+	Listening func(Topic) int
+	// Others: clients of other libraries share the name, and OthersListening of them are
+	// subscribed to the releases of a mutex. They do not enter its queue.
+	Others          bool
+	OthersListening int
+
+	lock     lock      // of any kind that has an owner: they share the name
+	queue    waitQueue // of a mutex
+	fair     fairQueue
+	claim    claim // of a waiting writer
+	count    count // a semaphore or a latch
+	permits  permits
+	outcomes map[string]outcome // of requests that change a count
+	token    int64              // the last one
+
+	micros   int64 // the instant of the step, in µs since 1970
+	ms       end   // the same in ms, rounded down
+	messages []Message
+}
+
+type lock struct {
+	mode    mode
+	owner   string // unless it is free or reading
+	holds   int64  // of that owner
+	readers map[string]reader
+	ends    end // of the longest hold
+}
+
+type mode uint8
+
+const (
+	free      mode = iota
+	exclusive      // as a mutex or as a fair lock
+	reading
+	writing // readers may hold it under the writer
+)
+
+// Message is a notice to every subscription to a topic. The zero Notice wakes a waiter.
+type Message struct {
+	To     Topic
+	Notice driver.Notice
+}
+
+// Topic is what waiters subscribe to. Of is a client's id, an owner, or "" for all.
+type Topic struct {
+	Kind driver.Kind
+	Of   string
+}
+
+var (
+	mutexTopic     = Topic{Kind: driver.KindMutex}
+	readWriteTopic = Topic{Kind: driver.KindWrite}
+	semaphoreTopic = Topic{Kind: driver.KindSemaphore}
+	latchTopic     = Topic{Kind: driver.KindLatch}
+)
+
+// grantsTo is the topic of the grants by release to an owner's client.
+func grantsTo(owner string) Topic {
+	client, _, _ := strings.Cut(owner, ":")
+	return Topic{driver.KindMutex, client}
+}
+
+func fairTopic(owner string) Topic { return Topic{driver.KindFair, owner} }
+
+// kinds are the topics of a waiter, and the steps of each kind.
+var kinds = [...]struct {
+	topics  func(owner string) []Topic
+	acquire func(*State, *driver.Hold) driver.Answer
+	release func(*State, *driver.Hold) (held bool)
+}{
+	driver.KindMutex:     {func(o string) []Topic { return []Topic{mutexTopic, grantsTo(o)} }, (*State).acquireMutex, (*State).releaseMutex},
+	driver.KindFair:      {func(o string) []Topic { return []Topic{fairTopic(o)} }, (*State).acquireFair, (*State).releaseFair},
+	driver.KindRead:      {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireRead, (*State).releaseRead},
+	driver.KindWrite:     {func(string) []Topic { return []Topic{readWriteTopic} }, (*State).acquireWrite, (*State).releaseWrite},
+	driver.KindSemaphore: {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquireSemaphore, (*State).releaseSemaphore},
+	driver.KindPermit:    {func(string) []Topic { return []Topic{semaphoreTopic} }, (*State).acquirePermits, (*State).releasePermits},
+	driver.KindLatch:     {func(string) []Topic { return []Topic{latchTopic} }, (*State).acquireLatch, (*State).releaseLatch},
+}
+
+// Topics returns the topics of a waiter for the hold.
+func Topics(h *driver.Hold) []Topic { return kinds[h.Kind].topics(h.Owner) }
+
+func (s *State) listening(t Topic) int {
+	if s.Listening == nil {
+		return 0
+	}
+	return s.Listening(t)
+}
+
+func (s *State) wake(t Topic) { s.messages = append(s.messages, Message{To: t}) }
+
+// Acquire requests a hold. One that the owner has is granted again, with a new TTL.
+func (s *State) Acquire(now time.Time, h *driver.Hold) (driver.Answer, []Message) {
+	s.begin(now)
+	switch {
+	case h.Kind != driver.KindSemaphore && s.foreignTo(h.Kind):
+		return s.foreign(), nil
+	case h.Kind <= driver.KindWrite && h.Count > 1 && !s.holds(h):
+		return driver.Answer{Verdict: driver.NotHeld}, nil
+	}
+	return kinds[h.Kind].acquire(s, h), s.messages
+}
+
+// Release lowers the owner's holds to h.Count, or lets the last one end h.Keep from now. It
+// reports whether the owner had the hold. Without one an owner leaves the queue.
+func (s *State) Release(now time.Time, h *driver.Hold) (held bool, _ []Message) {
+	if h.Count == 0 && h.Keep > 0 {
+		kept := *h
+		kept.TTL = h.Keep
+		return s.Renew(now, &kept).Verdict == driver.Granted, nil
+	}
+	s.begin(now)
+	if h.Kind <= driver.KindWrite && h.Count > 0 && s.holds(h) {
+		s.lower(h)
+		return true, nil
+	}
+	return kinds[h.Kind].release(s, h), s.messages
+}
+
+// lower sets the holds of an owner that keeps some.
+func (s *State) lower(h *driver.Hold) {
+	switch l := &s.lock; h.Kind {
+	case driver.KindRead:
+		l.readers[h.Owner] = l.readers[h.Owner].lowered(int(h.Count), s.in(h.TTL))
+		s.prolong(h.TTL)
+	case driver.KindWrite:
+		l.holds = min(h.Count, l.holds)
+		s.prolong(h.TTL)
+	default:
+		l.holds, l.ends = h.Count, s.in(h.TTL)
+	}
+}
+
+// Renew prolongs a lease to h.TTL from now. It is Granted, for the answer's TTL if that is not
+// zero; Refused if others use the name; or NotHeld. It revives nothing.
+func (s *State) Renew(now time.Time, h *driver.Hold) (a driver.Answer) {
+	s.begin(now)
+	switch {
+	case h.Kind == driver.KindPermit:
+		return s.renewPermits(h)
+	case !s.holds(h):
+		if l := s.lock.mode; l == free && !s.count.exists || l == reading && h.Kind == driver.KindRead {
+			a.Verdict = driver.NotHeld
+		}
+		return a
+	case h.Kind == driver.KindRead:
+		a.TTL = s.renewReader(h)
+	case h.Kind == driver.KindWrite:
+		s.prolong(h.TTL)
+	default:
+		s.lock.ends = s.in(h.TTL)
+	}
+	a.Verdict = driver.Granted
+	return a
+}
+
+// holds reports whether the owner has a hold of a lock.
+func (s *State) holds(h *driver.Hold) bool {
+	switch h.Kind {
+	case driver.KindRead:
+		return s.lock.readers[h.Owner].end() >= s.ms
+	case driver.KindWrite:
+		return s.lock.mode == writing && s.lock.owner == h.Owner
+	}
+	return s.lock.mode == exclusive && s.lock.owner == h.Owner
+}
+
+// foreignTo reports whether a name is in another use than the kind's: a lock is foreign to
+// counts, a count to locks, and a mutex to read-write locks.
+func (s *State) foreignTo(k driver.Kind) bool {
+	switch k {
+	case driver.KindMutex, driver.KindFair:
+		return s.count.exists
+	case driver.KindRead, driver.KindWrite:
+		return s.count.exists || s.lock.mode == exclusive
+	}
+	return s.lock.mode != free
+}
+
+func (s *State) foreign() driver.Answer {
+	return driver.Answer{TTL: s.left(max(s.lock.ends, s.count.ends)), Foreign: true}
+}
+
+// end is the last ms, since 1970, of something that ends. TTLs count in whole ms.
+type end int64
+
+const never end = math.MaxInt64
+
+func (s *State) in(ttl time.Duration) end { return s.ms + end(ttl.Milliseconds()) }
+
+// left returns the time until an end, 0 for never. In its last ms something has 1 ms left.
+func (s *State) left(ends end) time.Duration {
+	if ends == never {
+		return 0
+	}
+	return time.Duration(max(ends-s.ms, 1)) * time.Millisecond
+}
+
+// begin starts a step, and drops what has ended before it.
+func (s *State) begin(now time.Time) {
+	s.micros, s.ms, s.messages = now.UnixMicro(), end(now.UnixMilli()), nil
+	dropEnded(s, &s.lock, s.lock.ends)
+	dropEnded(s, &s.queue, s.queue.ends)
+	dropEnded(s, &s.fair, s.fair.ends)
+	dropEnded(s, &s.claim, s.claim.ends)
+	dropEnded(s, &s.count, s.count.ends)
+	dropEnded(s, &s.permits, s.permits.ends)
+	maps.DeleteFunc(s.outcomes, func(_ string, o outcome) bool { return o.ends < s.ms })
+}
+
+func dropEnded[T any](s *State, part *T, ends end) {
+	if ends < s.ms {
+		var none T
+		*part = none
+	}
+}
+
+// nextToken returns the token of a grant, and how many tokens after it are reserved for the
+// owner. Tokens are max(last+1, clock in µs), in steps of 16: so they grow although a store
+// may have lost the last one. Reserved ones are from the past, between the last one and now,
+// up to 10 ms. A lock that was held before the grant keeps its token. A proposal up to a
+// second ahead replaces the clock.
+func (s *State) nextToken(held bool, proposed, reserve int64) (token, reserved int64) {
+	last, now := s.token, s.micros
+	if held && last > 0 {
+		return last, 0
+	}
+	if ahead := proposed - now; ahead > 0 && ahead <= time.Second.Microseconds() {
+		now = proposed
+	}
+	now -= now % 16
+	if last >= now {
+		now, reserve = last-last%16+16, 0
+	}
+	s.token = now
+	if last == 0 || reserve == 0 {
+		return now, 0
+	}
+	token = max(last+1, now-min(reserve, 10_000))
+	return token, now - token
+}

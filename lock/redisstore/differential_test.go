@@ -1,0 +1,688 @@
+package redisstore_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var (
+	differentialSeed      = flag.Uint64("differential.seed", 1, "the first seed of the differential test")
+	differentialSequences = flag.Uint64("differential.sequences", 14, "how many sequences the differential test plays of each mix of operations")
+	differentialReplay    = flag.String("differential.replay", "", "the operations that the differential test plays, as it prints them, in place of random ones")
+)
+
+// The scripts mean what the machine means: a server whose clock stands still at chosen
+// instants and the machine are given the same random operations on one name, by several
+// owners, and do the same. What is compared: replies, with every token, TTL and instant; the
+// notices to each subscription; and the description of the name after each operation.
+//
+// Not compared: more than a hundred of anything, where a script does a part; the life of
+// fencing counters; clocks that are set back; runs that several requests share.
+func TestScriptsMeanWhatTheMachineMeans(t *testing.T) {
+	t.Parallel()
+	redistest.Need(t)
+	if _, err := clockLibrary(); err != nil {
+		t.Skip("no C compiler for the server's clock: ", err)
+	}
+	if *differentialReplay != "" {
+		var ops []operation
+		require.NoError(t, json.Unmarshal([]byte(*differentialReplay), &ops))
+		if err := newArena(t).play(ops); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	for _, m := range mixes {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			for seed := *differentialSeed; seed < *differentialSeed+*differentialSequences; seed++ {
+				ops := m.draw(rand.New(rand.NewPCG(seed, 0)))
+				if err := a.play(ops); err != nil {
+					ops, err = a.shrink(ops, err)
+					list, _ := json.Marshal(ops)
+					t.Fatalf("seed %d: %v\nreplay with -differential.replay '%s'", seed, err, list)
+				}
+			}
+		})
+	}
+}
+
+// operation is one request on one name, some time after the one before.
+type operation struct {
+	After int64       `json:"after,omitempty"` // µs
+	Do    string      `json:"do"`
+	Kind  driver.Kind `json:"kind,omitempty"`
+	Owner int         `json:"owner,omitempty"`
+	N     int64       `json:"n,omitempty"`     // holds, permits, or by how much a count changes
+	TTL   int64       `json:"ttl,omitempty"`   // ms; also of a count
+	Place int64       `json:"place,omitempty"` // ms; of a writer BlockReaders
+	Op    int         `json:"op,omitempty"`    // of a Count
+	Token int64       `json:"token,omitempty"` // a proposal, by how many µs ahead
+	Flag  bool        `json:"flag,omitempty"`  // GrantedByRelease, Owed, or with Under
+	Late  bool        `json:"late,omitempty"`  // it arrives after its deadline
+	First bool        `json:"first,omitempty"` // of the first holder in place of Owner; of the first waiter to unsubscribe
+}
+
+// mix is a mix of operations.
+type mix struct {
+	name  string
+	kinds []driver.Kind
+}
+
+var mixes = []mix{
+	{"Mutex", []driver.Kind{driver.KindMutex}},
+	{"Fair", []driver.Kind{driver.KindFair}},
+	{"ReadWrite", []driver.Kind{driver.KindRead, driver.KindWrite}},
+	{"Semaphore", []driver.Kind{driver.KindSemaphore}},
+	{"Permits", []driver.Kind{driver.KindPermit}},
+	{"Latch", []driver.Kind{driver.KindLatch}},
+	{"All", []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindSemaphore, driver.KindPermit, driver.KindLatch}},
+}
+
+// pace is what the operations of a sequence have in common, so that owners meet.
+type pace struct {
+	owners int
+	afters []int64 // µs
+	ttls   []int64 // ms
+	places []int64 // ms
+}
+
+// draw returns a random sequence.
+func (m mix) draw(r *rand.Rand) []operation {
+	p := pace{
+		owners: pick(r, 2, 3, owners),
+		afters: pick(r, []int64{0, 0, 0, 1, 999, 1000, 1001, 5000, 10_000}, []int64{0, 999, 100_000, 400_000, 1_000_000, 1_001_000, 2_500_000, 5_000_000, 5_001_000}, []int64{0, 0, 0, 0, 0, 0, 1000, 2_500_000, 4_999_000}),
+		ttls:   pick(r, []int64{1, 100, 1000, 1000, 5000, 5000, 30_000}, []int64{5000, 30_000}),
+		places: pick(r, []int64{0, 5000, 5000}, []int64{5000}),
+	}
+	ops := make([]operation, 20+r.IntN(40))
+	for i := range ops {
+		ops[i] = m.drawOne(r, p)
+	}
+	return ops
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+func (m mix) drawOne(r *rand.Rand, p pace) operation {
+	o := operation{
+		After: pick(r, p.afters...),
+		Kind:  pick(r, m.kinds...),
+		Owner: r.IntN(p.owners),
+		N:     pick(r, int64(1), 1, 1, 2, 3),
+		TTL:   pick(r, p.ttls...),
+		Place: pick(r, p.places...),
+		Token: pick(r, int64(0), 0, 0, 16, 1600, 1_000_000, 1_000_016),
+		Flag:  r.IntN(3) == 0,
+		Late:  r.IntN(12) == 0,
+		First: r.IntN(2) == 0,
+	}
+	if p.owners == 2 && r.IntN(4) == 0 {
+		o.Owner = owners - 1
+	}
+	if r.IntN(50) == 0 {
+		o.After = pick(r, r.Int64N(10_000_000), r.Int64N(10_000_000), 60_000_000, 599_000_000, 600_000_000, 600_001_000)
+	}
+	counts := o.Kind == driver.KindSemaphore || o.Kind == driver.KindPermit || o.Kind == driver.KindLatch
+	switch n := r.IntN(100); {
+	case n < 35:
+		o.Do = "acquire"
+	case n < 60:
+		o.Do = "release"
+		o.N = pick(r, int64(0), 0, 0, 1, 2)
+	case n < 70:
+		o.Do = "renew"
+	case n < 72:
+		o.Do = "keep"
+	case n < 82:
+		o.Do = "subscribe"
+	case n < 90:
+		o.Do = "unsubscribe"
+	case n < 92:
+		o.Do = "force"
+	default:
+		o.Do = "places"
+	}
+	switch {
+	case counts && (o.Do == "places" || o.Do == "force" || r.IntN(5) == 0):
+		o.Do = "count"
+		o.Op = int(pick(r, driver.CountRead, driver.CountCreate, driver.CountCreate, driver.CountAdd, driver.CountAdd, driver.CountDrain, driver.CountDelete, driver.CountSet, driver.CountForget))
+		o.N = pick(r, int64(1), 2, 3, 5, -1, -2, 1<<31-2)
+		if o.Op == int(driver.CountCreate) || o.Op == int(driver.CountSet) {
+			o.N = max(o.N, 1)
+			o.TTL = pick(r, 0, 0, o.TTL)
+		}
+	case o.Do == "places" && o.Kind == driver.KindMutex:
+		o.Do = "peer" // one of another library subscribes
+	case o.Do == "places" && o.Kind != driver.KindFair:
+		o.Do = "acquire"
+	case o.Do == "release" && o.Kind == driver.KindSemaphore:
+		o.N = pick(r, int64(1), 1, 2, 3)
+	case o.Kind == driver.KindPermit && o.Do == "release":
+		o.N = 0
+	case o.Kind == driver.KindPermit && o.Do == "acquire":
+		o.N = 1
+	}
+	return o
+}
+
+// owners is how many owners of each kind there are.
+const owners = 6
+
+// placeTTL is how long each place is kept.
+const placeTTL = 5 * time.Second
+
+var clients = []string{
+	"aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa",
+	"bbbbbbbb-bbbb-8bbb-8bbb-bbbbbbbbbbbb",
+	"cccccccc-cccc-8ccc-8ccc-cccccccccccc",
+}
+
+// peer is the id of a client of another library.
+const peer = "dddddddd-dddd-4ddd-8ddd-dddddddddddd"
+
+// hold returns the hold of an operation. An owner is of one kind for ever, in one client; the
+// two sides of a read-write lock have the same ones.
+func (o *operation) hold(name string) *driver.Hold {
+	h := &driver.Hold{
+		Kind: o.Kind, Name: name, Owner: ownerOf(o.Kind, o.Owner), Count: o.N, TTL: time.Duration(o.TTL) * time.Millisecond,
+	}
+	place := time.Duration(o.Place) * time.Millisecond
+	switch o.Kind {
+	case driver.KindMutex:
+		h.Place, h.ProvisionalTTL, h.Reserve = place, time.Second, int64(o.Owner*20)
+		h.GrantedByRelease = o.Flag
+	case driver.KindFair:
+		h.Place = place
+	case driver.KindWrite:
+		h.BlockReaders = place
+	case driver.KindRead:
+		if o.Flag {
+			h.Under = ownerOf(driver.KindWrite, o.Owner)
+		}
+	case driver.KindSemaphore:
+		h.Count, h.Permits, h.Owed = 1, o.N, o.Flag
+	}
+	return h
+}
+
+func ownerOf(k driver.Kind, n int) string {
+	switch {
+	case k == driver.KindMutex && n == owners-1:
+		return peer + ":1"
+	case k == driver.KindPermit && n%3 == 0:
+		return fmt.Sprintf("ff%022xfffffffe*%d", n, 1+n)
+	case k == driver.KindPermit:
+		return fmt.Sprintf("ff%030x", n)
+	}
+	return fmt.Sprintf("%s:%d%d", clients[n%len(clients)], k, n)
+}
+
+// clientOf returns the number of the store that makes an owner's requests.
+func clientOf(n int) int { return n % len(clients) }
+
+// arena is a server whose clock is chosen, and clients of it.
+type arena struct {
+	t      *testing.T
+	clock  steppedClock
+	at     time.Time // the clock
+	start  time.Time
+	admin  *redis.Client
+	stores []*contestant
+	names  int
+}
+
+// contestant is one client's store.
+type contestant struct {
+	*redisstore.Store
+	late   atomic.Bool // requests are late
+	marked chan struct{}
+}
+
+func newArena(t *testing.T) *arena {
+	t.Helper()
+	start := time.Now().Truncate(time.Second)
+	a := &arena{t: t, clock: newFrozenClock(t, start), start: start, at: start}
+	server := redistest.Start(t, redistest.Config{Env: a.clock.env()})
+	a.admin = server.Client(t)
+	for i := range clients {
+		c := &contestant{marked: make(chan struct{}, 1)}
+		client := server.Client(t)
+		client.AddHook(lateHook{&c.late})
+		c.Store = openWith(t, client, redisstore.Config{FenceTTL: -1})
+		_, err := c.Listen(t.Context(), markerOf(i), func() { c.marked <- struct{}{} })
+		require.NoError(t, err)
+		a.stores = append(a.stores, c)
+	}
+	return a
+}
+
+func markerOf(client int) string { return fmt.Sprint("marker:", client) }
+
+// lateHook makes the requests of scripts with a deadline late.
+type lateHook struct{ late *atomic.Bool }
+
+func (lateHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l lateHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if l.late.Load() {
+			beLate(cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (l lateHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if l.late.Load() {
+				beLate(cmd)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// beLate sets a script's deadline, its last argument but one, to an instant long ago.
+func beLate(cmd redis.Cmder) {
+	args := cmd.Args()
+	if name := cmd.Name(); name != "evalsha" && name != "eval" || len(args) < 6 {
+		return
+	}
+	if by, ok := args[len(args)-2].(string); ok && len(by) == 16 {
+		args[len(args)-2] = "1"
+	}
+}
+
+// match is one sequence of operations on both sides.
+type match struct {
+	*arena
+	name  string
+	state machine.State
+	subs  []*differentialSub
+	peer  *redis.PubSub
+	calls int
+}
+
+// differentialSub is one subscription.
+type differentialSub struct {
+	hold   *driver.Hold
+	client int
+	sub    driver.Subscription
+	want   []driver.Notice
+
+	mu  sync.Mutex
+	got []driver.Notice
+}
+
+// play plays a sequence on a new name. It returns the first difference.
+func (a *arena) play(ops []operation) error {
+	a.names++
+	m := &match{arena: a, name: fmt.Sprint("n", a.names)}
+	m.state = machine.State{Others: true, Listening: m.listening}
+	defer m.end()
+	for i := range ops {
+		if err := m.step(&ops[i]); err != nil {
+			return fmt.Errorf("operation %d, %+v: %w", i, ops[i], err)
+		}
+	}
+	return nil
+}
+
+// shrink removes operations as long as there is a difference.
+func (a *arena) shrink(ops []operation, err error) ([]operation, error) {
+	for size := len(ops) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(ops); {
+			fewer := slices.Delete(slices.Clone(ops), at, at+size)
+			if e := a.play(fewer); e != nil {
+				ops, err = fewer, e
+			} else {
+				at += size
+			}
+		}
+	}
+	return ops, err
+}
+
+func (m *match) end() {
+	for len(m.subs) > 0 {
+		m.close(0)
+	}
+	if m.peer != nil {
+		_ = m.peer.Close()
+	}
+}
+
+// step makes one operation on both sides and compares them.
+func (m *match) step(o *operation) error {
+	m.at = m.at.Add(time.Duration(o.After) * time.Microsecond)
+	m.clock.step(m.t, m.at.Sub(m.start))
+	if o.First {
+		o = m.ofTheFirst(*o)
+	}
+	store := m.stores[clientOf(o.Owner)]
+	h := o.hold(m.name)
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+	defer cancel()
+	late := o.Late && m.bounded(o)
+	store.late.Store(late)
+	got, want, messages := m.both(ctx, o, store, h)
+	store.late.Store(false)
+	if !late && got != want {
+		return fmt.Errorf("Redis: %s\nmachine: %s", got, want)
+	}
+	if late && !strings.Contains(got, "arrived after its deadline") {
+		return fmt.Errorf("a late request is answered: %s", got)
+	}
+	if o.Kind == driver.KindMutex { // no windows for clients that poll
+		require.NoError(m.t, m.admin.Del(ctx, "leasewheel_lock_turns:{"+m.name+"}").Err())
+	}
+	if err := m.compareNotices(ctx, messages); err != nil {
+		return err
+	}
+	return m.compareInfo(ctx, o.Kind)
+}
+
+// ofTheFirst returns the operation with the owner that it is for.
+func (m *match) ofTheFirst(o operation) *operation {
+	info := m.state.Inspect(m.at, o.Kind)
+	first := ""
+	switch {
+	case o.Do == "unsubscribe" && len(info.Waiters) > 0:
+		first = info.Waiters[0].Owner
+	case (o.Do == "release" || o.Do == "renew") && len(info.Holders) > 0:
+		first = info.Holders[0].Owner
+	}
+	for n := range owners {
+		if owner, _, _ := strings.Cut(ownerOf(o.Kind, n), "*"); owner == first {
+			o.Owner = n
+		}
+	}
+	return &o
+}
+
+// bounded reports whether the operation's request has a deadline.
+func (m *match) bounded(o *operation) bool {
+	switch o.Do {
+	case "acquire":
+		return o.Kind != driver.KindLatch
+	case "release":
+		return o.Kind == driver.KindSemaphore
+	case "count":
+		return o.Op != int(driver.CountForget) && m.counts(o)
+	case "renew", "keep":
+		return o.Kind != driver.KindSemaphore && o.Kind != driver.KindLatch
+	case "places", "force":
+		return true
+	}
+	return false
+}
+
+// both makes the operation on both sides, on the machine's unless the request is late. It
+// returns the replies as texts.
+func (m *match) both(ctx context.Context, o *operation, store *contestant, h *driver.Hold) (got, want string, messages []machine.Message) {
+	leased := o.Kind != driver.KindSemaphore && o.Kind != driver.KindLatch
+	if o.Kind == driver.KindMutex && o.Token > 0 {
+		h.ProposedToken = m.at.Add(time.Duration(o.Token)*time.Microsecond).UnixMicro() / 16 * 16
+	}
+	state := &m.state
+	if o.Late && m.bounded(o) {
+		state = &machine.State{} // the request changes nothing
+	}
+	switch {
+	case o.Do == "acquire":
+		a, err := store.Acquire(ctx, h)
+		b, sent := state.Acquire(m.at, h)
+		a.TTL, b.TTL = given(h, a), given(h, b)
+		return text(a, err), text(b, nil), m.sent(o, sent)
+	case o.Do == "release":
+		a, err := store.Release(ctx, h)
+		b, sent := state.Release(m.at, h)
+		return text(a, err), text(b, nil), m.sent(o, sent)
+	case o.Do == "keep" && leased:
+		h.Count, h.Keep = 0, h.TTL
+		a, err := store.Release(ctx, h)
+		b, sent := state.Release(m.at, h)
+		return text(a, err), text(b, nil), m.sent(o, sent)
+	case o.Do == "renew" && leased:
+		items := []renewal.Item{{Key: m.name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+		store.Renew(ctx, items)
+		b := state.Renew(m.at, h)
+		outcomes := map[driver.Verdict]renewal.Outcome{driver.Granted: renewal.Renewed, driver.Refused: renewal.Taken, driver.NotHeld: renewal.Gone}
+		a := driver.Answer{Verdict: b.Verdict, TTL: items[0].Given}
+		return text(fmt.Sprint(items[0].Outcome, given(h, a)), items[0].Err), text(fmt.Sprint(outcomes[b.Verdict], given(h, b)), nil), nil
+	case o.Do == "subscribe":
+		m.subscribe(ctx, o, store, h)
+	case o.Do == "unsubscribe":
+		for i := len(m.subs) - 1; i >= 0; i-- {
+			if m.subs[i].hold.Owner == h.Owner {
+				m.close(i)
+			}
+		}
+	case o.Do == "peer":
+		m.subscribePeer(ctx)
+	case o.Do == "count" && m.counts(o):
+		m.calls++
+		c := &driver.Count{
+			Kind: o.Kind, Name: m.name, Op: driver.CountOp(o.Op), N: o.N, TTL: time.Duration(o.TTL) * time.Millisecond,
+			Request: fmt.Sprint("request:", m.calls), Keep: time.Second,
+		}
+		if o.Flag {
+			c.Request = fmt.Sprint("repeated:", o.Owner)
+		}
+		if c.Op == driver.CountForget {
+			c.TTL, c.Forget = 0, []string{ownerOf(o.Kind, o.Owner)}
+		}
+		a, err := store.Count(ctx, c)
+		b, sent := state.Count(m.at, c)
+		return text(a, err), text(b, nil), m.sent(o, sent)
+	case o.Do == "places":
+		ask := []string{ownerOf(o.Kind, o.Owner)}
+		for other := range o.N {
+			ask = append(ask, ownerOf(o.Kind, (o.Owner+1+int(other))%owners))
+		}
+		a, err := store.KeepPlaces(ctx, m.name, ask, placeTTL)
+		b := state.KeepPlaces(m.at, ask, placeTTL)
+		return text(a, err), text(b, nil), nil
+	case o.Do == "force":
+		a, err := store.ForceRelease(ctx, m.name)
+		b, sent := state.ForceRelease(m.at)
+		return text(bare(a), err), text(bare(b), nil), m.sent(o, sent)
+	}
+	return "", "", nil
+}
+
+// given returns the TTL of an answer: both zero and the hold's mean that of the hold.
+func given(h *driver.Hold, a driver.Answer) time.Duration {
+	if a.Verdict == driver.Granted && a.TTL == h.TTL {
+		return 0
+	}
+	return a.TTL
+}
+
+// listening returns how many clients are subscribed to a topic.
+func (m *match) listening(t machine.Topic) int {
+	subscribed := make(map[int]bool)
+	for _, s := range m.subs {
+		if slices.Contains(machine.Topics(s.hold), t) {
+			subscribed[s.client] = true
+		}
+	}
+	return len(subscribed)
+}
+
+// sent returns the messages of a request that is not late.
+func (m *match) sent(o *operation, messages []machine.Message) []machine.Message {
+	if o.Late && m.bounded(o) {
+		return nil
+	}
+	return messages
+}
+
+// counts reports whether the kind has the operation of the count.
+func (m *match) counts(o *operation) bool {
+	switch driver.CountOp(o.Op) {
+	case driver.CountDrain:
+		return o.Kind != driver.KindLatch
+	case driver.CountSet:
+		return o.Kind == driver.KindPermit
+	case driver.CountForget:
+		return o.Kind == driver.KindSemaphore
+	}
+	return true
+}
+
+func text(reply any, err error) string {
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return fmt.Sprintf("%+v", reply)
+}
+
+func (m *match) subscribe(ctx context.Context, o *operation, store *contestant, h *driver.Hold) {
+	s := &differentialSub{hold: h, client: clientOf(o.Owner)}
+	var err error
+	s.sub, err = store.Subscribe(ctx, h, func(n driver.Notice) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.got = append(s.got, n)
+	})
+	require.NoError(m.t, err)
+	m.subs = append(m.subs, s)
+}
+
+// close ends a subscription, and waits until the server knows.
+func (m *match) close(i int) {
+	s := m.subs[i]
+	m.subs = slices.Delete(m.subs, i, i+1)
+	s.sub.Close()
+	var channels []string
+	want := make(map[string]int64)
+	for _, channel := range redisstore.Channels(s.hold) {
+		channels = append(channels, channel)
+		subscribed := make(map[int]bool)
+		for _, other := range m.subs {
+			if slices.Contains(redisstore.Channels(other.hold), channel) {
+				subscribed[other.client] = true
+			}
+		}
+		want[channel] = int64(len(subscribed))
+		if m.peer != nil && channel == peerChannel(m.name) {
+			want[channel]++
+		}
+	}
+	require.Eventually(m.t, func() bool {
+		have, err := m.admin.PubSubNumSub(context.Background(), channels...).Result()
+		return err == nil && fmt.Sprint(have) == fmt.Sprint(want)
+	}, time.Minute, time.Millisecond)
+}
+
+// peerChannel is the one that other libraries subscribe to.
+func peerChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
+
+// subscribePeer begins or ends the subscription of a client of another library.
+func (m *match) subscribePeer(ctx context.Context) {
+	if m.peer != nil {
+		require.NoError(m.t, m.peer.Close())
+		m.peer, m.state.OthersListening = nil, 0
+		want := make(map[int]bool)
+		for _, s := range m.subs {
+			if slices.Contains(redisstore.Channels(s.hold), peerChannel(m.name)) {
+				want[s.client] = true
+			}
+		}
+		require.Eventually(m.t, func() bool {
+			have, err := m.admin.PubSubNumSub(ctx, peerChannel(m.name)).Result()
+			return err == nil && have[peerChannel(m.name)] == int64(len(want))
+		}, time.Minute, time.Millisecond)
+		return
+	}
+	m.peer = m.admin.Subscribe(ctx, peerChannel(m.name))
+	_, err := m.peer.Receive(ctx)
+	require.NoError(m.t, err)
+	m.state.OthersListening = 1
+}
+
+// compareNotices compares what each subscription has received since the operation before. A
+// message behind all others on the same connection shows that there are no more.
+func (m *match) compareNotices(ctx context.Context, messages []machine.Message) error {
+	for _, s := range m.subs {
+		for _, sent := range messages {
+			if slices.Contains(machine.Topics(s.hold), sent.To) {
+				s.want = append(s.want, sent.Notice)
+			}
+		}
+	}
+	for i, store := range m.stores {
+		if !slices.ContainsFunc(m.subs, func(s *differentialSub) bool { return s.client == i }) {
+			continue
+		}
+		if err := m.admin.Publish(ctx, markerOf(i), "").Err(); err != nil {
+			return err
+		}
+		select {
+		case <-store.marked:
+		case <-ctx.Done():
+			return errors.New("the marker does not arrive")
+		}
+	}
+	for _, s := range m.subs {
+		s.mu.Lock()
+		got, want := fmt.Sprintf("%+v", s.got), fmt.Sprintf("%+v", s.want)
+		s.got, s.want = nil, nil
+		s.mu.Unlock()
+		if got != want {
+			return fmt.Errorf("notices to a waiter for %v %s\nRedis: %s\nmachine: %s", s.hold.Kind, s.hold.Owner, got, want)
+		}
+	}
+	return nil
+}
+
+// compareInfo compares the descriptions of the name.
+func (m *match) compareInfo(ctx context.Context, k driver.Kind) error {
+	as := []driver.Kind{driver.KindMutex}
+	if k == driver.KindSemaphore || k == driver.KindPermit || k == driver.KindLatch {
+		as = append(as, k)
+	}
+	for _, k := range as {
+		a, err := m.stores[0].Inspect(ctx, m.name, k)
+		b := m.state.Inspect(m.at, k)
+		if got, want := text(bare(a), err), text(bare(b), nil); got != want {
+			return fmt.Errorf("the description as %v\nRedis: %s\nmachine: %s", k, got, want)
+		}
+	}
+	return nil
+}
+
+// bare returns a description without what the machine leaves to the store.
+func bare(info driver.Info) driver.Info {
+	info.Name = ""
+	for i := range info.Holders {
+		info.Holders[i].Client = driver.Client{}
+	}
+	for i := range info.Waiters {
+		info.Waiters[i].Client = driver.Client{}
+	}
+	return info
+}
