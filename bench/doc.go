@@ -18,3 +18,13 @@
 // CPU time and context switches are those of the whole process, from the first
 // schedule to the last run. Under a [Load] they contain the load's own.
 package bench
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// leasewheel accuracy: plan.go, measure.go, distribution.go; its report:
+// cmd/leasewheel/accuracy_report.go, cmd/leasewheel/accuracy_output.go; stress.go.
+// Tests: measure_test.go, distribution_test.go, usage_unix_test.go, stress_test.go,
+// cmd/leasewheel/accuracy_test.go.
+// Planted: 140, 141, 142, 143, 144, 145, 146, 147.
