@@ -19,11 +19,10 @@ var (
 	recordTo = flag.String("record", "", "the file of results that is written anew")
 )
 
-// long reports whether to run what takes minutes, or adds little: all versions are asked
-// for.
+// long reports whether to run tests that take minutes: -versions is not newest.
 func long() bool { return *versions != "newest" }
 
-// TestMain makes a driver of a process that was started as one.
+// TestMain runs a driver in a process that was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(driverVariable) != "" {
 		serve(os.Stdin, os.Stdout)

@@ -25,8 +25,8 @@ type result struct {
 // Directions.
 const (
 	both    = "both"
-	theirs  = "→ Go" // they hold or release, ours waits
-	ours    = "Go →" // ours holds or releases, they wait
+	theirs  = "→ Go" // the other client holds or releases, ours waits
+	ours    = "Go →" // ours holds or releases, the other client waits
 	gapDash = "–"
 )
 

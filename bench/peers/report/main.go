@@ -5,9 +5,8 @@
 //	go run ./report -only Schedule -count 1  # a part of it
 //	go run ./report -from ../../docs/results/benchmarks.txt  # the page alone
 //
-// Each benchmark of each implementation runs in a process of its own, one after
-// the other in every round, so that what disturbs the machine for a while
-// disturbs all alike.
+// Each benchmark of each implementation runs in a process of its own, one after the other in
+// every round, so that a disturbance of the machine affects all alike.
 package main
 
 import (

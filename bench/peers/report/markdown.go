@@ -280,8 +280,8 @@ func firstFigures(all []comparison) []comparison {
 	return slices.DeleteFunc(slices.Clone(all), func(c comparison) bool { return strings.HasPrefix(c.what, "… ") })
 }
 
-// writeComparison writes the table of one figure of all implementations in each row,
-// and what those are.
+// writeComparison writes a table with one figure of all implementations in each row, and
+// describes the implementations.
 func (r *results) writeComparison(b *strings.Builder, all []string, comparisons []comparison) {
 	impls := r.measuredImpls(all)
 	writeTable(b, append([]string{"what"}, impls...), r.comparisonRows(comparisons, impls))

@@ -77,7 +77,7 @@ func TestMedians(t *testing.T) {
 			t.Errorf("median of %v is %v, %v; want %v", tt.p, got, ok, tt.want)
 		}
 	}
-	if _, ok := r.median(point{"Schedule/pending=1k", "nobody", 0, "ns/op"}); ok {
+	if _, ok := r.median(point{"Schedule/pending=1k", "unknown", 0, "ns/op"}); ok {
 		t.Error("there is a median of what was not measured")
 	}
 	if rounds := r.runs["Schedule"].rounds; rounds != 3 {
@@ -189,8 +189,8 @@ func TestAllFigures(t *testing.T) {
 	}
 }
 
-// Names are written in three places: the benchmarks, the list of what is run,
-// and the tables. A figure whose name is wrong would be left out in silence.
+// Names are in three places: the benchmarks, the list of workloads, and the tables. A figure
+// with a wrong name would be left out without an error.
 func TestNamesAgree(t *testing.T) {
 	declared := slices.Concat(benchmarksIn(t, ".."), benchmarksIn(t, "../locks"), benchmarksIn(t, "../quorum"))
 	ofQueues := benchmarksIn(t, "../../../lock/delayqueue") // of which some are the package's own
@@ -220,7 +220,7 @@ func TestNamesAgree(t *testing.T) {
 	}
 	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
 		if peers[impl] == "" {
-			t.Errorf("nothing says what %s is", impl)
+			t.Errorf("%s is not described", impl)
 		}
 	}
 }
@@ -259,8 +259,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// benchstat's own reader must take what leasewheel accuracy --gobench writes,
-// and know its nanoseconds as seconds.
+// benchstat's reader accepts the output of leasewheel accuracy --gobench, and converts its
+// nanoseconds to seconds.
 func TestBenchstatReadsAccuracyLines(t *testing.T) {
 	f, err := os.Open("../../../cmd/leasewheel/testdata/accuracy-one-shot.bench")
 	if err != nil {
