@@ -183,7 +183,7 @@ func locker(t *testing.T, server *redistest.Server, f redisstore.Format, c lock.
 
 // Peers publish no release. A waiter detects one long before the end of the lease and of the
 // slow poll.
-func TestHearsOfAPeersReleaseByAsking(t *testing.T) {
+func TestDetectsAPeersReleaseByPolling(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		l := locker(t, server, redisstore.FormatPlain, lock.Config{Poll: time.Hour})
 		admin := server.Client(t)
@@ -296,7 +296,7 @@ func TestLooksLikeAPeersLock(t *testing.T) {
 
 // A former holder does not disturb a peer that has taken over its lost lock, and its loss is
 // reported.
-func TestTellsOfAPeersTakeover(t *testing.T) {
+func TestReportsAPeersTakeover(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)
 		l := locker(t, server, redisstore.FormatPlain, lock.Config{TTL: ttl})

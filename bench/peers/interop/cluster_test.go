@@ -73,9 +73,9 @@ func testClusterWake(t *testing.T, s *site, d direction, k sides, scenario strin
 	assert.Less(t, median, awake, "nobody woke the waiter")
 }
 
-// TestClusterAutoWakesThoseWhoAreNotSharded checks that our release wakes Java's clients that
+// TestClusterAutoWakesUnshardedSubscribers checks that our release wakes Java's clients that
 // subscribe without shards.
-func TestClusterAutoWakesThoseWhoAreNotSharded(t *testing.T) {
+func TestClusterAutoWakesUnshardedSubscribers(t *testing.T) {
 	// Between the two, sharded pub/sub cannot be turned off.
 	unsharded := func(version string) bool { return atLeast(version, "3.29.0") || !atLeast(version, "3.22.0") }
 	eachThat(t, unsharded, func(t *testing.T, version string) {

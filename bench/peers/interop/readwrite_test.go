@@ -96,9 +96,9 @@ func TestNoWakeUpIsMissedByAThreadAboutToBlock(t *testing.T) {
 	})
 }
 
-// TestADeadReaderHoldsNobodyUp kills a reader of each side. Writers of the other side are
+// TestDeadReaderDelaysNoWriter kills a reader of each side. Writers of the other side are
 // granted the lock when its lease is over.
-func TestADeadReaderHoldsNobodyUp(t *testing.T) {
+func TestDeadReaderDelaysNoWriter(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, dead := range []string{"Java", "Go"} {
 			t.Run(dead, func(t *testing.T) {

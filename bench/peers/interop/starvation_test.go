@@ -12,10 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestThoseWhoPollAreNotStarved runs Java's clients that poll, or subscribe on a replica,
+// TestPollingClientsAreNotStarved runs Java's clients that poll, or subscribe on a replica,
 // beside two busy goroutines of ours. Each gets at least a tenth of the grants that it would
 // have among three of its own kind: a thirtieth of all.
-func TestThoseWhoPollAreNotStarved(t *testing.T) {
+func TestPollingClientsAreNotStarved(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, row := range []struct{ who, kind, how, mode string }{
 			{"RSpinLock", "spin", "listen", ""},

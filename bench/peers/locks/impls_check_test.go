@@ -98,7 +98,7 @@ func handOverOnce(t *testing.T, i impl, server *redistest.Server, processes int)
 
 // The server's statistics add up the commands of clients and of scripts. MONITOR reports the
 // origin of each command, so this test checks with it that their names distinguish the two.
-func TestCommandsAreTold(t *testing.T) {
+func TestCommandsAreDistinguished(t *testing.T) {
 	for _, i := range impls {
 		t.Run(i.name, func(t *testing.T) {
 			t.Parallel()
