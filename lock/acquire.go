@@ -116,6 +116,9 @@ func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 	if err = l.accept(a, r); err == nil {
 		lease, err = l.newLease(a, r.grant)
 	}
+	if err != nil {
+		r.grant = grant{} // which was not handed off
+	}
 	l.recordOutcome(a, r.grant, lease, err)
 	return lease, err
 }

@@ -167,12 +167,10 @@ func (d *Deferred) start() error {
 	defer l.mu.Unlock()
 	if d.own != nil || !a.wait || a.hold.Under != "" {
 		d.put(&l.deferral.starters, d.try)
-		return nil
-	}
-	if err := l.joinLocked(&d.waiter); err != nil {
+	} else if err := l.joinLocked(&d.waiter); err != nil {
 		return err
 	}
-	d.leaveIfOver()
+	d.giveUpIfOver()
 	return nil
 }
 
@@ -196,35 +194,34 @@ func (d *Deferred) giveUp() {
 	l := d.mutex.locker
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d.waiter.element != nil {
+	d.giveUpIfOver()
+}
+
+// giveUpIfOver is giveUp for a caller that holds locker.mu, if the waiting has ended.
+func (d *Deferred) giveUpIfOver() {
+	f := &d.mutex.locker.deferral
+	switch waits := d.waiter.element != nil; {
+	case !waits && d.task.queue == nil || d.over() == nil:
+	case waits:
 		d.waiter.queue.leave(&d.waiter)
-		return
-	}
-	if d.task.queue == nil || d.over() == nil {
-		return
-	}
-	switch f := &l.deferral; d.pool {
-	case &f.starters:
+	case d.pool == &f.starters:
 		f.starters.remove(&d.task)
 		d.put(&f.accepters, d.refuse)
-	case &f.runners:
+	case d.pool == &f.runners:
 		f.runners.remove(&d.task)
 		d.put(&f.requesters, d.giveBack)
 		f.starters.resume()
 	}
 }
 
-// leaveIfOver leaves the queue if the waiting has ended before d joined it. The caller holds
-// locker.mu.
-func (d *Deferred) leaveIfOver() {
-	if d.waiter.element != nil && d.over() != nil {
-		d.waiter.queue.leave(&d.waiter)
-	}
-}
-
 // refuse ends d without a request.
 func (d *Deferred) refuse() {
-	d.finish(fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, d.over()))
+	cause := d.over()
+	if cause == errWaited { //nolint:errorlint // it is made here and never wrapped
+		d.finish(&NotAcquiredError{Name: d.mutex.name, Kind: d.mutex.kind})
+	} else {
+		d.finish(fmt.Errorf("lock: %q was not requested: %w", d.mutex.name, cause))
+	}
 }
 
 // try acquires the lock without joining the queue, or joins it.
@@ -255,7 +252,7 @@ func (d *Deferred) try() {
 	if waits {
 		d.waiter.refusal, d.waiter.unanswered = r.grant.Answer, a.failure != nil
 		if r.err = l.joinLocked(&d.waiter); r.err == nil {
-			d.leaveIfOver()
+			d.giveUpIfOver()
 			return
 		}
 	}

@@ -74,7 +74,8 @@ package lock
 // cmd/leasewheel compares the names with the code.
 //
 // How a process waits for a lock: waiter.go, queue.go, run.go.
-// Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go.
+// Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
+// leaving_test.go.
 // Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
 //
 // Retries: the user's policy: retry.go, run.go queue.retry().

@@ -92,7 +92,7 @@ func (p *pool) work(q *taskQueue) {
 		}
 	}()
 	for t := p.take(q); t != nil; t = p.take(q) {
-		p.do(q, t)
+		p.do(t)
 	}
 	exited = false
 }
@@ -101,37 +101,38 @@ func (p *pool) work(q *taskQueue) {
 func (p *pool) take(q *taskQueue) *task {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := q.tasks.Front()
-	if first == nil || q.running > p.limit() {
-		q.running--
-		p.drop(q)
-		return nil
+	for q.tasks.Len() > 0 && q.running <= p.limit() {
+		t := q.tasks.Front().Value.(*task)
+		group := ""
+		if p.group != nil {
+			group = p.group(t.name, t.kind)
+		}
+		if group == q.group {
+			q.tasks.Remove(t.element)
+			t.queue, t.element = nil, nil
+			return t
+		}
+		q.tasks.Remove(t.element)
+		p.tasks--
+		t.group = group
+		p.put(t)
 	}
-	t := q.tasks.Remove(first).(*task)
-	t.queue, t.element = nil, nil
-	return t
+	q.running--
+	p.drop(q)
+	return nil
 }
 
-// do does a task, or moves it to its present group.
-func (p *pool) do(q *taskQueue, t *task) {
-	group := ""
-	if p.group != nil {
-		group = p.group(t.name, t.kind)
-	}
+// do does a task.
+func (p *pool) do(t *task) {
 	defer func() { // also after runtime.Goexit
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.tasks--
-		if group != q.group {
-			t.group = group
-			p.put(t)
-		} else if p.freed != nil {
+		if p.freed != nil {
 			p.freed()
 		}
 	}()
-	if group == q.group {
-		t.do()
-	}
+	t.do()
 }
 
 // drop forgets an idle queue. The caller holds mu.

@@ -21,7 +21,7 @@ type waiter struct {
 
 	// refusal is the store's answer to the acquisition before it joined the queue.
 	refusal driver.Answer
-	// unanswered: the store has not answered the latest request, or there was none.
+	// unanswered: there was none.
 	unanswered bool
 
 	// deliver receives the result. It is called with locker.mu and must not block.
@@ -59,15 +59,25 @@ func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
 		return result{err: err}
 	}
 	defer yieldSlot(a.ctx)()
+	var r result
 	select {
-	case r := <-results:
-		return r.orPanic()
+	case r = <-results:
 	case <-a.waitCtx.Done():
+		r = l.leave(w, results)
 	case <-l.closed.Done():
+		r = l.leave(w, results)
 	}
-	l.leave(w)
-	r := <-results // a request in flight is awaited
+	w.queue.received()
 	return r.orPanic()
+}
+
+// leave ends the waiting, and returns the result: that of a request in flight, if there is
+// one.
+func (l *Locker) leave(w *waiter, results <-chan result) result {
+	l.mu.Lock()
+	w.queue.leave(w)
+	l.mu.Unlock()
+	return <-results
 }
 
 // orPanic returns the result, or continues a panic in the goroutine of the caller.

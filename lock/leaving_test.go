@@ -1,0 +1,159 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// A function whose wait ends while Go runs is done, although no slot is free.
+func TestWaitThatEndsWithinGo(t *testing.T) {
+	server := locktest.Start(t)
+	l := server.Locker(t, lock.Config{MaxRunning: 1})
+	lease := lockNow(t, l.Mutex("a"))
+	free, running := make(chan struct{}), make(chan struct{})
+	long := deferOn(t, l, "long", func(context.Context) error {
+		close(running)
+		<-free
+		return nil
+	})
+	<-running
+	var functions []*lock.Deferred
+	for range 2000 {
+		d, err := l.Mutex("a").GoWithin(lease.Context(), time.Nanosecond, never(t))
+		if err == nil {
+			functions = append(functions, d)
+		}
+	}
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, d := range functions {
+		if !assert.ErrorIs(t, d.Wait(limited), lock.ErrNotAcquired) && limited.Err() != nil {
+			break
+		}
+	}
+	close(free)
+	require.NoError(t, long.Wait(t.Context()))
+	unlock(t, lease)
+}
+
+// Waiters whose waiting has ended send no request, one after the other as heads.
+func TestNoRequestForThoseThatLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var functions []*lock.Deferred
+		for range 3000 {
+			functions = append(functions, deferOn(t, l, "a", never(t)))
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		before := store.asked()
+		store.set(func() { store.acquire = lostRequest })
+		begin := time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		for _, d := range functions {
+			require.ErrorIs(t, isOver(t, d), lock.ErrClosed)
+		}
+		assert.Equal(t, before, store.asked(), "requests after Close")
+		assert.Zero(t, time.Since(begin))
+	})
+}
+
+// A Goexit in the store, which ends the waiter's goroutine, leaves no queue and no
+// subscription.
+func TestGoexitOfTheStoreLeavesNoSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var requests atomic.Int64
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				if requests.Add(1) == 2 {
+					runtime.Goexit()
+				}
+				return do()
+			}
+		})
+		exited := make(chan struct{})
+		go func() {
+			defer close(exited)
+			_, err := l.Mutex("a").Lock(t.Context())
+			t.Errorf("Lock returned %v", err)
+		}()
+		<-exited
+		unlock(t, holder)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, server.Channels())
+	})
+}
+
+// Heads that leave during an outage have the next one send a request, and not subscribe.
+func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		var subscribed atomic.Int64
+		store.set(func() {
+			store.acquire = lostRequest
+			store.subscribe = func(ctx context.Context, _ func() error) error {
+				subscribed.Add(1)
+				<-ctx.Done()
+				return unavailable{}
+			}
+		})
+		for range 20 {
+			go func() { _, _ = l.Mutex("a").LockWithin(t.Context(), 3*time.Second) }()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, subscribed.Load())
+	})
+}
+
+// A lease that was handed off too late is reported as a failure, and not as handed off.
+func TestHandOffThatComesTooLateIsReportedAsAFailure(t *testing.T) {
+	server := locktest.Start(t)
+	var wrong atomic.Int64
+	l := server.Locker(t, lock.Config{Observer: &lock.Observer{Acquired: func(_ context.Context, a lock.Acquired) {
+		if a.Err != nil && a.HandedOff {
+			wrong.Add(1)
+		}
+	}}})
+	m := l.Mutex("a").With(lock.Options{Passes: 100_000, PassFor: time.Hour})
+	for range 500 {
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			next, err := m.Lock(ctx)
+			if err == nil {
+				unlock(t, next)
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("Lock: %v", err)
+			}
+		}()
+		for l.Stats().Waiting == 0 {
+			runtime.Gosched()
+		}
+		go cancel()
+		unlock(t, lease)
+		<-ended
+	}
+	assert.Zero(t, wrong.Load())
+}
