@@ -135,14 +135,14 @@ planted: ## Plant the bugs of lock/testdata/planted one at a time, and see each 
 .PHONY: bench
 bench: ## Compare timers and locks with others' into docs/benchmarks.md, more than an hour; a part of it with BENCH=regexp
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go run ./report -count $(BENCHCOUNT) \
-		$(if $(filter .,$(BENCH)),-raw ../../docs/benchmarks.txt -out ../../docs/benchmarks.md,-only '$(BENCH)')
+		$(if $(filter .,$(BENCH)),-raw ../../docs/results/benchmarks.txt -all ../../docs/results/benchmarks.md -out ../../docs/benchmarks.md,-only '$(BENCH)')
 
 SOAK ?= 5m
 
 .PHONY: interop
-interop: ## Run every version of the other clients against ours, and write what was seen into docs/interop.md
+interop: ## Run every version of the other clients against ours, and write what was seen into docs/results/interop.tsv
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -tags real -count=1 -timeout 20m ./interop \
-		-versions all -soak $(SOAK) -record $(CURDIR)/docs/interop.md
+		-versions all -soak $(SOAK) -record $(CURDIR)/docs/results/interop.tsv
 
 .PHONY: vuln
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev

@@ -11,13 +11,13 @@ type Timers interface {
 	// Schedule runs task once, d from now.
 	Schedule(d time.Duration, task func()) error
 	// Repeat runs task every period, first one period from now, without
-	// drift and without leaving out a run, until Close.
+	// drift and without skipping a run, until Close.
 	Repeat(period time.Duration, task func()) error
 	// Reusable makes a timeout that runs task d after each call of arm. It is
 	// armed only before its first run and from its own task.
 	Reusable(task func()) (arm func(d time.Duration) error)
-	// Close stops everything that has not run yet and frees what the timers
-	// hold. Closing twice is fine.
+	// Close stops all pending timeouts and frees the timers' resources. A second Close has no
+	// effect.
 	Close()
 }
 
@@ -27,9 +27,9 @@ type Column struct {
 	Name string
 	// Tick is the width of a tick, or zero if there is none.
 	Tick time.Duration
-	// Precise says that the wheel's precise mode is on.
+	// Precise reports whether the wheel's precise mode is on.
 	Precise bool
-	// Open makes the timers, which are then used for one measurement.
+	// Open makes timers for one measurement.
 	Open func() (Timers, error)
 }
 
@@ -41,8 +41,7 @@ func Runtime() Column {
 
 // runtimeTimers are the timers of package time.
 type runtimeTimers struct {
-	// closed makes pending timers do nothing: there is no list of them to
-	// stop them by.
+	// closed makes pending timers do nothing, since there is no list to stop them.
 	closed atomic.Bool
 }
 
@@ -51,8 +50,8 @@ func (r *runtimeTimers) Schedule(d time.Duration, task func()) error {
 	return nil
 }
 
-// Repeat does not use a time.Ticker, which leaves out the runs that it is late
-// for and so hides how late they are.
+// Repeat does not use a time.Ticker, which skips runs that it is late for and so hides their
+// lateness.
 func (r *runtimeTimers) Repeat(period time.Duration, task func()) error {
 	next := time.Now().Add(period)
 	var arm func(time.Duration) error

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// longest is the greatest duration that a Distribution tells apart;
-	// greater ones count as this.
+	// longest is the greatest duration that a Distribution distinguishes; longer ones count
+	// as this.
 	longest = 24 * time.Hour
 	// digits is how many significant digits of a duration are kept.
 	digits = 3
@@ -61,8 +61,8 @@ func (d *Distribution) Mean() time.Duration {
 // Percentile returns the duration that p percent of all do not exceed, within
 // the histogram's three digits; p is between 0 and 100.
 func (d *Distribution) Percentile(p float64) time.Duration {
-	// The histogram answers with the greatest duration that it cannot distinguish
-	// from the right one, which may lie beyond the maximum.
+	// The histogram returns the end of the right duration's bucket, which may be beyond the
+	// maximum.
 	return min(time.Duration(d.hist.ValueAtPercentile(p)), d.max)
 }
 
@@ -84,7 +84,7 @@ func (d *Distribution) Bars() []Bar {
 }
 
 // WriteHgrm writes the percentile distribution in milliseconds, in the text
-// form that the plotters of HdrHistogram read.
+// form for the plotters of HdrHistogram.
 func (d *Distribution) WriteHgrm(w io.Writer) error {
 	_, err := d.hist.PercentilesPrint(w, 5, float64(time.Millisecond))
 	return err

@@ -1,5 +1,5 @@
-// Package bench measures timers: how late they run and what they cost. It is
-// what the benchmarks and the command leasewheel accuracy share.
+// Package bench measures timers: their lateness and their cost. The benchmarks and the
+// command leasewheel accuracy share it.
 //
 // [Measure] runs one [Plan] against one timer implementation, a [Column], and
 // returns a [Result]. Several columns measured one after the other by the same
@@ -16,5 +16,15 @@
 // planned instant is early; no rounding of the timer under measurement enters.
 //
 // CPU time and context switches are those of the whole process, from the first
-// schedule to the last run. Under a [Load] they contain the load's own.
+// schedule to the last run. Under a [Load] they include the load's.
 package bench
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// leasewheel accuracy: plan.go, measure.go, distribution.go; its report:
+// cmd/leasewheel/accuracy_report.go, cmd/leasewheel/accuracy_output.go; stress.go.
+// Tests: measure_test.go, distribution_test.go, usage_unix_test.go, stress_test.go,
+// cmd/leasewheel/accuracy_test.go.
+// Planted: 140, 141, 142, 143, 144, 145, 146, 147.

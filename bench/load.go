@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// A Load is what else the process does while timers are measured.
+// A Load is other work of the process while timers are measured.
 type Load uint8
 
 const (
 	// Idle is no load: the process only waits for its timers.
 	Idle Load = iota
-	// Busy keeps every core busy, with one goroutine for each that computes
-	// without a pause.
+	// Busy keeps every core busy with a goroutine that computes without a pause.
 	Busy
 	// GC keeps the garbage collector at work: a goroutine allocates without a
 	// pause beside a live heap of a million small objects.
@@ -41,8 +40,7 @@ func ParseLoad(name string) (Load, error) {
 	return 0, fmt.Errorf("load must be idle, busy or gc, got %q", name)
 }
 
-// Start puts the load on the process until stop is called; stop returns when
-// nothing of it is left.
+// Start begins the load. stop ends it and waits for its goroutines.
 func (l Load) Start() (stop func()) {
 	var done atomic.Bool
 	var workers sync.WaitGroup
@@ -60,8 +58,8 @@ func (l Load) Start() (stop func()) {
 	}
 }
 
-// compute is a loop that gives way only when the scheduler preempts it, as the
-// busy loops of real programs do.
+// compute is a loop that yields only when the scheduler preempts it, as busy loops of real
+// programs do.
 func compute(done *atomic.Bool) {
 	for x := uint64(1); !done.Load(); {
 		for range 1000 {

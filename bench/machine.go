@@ -11,7 +11,7 @@ import (
 type Machine struct {
 	OS    string `json:"os"`
 	Arch  string `json:"arch"`
-	CPU   string `json:"cpu"`   // the processor's name, or empty where the system does not tell
+	CPU   string `json:"cpu"`   // the processor's name, empty if the system does not report it
 	Cores int    `json:"cores"` // that the process may use
 	Procs int    `json:"gomaxprocs"`
 	Go    string `json:"go"` // version of the runtime
@@ -29,7 +29,7 @@ func ReadMachine() Machine {
 	}
 }
 
-// processor reads the processor's name as Linux gives it.
+// processor reads the processor's name from /proc/cpuinfo.
 func processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -8,50 +8,49 @@ import (
 	"time"
 )
 
-// grace is for how long no run may come before those still missing count as lost,
-// counted from a tick after the last planned instant: a wheel rounds up to a tick.
+// grace is the time without a run after which missing runs count as lost. It begins a tick
+// after the last planned instant, since a wheel rounds up to a tick.
 const grace = 30 * time.Second
 
-// A Progress counts what a measurement has done so far. It may be read while
-// the measurement goes on; nil is a Progress that nobody reads.
+// A Progress counts the runs of a measurement. It may be read during the measurement. A nil
+// Progress counts nothing.
 type Progress struct{ done, total atomic.Int64 }
 
 // Load returns how many runs there have been and how many there will be.
 func (p *Progress) Load() (done, total int64) { return p.done.Load(), p.total.Load() }
 
-// A Result is what one column did.
+// A Result has the figures of one column.
 type Result struct {
 	Column Column
 	Plan   Plan
 
-	// Planned is how many runs the plan holds. Lost of them never came, Extra
-	// ones came beside them; both are 0 for a timer that works.
+	// Planned is the number of runs in the plan. Lost runs never came, Extra runs were not
+	// planned; both are 0 for a correct timer.
 	Planned, Lost, Extra int64
-	// Early runs came before their planned instant, the earliest of them by
-	// Earliest.
+	// Early is the number of runs before their planned instant, Earliest the greatest time
+	// by which one was early.
 	Early    int64
 	Earliest time.Duration
 
 	// Lateness of every run after its planned instant; early ones count as 0.
 	Lateness *Distribution
-	// Jitter is by how much the time between two runs of a timeout differed
-	// from its period. It is empty for one-shot timeouts.
+	// Jitter is the difference of the time between two runs of a timeout from its period. It
+	// is empty for one-shot timeouts.
 	Jitter *Distribution
 
 	// Elapsed is the time from the first schedule to the last run.
 	Elapsed time.Duration
-	// Usage is what the process used in that time, its load included;
-	// UsageKnown is false where the system does not report it.
+	// Usage is the process' usage in that time, with the load's. UsageKnown is false if the
+	// system does not report it.
 	Usage      Usage
 	UsageKnown bool
 }
 
-// Broken reports whether the timer broke a promise that no load excuses.
+// Broken reports whether the timer broke a promise that holds under any load.
 func (r *Result) Broken() bool { return r.Early > 0 || r.Lost > 0 || r.Extra > 0 }
 
-// Measure puts the plan's load on the process, has the column's timers carry
-// out the plan, and returns how they did. It ends early with the context's
-// cause. progress may be nil.
+// Measure runs the plan on the column's timers under the plan's load. When ctx ends it
+// returns the cause. progress may be nil.
 func Measure(ctx context.Context, c Column, p Plan, progress *Progress) (*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func Measure(ctx context.Context, c Column, p Plan, progress *Progress) (*Result
 	defer timers.Close()
 	m := newMeasurement(p, progress)
 
-	// Garbage of the column before is none of this one's cost.
+	// Collect the garbage of the column before, so that this column does not pay for it.
 	runtime.GC()
 	stopLoad := p.Load.Start()
 	defer stopLoad()
@@ -78,7 +77,7 @@ func Measure(ctx context.Context, c Column, p Plan, progress *Progress) (*Result
 	}
 	after, _ := ReadUsage()
 
-	// A run too many that is under way is to be counted.
+	// Wait for extra runs that are under way, to count them.
 	timers.Close()
 	r := m.result()
 	r.Column, r.Plan = c, p
@@ -107,7 +106,7 @@ func (s *series) planned(run int64) time.Duration {
 	return s.start + time.Duration(run+1)*s.period
 }
 
-// run notes that the next run has come, and reports whether there are more.
+// run records the next run, and reports whether there are more.
 func (s *series) run() (more bool) {
 	now := time.Since(s.m.start)
 	i := s.next.Add(1) - 1
@@ -122,7 +121,7 @@ func (s *series) run() (more bool) {
 	return i+1 < int64(len(s.lateness))
 }
 
-// A measurement is the record of one column at work.
+// A measurement records the runs of one column.
 type measurement struct {
 	plan     Plan
 	start    time.Time
@@ -167,8 +166,8 @@ func (m *measurement) ran(now time.Duration) {
 	}
 }
 
-// schedule hands every series to the timers. The clock is read before each
-// call, so that what the call itself takes counts as lateness.
+// schedule schedules every series. The clock is read before each call, so the duration of
+// the call counts as lateness.
 func (m *measurement) schedule(timers Timers) error {
 	for i := range m.series {
 		s := &m.series[i]
@@ -201,7 +200,7 @@ func (m *measurement) begin(timers Timers, s *series) error {
 	}
 }
 
-// wait returns when every run has come or is given up for lost.
+// wait returns when every run has come or counts as lost.
 func (m *measurement) wait(ctx context.Context, tick time.Duration) error {
 	end := m.plan.MaxDelay
 	if m.plan.Mode != OneShot {

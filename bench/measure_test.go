@@ -49,7 +49,7 @@ func TestRuntimeTimersAreExactInVirtualTime(t *testing.T) {
 	}
 }
 
-// skewed are timers that are wrong by as much as a test wants.
+// skewed are timers that are wrong by a given time.
 type skewed struct {
 	runtimeTimers
 	skew  func(time.Duration) time.Duration
@@ -135,7 +135,7 @@ func (s *slow) Repeat(period time.Duration, task func()) error {
 	return s.runtimeTimers.Repeat(period, task)
 }
 
-// Reusable has a slow first call, which schedules. Those of the task are as fast as ever.
+// Reusable has a slow first call, which schedules. The task's calls are fast.
 func (s *slow) Reusable(task func()) func(time.Duration) error {
 	arm := s.runtimeTimers.Reusable(task)
 	return func(d time.Duration) error {
@@ -145,8 +145,8 @@ func (s *slow) Reusable(task func()) func(time.Duration) error {
 	}
 }
 
-// The plan counts from the instant before the call that schedules: what the call itself
-// takes is lateness.
+// The plan counts from the instant before the call that schedules, so the duration of the
+// call is lateness.
 func TestSchedulingCountsAsLateness(t *testing.T) {
 	const call = 5 * time.Millisecond
 	for _, mode := range []Mode{OneShot, Periodic, Rearmed} {

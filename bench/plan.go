@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Mode is the way in which timeouts are used.
+// A Mode selects one-shot, periodic or re-armed timeouts.
 type Mode uint8
 
 const (
@@ -47,8 +47,7 @@ const (
 	MaxDelay    = 24 * time.Hour
 )
 
-// A Plan says what is scheduled during a measurement. All columns of a report
-// share one, so that they all do the same.
+// A Plan is the workload of a measurement. All columns of a report share one.
 type Plan struct {
 	Mode Mode
 	// Timeouts is how many there are, all pending at once, at most
@@ -58,15 +57,15 @@ type Plan struct {
 	// drawn evenly between them. Neither may exceed [MaxDelay]; a period
 	// is at least a microsecond.
 	MinDelay, MaxDelay time.Duration
-	// Duration is for how long periodic and re-armed timeouts go on; each
-	// runs as often as its whole periods fit. One-shot timeouts ignore it.
+	// Duration bounds periodic and re-armed timeouts: each runs once for each whole period
+	// in it. One-shot timeouts ignore it.
 	Duration time.Duration
 	Load     Load
-	// Seed makes the delays: the same seed, the same delays.
+	// Seed determines the delays.
 	Seed uint64
 }
 
-// Validate says in one line what is wrong with the plan and what is accepted.
+// Validate returns an error of one line for an invalid plan, with the accepted values.
 func (p Plan) Validate() error {
 	switch {
 	case int(p.Mode) >= len(modeNames):
@@ -89,7 +88,7 @@ func (p Plan) Validate() error {
 	return p.validateRuns()
 }
 
-// validateRuns bounds the memory: every run is kept until the end.
+// validateRuns bounds the memory, since every run is kept until the end.
 func (p Plan) validateRuns() error {
 	// By the shortest period, so an upper bound that cannot overflow:
 	// MaxDelay/µs × maxTimeouts < 2⁶³.

@@ -14,9 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A StressPlan says how a wheel is put under stress: several goroutines
-// schedule timeouts, cancel and reset some of them at random while they fire,
-// and account for every single one.
+// A StressPlan is a stress test of a wheel: several goroutines schedule timeouts, cancel and
+// reset some of them at random while they fire, and account for each one.
 type StressPlan struct {
 	Wheel wheel.Config
 	// Expiries is how many timeouts are to run before the stress ends.
@@ -37,7 +36,7 @@ const (
 	maxStressed  = 10_000_000 // Producers × Pending
 )
 
-// Validate says in one line what is wrong with the plan and what is accepted.
+// Validate returns an error of one line for an invalid plan, with the accepted values.
 func (p StressPlan) Validate() error {
 	switch {
 	case p.Expiries < 1 || p.Expiries > maxExpiries:
@@ -59,18 +58,16 @@ func (p StressPlan) Validate() error {
 type StressResult struct {
 	// Scheduled = Expired + Cancelled + Unrun + Lost.
 	Scheduled, Expired, Cancelled int64
-	// Unrun timeouts were pending when the wheel was stopped, and Stop
-	// returned them. Refused ones met ErrStopped.
+	// Unrun timeouts were returned by Stop. Refused ones got ErrStopped.
 	Unrun, Refused int64
 	// Moved counts the resets that took effect.
 	Moved int64
 
-	// Early runs came before their deadline. Lost timeouts neither ran, nor
-	// were cancelled, nor were returned by Stop. Doubled runs came although
-	// their timeout had run, had been cancelled or had been returned by
-	// Stop. All are 0 for a wheel that keeps its promises.
+	// Early runs came before their deadline. Lost timeouts neither ran, nor were cancelled,
+	// nor were returned by Stop. Doubled runs came after their timeout had run, or was
+	// cancelled or returned. All are 0 for a correct wheel.
 	Early, Lost, Doubled int64
-	// Goroutines that were left after Stop.
+	// Goroutines that remained after Stop.
 	Goroutines int
 
 	Lateness   *Distribution
@@ -84,8 +81,8 @@ func (r *StressResult) Broken() bool {
 	return r.Early > 0 || r.Lost > 0 || r.Doubled > 0 || r.Goroutines > 0
 }
 
-// Stress carries out the plan and stops the wheel while it is still being
-// scheduled on. It ends early with the context's cause. progress may be nil.
+// Stress runs the plan and stops the wheel while goroutines still schedule. When ctx ends it
+// returns the cause. progress may be nil.
 func Stress(ctx context.Context, p StressPlan, progress *Progress) (*StressResult, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -118,8 +115,8 @@ func Stress(ctx context.Context, p StressPlan, progress *Progress) (*StressResul
 	return r, nil
 }
 
-// goroutinesBeyond returns how many goroutines there are beyond a number. Those
-// that have ended their work but not yet themselves get a second for it.
+// goroutinesBeyond returns how many goroutines there are beyond a number. Those that are
+// about to exit get a second.
 func goroutinesBeyond(before int) int {
 	for range 1000 {
 		if runtime.NumGoroutine() <= before {
@@ -130,7 +127,7 @@ func goroutinesBeyond(before int) int {
 	return max(runtime.NumGoroutine()-before, 0)
 }
 
-// A stress is a plan being carried out.
+// A stress is a running plan.
 type stress struct {
 	plan      StressPlan
 	wheel     *wheel.Wheel
@@ -142,8 +139,8 @@ type stress struct {
 	unrun     map[wheel.Timeout]bool
 }
 
-// run has all producers work until there were enough expiries, and stops the
-// wheel while they are scheduling their last timeouts.
+// run runs all producers until there were enough expiries, and stops the wheel while they
+// schedule their last timeouts.
 func (s *stress) run(ctx context.Context) {
 	var working, last sync.WaitGroup
 	lastBegun := make(chan struct{}, len(s.producers))
@@ -173,7 +170,7 @@ func (s *stress) run(ctx context.Context) {
 	last.Wait()
 }
 
-// result checks every record once more, now that nothing can run any longer.
+// result checks every record once more, after the last possible run.
 func (s *stress) result() *StressResult {
 	r := &StressResult{Lateness: newDistribution(), Elapsed: s.elapsed}
 	for i := range s.producers {
@@ -204,14 +201,14 @@ type producer struct {
 	s       *stress
 	random  *rand.Rand
 	records []record
-	// left of this round's timeouts have neither run nor been cancelled;
-	// ended is signalled when none is.
+	// left is how many of this round's timeouts have neither run nor been cancelled; ended is
+	// signalled when it is 0.
 	left   atomic.Int64
 	ended  chan struct{}
 	result StressResult
 }
 
-// A record is one timeout at a time, used for round after round.
+// A record is a timeout of each round in turn.
 type record struct {
 	task     func()
 	handle   wheel.Timeout
@@ -269,9 +266,8 @@ func (p *producer) round(ctx context.Context) {
 	}
 }
 
-// lastRound schedules, for now and for later, until the wheel refuses: a record
-// that is pending is cancelled, one that has run is accounted for, and both are
-// scheduled again. Once the wheel has stopped there may be none of either left.
+// lastRound schedules until the wheel refuses: it cancels pending records, accounts for those
+// that have run, and schedules both again.
 func (p *producer) lastRound() {
 	p.left.Store(math.MaxInt64)
 	for i := 0; p.result.Refused == 0 && !p.s.stopped.Load(); i = (i + 1) % len(p.records) {
@@ -334,8 +330,7 @@ func (p *producer) end() {
 	}
 }
 
-// settle accounts for what has become of a record. A run that comes when its
-// record is settled already is found the next time.
+// settle accounts for the outcome of a record. A later run is found by the next settle.
 func (p *producer) settle(r *record, unrun map[wheel.Timeout]bool) {
 	runs := r.runs.Load() - r.seen
 	r.seen += runs

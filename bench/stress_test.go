@@ -101,8 +101,7 @@ func TestStressWithLongTicksLosesNoRun(t *testing.T) {
 	})
 }
 
-// The outcome of each record must be found correctly, or the stress would prove
-// nothing.
+// The stress test proves nothing unless it finds the outcome of each record.
 func TestSettleFindsWhatIsWrong(t *testing.T) {
 	const deadline = time.Second
 	for _, tt := range []struct {

@@ -2,16 +2,16 @@ package bench
 
 import "time"
 
-// Usage is what this process has used since it began, or between two readings.
+// Usage is the process' usage since its start, or between two readings.
 type Usage struct {
 	// CPU is user and system time of all threads together.
 	CPU time.Duration
-	// Switches counts the voluntary context switches: how often a thread
-	// went to sleep, and so how often one was woken.
+	// Switches counts voluntary context switches: each is a thread that blocked, and later
+	// woke up.
 	Switches int64
 }
 
-// Since returns what was used after the earlier reading.
+// Since returns the usage after the earlier reading.
 func (u Usage) Since(earlier Usage) Usage {
 	return Usage{CPU: u.CPU - earlier.CPU, Switches: u.Switches - earlier.Switches}
 }

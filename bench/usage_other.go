@@ -2,6 +2,5 @@
 
 package bench
 
-// ReadUsage returns what the process has used so far; ok is false where the
-// system does not report it.
+// ReadUsage returns the process' usage; ok is false if the system does not report it.
 func ReadUsage() (u Usage, ok bool) { return Usage{}, false }

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// ReadUsage returns what the process has used so far; ok is false where the
-// system does not report it.
+// ReadUsage returns the process' usage; ok is false if the system does not report it.
 func ReadUsage() (u Usage, ok bool) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Wheel is the column of a wheel. Its name tells the tick, and the precise mode
-// if that is on.
+// Wheel is the column of a wheel. Its name contains the tick, and the precise mode if that
+// is on.
 func Wheel(config wheel.Config) Column {
 	c := Column{Tick: config.Tick, Precise: config.Precise}
 	if c.Tick == 0 {

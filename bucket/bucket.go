@@ -94,6 +94,10 @@ func (b *Bucket) Pop() *Node {
 // nodes that are due go to due; those whose deadline has been moved to another bucket go
 // to strays. All others stay: those that have rounds to go, and those that are no longer
 // pending, which reach the worker through an inbox.
+//
+// Rounds are not counted down: the absolute tick costs 2 ns more for a node that stays, and
+// saves a write, a pass for each revolution that a late worker missed, and passes before the
+// bucket's earliest tick.
 func (b *Bucket) Sweep(now, mask timeout.Tick, due, strays *Bucket) {
 	slot := timeout.Tick(b.number - 1)
 	b.earliest = timeout.MaxTick

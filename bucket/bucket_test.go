@@ -96,7 +96,7 @@ func TestZeroBucketIsEmpty(t *testing.T) {
 	}
 }
 
-func TestBucketTellsItsNodesWhereTheyAre(t *testing.T) {
+func TestNodesHaveTheNumberOfTheirBucket(t *testing.T) {
 	var b Bucket
 	b.Number(7)
 	n := newNode(5)
@@ -166,7 +166,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-func TestAllStopsWhenTold(t *testing.T) {
+func TestAllStopsAtABreak(t *testing.T) {
 	var b Bucket
 	for range 5 {
 		b.Add(newNode(1), 1)

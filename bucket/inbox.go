@@ -24,6 +24,9 @@ const keepChanged = 1 << 16
 // that is scheduled and soon cancelled, as most are, costs two short critical sections
 // and never reaches the worker.
 //
+// A lock-free stack instead of lists under a mutex costs two producers as much as one inbox
+// for all, 40 % more than an inbox for each; a channel costs five times as much.
+//
 // The methods document their callers. Init comes before all others.
 type Inbox struct {
 	mu sync.Mutex
@@ -35,7 +38,7 @@ type Inbox struct {
 	changed   []*Node // cancelled or moved while with the worker; the queued nodes
 	spare     []*Node // out of changed, one-shot nodes that can be reused where they are
 	free      slabs
-	closed    bool
+	closed    bool // here, since a gate in front of mu would be one more shared cache line: 20 ns
 	scheduled uint64
 	cancelled uint64
 	entered   chain   // adopted nodes that were armed

@@ -80,7 +80,7 @@ func TestInboxKeepsTheOrderOfArrival(t *testing.T) {
 	}
 }
 
-func TestPutTellsWhenTheWorkerIsNeeded(t *testing.T) {
+func TestPutReturnsWhenTheWorkerIsNeeded(t *testing.T) {
 	in := newInbox()
 	for i := range highWater - 1 {
 		if _, by, _ := in.Put(timeout.Tick(1000+i), func() {}); by != timeout.Tick(1000+i) {

@@ -81,7 +81,7 @@ func heldIn(l *lock.Locker) context.Context { return holders[l] }
 // inOutage calls f with a locker on a store, once for each fault. Everything that f
 // acquires exists and is free.
 func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCounter)) {
-	for name, outage := range map[string]fault{"down": down, "mute": lostRequest, "deaf": lostReply} {
+	for name, outage := range map[string]fault{"down": down, "lost request": lostRequest, "lost reply": lostReply} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
@@ -229,7 +229,7 @@ func TestContextEndsAnOutage(t *testing.T) {
 
 // Unlock returns within the time of one request, even while a renewal is in flight.
 func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
-	for name, release := range map[string]fault{"mute": lostRequest, "down": down, "free": nil} {
+	for name, release := range map[string]fault{"lost request": lostRequest, "down": down, "free": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)

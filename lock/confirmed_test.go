@@ -72,7 +72,7 @@ func TestSemaphoreLeavesNoRecordAfterAnOutage(t *testing.T) {
 		l := locker(t, store, lock.Config{})
 		kept := server.Locker(t, lock.Config{}).Semaphore("downloads")
 		require.NoError(t, kept.AddPermits(t.Context(), 5))
-		for name, f := range map[string]fault{"down": down, "mute": lostRequest, "deaf": lostReply} {
+		for name, f := range map[string]fault{"down": down, "lost request": lostRequest, "lost reply": lostReply} {
 			store.set(func() { store.acquire, store.release = f, f })
 			s := l.Semaphore("downloads")
 			require.ErrorIs(t, s.TryAcquire(t.Context(), 1), lock.ErrUnavailable, name)
@@ -182,7 +182,7 @@ func TestForgettingCatchesUp(t *testing.T) {
 }
 
 // A part of the store that does not answer does not delay what others are to forget.
-func TestForgettingGoesOnBesideAMuteGroup(t *testing.T) {
+func TestForgettingContinuesBesideAnUnresponsiveGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newAnswering(t)
 		l := locker(t, store, lock.Config{})

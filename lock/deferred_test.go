@@ -514,7 +514,7 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 	})
 }
 
-func TestDeferredIsToldOfLoss(t *testing.T) {
+func TestDeferredContextEndsOnLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
@@ -976,7 +976,7 @@ func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 }
 
 // A store that does not answer does not delay cancellation.
-func TestCancelDeferredWhileTheStoreIsMute(t *testing.T) {
+func TestCancelDeferredWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second})
@@ -1021,7 +1021,7 @@ func TestGoRefuses(t *testing.T) {
 }
 
 // Deferring a function under a held lock does not wait for a request of its holder.
-func TestDeferWhileTheStoreIsTold(t *testing.T) {
+func TestDeferDoesNotWaitForARequest(t *testing.T) {
 	l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 	outer := mustLock(t, l.Mutex("a"))
 	inner, err := l.Mutex("a").Lock(outer.Context())

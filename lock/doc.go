@@ -68,3 +68,100 @@
 //   - A deferred function is a waiter whose result puts it into a pool. Requests for it are
 //     sent in pools too, of bounded size for each group of the store.
 package lock
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// How a process waits for a lock: waiter.go, queue.go, run.go.
+// Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
+// leaving_test.go.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
+//
+// Retries: the user's policy: retry.go, run.go queue.retry().
+// Tests: retry_test.go.
+//
+// Retries of failed requests: backoff.go Locker.withRetry() for acquire.go
+// Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go; of
+// a waiter run.go queue.failed(), outage.next(), queue.go queue.begin(); request.go
+// request.release(); all these by backoff.go pauseAfter(); cleanup.go cleanup.release().
+// Tests: faults_test.go, cleanup_test.go.
+// Planted: 24.
+//
+// Pauses between retries, and between attempts at a message (lock/delayqueue/backoff.go):
+// lock/internal/backoff/backoff.go Pause().
+// Tests: lock/internal/backoff/backoff_test.go.
+//
+// Retries elsewhere: renewal/batch.go Watchdog.retry(), renewal/group.go
+// lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
+// lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
+// worker.subscribe(), lock/delayqueue/handle.go worker.settle();
+// lock/redisstore/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
+// Store.retryLate(); cmd/leasewheel/run.go runCommand.request().
+// Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
+// lock/delayqueue/faults_test.go.
+// Planted: 37.
+//
+// Unlock, cleanup: ownership.go, release.go, cleanup.go.
+// Tests: cleanup_test.go, faults_test.go.
+// Planted: 21, 26, 55, 60.
+//
+// Close, Shutdown: shutdown.go, client.go, renewal/close.go.
+// Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
+// Planted: 44, 54, 84, 175, 176, 177.
+//
+// How long a call takes: release.go limit, backoff.go Locker.withRetry(), request.go
+// Locker.requestBy(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
+// lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
+// lock/delayqueue/worker.go worker.recover(); the bounds: docs/reliability.md.
+// Tests: lock/locktest/bounds_test.go, limit_test.go.
+// Planted: 179, 180, 181, 182, 184.
+//
+// A lock that outlasts its Unlock: ownership.go ownership.keep(),
+// lock/redisstore/renewal.go Store.keep(), lock/quorum/release.go.
+// Tests: minhold_test.go, lock/quorum/store_test.go.
+// Planted: 65, 66, 67.
+//
+// Metrics and reports: observer.go, stats.go, renewal/observer.go, wheel/stats.go,
+// wheel/lags.go.
+// Tests: observer_test.go, renewal/observer_test.go, renewal/dispatcher_test.go,
+// wheel/stats_test.go, wheel/lags_test.go.
+// Planted: 121, 122, 123, 137.
+//
+// Local hand-off: handoff.go, renewal/pass.go.
+// Tests: handoff_test.go, renewal/pass_test.go.
+// Planted: 134.
+//
+// Deferred functions: deferred.go, deferral.go.
+// Tests: deferred_test.go, lock/redisstore/deferred_test.go.
+//
+// What is queued for each group of the store: pool.go, for deferral.go and cleanup.go; all
+// queues: docs/reliability.md.
+// Tests: group_test.go.
+// Planted: 157, 158, 159.
+//
+// Fair locks: fair.go, placekeeper.go, lock/driver/placekeeper.go,
+// lock/redisstore/fair.go, lock/redisstore/fair_acquire.lua,
+// lock/redisstore/fair_keep.lua, lock/redisstore/fair_queue.lua,
+// lock/redisstore/fair_release.lua.
+// Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
+// Planted: 14, 15, 169, 170, 171, 172, 173.
+//
+// Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
+// lock/redisstore/readwrite.lua.
+// Tests: lock/redisstore/readwrite_test.go, liveness_test.go.
+// Planted: 10, 13, 16, 48, 75, 76.
+//
+// Semaphores, permits, latches: lock/driver/counter.go, counter.go, semaphore.go,
+// confirmed.go, permits.go, latch.go; lock/redisstore/count.go, lock/redisstore/permit.go,
+// lock/redisstore/semaphore.go.
+// Tests: confirmed_test.go, lock/redisstore/semaphore_test.go,
+// lock/redisstore/latch_test.go, liveness_test.go.
+// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167.
+//
+// Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
+// lock/redisstore/list.go, lock/redisstore/inspect_lock.lua,
+// cmd/leasewheel/lock_report.go, cmd/leasewheel/foreign.go.
+// Tests: lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
+// cmd/leasewheel/lookup_test.go.
+// Planted: 19, 40, 42, 164, 216, 217, 220.

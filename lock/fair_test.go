@@ -328,7 +328,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 }
 
 // A waiter that cannot reach the store for longer than its place is kept is skipped.
-func TestFairPassesOverTheSilent(t *testing.T) {
+func TestFairSkipsUnreachableWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		c := lock.Config{}
@@ -442,7 +442,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 
 // Close also ends waits that are about to send a request, and leaves none of their
 // places.
-func TestFairCloseWhileAsking(t *testing.T) {
+func TestFairCloseBeforeARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		f := &faulty{Store: server.Store(t)}
@@ -477,7 +477,7 @@ func TestFairCloseWhileAsking(t *testing.T) {
 }
 
 // Close does not wait beyond its context, even if requests hang.
-func TestCloseIsBoundedWhileAsking(t *testing.T) {
+func TestCloseIsBoundedWhileRequestsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: locktest.Start(t).Store(t)}
 		l, err := lock.New(f, lock.Config{})

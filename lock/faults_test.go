@@ -115,7 +115,7 @@ func TestReleaseAfterTheStoreLostTheLock(t *testing.T) {
 	})
 }
 
-func TestReleaseThatTheStoreNeverHears(t *testing.T) {
+func TestReleaseThatNeverArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
@@ -222,7 +222,7 @@ func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 
 // If the context ends while the store does not answer, the error is the context's, not a
 // claim about the lock.
-func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
+func TestContextEndsWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
@@ -240,7 +240,7 @@ func TestContextEndsWhileTheStoreIsMute(t *testing.T) {
 }
 
 // LockWithin's limit bounds only the waiting; a request in flight is awaited.
-func TestLockWithinAndAMuteStore(t *testing.T) {
+func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
@@ -404,7 +404,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 }
 
 // A lease is lost at until if the store is unreachable, however long its requests hang.
-func TestLossWhileTheStoreIsMute(t *testing.T) {
+func TestLossWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: 10 * time.Second})
@@ -554,7 +554,7 @@ func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 }
 
 // A grant that arrives when its lease is almost over is requested again.
-func TestGrantInTheLastTickIsAskedForAgain(t *testing.T) {
+func TestGrantInTheLastTickIsRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 300 * time.Millisecond
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: ttl})

@@ -65,7 +65,7 @@ func (s *leaving) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, e
 
 // What was given up on one group of the store is released at once, while another group does
 // not answer and has as much to release as memory is kept for.
-func TestMuteGroupDelaysNoCleanup(t *testing.T) {
+func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		store := &leaving{Store: &grouped{Store: server.Store(t), acquire: broken}}
@@ -89,7 +89,7 @@ func TestMuteGroupDelaysNoCleanup(t *testing.T) {
 
 // Functions on one group of the store run, and are cancelled, while another group does not
 // answer the requests for many more.
-func TestMuteGroupDelaysNoDeferred(t *testing.T) {
+func TestUnresponsiveGroupDelaysNoDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2000
 		server := locktest.Start(t)

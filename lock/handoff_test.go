@@ -57,7 +57,7 @@ func await(t *testing.T, m *lock.Mutex) <-chan *lock.Lease {
 	return got
 }
 
-func TestPassingOnAsksNobody(t *testing.T) {
+func TestPassingOnSendsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 		m := passing(l, lock.Options{})
@@ -159,7 +159,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 }
 
 // A waiter without Passes sends a request to the store.
-func TestPassingOnIsForThoseWhoWantIt(t *testing.T) {
+func TestPassingOnNeedsPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
 		hadAHolder(t, l)
@@ -280,7 +280,7 @@ func TestPassingOnAfterALostReply(t *testing.T) {
 
 // Earlier requests of a waiter are cleaned up, even if they arrive after it has unlocked
 // the lease that was handed to it.
-func TestPassingOnToOneWhoHadAsked(t *testing.T) {
+func TestPassingOnAfterEarlierRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})

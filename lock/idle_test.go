@@ -19,7 +19,7 @@ import (
 // No lock is free while waiters of several processes want it, whatever their options are
 // and whenever they give up. With a poll of an hour, a head that sleeps on a wrong belief
 // does not find the lock by itself.
-func TestNoLockIsIdleWhileItIsWanted(t *testing.T) {
+func TestNoLockStaysFreeBesideWaiters(t *testing.T) {
 	// dies: holders may leave their lock to expire. The waiters of a mutex in Redisson's
 	// format do not learn of each new holder, and find such a lock by their poll.
 	for name, test := range map[string]struct {

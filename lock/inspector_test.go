@@ -54,7 +54,7 @@ func inspectorLocker(t *testing.T, server *locktest.Server, c lock.Config) (*loc
 
 // An inspection may be repeated. A forced release may not, unless it was certainly not
 // applied: the lock may have a new holder by now.
-func TestWhatIsAskedAgain(t *testing.T) {
+func TestWhichRequestsAreRepeated(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault    fault
 		inspects int // number of requests, with one fault

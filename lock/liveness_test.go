@@ -179,7 +179,7 @@ func TestReadUnderAWriteAfterAFailure(t *testing.T) {
 }
 
 // The next head knows the TTL of its predecessor, though it was refused itself before.
-func TestNextHeadKnowsItsPredecessorsTTL(t *testing.T) {
+func TestNextHeadUsesItsPredecessorsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}

@@ -109,7 +109,7 @@ func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 }
 
 // One time limit covers the waits for all members.
-func TestMultiWaitsNoLongerThanAskedInAll(t *testing.T) {
+func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})

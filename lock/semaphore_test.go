@@ -69,7 +69,7 @@ func TestSemaphoreRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	})
 }
 
-func TestSemaphoreRemembersForAsLongAsItSendsAgain(t *testing.T) {
+func TestSemaphoreRecordsLastForAllRepetitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: time.Minute, RequestTimeout: 10 * time.Second, TTL: time.Second})
 		f.set(func() { f.acquire = times(4, lostReply) })
@@ -140,7 +140,7 @@ func TestSemaphoreReleasesInTheBackground(t *testing.T) {
 	})
 }
 
-func TestCountsSayWhatFailed(t *testing.T) {
+func TestCountErrorsNameTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
 		f.set(func() { f.count = lostRequest })
@@ -168,7 +168,7 @@ func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 	require.ErrorIs(t, l.Latch("ready").CountDown(t.Context()), lock.ErrUnsupported)
 }
 
-func TestNotAcquiredErrorTellsOfPermits(t *testing.T) {
+func TestNotAcquiredErrorNamesPermits(t *testing.T) {
 	for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit} {
 		text := (&lock.NotAcquiredError{Name: "downloads", Kind: kind}).Error()
 		assert.True(t, strings.HasSuffix(text, "too few permits are available"), text)
@@ -235,7 +235,7 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 }
 
 // A head that wants more permits than there are leaves the available ones to the next.
-func TestHeadThatWantsSeveralLeavesTheRest(t *testing.T) {
+func TestHeadForSeveralLeavesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour, Poll: time.Hour})

@@ -31,7 +31,7 @@ func roundTrip(d time.Duration) fault {
 
 // A head's TTL that is too short for a round trip affects only that head: the waiters
 // behind it get the lock.
-func TestShortTTLOfTheHeadFailsNobodyElse(t *testing.T) {
+func TestShortTTLOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		l, store := faultyLocker(t, server, lock.Config{})
@@ -64,7 +64,7 @@ func TestShortTTLOfTheHeadFailsNobodyElse(t *testing.T) {
 }
 
 // However a head ends, the next waiter sends its own request.
-func TestEndOfTheHeadFailsNobodyElse(t *testing.T) {
+func TestEndOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 	for name, test := range map[string]struct {
 		first fault // of the head's requests once the lock is free
 		retry lock.Retry
@@ -292,7 +292,7 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 }
 
 // A message that grants more than was offered is not accepted.
-func TestForgedMessageIsNotBelieved(t *testing.T) {
+func TestForgedMessageIsNotAccepted(t *testing.T) {
 	for name, forge := range map[string]func(n *driver.Notice){
 		"a long TTL":             func(n *driver.Notice) { n.TTL = time.Hour },
 		"a TTL of its lock's":    func(n *driver.Notice) { n.TTL = lock.DefaultTTL },

@@ -128,7 +128,7 @@ func TestSilentGroupIsProbed(t *testing.T) {
 
 // A group whose leases were all lost while the store did not answer is silent until other
 // leases are renewed there.
-func TestGroupSpeaksAfterItsLeasesWereLost(t *testing.T) {
+func TestGroupStaysSilentUntilARenewal(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		l := b.grant(Spec{Key: "k"})
 		b.node("", func(n *node) { n.refuse = errRefused })
@@ -266,7 +266,7 @@ func TestRenewerThatPanics(t *testing.T) {
 // One of three nodes is mute for longer than the TTL: its leases are lost, each in time;
 // of the others none is late. Whether its requests end on time makes no difference to the
 // others.
-func TestMuteGroupAmongThree(t *testing.T) {
+func TestUnresponsiveGroupAmongThree(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
 			inBubble(t, Config{Parallel: 1}, func(b *bench) {
@@ -310,7 +310,7 @@ func TestMuteGroupAmongThree(t *testing.T) {
 }
 
 // However many groups are mute, the others have their request.
-func TestManyMuteGroups(t *testing.T) {
+func TestManyUnresponsiveGroups(t *testing.T) {
 	inBubble(t, Config{Parallel: 2, GroupParallel: 2}, func(b *bench) {
 		for i := range 50 {
 			b.node(fmt.Sprint("mute", i), func(n *node) { n.before, n.deaf = time.Hour, true })

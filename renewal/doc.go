@@ -100,3 +100,21 @@
 //  5. A lease that has ended is in no list, and in no batch that is not in
 //     flight. It never comes back.
 package renewal
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// When leases are renewed, and which ones together: calendar.go, dispatcher.go, batch.go,
+// group.go.
+// Tests: dispatcher_test.go, calendar_test.go, days_test.go, group_test.go,
+// standstill_test.go, isolation_test.go.
+// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135.
+//
+// How long a lease is valid: validity.go.
+// Tests: lease_test.go, executor_test.go, loss_test.go.
+// Planted: 34, 81, 82, 120, 130, 136, 138.
+//
+// Suspends and clock steps: clock.go, reverify.go.
+// Tests: reverify_test.go.
+// Planted: 20, 83, 125, 133.

@@ -19,7 +19,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-func TestLossIsToldAtUntil(t *testing.T) {
+func TestLossIsReportedAtUntil(t *testing.T) {
 	for name, trouble := range map[string]func(*node){
 		"the store is mute":                      func(n *node) { n.mute = true },
 		"its replies are lost":                   func(n *node) { n.noReply = true },
@@ -61,7 +61,7 @@ func TestLossIsToldAtUntil(t *testing.T) {
 }
 
 // The error behind the loss is that of the last renewal.
-func TestLossTellsWhatTheStoreSaid(t *testing.T) {
+func TestLossHasTheErrorOfTheLastRenewal(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.refuse = errRefused })
 		l := b.grant(Spec{Key: "k"})
@@ -119,7 +119,7 @@ func TestReplyJustAfterUntil(t *testing.T) {
 	})
 }
 
-func TestStoreSaysThatTheLeaseIsGone(t *testing.T) {
+func TestStoreReportsThatTheLeaseIsGone(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.after = time.Second })
 		gone, taken, kept := b.grant(Spec{Key: "gone"}), b.grant(Spec{Key: "taken"}), b.grant(Spec{Key: "kept"})
@@ -463,7 +463,7 @@ func TestErrorsCarryThePackage(t *testing.T) {
 
 // For every tick of the wheel and every instant of a grant, the lease's context has ended
 // when the store drops the lease: another holder may begin then.
-func TestLossIsToldBeforeTheStoreDropsTheLease(t *testing.T) {
+func TestLossIsReportedBeforeTheStoreDropsTheLease(t *testing.T) {
 	for _, tick := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			coarse, err := wheel.New(wheel.Config{Tick: tick})

@@ -267,7 +267,7 @@ func TestWallClockIsSteered(t *testing.T) {
 
 // Without a clock that counts suspend, a jump of the wall clock counts as the worse of
 // the two: a suspend.
-func TestWallClockLeapsWhereNothingElseTellsOfSuspend(t *testing.T) {
+func TestWallClockJumpsWithoutABootClock(t *testing.T) {
 	inClocks(t, Config{}, func(b *bench, k *clocks) {
 		k.withoutBoot()
 		time.Sleep(time.Second)

@@ -133,7 +133,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestOnlyTheWinningCancelTellsTheEngine(t *testing.T) {
+func TestOnlyTheWinningCancelNotifiesTheEngine(t *testing.T) {
 	e, owner := newEntry("pending")
 	e.EndLife()
 	e.Start(5)

@@ -17,7 +17,7 @@ func newAlarm(precise bool) alarm {
 
 // futex is the precise alarm: the worker waits in the kernel on a thread of its own. The
 // kernel's timers are not rounded to a millisecond, and the runtime need not schedule the
-// goroutine a second time.
+// goroutine a second time. clock_nanosleep could not be woken.
 type futex struct {
 	rung atomic.Uint32 // 1 from ring until the wait that it ends
 }

@@ -36,7 +36,7 @@ func TestCancel(t *testing.T) {
 
 // Handles distinguish a task that has begun from a cancelled one, for as long as the
 // memory serves no other timeout.
-func TestStateTellsExpiredFromCancelled(t *testing.T) {
+func TestStateDistinguishesExpiredFromCancelled(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
 		ran := must(w.Schedule(ms, none))
 		taken := must(w.Schedule(time.Hour, none))

@@ -52,3 +52,30 @@
 //     for. The same step plans the next run.
 //   - The buckets have no clock: the worker passes them the tick.
 package wheel
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code. Packages timeout and bucket are here
+// too.
+//
+// Rounding to ticks: ticks.go.
+// Tests: ticks_test.go, early_real_test.go.
+//
+// Buckets, catching up after a pause: ring.go, overdue.go, bucket/bucket.go.
+// Tests: ring_test.go, model_test.go, late_test.go, order_test.go, stop_test.go.
+// Planted: 107, 108, 114.
+//
+// Cancel, reset, their races: timeout/entry.go, timeout/adopted.go, bucket/inbox.go,
+// bucket/timers.go, arm.go.
+// Tests: timeout/entry_test.go, timeout/adopted_test.go, bucket/inbox_test.go,
+// arm_test.go, cancel_test.go, reset_test.go, race_test.go, stress_test.go.
+// Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203.
+//
+// How goroutines reach the worker, and its sleep: shard.go, worker.go Wheel.sleep(),
+// alarm.go, alarm_linux.go.
+// Tests: shard_test.go, idle_test.go, alarm_linux_test.go.
+// Planted: 200, 201, 204.
+//
+// Periodic tasks, tasks on executors: periodic.go, executor.go, dispatch.go.
+// Tests: periodic_test.go, executor_test.go.
+// Planted: 103, 104, 105, 106, 109, 115.

@@ -23,7 +23,7 @@ func gone[T any](p weak.Pointer[T]) bool {
 
 // A task is released as soon as it can no longer run, in every place of the timeout,
 // although its handle is kept: at once when it was cancelled, run, or returned by Stop.
-func TestTaskIsLetGo(t *testing.T) {
+func TestTaskIsReleased(t *testing.T) {
 	type life struct {
 		delay, wait time.Duration
 		end         func(w *wheel.Wheel, h timeout.Timeout)
@@ -53,7 +53,7 @@ func TestTaskIsLetGo(t *testing.T) {
 // The wheel holds the record around a timer while that is pending. It releases it when the
 // timer has run, within a tick of a cancel, even of thousands at once and if the deadline is
 // many revolutions away, and at Stop. Neither the wheel nor the other timers hold it then.
-func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
+func TestRecordAroundATimerIsReleased(t *testing.T) {
 	type connection struct {
 		idle wheel.Timer
 		_    payload
@@ -101,7 +101,7 @@ func TestWheelLetsGoOfTheRecordAroundATimer(t *testing.T) {
 
 // A task that receives its own timeout, or is periodic, is released within a tick of its
 // cancel, or once the run that was under way has ended, although its handle is kept.
-func TestTaskThatComesAgainIsLetGo(t *testing.T) {
+func TestRepeatedTaskIsReleased(t *testing.T) {
 	begins := map[string]func(w *wheel.Wheel, task func()) timeout.Timeout{
 		"ScheduleFunc": func(w *wheel.Wheel, task func()) timeout.Timeout {
 			return must(w.ScheduleFunc(100*ms, func(h timeout.Timeout) { h.Reset(100 * ms); task() }))

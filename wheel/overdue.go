@@ -9,7 +9,8 @@ import (
 
 // overdue is a heap, by tick, of periodic tasks that catch up: their next run was due as
 // soon as the last one had ended. They are in no list. The worker adds and takes them while
-// it runs what is due, and looks into no inbox meanwhile.
+// it runs what is due, and looks into no inbox meanwhile. Sorting what is due again for each
+// run that was missed would take time with the number of timeouts.
 type overdue []overdueNode
 
 type overdueNode struct {

@@ -51,7 +51,7 @@ func TestArmedAgainInTheMiddleOfACancel(t *testing.T) {
 
 // A timeout that was moved to an earlier deadline and then cancelled leaves the wheel
 // within a tick, not when the worker happens to wake for another reason.
-func TestMovedAndCancelledIsLetGoWithinATick(t *testing.T) {
+func TestMovedAndCancelledIsReleasedWithinATick(t *testing.T) {
 	for _, kind := range []string{"one-shot", "timer"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

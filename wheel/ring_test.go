@@ -285,7 +285,7 @@ func TestRingCatchesUpInOneRevolution(t *testing.T) {
 
 // The earliest deadline is known at every distance and in every bucket: the worker does
 // not wake for occupied buckets on the way.
-func TestRingKnowsTheEarliest(t *testing.T) {
+func TestRingFindsTheEarliest(t *testing.T) {
 	m := newRingModel(t, 512)
 	earliest := func(want timeout.Tick) {
 		t.Helper()

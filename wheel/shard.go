@@ -21,7 +21,9 @@ type shard struct {
 }
 
 // newShards makes eight shards for each processor, rounded up to a power of two, at most
-// 64.
+// 64. So of P goroutines that run at the same time another one uses the same shard with a
+// chance of (P−1)/8P for up to eight processors, and P/64 beyond. Sharing costs 50 to 100 ns,
+// a cache line of another processor.
 func newShards(w *Wheel) []shard {
 	procs := min(runtime.GOMAXPROCS(0), 8)
 	shards := make([]shard, 8<<bits.Len(uint(procs-1)))

@@ -87,7 +87,7 @@ func TestGoexitIsWarnedOf(t *testing.T) {
 }
 
 // Each kind is logged once a minute, with how often it was suppressed.
-func TestWarningsAreSaidOnceAMinute(t *testing.T) {
+func TestWarningsAreLoggedOnceAMinute(t *testing.T) {
 	refuse := executor(func(func()) error { return errors.New("no room") })
 	for part, c := range map[string]struct {
 		config wheel.Config

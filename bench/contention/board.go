@@ -14,14 +14,14 @@ import (
 	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
-// A Board is memory that the contenders of all processes share: what the lock
-// protects, and the clock by which they agree.
+// A Board is memory that the contenders of all processes share, and that the lock protects.
+// Its instants are those of the host's clock.
 type Board struct {
 	path  string
 	bytes []byte
 	words *words
 	clock hostclock.Clock
-	owner bool // made the file
+	owner bool // whether this board made the file, and removes it
 }
 
 // words is the layout of a board.
@@ -29,8 +29,8 @@ type words struct {
 	phase    atomic.Int64
 	holder   atomic.Int64 // the contender that holds the lock; 0: none
 	last     atomic.Int64 // the contender that held it last; 0: none yet
-	released atomic.Int64 // when that one began to release it, by the clock
-	ended    atomic.Int64 // when the phase over began, by the clock
+	released atomic.Int64 // when the last holder began to release it
+	ended    atomic.Int64 // when the measurement ended
 	overlaps atomic.Int64 // grants while the lock was held
 }
 
@@ -59,7 +59,7 @@ func NewBoard(folder string) (*Board, error) {
 	return b, nil
 }
 
-// OpenBoard opens the board that another process has made.
+// OpenBoard opens the board of another process.
 func OpenBoard(path string) (*Board, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -86,7 +86,7 @@ func openBoard(f *os.File) (*Board, error) {
 // Path returns the argument for OpenBoard.
 func (b *Board) Path() string { return b.path }
 
-// Close unmaps the memory. It removes the file of a board that was made here.
+// Close unmaps the memory, and removes the file if NewBoard made it.
 func (b *Board) Close() error {
 	err := unix.Munmap(b.bytes)
 	if b.owner {
@@ -107,8 +107,8 @@ func (b *Board) begin(phase int64) {
 
 func (b *Board) phase() int64 { return b.words.phase.Load() }
 
-// unended returns how long a wait that began at asked had lasted when the
-// measurement was over.
+// unended returns how long a wait that began at asked had lasted when the measurement
+// ended.
 func (b *Board) unended(asked hostclock.Instant) time.Duration {
 	if b.phase() != over {
 		return 0
@@ -116,11 +116,11 @@ func (b *Board) unended(asked hostclock.Instant) time.Duration {
 	return hostclock.Instant(b.words.ended.Load()).Since(asked)
 }
 
-// A change is a grant as the board has seen it.
+// A change is a grant that the board has recorded.
 type change struct {
 	granted  hostclock.Instant
 	released hostclock.Instant // when the previous holder began to release it
-	handed   bool              // that was another contender
+	handed   bool              // whether that was another contender
 }
 
 // enter records the grant to a contender, numbered from 1.

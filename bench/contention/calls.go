@@ -11,11 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls are how often a server has run each of its commands, those that scripts
-// call included.
+// Calls counts the runs of each of a server's commands, including those that scripts call.
 type Calls map[string]int64
 
-// ReadCalls asks the server, or all masters of a cluster together.
+// ReadCalls reads the counts of a server, or the sums of all masters of a cluster.
 func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error) {
 	all := make(Calls)
 	var mu sync.Mutex
@@ -48,7 +47,7 @@ func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error)
 	}
 }
 
-// Since returns the calls after the earlier reading, but for the reading itself.
+// Since returns the calls after the earlier reading, without the reading itself.
 func (c Calls) Since(earlier Calls) Calls {
 	since := make(Calls)
 	for name, n := range c {
@@ -59,9 +58,8 @@ func (c Calls) Since(earlier Calls) Calls {
 	return since
 }
 
-// Split shares the calls out: those of commands that clients send, which are named,
-// and those of others, which scripts have called. The statistics do not tell them
-// apart.
+// Split divides the calls by name: sent returns true for the commands that clients send, and
+// scripts call all others. The statistics do not distinguish them.
 func (c Calls) Split(sent func(name string) bool) (clients, scripts int64) {
 	for name, n := range c {
 		if sent(name) {
@@ -73,7 +71,7 @@ func (c Calls) Split(sent func(name string) bool) (clients, scripts int64) {
 	return clients, scripts
 }
 
-// ReadCPU asks the server how much CPU time it has used.
+// ReadCPU reads the server's CPU time.
 func ReadCPU(ctx context.Context, client *redis.Client) (time.Duration, error) {
 	info, err := client.InfoMap(ctx, "cpu").Result()
 	if err != nil {

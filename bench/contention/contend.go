@@ -12,8 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/bench/hostclock"
 )
 
-// contenders are those of one process, who contend for one lock until they are told
-// to stop.
+// contenders are the contenders of one process for one lock.
 type contenders struct {
 	Name  string        `json:"name"`
 	First int64         `json:"first"` // number of the first, from 1
@@ -21,7 +20,7 @@ type contenders struct {
 	Hold  time.Duration `json:"hold"`
 }
 
-// share is what the contenders of one process have seen while it was measured.
+// share has the figures of one process' contenders.
 type share struct {
 	Grants    []int64       `json:"grants"` // of each contender
 	HandOvers int64         `json:"hand_overs"`
@@ -40,8 +39,7 @@ func (s *share) add(other *share) {
 	s.Longest = max(s.Longest, other.Longest)
 }
 
-// contend contends until ctx ends, and returns what was seen while the board was in
-// its phase of measuring.
+// contend contends until ctx ends, and returns the figures of the measuring phase.
 func (c contenders) contend(ctx context.Context, board *Board, locks Locks) (*share, error) {
 	group, running := errgroup.WithContext(ctx)
 	var mu sync.Mutex
@@ -89,7 +87,7 @@ func (c *contender) run(ctx context.Context) error {
 	return nil
 }
 
-// note counts a grant.
+// note records a grant.
 func (c *contender) note(asked hostclock.Instant, g change) {
 	if c.board.phase() != measuring {
 		c.seen.Longest = max(c.seen.Longest, c.board.unended(asked))

@@ -21,8 +21,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
-// actAsContenders, set in the environment, turns the test binary into a process of
-// contenders.
+// actAsContenders, set in the environment, makes the test binary a process of contenders.
 const actAsContenders = "CONTENTION_TEST_ACT_AS_CONTENDERS"
 
 func TestMain(m *testing.M) {
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 	testmain.Run(m)
 }
 
-// openSpec opens what a test wants in another process.
+// openSpec opens a test's locks in another process.
 func openSpec(_ context.Context, spec string) (Locks, error) {
 	kind, path, _ := cut(spec)
 	switch kind {
@@ -75,7 +74,7 @@ func inProcesses(spec string) Way {
 	}
 }
 
-// fileLocks lock a file, as processes of one machine can.
+// fileLocks lock a file, for processes of one machine.
 type fileLocks struct{ path string }
 
 func (l fileLocks) Acquire(ctx context.Context, _ string) (func(context.Context) error, error) {
@@ -98,7 +97,7 @@ func (l fileLocks) Acquire(ctx context.Context, _ string) (func(context.Context)
 
 func (fileLocks) Close() error { return nil }
 
-// brokenLocks grant everything to everybody.
+// brokenLocks grant every request at once.
 type brokenLocks struct{}
 
 func (brokenLocks) Acquire(ctx context.Context, _ string) (func(context.Context) error, error) {
@@ -157,7 +156,7 @@ func TestHandOverHere(t *testing.T) {
 	assert.Zero(t, h.Overlaps)
 	require.Len(t, h.Grants, 4)
 	assert.LessOrEqual(t, h.HandOvers, h.Granted())
-	// Nobody can have got the lock more often than holds fit in.
+	// A contender has at most as many grants as holds fit in.
 	assert.LessOrEqual(t, h.Granted(), int64(took/time.Millisecond)+1)
 	assert.Equal(t, h.HandOvers, h.Latency.Count())
 	assert.Equal(t, h.Granted(), h.Wait.Count())
@@ -169,11 +168,11 @@ func TestHandOverAmongProcesses(t *testing.T) {
 	h, took := until(t, handOver(5, 2, 0), way, handsOver)
 	assert.Zero(t, h.Overlaps)
 	assert.Len(t, h.Grants, 5)
-	// The processes read one clock: no latency is beyond what was measured.
+	// All processes read one clock, so no latency is longer than the measurement.
 	assert.Less(t, h.Latency.Max(), took+took/50) // as exact as a latency is
 }
 
-// A lock that two hold at once is found, in one process and in several.
+// Overlapping holds are found, in one process and in several.
 func TestHandOverFindsOverlaps(t *testing.T) {
 	for name, measure := range map[string]struct {
 		way       Way
@@ -188,8 +187,8 @@ func TestHandOverFindsOverlaps(t *testing.T) {
 	}
 }
 
-// A holder that keeps the lock for good makes the longest wait as long as the
-// measurement, although no wait has ended.
+// If a holder never releases the lock, the longest wait is as long as the measurement, though
+// no wait has ended.
 func TestHandOverCountsWaitsWithoutEnd(t *testing.T) {
 	locks := newQueueLocks()
 	locks.turn <- struct{}{}
@@ -198,7 +197,7 @@ func TestHandOverCountsWaitsWithoutEnd(t *testing.T) {
 	assert.Zero(t, h.Wait.Count())
 }
 
-// Whoever takes the lock again that he gave back hands nothing over.
+// Reacquiring a lock just released is not a hand-over.
 func TestHandOverToOneself(t *testing.T) {
 	h, _ := until(t, handOver(1, 1, 0), here1(newQueueLocks()), func(h *Handed, _ time.Duration) bool { return h.Granted() > 0 })
 	assert.Zero(t, h.HandOvers)
@@ -207,7 +206,7 @@ func TestHandOverToOneself(t *testing.T) {
 
 var errTest = errors.New("failed in a test")
 
-// failingLocks fail after some acquisitions.
+// failingLocks return an error after some acquisitions.
 type failingLocks struct {
 	queueLocks
 	left *atomic.Int64
@@ -243,7 +242,7 @@ func TestFailuresEndTheMeasurement(t *testing.T) {
 	require.ErrorIs(t, err, errTest)
 }
 
-// A measurement ends with its context, with everything that it started.
+// A measurement ends with its context, and so do its goroutines and processes.
 func TestHandOverIsCancelled(t *testing.T) {
 	for name, processes := range map[string]int{"one process": 1, "two processes": 2} {
 		t.Run(name, func(t *testing.T) {

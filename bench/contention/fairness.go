@@ -1,7 +1,7 @@
 package contention
 
-// Jain returns Jain's index of fairness: 1 if all have got the same, 1/n if one of
-// n has got everything. Nobody is treated unfairly where there was nothing to get.
+// Jain returns Jain's index of fairness: 1 if all shares are equal, 1/n if one of n has
+// everything. It is 1 if all shares are 0.
 func Jain(got []int64) float64 {
 	var sum, squares float64
 	for _, n := range got {

@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// HandOver is the passing of one lock among waiters, who ask for it again as soon as
-// they have given it back.
+// HandOver measures one lock among waiters that request it again as soon as they have
+// released it.
 type HandOver struct {
 	Name      string // of the lock
 	Waiters   int    // in all processes together
-	Processes int    // that the waiters are shared out among; 1: this one
+	Processes int    // that the waiters are divided among; 1: this one
 	Hold      time.Duration
 	WarmUp    time.Duration
 	Window    time.Duration
 }
 
-// Way is a way to lock, for this process and for others.
+// Way opens one kind of locks, in this process and in others.
 type Way struct {
 	// Open opens the locks in this process.
 	Open func(context.Context) (Locks, error)
-	// Command is a process that calls [Serve], and Spec is what it opens the locks
-	// by. Unused for one process.
+	// Command starts a process that calls [Serve], which opens the locks by Spec. Both are
+	// unused for one process.
 	Command func() *exec.Cmd
 	Spec    string
 }
 
-// Handed is what HandOver measured.
+// Handed is the result of a HandOver.
 type Handed struct {
 	Grants    []int64       // of each waiter
 	HandOvers int64         // grants to another than the last holder
-	Latency   *Latencies    // of these, from the release on
-	Wait      *Latencies    // for a grant, from asking on
+	Latency   *Latencies    // of these, from the release to the grant
+	Wait      *Latencies    // from the request to the grant
 	Longest   time.Duration // wait, whether granted or not
 	Elapsed   time.Duration
-	Overlaps  int64 // grants while somebody held the lock: none may be
+	Overlaps  int64 // grants while another waiter held the lock; 0 for a correct lock
 }
 
 // PerSecond is the rate of hand-overs.
@@ -53,7 +53,7 @@ func (h *Handed) Granted() (n int64) {
 	return n
 }
 
-// Measure measures. edge is called when the window begins and when it ends.
+// Measure runs the waiters. It calls edge when the window begins and when it ends.
 func (h HandOver) Measure(ctx context.Context, way Way, edge func() error) (handed *Handed, err error) {
 	board, err := NewBoard(os.TempDir())
 	if err != nil {
@@ -86,11 +86,11 @@ func (h HandOver) Measure(ctx context.Context, way Way, edge func() error) (hand
 	return handed, nil
 }
 
-// party is the contenders of one process, at work. end has them stop, and returns
-// what they have seen.
+// party is the running contenders of one process. end stops them and returns their
+// figures.
 type party interface{ end() (*share, error) }
 
-// hire sets all contenders to work. One of them that fails cancels the measurement.
+// hire starts all contenders. A failure of one cancels the measurement.
 func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel context.CancelCauseFunc) (parties []party, err error) {
 	processes := max(h.Processes, 1)
 	defer func() {
@@ -128,7 +128,7 @@ func (h HandOver) hire(ctx context.Context, way Way, board *Board, cancel contex
 	return parties, nil
 }
 
-// portion is the share of the i-th of n in a total that is shared out evenly.
+// portion is the share of the i-th of n in an evenly divided total.
 func portion(total, n, i int) int { return total*(i+1)/n - total*i/n }
 
 // here are contenders of this process.

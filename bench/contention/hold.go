@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold lets a time pass. Go's timers may be late by a millisecond, which would be
-// as much as what is measured; the system's sleep is late by some 50 µs.
+// hold waits for a time. Go's timers may be late by a millisecond, as much as the measured
+// times; the system's sleep is late by some 50 µs.
 func hold(d time.Duration) {
 	for end := time.Now().Add(d); d > 0; d = time.Until(end) {
 		t := unix.NsecToTimeval(int64(d + time.Microsecond - 1))

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	longest = time.Hour // that is told apart; longer durations count as this
+	longest = time.Hour // longer durations count as this
 	digits  = 2         // significant, of a duration
 )
 
-// Latencies is an HDR histogram of durations with two significant digits, which
-// processes hand to each other as JSON.
+// Latencies is an HDR histogram of durations with two significant digits. Processes exchange
+// it as JSON.
 type Latencies struct{ hist *hdrhistogram.Histogram }
 
 // NewLatencies returns an empty histogram.
@@ -32,8 +32,8 @@ func (l *Latencies) Merge(other *Latencies) { l.hist.Merge(other.hist) }
 // Count returns how many durations were counted.
 func (l *Latencies) Count() int64 { return l.hist.TotalCount() }
 
-// Percentile returns the duration that p percent of all do not exceed, and zero if
-// there are none.
+// Percentile returns the duration that p percent of all do not exceed, or zero if there are
+// none.
 func (l *Latencies) Percentile(p float64) time.Duration {
 	return time.Duration(l.hist.ValueAtPercentile(p))
 }
@@ -41,10 +41,10 @@ func (l *Latencies) Percentile(p float64) time.Duration {
 // Max returns the longest duration.
 func (l *Latencies) Max() time.Duration { return time.Duration(l.hist.Max()) }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON implements [json.Marshaler].
 func (l *Latencies) MarshalJSON() ([]byte, error) { return json.Marshal(l.hist.Export()) }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON implements [json.Unmarshaler].
 func (l *Latencies) UnmarshalJSON(text []byte) error {
 	var s hdrhistogram.Snapshot
 	if err := json.Unmarshal(text, &s); err != nil {

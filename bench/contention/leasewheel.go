@@ -7,19 +7,19 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// Leasewheel is the module's own way to lock.
+// Leasewheel is this module's [Locks].
 type Leasewheel struct {
 	Locker *lock.Locker
-	// Fair takes the lock that is granted in the order of arrival.
+	// Fair uses fair locks instead of mutexes.
 	Fair bool
-	// Options are how the lock is held.
+	// Options are those of the locks.
 	Options lock.Options
 }
 
-// closeLimit bounds the end of a locker that nobody holds anything of.
+// closeLimit bounds Close of a locker without leases.
 const closeLimit = 10 * time.Second
 
-// Acquire takes a mutex or a fair lock.
+// Acquire acquires a mutex or a fair lock.
 func (l Leasewheel) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
 	handle := l.Locker.Mutex(name)
 	if l.Fair {

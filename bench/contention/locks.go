@@ -2,11 +2,11 @@ package contention
 
 import "context"
 
-// Locks is a way to lock. Its methods are called by many goroutines.
+// Locks is an implementation of locks. Many goroutines call its methods.
 type Locks interface {
-	// Acquire waits for the lock of that name and returns what gives it back. An
-	// error ends the measurement, unless ctx has ended.
+	// Acquire waits for the lock of that name and returns its release. An error ends the
+	// measurement, unless ctx has ended.
 	Acquire(ctx context.Context, name string) (release func(context.Context) error, err error)
-	// Close ends what the locks need. Nobody holds any.
+	// Close frees the locks' resources. No lock is held then.
 	Close() error
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/leasewheel/leasewheel/bench"
 )
 
-// Pairs are acquisitions and releases by goroutines that never meet: each has
-// names of its own.
+// Pairs measures acquisitions and releases by goroutines with names of their own, which never
+// contend.
 type Pairs struct {
 	Prefix     string // of the names
 	Goroutines int
-	// Names is how many names each goroutine uses in turn. Zero: a new one for each
+	// Names is how many names each goroutine uses in turn. Zero means a new name for each
 	// pair.
 	Names  int
 	WarmUp time.Duration
 	Window time.Duration
 }
 
-// Paired is what Pairs measured.
+// Paired is the result of Pairs.
 type Paired struct {
 	Count   int64 // of pairs
 	Elapsed time.Duration
@@ -41,8 +41,8 @@ func (p Pairs) Name(goroutine, n int) string {
 	return p.Prefix + strconv.Itoa(goroutine) + "-" + strconv.Itoa(n)
 }
 
-// Measure measures in this process. edge is called when the window begins and
-// when it ends.
+// Measure runs the goroutines in this process. It calls edge when the window begins and when
+// it ends.
 func (p Pairs) Measure(ctx context.Context, locks Locks, edge func() error) (*Paired, error) {
 	var phase atomic.Int64
 	stopped, stop := context.WithCancel(ctx)
@@ -97,11 +97,11 @@ func pair(ctx context.Context, locks Locks, name string) error {
 	if err != nil {
 		return err
 	}
-	// What was taken is given back, whatever has ended.
+	// The lock is released even after the end of the measurement.
 	return release(context.WithoutCancel(ctx))
 }
 
-// unlessOver returns err, or nothing if ctx has ended: then it is due to that.
+// unlessOver returns err, or nil if ctx has ended, which then caused it.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -109,8 +109,8 @@ func unlessOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// window lets the warm-up and the window pass. It calls set with each phase that
-// begins, and edge at both edges, and stores how long the window was.
+// window waits for the warm-up and the window. It calls set at the start of each phase, and
+// edge at both edges of the window, and stores the window's length.
 func window(ctx context.Context, warmUp, length time.Duration, set func(phase int64), edge func() error, elapsed *time.Duration) error {
 	if err := pass(ctx, warmUp); err != nil {
 		return err
@@ -128,7 +128,7 @@ func window(ctx context.Context, warmUp, length time.Duration, set func(phase in
 	return edge()
 }
 
-// pass waits for a time.
+// pass waits for a time, or until ctx ends.
 func pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,34 +14,34 @@ import (
 	"time"
 )
 
-// order is what a process is told on its standard input: one line of JSON. When
-// the input ends, it stops contending.
+// order is the line of JSON on a process' standard input. The process contends until the
+// input ends.
 type order struct {
 	Board      string     `json:"board"`
 	Spec       string     `json:"spec"`
 	Contenders contenders `json:"contenders"`
 }
 
-// report is what it answers: {} once it is ready, and at the end what was seen, or
-// what was wrong.
+// report is a line of its standard output: {} once it is ready, and at the end its figures or
+// an error.
 type report struct {
 	Seen  *share `json:"seen,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// process are the contenders of another process.
+// process is another process with contenders.
 type process struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	stderr  strings.Builder
-	reports chan report // closed when it has said all
+	reports chan report // closed at the end of its output
 	failed  context.CancelCauseFunc
 }
 
-// errEnded says that a process has ended without its last report.
+// errEnded is returned for a process that has ended without its last report.
 var errEnded = errors.New("a process of contenders has ended too early")
 
-// endLimit bounds the end of a process; one that takes longer is killed.
+// endLimit bounds the exit of a process, which is killed after that.
 const endLimit = 20 * time.Second
 
 func startProcess(way Way, board *Board, c contenders, failed context.CancelCauseFunc) (*process, error) {
@@ -67,7 +67,7 @@ func startProcess(way Way, board *Board, c contenders, failed context.CancelCaus
 	return p, nil
 }
 
-// read reads the reports. One of a failure ends the measurement.
+// read reads the reports. A reported failure ends the measurement.
 func (p *process) read(stdout io.Reader) {
 	defer close(p.reports)
 	decoder := json.NewDecoder(stdout)
@@ -84,8 +84,8 @@ func (p *process) read(stdout io.Reader) {
 	}
 }
 
-// awaitReady waits for the first report. If that is none of readiness, read has ended
-// ctx, and end says why.
+// awaitReady waits for the first report. If it is a failure, read has ended ctx, and end
+// returns the error.
 func (p *process) awaitReady(ctx context.Context) error {
 	select {
 	case <-p.reports:
@@ -95,7 +95,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 	}
 }
 
-// end has the process stop and returns its last report.
+// end stops the process and returns its last report.
 func (p *process) end() (*share, error) {
 	p.stdin.Close()
 	kill := time.AfterFunc(endLimit, func() { _ = p.cmd.Process.Kill() })
@@ -114,9 +114,9 @@ func (p *process) end() (*share, error) {
 	return last.Seen, nil
 }
 
-// Serve contends as the process of a measurement that [Way.Command] has started, on
-// its standard streams, until the input ends. open opens the locks by [Way.Spec]. An
-// error has been reported to the measuring process, too.
+// Serve runs the contenders of a process that [Way.Command] has started, by its standard
+// streams, until the input ends. open opens the locks by [Way.Spec]. An error is also reported
+// to the measuring process.
 func Serve(in io.Reader, out io.Writer, open func(ctx context.Context, spec string) (Locks, error)) error {
 	input := bufio.NewReader(in)
 	line, err := input.ReadBytes('\n')

@@ -19,8 +19,8 @@ func BenchmarkEarly(b *testing.B) {
 	})
 }
 
-// BenchmarkLateness measures the wheel beside the runtime, and the peers that
-// can do ticks of a millisecond, on an idle machine and with every core busy.
+// BenchmarkLateness measures the wheel beside the runtime, and the peers that support ticks
+// of a millisecond, on an idle machine and with every core busy.
 func BenchmarkLateness(b *testing.B) {
 	for _, load := range []bench.Load{bench.Idle, bench.Busy} {
 		for _, tick := range []time.Duration{time.Millisecond, defaultTick} {

@@ -19,8 +19,8 @@ func BenchmarkSpread(b *testing.B) {
 	each(b, func(b *testing.B, i impl) { i.burst(b, million, time.Second) })
 }
 
-// leads are the times in which a million timeouts can be scheduled: the first is
-// long enough for all but the slowest on a machine that does nothing else.
+// leads are the times allowed for scheduling a million timeouts: the first suffices for all
+// but the slowest on an idle machine.
 var leads = []time.Duration{4 * time.Second, 12 * time.Second, 36 * time.Second}
 
 func (o of[H]) burst(b *testing.B, count int, spread time.Duration) {
@@ -42,14 +42,13 @@ func (o of[H]) burst(b *testing.B, count int, spread time.Duration) {
 	}
 }
 
-// A burstResult is what one burst cost.
+// A burstResult has the figures of one burst.
 type burstResult struct {
 	cpu, last  time.Duration
 	goroutines int64
 }
 
-// burstOnce is one burst, lead from now; scheduled is false if that was too
-// short a time.
+// burstOnce is one burst, lead from now; scheduled is false if that time was too short.
 func (o of[H]) burstOnce(b *testing.B, count int, spread, lead time.Duration) (r burstResult, scheduled bool) {
 	t := o.open(o.tick(defaultTick))
 	defer t.close()
@@ -76,8 +75,7 @@ func (o of[H]) burstOnce(b *testing.B, count int, spread, lead time.Duration) (r
 	time.Sleep(time.Until(due) - lead/16)
 	before := usage(b)
 	last := <-finished
-	// The task that counted last may have been overtaken by what is yet to
-	// end, and the wheel puts its memory in order after the last task.
+	// Wait for tasks that have not returned, and for the wheel's work after the last task.
 	time.Sleep(settling)
 	r.cpu = usage(b).Since(before).CPU
 	r.last = last.Sub(due.Add(spread))
@@ -85,7 +83,7 @@ func (o of[H]) burstOnce(b *testing.B, count int, spread, lead time.Duration) (r
 	return r, true
 }
 
-// raise stores v if it is greater than what is there.
+// raise stores v if it is greater than the stored value.
 func raise(greatest *atomic.Int64, v int64) {
 	for {
 		old := greatest.Load()
@@ -137,6 +135,6 @@ func (o of[H]) selfRearm(b *testing.B, count int, period, tick time.Duration) {
 		b.ReportMetric(0, "ns/op")
 	}
 	closed.Store(true)
-	time.Sleep(settling) // a task that goes on must not meet closed timers
+	time.Sleep(settling) // no task may run on closed timers
 	t.close()
 }

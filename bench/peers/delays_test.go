@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// delays are far enough that nothing fires during a benchmark, and as many
-// different ones as to fill every bucket.
+// delays are so long that no timeout fires during a benchmark, and so many that they fill
+// every bucket.
 var delays = func() (d [4096]time.Duration) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range d {

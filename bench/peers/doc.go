@@ -2,15 +2,15 @@
 // own timers, and the timers of other Go modules, all by the same workloads. It
 // is a module of its own, so that their dependencies never enter leasewheel's.
 //
-// Every benchmark is named after its workload, with the implementation as its
-// first parameter, as benchstat likes it:
+// Every benchmark is named after its workload, with the implementation as its first
+// parameter, for benchstat:
 //
 //	go test -bench 'Schedule$/impl=(wheel|runtime)$'
 //	go test -bench . | benchstat -col /impl -
 //
-// Beside the wall time that a caller waits, cpu-ns/op is the CPU time of the
-// whole process for one operation: what an implementation leaves to a goroutine
-// of its own counts there.
+// Beside the caller's wall time, cpu-ns/op is the CPU time of the whole process for one
+// operation, which includes the goroutines of the implementation.
 //
-// The command in folder report runs all of them and writes docs/benchmarks.md.
+// The command in folder report runs all of them and writes docs/benchmarks.md and
+// docs/results.
 package peers

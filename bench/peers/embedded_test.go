@@ -12,8 +12,8 @@ import (
 
 // BenchmarkEmbedded arms timers that are idle, all of them, and then cancels all:
 // from one goroutine, and from as many as there are processors, each with timers
-// of its own. It is the time limit of every server's requests: armed when one
-// comes, cancelled when it is answered. Rounds follow each other without a pause.
+// of its own. Servers limit the time of requests this way: a timer is armed by a request and
+// cancelled by its reply. Rounds follow each other without a pause.
 func BenchmarkEmbedded(b *testing.B) {
 	for _, n := range []int{1000, 100_000, million} {
 		for name, producers := range map[string]int{"one": 1, "all": runtime.GOMAXPROCS(0)} {
@@ -35,7 +35,7 @@ func BenchmarkEmbedded(b *testing.B) {
 	}
 }
 
-// cost is what a phase has taken.
+// cost is the time of a phase.
 type cost struct{ wall, cpu time.Duration }
 
 func (c *cost) add(d cost) { c.wall, c.cpu = c.wall+d.wall, c.cpu+d.cpu }
@@ -44,8 +44,8 @@ func embedded(b *testing.B, n, producers int, arm, cancel func(i int)) {
 	runtime.GC()
 	rounds := max(2*million/n, 1)
 	share := n / producers
-	// Phases begin together, so that one producer's arming never meets
-	// another's cancelling. Each is timed by itself.
+	// Phases begin together, so no producer arms while another cancels. Each is timed by
+	// itself.
 	phase := func(do func(i int)) cost {
 		var ready, done sync.WaitGroup
 		begin := make(chan struct{})

@@ -14,8 +14,8 @@ import (
 	rfyiamcool "github.com/rfyiamcool/go-timewheel"
 )
 
-// childVariable tells a test binary that it is the child of a benchmark, and
-// what it is to measure.
+// childVariable makes a test binary the child of a benchmark. Its value selects the
+// measurement.
 const childVariable = "LEASEWHEEL_BENCH_CHILD"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func child(task []string) {
 func BenchmarkIdle(b *testing.B) {
 	each(b, func(b *testing.B, i impl) {
 		for _, pending := range []int{0, 1000} {
-			// A wheel that visits every tick pays for a fine one.
+			// A wheel that visits every tick costs more with a finer one.
 			for _, tick := range distinct(i.tick(time.Millisecond), i.tick(defaultTick)) {
 				b.Run(fmt.Sprintf("pending=%d/tick=%v", pending, tick), func(b *testing.B) {
 					for b.Loop() {
@@ -64,12 +64,12 @@ func BenchmarkIdle(b *testing.B) {
 
 const (
 	idleTime = 10 * time.Second
-	// settledAfter is how long a process may go on with what its start has left
-	// to do: in the first seconds the runtime wakes some thirty times for its heap.
+	// settledAfter is how long a process takes to become idle: in the first seconds the
+	// runtime wakes some thirty times for its heap.
 	settledAfter = 5 * time.Second
 )
 
-// idleUsage has the implementation do nothing for a while.
+// idleUsage measures the implementation while nothing is due.
 func idleUsage(i impl, pending int, tick, length time.Duration) bench.Usage {
 	stop := i.idle(pending, tick)
 	defer stop()
@@ -105,14 +105,14 @@ func childCommand(b *testing.B, task ...string) *exec.Cmd {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	// Without it the runtime wakes about five times a second to see how many
-	// processors it may use, in whatever else a process does.
+	// Without it the runtime of every process wakes about five times a second to read how
+	// many processors it may use.
 	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join(task, " "), "GODEBUG=updatemaxprocs=0")
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-// runChild has a child do a task and reads its result.
+// runChild runs a task in a child and reads its result.
 func runChild(b *testing.B, result any, task ...string) {
 	out, err := childCommand(b, task...).Output()
 	if err == nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// An adapter that schedules nothing, or cancels nothing, would be the fastest of
-// all: each must run a task after about its delay, and no cancelled one.
+// An adapter that schedules or cancels nothing would be the fastest. So each must run a task
+// after about its delay, and no cancelled task.
 //
-// Several peers have data races of their own. The race detector sees ours and
-// the runtime's timers alone; the report checks all before it measures.
+// Several peers have data races. Under the race detector this checks only ours and the
+// runtime's timers; the report checks all before it measures.
 func TestImplementationsDoTheirWork(t *testing.T) {
 	checked := impls
 	if raceDetector {

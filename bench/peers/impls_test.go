@@ -13,11 +13,10 @@ import (
 	"github.com/zeromicro/go-zero/core/collection"
 )
 
-// wheelHandle is what the wheel's timeouts are cancelled by.
+// wheelHandle is the handle of the wheel's timeouts.
 type wheelHandle = wheel.Timeout
 
-// impls are all implementations, each by the calls that its own documentation
-// shows.
+// impls are all implementations, each used as its own documentation shows.
 var impls = []impl{
 	of[wheelHandle]{
 		label: "wheel",
@@ -130,8 +129,7 @@ func (r russellLuoTimers) schedule(d time.Duration, task func()) *timingwheel.Ti
 func (russellLuoTimers) cancel(t *timingwheel.Timer) { t.Stop() }
 func (r russellLuoTimers) close()                    { r.wheel.Stop() }
 
-// antlabsTimers are not reset: a reset into the slot where a timeout already is
-// locks itself out.
+// antlabsTimers are not reset: a reset into the timeout's own slot deadlocks.
 type antlabsTimers struct{ timer antlabs.Timer }
 
 func (a antlabsTimers) schedule(d time.Duration, task func()) antlabs.TimeNoder {
@@ -140,7 +138,7 @@ func (a antlabsTimers) schedule(d time.Duration, task func()) antlabs.TimeNoder 
 func (antlabsTimers) cancel(t antlabs.TimeNoder) { t.Stop() }
 func (a antlabsTimers) close()                   { a.timer.Stop() }
 
-// ouqiangTimers and goZeroTimers know timeouts by keys that the caller chooses.
+// ouqiangTimers and goZeroTimers identify timeouts by keys that the caller chooses.
 type ouqiangTimers struct {
 	wheel *ouqiang.TimeWheel
 	last  atomic.Int64

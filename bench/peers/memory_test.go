@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// BenchmarkMemory measures what a pending timeout keeps on the heap: bytes and
-// objects, its handle not included.
+// BenchmarkMemory measures the heap of a pending timeout without its handle: bytes and
+// objects.
 func BenchmarkMemory(b *testing.B) {
 	each(b, func(b *testing.B, i impl) { i.memory(b, million) })
 }
 
-// BenchmarkCollect is one garbage collection with a million timeouts pending
-// whose handles nobody keeps: gc-ns/op is the collector's CPU time as the
+// BenchmarkCollect is one garbage collection with a million timeouts pending, without their
+// handles: gc-ns/op is the collector's CPU time as the
 // runtime accounts for it, cpu-ns/op that of the whole process.
 func BenchmarkCollect(b *testing.B) {
 	each(b, func(b *testing.B, i impl) { i.collect(b, million) })
@@ -40,7 +40,7 @@ func (o of[H]) memory(b *testing.B, pending int) {
 	}
 }
 
-// heap returns what is live on the heap.
+// heap returns the live bytes and objects on the heap.
 func heap() (stats runtime.MemStats) {
 	// The first collection may find what the second can free.
 	runtime.GC()

@@ -10,12 +10,11 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// settling is how long an implementation is given to work off what callers have
-// left to it.
+// settling is the time for an implementation's own goroutines to finish their work.
 const settling = 2 * defaultTick
 
-// A meter measures the CPU time of the whole process while a benchmark's
-// operations run, so that what they leave to other goroutines counts.
+// A meter measures the CPU time of the whole process during a benchmark's operations, with
+// that of other goroutines.
 type meter struct {
 	b     *testing.B
 	began bench.Usage
@@ -31,8 +30,8 @@ func startMeter(b *testing.B) *meter {
 	return m
 }
 
-// pause has something done that does not count. What the operations before it
-// have left behind is waited for, and does count as CPU time.
+// pause runs a function that does not count. It waits first for the work that earlier
+// operations left to other goroutines, which does count as CPU time.
 func (m *meter) pause(uncounted func()) {
 	m.b.StopTimer()
 	m.stop()

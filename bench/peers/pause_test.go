@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pauseTime is for how long BenchmarkPause stops the process.
+// pauseTime is how long BenchmarkPause stops the process.
 const pauseTime = 3 * time.Second
 
 // A pauseResult is how late three tasks ran: one that came due before the stop,
@@ -64,7 +64,7 @@ func paused(b *testing.B, i impl) (r pauseResult) {
 	return r
 }
 
-// pausedChild schedules what is measured; its parent does the rest.
+// pausedChild schedules the measured tasks; its parent stops it.
 func pausedChild(i impl) {
 	late := make(chan [2]time.Duration, 3)
 	schedule, stop := i.start(i.tick(defaultTick))

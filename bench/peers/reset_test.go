@@ -8,8 +8,8 @@ import (
 const (
 	// resetTimeouts are pending while one after the other is moved.
 	resetTimeouts = 1000
-	// resetDelay is short, so that the wheel comes by the places where the
-	// timeouts were before they were moved, again and again.
+	// resetDelay is short, so that the wheel visits the timeouts' former buckets again and
+	// again.
 	resetDelay = 250 * time.Millisecond
 )
 
@@ -30,8 +30,7 @@ func BenchmarkReset(b *testing.B) {
 	})
 }
 
-// BenchmarkResetAt moves a thousand timeouts by one reading of the clock, which
-// the caller has anyway.
+// BenchmarkResetAt moves a thousand timeouts with one clock reading of the caller's.
 func BenchmarkResetAt(b *testing.B) {
 	b.Run("impl=wheel", func(b *testing.B) {
 		w := impls[0].(of[wheelHandle]).open(defaultTick)

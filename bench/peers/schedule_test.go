@@ -9,8 +9,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// BenchmarkSchedule adds timeouts to those that are pending. They are taken back
-// off the clock, so that their number stays near what the name says.
+// BenchmarkSchedule adds timeouts to those that are pending. They are cancelled outside the
+// measured time, so the number of pending timeouts stays near that in the name.
 func BenchmarkSchedule(b *testing.B) {
 	sizes(b, func(b *testing.B, i impl, pending int) { i.schedule(b, pending) })
 }
@@ -36,8 +36,7 @@ func BenchmarkChurn(b *testing.B) {
 
 const million = 1_000_000
 
-// prefill schedules the pending timeouts and waits until they are where they
-// belong.
+// prefill schedules the pending timeouts and waits until the worker has linked them.
 func prefill[H any](t timers[H], pending int) []H {
 	handles := make([]H, pending)
 	for i := range handles {
@@ -126,8 +125,7 @@ var rearmed = []struct {
 	{"random", delay},
 }
 
-// idleTimeout is short enough for the wheel to come by the places where the
-// timeouts were before.
+// idleTimeout is short enough for the wheel to visit the timeouts' former buckets.
 const idleTimeout = 250 * time.Millisecond
 
 // eachDeadline runs a benchmark for each kind of deadline.
@@ -157,7 +155,7 @@ func arm(b *testing.B, delay func(i int) time.Duration) {
 	m.report()
 }
 
-// BenchmarkCancelArm takes it back and arms it again.
+// BenchmarkCancelArm cancels it and arms it again.
 func BenchmarkCancelArm(b *testing.B) {
 	b.Run("impl=wheel", func(b *testing.B) {
 		timers, closeAll := wheelTimersOf(reusable)

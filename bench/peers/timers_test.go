@@ -10,15 +10,14 @@ import (
 	"github.com/leasewheel/leasewheel/bench"
 )
 
-// defaultTick is what most peers recommend, and all but one can do.
+// defaultTick is what most peers recommend, and all but one support.
 const defaultTick = 10 * time.Millisecond
 
-// buckets is the size of every wheel that has one.
+// buckets is the number of buckets, for wheels with such an option.
 const buckets = 512
 
-// timers is an implementation at work. H is what a timeout is cancelled by: the
-// type that the implementation itself returns, so that no wrapper costs
-// anything.
+// timers is a running implementation. H is the handle of a timeout, of the type that the
+// implementation returns, so that no wrapper adds a cost.
 type timers[H any] interface {
 	schedule(d time.Duration, task func()) H
 	cancel(h H)
@@ -30,11 +29,11 @@ type resetter[H any] interface {
 	reset(h H, d time.Duration)
 }
 
-// An impl is an implementation that can do every workload. Each is an of with a
-// different type of handle.
+// An impl is an implementation with all workloads. Each is an of with another type of
+// handle.
 type impl interface {
 	name() string
-	// tick is the nearest that the implementation has to the one asked for.
+	// tick returns the supported tick that is nearest to the given one.
 	tick(wanted time.Duration) time.Duration
 	// most is how many timeouts may be pending where some are cancelled.
 	most() int
@@ -60,7 +59,7 @@ type impl interface {
 // of is an implementation whose handles are of type H.
 type of[H any] struct {
 	label string
-	// ticks that the implementation can do, or nil for any.
+	// ticks are the supported ticks, nil for any.
 	ticks []time.Duration
 	// maxPending is set where cancelling takes time in proportion to what is
 	// pending, which would take hours with a million.
@@ -68,8 +67,8 @@ type of[H any] struct {
 	// hangs is set where tasks that schedule may block the worker for good.
 	hangs bool
 	open  func(tick time.Duration) timers[H]
-	// rearm begins a timeout that arms itself for as long as again says; nil
-	// means by schedule.
+	// rearm begins a timeout that arms itself until again returns false; nil means by
+	// schedule.
 	rearm func(t timers[H], first, period time.Duration, again func() bool)
 }
 
@@ -106,8 +105,8 @@ func (o of[H]) column(tick time.Duration) bench.Column {
 	}}
 }
 
-// oneShots are the timers of a column: peers are compared by what all of them
-// can do.
+// oneShots are the timers of a column: peers are compared by one-shot timeouts, which all of
+// them have.
 type oneShots[H any] struct {
 	timers    timers[H]
 	closeOnce func() // some peers panic, or hang, when they are stopped twice
@@ -133,7 +132,7 @@ func (o of[H]) start(tick time.Duration) (schedule func(time.Duration, func()), 
 	return func(d time.Duration, task func()) { t.schedule(d, task) }, t.close
 }
 
-// distinct leaves out what an implementation cannot tell apart.
+// distinct returns the ticks in order, each once: an implementation may round several to one.
 func distinct(ticks ...time.Duration) []time.Duration {
 	slices.Sort(ticks)
 	return slices.Compact(ticks)
@@ -144,7 +143,7 @@ func each(b *testing.B, run func(b *testing.B, i impl)) {
 	eachThat(b, func(impl) bool { return true }, run)
 }
 
-// eachThat runs a benchmark for every implementation that can do it.
+// eachThat runs a benchmark for every implementation that supports it.
 func eachThat(b *testing.B, can func(impl) bool, run func(b *testing.B, i impl)) {
 	for _, i := range impls {
 		if can(i) {

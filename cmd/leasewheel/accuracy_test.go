@@ -137,7 +137,7 @@ func TestAccuracyOutputs(t *testing.T) {
 	}
 }
 
-func TestUnknownUsageIsSaidToBeUnknown(t *testing.T) {
+func TestUnknownUsageIsReportedAsUnknown(t *testing.T) {
 	r := exampleReport(t, bench.OneShot, exampleColumns()[0])
 	r.Columns[0].CPU, r.Columns[0].Wakeups = nil, nil
 	var table, document, lines strings.Builder

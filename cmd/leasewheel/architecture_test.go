@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,8 +18,8 @@ import (
 )
 
 // Files, functions and fields exist that docs/architecture.md names, and the table of queues in
-// docs/reliability.md. The former names every planted bug. A name in backquotes is looked up in the last file named before it in the same row
-// or paragraph.
+// docs/reliability.md. A name in backquotes is looked up in the last file named before it in
+// the same row or paragraph.
 func TestArchitectureNamesExist(t *testing.T) {
 	root := moduleDir(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
@@ -30,33 +31,116 @@ func TestArchitectureNamesExist(t *testing.T) {
 	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text)+string(queues), "")
 	units := regexp.MustCompile(`\n\n|\n\| |\n\d+\. `).Split(prose, -1)
 	quoted := regexp.MustCompile("`([^`\\s]+)`")
-	planted := regexp.MustCompile(`^\d{2,3}-`)
-	member := regexp.MustCompile(`^\w+\.\w+$`)
-	files, bugs := 0, make(map[string]bool)
+	files := 0
 	for _, unit := range units {
-		var file string
-		var declared map[string]bool
+		names := namesInCode{t: t, root: root}
 		for _, match := range quoted.FindAllStringSubmatch(unit, -1) {
-			name, call := strings.CutSuffix(match[1], "()")
-			switch {
-			case planted.MatchString(name):
-				bugs[filepath.Join(root, "lock", "testdata", "planted", name+".patch")] = true
-			case strings.Contains(name, "/"):
-				file, declared, files = name, nil, files+1
-				_, err := os.Stat(filepath.Join(root, filepath.FromSlash(file)))
-				assert.NoError(t, err)
-			case call || file != "" && member.MatchString(name):
-				if declared == nil {
-					declared = declarations(t, filepath.Join(root, filepath.FromSlash(file)))
+			names.check(match[1])
+		}
+		files += names.files
+	}
+	assert.Greater(t, files, 100, "the page is not read as it should be")
+}
+
+// The end of a package's doc.go names where its changes go: files, functions, fields and tests
+// exist, and every planted bug is named in one of them, by its number or its whole name.
+func TestPlacesOfChanges(t *testing.T) {
+	root := moduleDir(t)
+	files, bugs := 0, make(map[string]bool)
+	for path, section := range placesOfChanges(t, root) {
+		for place := range strings.SplitSeq(section, "\n\n") {
+			where, planted, _ := strings.Cut(place, "Planted: ")
+			names := namesInCode{t: t, root: root, folder: filepath.Dir(path)}
+			for name := range strings.FieldsSeq(where) {
+				names.check(strings.TrimPrefix(strings.TrimRight(name, ".,;:"), "("))
+			}
+			assert.Positive(t, names.files, "%s names no file for: %s", path, place)
+			files += names.files
+			for _, bug := range strings.FieldsFunc(planted, func(r rune) bool { return strings.ContainsRune(" ,.\n", r) }) {
+				pattern := bug + ".patch"
+				if !strings.Contains(bug, "-") {
+					pattern = bug + "-*.patch"
 				}
-				assert.True(t, declared[name], "%q does not declare %s", file, name)
+				patches, err := filepath.Glob(filepath.Join(root, "lock", "testdata", "planted", pattern))
+				require.NoError(t, err)
+				if assert.Len(t, patches, 1, "the planted bugs that %s names as %s", path, bug) {
+					bugs[patches[0]] = true
+				}
 			}
 		}
 	}
 	patches, err := filepath.Glob(filepath.Join(root, "lock", "testdata", "planted", "*.patch"))
 	require.NoError(t, err)
-	assert.ElementsMatch(t, patches, slices.Collect(maps.Keys(bugs)), "the planted bugs that the page names")
-	assert.Greater(t, files, 100, "the page is not read as it should be")
+	assert.ElementsMatch(t, patches, slices.Collect(maps.Keys(bugs)), "the planted bugs that are named")
+	assert.Greater(t, files, 200, "the files are not read as they should be")
+}
+
+// placesOfChanges returns the text after the first paragraph of "Where a change goes", without
+// the comment marks, of each doc.go that has it.
+func placesOfChanges(t *testing.T, root string) map[string]string {
+	t.Helper()
+	sections := make(map[string]string)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.Name() != "doc.go":
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if _, section, ok := strings.Cut(string(source), "\n// Where a change goes"); ok {
+			text := regexp.MustCompile(`(?m)^// ?`).ReplaceAllString(section, "")
+			_, sections[path], _ = strings.Cut(strings.TrimSpace(text), "\n\n")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return sections
+}
+
+// namesInCode checks names of files, and names of functions and fields in the last of these.
+type namesInCode struct {
+	t            *testing.T
+	root, folder string // a file without a folder is in folder, if that is set
+
+	files    int    // how many were named
+	file     string // the last one
+	declared map[string]bool
+}
+
+var (
+	fileName  = regexp.MustCompile(`^[\w.-]+\.(go|lua|md|json|yaml)$`)
+	fieldName = regexp.MustCompile(`^\w+\.\w+$`)
+)
+
+func (n *namesInCode) check(name string) {
+	n.t.Helper()
+	name, call := strings.CutSuffix(name, "()")
+	switch {
+	case strings.Contains(name, "/"):
+		n.open(filepath.Join(n.root, filepath.FromSlash(strings.Trim(name, "()"))))
+	case n.folder != "" && strings.HasSuffix(name, ".md"):
+		n.open(filepath.Join(n.root, name))
+	case n.folder != "" && fileName.MatchString(name):
+		n.open(filepath.Join(n.folder, name))
+	case call || n.file != "" && fieldName.MatchString(name):
+		if n.declared == nil {
+			n.declared = declarations(n.t, n.file)
+		}
+		assert.True(n.t, n.declared[name], "%q does not declare %s", n.file, name)
+	}
+}
+
+func (n *namesInCode) open(path string) {
+	n.t.Helper()
+	n.file, n.declared, n.files = path, nil, n.files+1
+	_, err := os.Stat(path)
+	assert.NoError(n.t, err)
 }
 
 // declarations returns the functions of a Go or Lua file, and for Go the methods and

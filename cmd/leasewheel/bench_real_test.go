@@ -70,8 +70,8 @@ func TestBenchRenewalTable(t *testing.T) {
 // A master is stopped for longer than the TTL. All of its leases are reported lost, and
 // counted separately. How late losses and the other masters' renewals are depends on the
 // machine. TestBenchRenewalBroken checks how the measurement judges that. Package renewal
-// checks in virtual time that they are in time (TestMuteGroupAmongThree,
-// TestLossIsToldAtUntil).
+// checks in virtual time that they are in time (TestUnresponsiveGroupAmongThree,
+// TestLossIsReportedAtUntil).
 func TestBenchRenewalWithoutMaster(t *testing.T) {
 	redistest.Need(t)
 	p := start(t, nil, "bench", "renewal", "--json",

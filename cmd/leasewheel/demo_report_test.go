@@ -32,7 +32,7 @@ func goodReport() demoReport {
 
 // Each promise is planted as broken, alone: the verdict is about that one, and the exit
 // code is 1.
-func TestDemoReportTellsEveryBrokenPromise(t *testing.T) {
+func TestDemoReportNamesEveryBrokenPromise(t *testing.T) {
 	for says, plant := range map[string]func(*demoReport){
 		"the lock was never acquired":                                      func(r *demoReport) { r.Exclusion.Acquisitions = 0 },
 		"2 holders overlapped":                                             func(r *demoReport) { r.Exclusion.Overlaps = 2 },

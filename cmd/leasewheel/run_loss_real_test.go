@@ -15,7 +15,7 @@ import (
 )
 
 // The next renewal finds the lock gone: the command gets its signal within half a TTL.
-func TestRunTellsTheCommandOfALoss(t *testing.T) {
+func TestRunSignalsTheCommandOnALoss(t *testing.T) {
 	server, env := onServer(t, redistest.Config{})
 	const ttl = 4 * time.Second
 	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)

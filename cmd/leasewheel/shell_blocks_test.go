@@ -24,7 +24,7 @@ import (
 // notRun are the commands of the documents that no test executes, and why.
 var notRun = map[string]string{
 	`go test -tags real -run '^$' -bench KilledAndFrozen -benchtime 100000x -timeout 30m ./lock/delayqueue`:                                             "takes two minutes; TestWorkersKilledAndFrozen runs it with fewer messages",
-	`.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/benchmarks.txt`:                                                                        "needs the tools, which are fetched",
+	`.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/results/benchmarks.txt`:                                                                "needs the tools, which are fetched",
 	`go run ./report -only '^Schedule' -count 1`:                                                                                                        "measures other libraries, which are fetched",
 	`go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6`:                                                                                         "measures other libraries, which are fetched",
 	`go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000`:                                                                            "takes minutes",

@@ -161,7 +161,7 @@ func TestEndedLeaseIsNotBegun(t *testing.T) {
 
 // The last claimant's action "done" counts as long as the message was not claimed since.
 // Other claimants' actions, and its other actions, do not.
-func TestWordAfterTheLease(t *testing.T) {
+func TestSettlementAfterTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w, other := claimant(t, q, "w"), claimant(t, q, "other")
 		says := func(word string, d *Delivery) int64 {
@@ -194,7 +194,7 @@ func TestWordAfterTheLease(t *testing.T) {
 }
 
 // A claimant's "done" for a dead letter counts too, but not after its revival.
-func TestWordOnDeadLetters(t *testing.T) {
+func TestSettlementOfDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
 		w.config.MaxAttempts = 1

@@ -87,3 +87,24 @@
 // on one server of a cluster, and as fast as that server; use several queues if one is
 // not fast enough.
 package delayqueue
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Lists: list.go, list.lua, info.lua; cmd/leasewheel/queue_list.go,
+// docs/queue-message.schema.json.
+// Tests: list_test.go, model_test.go, cmd/leasewheel/queue_test.go.
+// Planted: 89, 152.
+//
+// Transactions: transaction.go, put.lua; lock/redisstore/extend.go.
+// Tests: transaction_test.go.
+// Planted: 188.
+//
+// Claims and leases: claim.lua, queue.lua, worker.go.
+// Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go.
+// Planted: 35, 36, 49.
+//
+// Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
+// Tests: timing_test.go, faults_test.go.
+// Planted: 38.

@@ -69,7 +69,7 @@ func overLossy(t *testing.T, c config) (network *lossy, admin *redis.Client, q, 
 
 // The reply to a claim is lost. Its messages come with the next claim, and need not wait
 // until their leases have ended.
-func TestAnswerToClaimIsLost(t *testing.T) {
+func TestReplyToClaimIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, admin, q, through := overLossy(t, config{})
 		l := newLog()
@@ -95,7 +95,7 @@ func TestAnswerToClaimIsLost(t *testing.T) {
 
 // A worker that ends while the reply to its claim is lost gives the claimed messages
 // back.
-func TestAnswerToLastClaimIsLost(t *testing.T) {
+func TestReplyToLastClaimIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, admin, q, through := overLossy(t, config{})
 		put(t, q, message{ID: "warm"})
@@ -119,7 +119,7 @@ func TestAnswerToLastClaimIsLost(t *testing.T) {
 
 // The reply to a settlement is lost. The settlement is repeated, and the message is not
 // handled twice.
-func TestAnswerToWordIsLost(t *testing.T) {
+func TestReplyToSettlementIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, admin, q, through := overLossy(t, config{RequestTimeout: 100 * time.Millisecond})
 		l := newLog()
@@ -302,7 +302,7 @@ func (c *unsubscribable) Read(p []byte) (int, error) {
 
 // A worker without a subscription finds messages by polling, and does not subscribe at
 // each poll.
-func TestDeafWorker(t *testing.T) {
+func TestWorkerWithoutSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := locktest.Start(t).Client(t).Options()
 		dial := options.Dialer
@@ -369,7 +369,7 @@ func (*deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 
 // A revival whose reply was lost does not report that it found none, and is not repeated:
 // the letter may have died again.
-func TestAnswerToRevivalIsLost(t *testing.T) {
+func TestReplyToRevivalIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		client := server.Client(t)

@@ -72,7 +72,7 @@ func embedded(t testing.TB) *redis.Client { return locktest.Start(t).Client(t) }
 // which most other tests run, is like any other.
 func TestOnEveryServer(t *testing.T) {
 	tests := map[string]func(t *testing.T, client redis.UniversalClient){
-		"PutAndHandle": putAndHandle, "DuplicatesAreTold": duplicatesAreTold, "Full": full, "PutTx": putInTx,
+		"PutAndHandle": putAndHandle, "DuplicatesAreReported": duplicatesAreReported, "Full": full, "PutTx": putInTx,
 	}
 	bulky := map[string]func(t *testing.T, client redis.UniversalClient){
 		"PutAllInPortions": putAllInPortions, "ListOfMany": listOfMany, "ListClipsPayloads": listClipsPayloads,

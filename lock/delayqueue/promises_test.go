@@ -104,7 +104,7 @@ func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 
 // The settlement of a handler whose lease ends in an outage counts afterwards, as long as
 // no other worker has the message.
-func TestWordOutlastsAnOutageLongerThanTheLease(t *testing.T) {
+func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		away := new(outage)

@@ -65,7 +65,7 @@ func putAndHandle(t *testing.T, client redis.UniversalClient) {
 	assert.False(t, l.all()[0].Valid(), "handled")
 }
 
-func duplicatesAreTold(t *testing.T, client redis.UniversalClient) {
+func duplicatesAreReported(t *testing.T, client redis.UniversalClient) {
 	q := open(t, client, config{})
 	put(t, q, message{ID: "a", Payload: []byte("first"), Delay: time.Hour})
 	id, err := q.Put(t.Context(), message{ID: "a", Payload: []byte("second")})

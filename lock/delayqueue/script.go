@@ -54,7 +54,7 @@ var (
 // The bounds of one run of a script.
 const (
 	// batch is the most messages that a script touches: it blocks the server for less
-	// than 0.4 ms.
+	// than 0.4 ms. Twice as many take twice as long, and save a tenth.
 	batch = 32
 	// batchBytes is the most payload in a script's request or reply, beside one message.
 	batchBytes = 1 << 20

@@ -99,7 +99,7 @@ func TestWokenForEarlierMessages(t *testing.T) {
 }
 
 // A waiting worker sends no requests except polls.
-func TestIdleWorkersAskNothing(t *testing.T) {
+func TestIdleWorkersOnlyPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{Poll: 10 * time.Minute})
@@ -286,7 +286,7 @@ func TestLeaseIsLost(t *testing.T) {
 
 // A server that has lost a message, or has given another of its name away, reports so at
 // the next renewal.
-func TestForgottenByTheServer(t *testing.T) {
+func TestMessageLostByTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			server := locktest.Start(t)
@@ -350,7 +350,7 @@ func TestMaxHold(t *testing.T) {
 
 // A worker's settlement counts even after its lease has ended, as long as the message was
 // not claimed since.
-func TestLateWord(t *testing.T) {
+func TestLateSettlement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{})

@@ -42,3 +42,30 @@
 // is granted again without taking more, and refused after its release. A release is confirmed
 // again; of a lease held is then false, of a semaphore's permits true.
 package driver
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
+// kinds, a handle such as lock/fair.go, lock/ownership.go plain() if a request has a new
+// field; lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
+// Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go, its script made
+// by lock/redisstore/script.go newGrantingScript(), lock/redisstore/inspect.go modes,
+// lockKeys(), lock/redisstore/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
+// lock/redisstore/force.lua, lock/redisstore/rights.go Store.uses(),
+// cmd/leasewheel/acl_rights.go, lock/redisstore/doc.go; cmd/leasewheel/lock_report.go
+// kindNames, docs/lock.schema.json, SECURITY.md.
+// Tests: a group in lock/driver/drivertest/suite.go, run by
+// lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the
+// tables of kinds in lock/redisstore/bounds_test.go, lock/redisstore/deadline_test.go,
+// lock/redisstore/memory_test.go, lock/redisstore/reply_test.go; in the fault bench
+// lock/locktest/chaos/plan.go, lock/locktest/chaos/names.go,
+// lock/locktest/chaos/driver_lock.go, lock/locktest/chaos/check_model.go,
+// lock/locktest/chaos/check_exclusion.go, lock/locktest/chaos/check_tokens.go,
+// lock/locktest/chaos/quiet.go; grep -r KindFair finds the tables of kinds in other tests.
+//
+// Names, limits and keys: name.go, limits.go, lock/redisstore/keys.go,
+// lock/redisstore/names.go.
+// Tests: name_test.go, lock/redisstore/names_test.go, lock/redisstore/prefix_test.go.
+// Planted: 25, 155, 156.

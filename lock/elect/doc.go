@@ -14,3 +14,11 @@
 // smaller than the largest that they have seen (Martin Kleppmann, "How to do distributed
 // locking", 2016).
 package elect
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Elections: election.go.
+// Tests: election_test.go, process_real_test.go.
+// Planted: 178.

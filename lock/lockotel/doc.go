@@ -35,3 +35,11 @@
 // leasewheel.outcome. After a failure and after a loss, error.type says why, and the status is
 // an error; a refusal is none.
 package lockotel
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Metrics and spans for OpenTelemetry: instruments.go, producer.go, observer.go,
+// docs/metrics.md.
+// Tests: instruments_test.go, script_test.go.

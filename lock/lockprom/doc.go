@@ -18,3 +18,11 @@
 // file are alerts.yaml, the rules for Prometheus, and dashboard.json, a dashboard for
 // Grafana.
 package lockprom
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Metrics for Prometheus, alerts, the dashboard: metrics.go, collector.go, alerts.yaml,
+// dashboard.json, docs/metrics.md.
+// Tests: metrics_test.go, script_test.go, documents_test.go.

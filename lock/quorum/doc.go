@@ -66,3 +66,19 @@
 //     votes, enough for five holders with a majority of three. Overlapping majorities
 //     exclude only where the limit is one holder.
 package quorum
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go.
+// Tests: votes_test.go, exclusion_test.go, token_test.go, same_server_test.go.
+// Planted: 30, 31, 64, 225.
+//
+// What wakes a quorum's waiter: subscription.go, own_release.go.
+// Tests: store_test.go.
+// Planted: 39, 61.
+//
+// What a quorum releases later: outcomes.go, cleanup.go, release.go.
+// Tests: late_test.go, faults_test.go, cleanup_test.go.
+// Planted: 32, 33, 62, 88, 219.

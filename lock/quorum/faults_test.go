@@ -199,7 +199,7 @@ func TestEmptyNodeIsHealed(t *testing.T) {
 
 // A majority that has lost its data has lost the lock: it may have granted the lock to
 // others meanwhile.
-func TestLossOfAMajorityIsTold(t *testing.T) {
+func TestLossOfAMajorityIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, lease := heldByAll(t)
 		for i := range 3 {

@@ -129,7 +129,7 @@ func (cluster) Group(name string, _ any) string {
 
 // What one group of a node has not released is released as soon as it answers, while another
 // group of the node does not answer and has much to release.
-func TestMuteGroupDelaysNoCleanup(t *testing.T) {
+func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		stores[2] = cluster{all[2]}

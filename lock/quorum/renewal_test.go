@@ -136,7 +136,7 @@ func TestRenewsInBatches(t *testing.T) {
 }
 
 // A node that never answers costs the leases of a locker nothing.
-func TestMuteNodeDelaysNoRenewal(t *testing.T) {
+func TestUnresponsiveNodeDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		for _, i := range []int{0, 3} {

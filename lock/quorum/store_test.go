@@ -77,7 +77,7 @@ func TestRefusesOtherKinds(t *testing.T) {
 
 // A few nodes that are down make acquisitions and their errors no slower, and the error
 // names each of them.
-func TestErrorTellsWhatNodesSaid(t *testing.T) {
+func TestErrorNamesNodesThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		behave(all, []behaviour{grants, refuses, mute, out, broken})
@@ -167,7 +167,7 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 
 // Close does not wait for nodes that did not answer before. One that is back by then gets
 // one more request.
-func TestCloseDoesNotWaitForTheMute(t *testing.T) {
+func TestCloseDoesNotWaitForUnresponsiveNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
@@ -461,7 +461,7 @@ func (c curt) AcquireProposing(ctx context.Context, h *driver.Hold, token int64)
 
 // The promise ends, as documented, when a single node has lost its counter: a later
 // majority may include no other node that has the token.
-func TestTokensAfterANodeForgot(t *testing.T) {
+func TestTokensAfterANodeLostItsCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
 		all[0].skew = time.Hour
@@ -622,7 +622,7 @@ func TestWaiterIsWokenByWhatAnotherGivesBack(t *testing.T) {
 
 // A waiter whose requests were lost releases what they may have acquired. The holder's
 // release still wakes it, before and after its own release has found no hold.
-func TestWaiterHearsOthersWhileItGivesBack(t *testing.T) {
+func TestWaiterIsWokenWhileItReleases(t *testing.T) {
 	for name, at := range map[string]time.Duration{"before": 10 * time.Millisecond, "after": 30 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

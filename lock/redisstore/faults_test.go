@@ -134,7 +134,7 @@ func TestServerPausesBriefly(t *testing.T) {
 // A server that does not answer: the holder learns of the loss before another owner can
 // have the lock. Others get the error that the store is unavailable, not that the lock is
 // taken. Afterwards everything works.
-func TestServerIsMute(t *testing.T) {
+func TestServerIsUnresponsive(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(*locktest.Server, *network) (lift func()){
 		"stopped":   func(s *locktest.Server, _ *network) func() { s.Freeze(); return s.Thaw },
@@ -186,7 +186,7 @@ func lossAtTheEnd(t testing.TB, lease *lock.Lease) (loss *lock.LostError) {
 
 // While a holder that cannot reach the server considers the lock its own, no other owner
 // has it (rueidislock notified its holder 2.5 s too late).
-func TestNoOverlapWhileTheServerIsMute(t *testing.T) {
+func TestNoOverlapWhileTheServerIsUnresponsive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, wire := startNetwork(t)
@@ -647,7 +647,7 @@ func TestServerIsFull(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServerAtTheAddress(t *testing.T) {
 	t.Parallel()
 	store, err := redisstore.Open("redis://user:"+secret+"@127.0.0.1:1/0", redisstore.Config{})
 	require.NoError(t, err)

@@ -180,7 +180,7 @@ func scripts(t *testing.T, admin *redis.Client) (calls int64) {
 }
 
 // A release itself skips a waiter whose process has died.
-func TestReleasePassesOverTheDead(t *testing.T) {
+func TestReleaseSkipsDeadWaiters(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})

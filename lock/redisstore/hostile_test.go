@@ -37,7 +37,7 @@ func addDead(t *testing.T, admin *redis.Client, n int) {
 }
 
 // A run of any script skips a hundred dead waiters at most.
-func TestDeadWaitersArePassedOverInSteps(t *testing.T) {
+func TestDeadWaitersAreSkippedInSteps(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
 	store := open(t, server.Client(t))
@@ -287,7 +287,7 @@ func TestHeldLocksNeedNoMemory(t *testing.T) {
 
 // Only a message that the server has sent for this waiter makes it the holder. A forged,
 // altered, cut or repeated message makes it ask at most.
-func TestForgedGrantsAreNotBelieved(t *testing.T) {
+func TestForgedGrantsAreNotAccepted(t *testing.T) {
 	t.Parallel()
 	server, admin := startServer(t)
 	mine, theirs := locker(t, server.Client(t), lock.Config{Poll: time.Hour}), locker(t, server.Client(t), lock.Config{Poll: time.Hour})

@@ -513,7 +513,7 @@ func TestForceReleaseInCluster(t *testing.T) {
 
 // The waiters in the wait queue of a mutex are listed in order. Those without a
 // subscription have no time left, and the yield window is no waiter.
-func TestInspectTellsOfTheLine(t *testing.T) {
+func TestInspectListsTheWaitQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	cluster := sharedCluster(t)

@@ -28,7 +28,7 @@ func lockerWith(t *testing.T, client redis.UniversalClient, c redisstore.Config)
 }
 
 // A release reaches a client of the cluster that subscribes without shards.
-func TestClusterReleaseReachesThoseWithoutShards(t *testing.T) {
+func TestClusterReleaseReachesUnshardedSubscribers(t *testing.T) {
 	t.Parallel()
 	cluster := sharedCluster(t)
 	client := clusterClient(t, cluster)
@@ -469,7 +469,7 @@ func TestHandOverDoesNotStarveWhoPolls(t *testing.T) {
 
 // A killed waiter of ours at the head of a fair queue delays none of Redisson's: the
 // release drops it when it is no longer subscribed.
-func TestFairReleasePassesADeafHead(t *testing.T) {
+func TestFairReleaseSkipsAnUnsubscribedHead(t *testing.T) {
 	t.Parallel()
 	server, client := startServer(t)
 	const ttl = 2 * time.Minute

@@ -39,7 +39,7 @@ func pausedMaster(t *testing.T, c *redistest.Cluster, work *sync.WaitGroup) *red
 
 // Processes that start beside a master that does not answer are granted the free locks of the
 // others.
-func TestMuteMasterDelaysNoStart(t *testing.T) {
+func TestUnresponsiveMasterDelaysNoStart(t *testing.T) {
 	t.Parallel()
 	const processes = 8
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
@@ -90,7 +90,7 @@ func TestMuteMasterDelaysNoStart(t *testing.T) {
 
 // A request waits for no description of the server's commands, which a cluster client asks of
 // random nodes.
-func TestStartAsksNoNodeForItsCommands(t *testing.T) {
+func TestStartNeedsNoDescriptionOfCommands(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
 	store := open(t, patientClient(t, cluster))
@@ -107,7 +107,7 @@ func TestStartAsksNoNodeForItsCommands(t *testing.T) {
 
 // Channels of a broken connection move to the masters that have their slots now, although one of
 // these does not answer.
-func TestMuteMasterDelaysNoMovingChannel(t *testing.T) {
+func TestUnresponsiveMasterDelaysNoMovingChannel(t *testing.T) {
 	t.Parallel()
 	const each = 10
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
@@ -161,7 +161,7 @@ func hold(t *testing.T, s *redisstore.Store, names map[*driver.Client][]string) 
 
 // A lock of a master that answers is inspected, although its holder's record is on one that
 // does not.
-func TestMuteMasterDelaysNoInspection(t *testing.T) {
+func TestUnresponsiveMasterDelaysNoInspection(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
 	name := namesByMaster(t, cluster, "", 1)[0][0]
@@ -194,7 +194,7 @@ func TestMuteMasterDelaysNoInspection(t *testing.T) {
 
 // The locks of masters that answer are listed while one does not. Each master is the mute one in
 // turn: go-redis returns the masters in any order, so that one of them may always be the last.
-func TestMuteMasterDelaysNoList(t *testing.T) {
+func TestUnresponsiveMasterDelaysNoList(t *testing.T) {
 	t.Parallel()
 	const lists, each = 4, 3
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})

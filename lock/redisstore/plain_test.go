@@ -220,7 +220,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 }
 
 // A peer's release is not published: waiters ask every 60 to 180 ms.
-func TestPlainAsksAsOftenAsPeersDo(t *testing.T) {
+func TestPlainPollsAsOftenAsPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		admin := server.Client(t)

@@ -84,7 +84,7 @@ func TestInspectCountsMoreHoldersThanItLists(t *testing.T) {
 
 // A waiter of ours counts the waiters of Redisson's before it, not those behind, and
 // gives only those before it five minutes each.
-func TestFairTimeoutCountsOnlyThoseBefore(t *testing.T) {
+func TestFairTimeoutCountsOnlyEarlierWaiters(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{1, 3, 6} {
 		t.Run(fmt.Sprint(behind), func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestConfirmationOfAnEarlierSubscription(t *testing.T) {
 }
 
 // A subscription connection that stays open but does not respond is closed and replaced.
-func TestMuteSubscriptionConnection(t *testing.T) {
+func TestUnresponsiveSubscriptionConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, wire := startNetwork(t)
 		store := open(t, wire.client(t))

@@ -19,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// patience is for what takes a moment on an idle machine.
+// patience limits waits that take a moment on an idle machine.
 const patience = time.Minute
 
 // await fails t unless a condition comes true in time.
@@ -44,7 +44,7 @@ func eachPeer(t *testing.T, test func(t *testing.T, peer string, server *rediste
 	}
 }
 
-// turnsOf returns how often a library's processes have been at work.
+// turnsOf returns how often a library's processes have held the lock.
 func turnsOf(t *testing.T, admin *redis.Client, library string) int {
 	t.Helper()
 	n, err := admin.HGet(t.Context(), turns, library).Result()
@@ -58,7 +58,7 @@ func turnsOf(t *testing.T, admin *redis.Client, library string) int {
 	return count
 }
 
-// neverTogether fails t if two were ever at work at once.
+// neverTogether fails t if two workers held the lock at once.
 func neverTogether(t *testing.T, admin *redis.Client) {
 	t.Helper()
 	met, err := admin.LRange(t.Context(), overlaps, 0, 9).Result()
@@ -83,8 +83,8 @@ func TestTakeTurns(t *testing.T) {
 	})
 }
 
-// Several processes of leasewheel hand the lock to each other as soon as it is free.
-// Still one of a library that polls gets its turn.
+// A process of a library that polls is granted the lock beside several processes of
+// leasewheel that hand it to each other.
 func TestCrowdLeavesAPeerItsTurn(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)
@@ -99,7 +99,7 @@ func TestCrowdLeavesAPeerItsTurn(t *testing.T) {
 	})
 }
 
-// Workers are killed at work and others take their place.
+// Workers are killed while they hold the lock, and others replace them.
 func TestOutlivesTheKilled(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)
@@ -181,9 +181,9 @@ func locker(t *testing.T, server *redistest.Server, f redisstore.Format, c lock.
 	return l
 }
 
-// Nobody tells of a peer's release. A waiter finds out by itself, long before the
-// end of the lease and of the slow poll.
-func TestHearsOfAPeersReleaseByAsking(t *testing.T) {
+// Peers publish no release. A waiter detects one long before the end of the lease and of the
+// slow poll.
+func TestDetectsAPeersReleaseByPolling(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		l := locker(t, server, redisstore.FormatPlain, lock.Config{Poll: time.Hour})
 		admin := server.Client(t)
@@ -215,7 +215,7 @@ func TestHearsOfAPeersReleaseByAsking(t *testing.T) {
 	})
 }
 
-// takenBy has a peer take the lock.
+// takenBy acquires the lock through a peer.
 func takenBy(t *testing.T, peer string, client *redis.Client, ttl time.Duration) (unlock func()) {
 	t.Helper()
 	if peer == redsyncs {
@@ -240,7 +240,7 @@ func takenBy(t *testing.T, peer string, client *redis.Client, ttl time.Duration)
 	}
 }
 
-// refusedTo checks that a peer is refused as if one of its own had the lock.
+// refusedTo checks that a peer is refused as by a lock of its own.
 func refusedTo(t *testing.T, peer string, client *redis.Client) {
 	t.Helper()
 	if peer == redsyncs {
@@ -256,7 +256,7 @@ func refusedTo(t *testing.T, peer string, client *redis.Client) {
 	}
 }
 
-// To its peers a lock of ours is one of their own, and the other way round.
+// leasewheel and its peers regard each other's locks as their own.
 func TestLooksLikeAPeersLock(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)
@@ -294,9 +294,9 @@ func TestLooksLikeAPeersLock(t *testing.T) {
 	})
 }
 
-// A peer that takes over a lock which its holder has lost is not disturbed by it,
-// and the holder learns of it.
-func TestTellsOfAPeersTakeover(t *testing.T) {
+// A former holder does not disturb a peer that has taken over its lost lock, and its loss is
+// reported.
+func TestReportsAPeersTakeover(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)
 		l := locker(t, server, redisstore.FormatPlain, lock.Config{TTL: ttl})
@@ -320,7 +320,7 @@ func TestTellsOfAPeersTakeover(t *testing.T) {
 	})
 }
 
-// Where two formats meet on one name, each finds it taken.
+// With two formats on one name, each finds the name taken.
 func TestFindsOtherFormatsInTheWay(t *testing.T) {
 	eachPeer(t, func(t *testing.T, peer string, server *redistest.Server) {
 		admin := server.Client(t)

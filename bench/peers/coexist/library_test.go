@@ -24,17 +24,17 @@ const (
 	redislocks  = "redislock"
 )
 
-// peers are those that leasewheel has to get along with.
+// peers are the other libraries of plain locks.
 var peers = []string{redsyncs, redislocks}
 
-// ttl is how long every lock here lasts without a renewal.
+// ttl is the TTL of every lock here.
 const ttl = 2 * time.Second
 
-// locking takes one lock and waits for it; unlock gives it back.
+// locking waits for one lock; unlock releases it.
 type locking func(ctx context.Context) (unlock func(context.Context) error, err error)
 
-// newLocking returns how a library takes the lock called name, with the settings
-// that its own documentation begins with. end frees what that needs.
+// newLocking opens a library's lock of a name, with the first settings of its documentation.
+// end frees its resources.
 func newLocking(library string, client *redis.Client, name string) (take locking, end func(), err error) {
 	switch library {
 	case leasewheels:

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// workerVariable makes a worker of this test's program: "<library> <role>".
+// workerVariable makes this test's program a worker: "<library> <role>".
 const workerVariable = "COEXIST_WORKER"
 
 // addressVariable is the URL of its server.
@@ -28,14 +28,14 @@ const addressVariable = "COEXIST_REDIS"
 // The keys of a test.
 const (
 	lockName = "orders:42"
-	inside   = "inside"   // string: who is at work under the lock
-	dead     = "dead"     // set of those who were killed at it
-	overlaps = "overlaps" // list of what should never be
-	turns    = "turns"    // hash of how often each was at work
+	inside   = "inside"   // string: the worker that holds the lock
+	dead     = "dead"     // set of the workers that were killed there
+	overlaps = "overlaps" // list of overlapping holds
+	turns    = "turns"    // hash of the grants of each
 )
 
-// work is a worker's life, which ends with its standard input: it takes the lock
-// again and again ("turns"), or once and keeps it ("hold").
+// work runs a worker until its standard input ends: it acquires the lock again and again
+// ("turns"), or once and keeps it ("hold").
 func work() error {
 	library, role, _ := strings.Cut(os.Getenv(workerVariable), " ")
 	options, err := redis.ParseURL(os.Getenv(addressVariable))
@@ -55,7 +55,7 @@ func work() error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	// redislock wants to be told how long it may wait.
+	// redislock needs a limit for the wait.
 	ctx, cancelWait := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancelWait()
 	if role == "hold" {
@@ -75,7 +75,7 @@ func work() error {
 	return nil
 }
 
-// worker takes turns under the lock and looks out for others who do.
+// worker acquires and releases the lock, and detects overlapping holds.
 type worker struct {
 	name, library string
 	client        *redis.Client
@@ -125,7 +125,7 @@ func (w *worker) leave(ctx context.Context) error {
 	return leaveScript.Run(ctx, w.client, []string{inside, dead, overlaps, turns}, w.name).Err()
 }
 
-// process is a worker seen from outside.
+// process is the process of a worker.
 type process struct {
 	*exec.Cmd
 	name   string
@@ -136,7 +136,7 @@ type process struct {
 	wait   func() error
 }
 
-// start starts a worker. It ends with t, and must end well.
+// start starts a worker. It ends with t, and must exit without an error.
 func start(t *testing.T, url, library, role string) *process {
 	t.Helper()
 	program, err := os.Executable()
@@ -163,7 +163,7 @@ func start(t *testing.T, url, library, role string) *process {
 	return p
 }
 
-// stop has the worker finish its turn.
+// stop ends the worker after its current hold.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	_ = p.stdin.Close()
@@ -172,7 +172,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// kill ends the worker wherever it is.
+// kill ends the worker at once.
 func (p *process) kill() {
 	p.killed = true
 	_ = p.Process.Kill()

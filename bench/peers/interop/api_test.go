@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAsyncAndReactiveLocks has locks that Java takes by its asynchronous and reactive
-// API, with owners of its own choice, seen and taken away.
+// TestAsyncAndReactiveLocks inspects and force-releases locks that Java acquires by its
+// asynchronous and reactive API, with owners of its own choice.
 func TestAsyncAndReactiveLocks(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -41,8 +41,8 @@ func TestAsyncAndReactiveLocks(t *testing.T) {
 	})
 }
 
-// TestLocksOfTransactions has a lock that a transaction of Redisson's holds seen and taken
-// away.
+// TestLocksOfTransactions inspects and force-releases a lock that a transaction of Redisson
+// holds.
 func TestLocksOfTransactions(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -63,8 +63,8 @@ func TestLocksOfTransactions(t *testing.T) {
 	})
 }
 
-// TestKindsOnTheSameWire has locks of Redisson's that share the wire of a mutex held by
-// Java and wanted by us, and the other way round.
+// TestKindsOnTheSameWire checks Redisson's locks with the wire format of a mutex: Java holds
+// one and leasewheel waits, and the other way round.
 func TestKindsOnTheSameWire(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)

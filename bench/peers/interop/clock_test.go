@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aheadRedisson starts a JVM whose clock is ahead by so many seconds.
+// aheadRedisson starts a JVM whose clock is ahead by the given seconds.
 func aheadRedisson(t *testing.T, version string, seconds int) *driver {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -32,8 +32,8 @@ func aheadRedisson(t *testing.T, version string, seconds int) *driver {
 	return d
 }
 
-// TestClockAheadLeavesOurPermit has a JVM whose clock is ahead of the server's, by less
-// than our permit has left and than docs/interop.md allows, ask for the only permit.
+// TestClockAheadLeavesOurPermit requests the only permit from a JVM whose clock is ahead of
+// the server's, by less than our permit's remaining time and than docs/interop.md allows.
 func TestClockAheadLeavesOurPermit(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -46,7 +46,7 @@ func TestClockAheadLeavesOurPermit(t *testing.T) {
 	})
 }
 
-// TestClockAheadKeepsTheQueue has a JVM whose clock is ahead by 8 s ask for a fair lock
+// TestClockAheadKeepsTheQueue requests a fair lock from a JVM whose clock is ahead by 8 s,
 // while a waiter of ours is the first in the queue.
 func TestClockAheadKeepsTheQueue(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
@@ -55,7 +55,7 @@ func TestClockAheadKeepsTheQueue(t *testing.T) {
 		record(t, "3 fair: a JVM 8 s ahead", java.name, "fair", both, nil)
 		for i := range 5 {
 			name := fresh("ahead")
-			// A lease that is about to end leaves little of what it adds to a place.
+			// The holder's remaining lease adds to a place's timeout: here little.
 			require.NotEqual(t, "0", wheel.do("holder", "lock", "fair", name, never, 1500))
 			first := wheel.begin("first", "lock", "fair", name, forever, renewed)
 			s.queued(t, name, 1)
@@ -74,7 +74,7 @@ func TestClockAheadKeepsTheQueue(t *testing.T) {
 	})
 }
 
-// TestSeveralPermitsAtOnce takes several permits by one request, and sets their number, on
+// TestSeveralPermitsAtOnce acquires several permits by one request, and sets their number, on
 // either side.
 func TestSeveralPermitsAtOnce(t *testing.T) {
 	several := func(version string) bool { return atLeast(version, "3.22.0") }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestClusterWakes wakes waiters of each kind in a cluster, with each mode of pub/sub: our
-// option pubsub is what Redisson's shardedSubscriptionMode is.
+// option pubsub, and Redisson's shardedSubscriptionMode.
 func TestClusterWakes(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := cluster(t)
@@ -73,9 +73,9 @@ func testClusterWake(t *testing.T, s *site, d direction, k sides, scenario strin
 	assert.Less(t, median, awake, "nobody woke the waiter")
 }
 
-// TestClusterAutoWakesThoseWhoAreNotSharded has Java's clients that listen without shards
-// woken by ours, which found that out.
-func TestClusterAutoWakesThoseWhoAreNotSharded(t *testing.T) {
+// TestClusterAutoWakesUnshardedSubscribers checks that our release wakes Java's clients that
+// subscribe without shards.
+func TestClusterAutoWakesUnshardedSubscribers(t *testing.T) {
 	// Between the two, sharded pub/sub cannot be turned off.
 	unsharded := func(version string) bool { return atLeast(version, "3.29.0") || !atLeast(version, "3.22.0") }
 	eachThat(t, unsharded, func(t *testing.T, version string) {
@@ -94,7 +94,7 @@ func TestClusterAutoWakesThoseWhoAreNotSharded(t *testing.T) {
 	})
 }
 
-// TestClusterSoak has both sides at work in a cluster in which neither chose its mode.
+// TestClusterSoak runs both sides in a cluster with the default modes.
 func TestClusterSoak(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		mode := pubsubModes(version)[0]

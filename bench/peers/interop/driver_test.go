@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// patience bounds every reply that a test waits for. No test fails because of it but
-// where something hangs.
+// patience bounds the wait for a reply. Only a hang reaches it.
 const patience = 3 * time.Minute
 
 // driver is a running program that drives a client library.
@@ -78,7 +77,7 @@ func startDriver(name string, command *exec.Cmd) (*driver, error) {
 	return d, nil
 }
 
-// read hands replies out until the program ends.
+// read delivers replies until the program ends.
 func (d *driver) read(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -134,7 +133,7 @@ func (d *driver) request(thread, verb string, args ...any) <-chan reply {
 	return c
 }
 
-// stop ends the program once it has read what it was sent.
+// stop ends the program after all sent requests.
 func (d *driver) stop() {
 	_ = d.stdin.Close()
 	select {
@@ -151,7 +150,7 @@ func (d *driver) kill() {
 	_ = d.command.Wait()
 }
 
-// client is one client of a library: in Redisson's and ours, one id of owners.
+// client is one client of a library; in Redisson and leasewheel it has one id.
 type client struct {
 	*driver
 	t  *testing.T

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sides is a holder and a waiter that are in each other's way.
+// sides is a holder and a waiter for one lock.
 type sides struct{ kind, holder, waiter string }
 
 var locks = []sides{
@@ -24,7 +24,7 @@ var locks = []sides{
 	{"fenced", "fenced", "fenced"},
 }
 
-// direction is who holds and who waits.
+// direction is the clients of the holder and the waiter.
 type direction struct {
 	name           string
 	holder, waiter *client
@@ -34,14 +34,14 @@ func directions(java, wheel *client) []direction {
 	return []direction{{theirs, java, wheel}, {ours, wheel, java}}
 }
 
-// awake is how long the median wake-up may take on a busy machine: our waiters poll after
-// 25 s, and Redisson's wait for the holder's 30 s.
+// awake limits the median wake-up on a busy machine. Without a wake-up, our waiters poll
+// after 25 s and Redisson's after the holder's 30 s.
 const awake = time.Second
 
-// How often a wake-up is timed.
+// How often a wake-up is measured.
 const wakes = 5
 
-// TestTheSameLocks shows each kind of lock held by one side and wanted by the other.
+// TestTheSameLocks checks each kind of lock with a holder of one side and a waiter of the other.
 func TestTheSameLocks(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -110,12 +110,12 @@ func wakeUp(t *testing.T, s *site, h, w *client, k sides) time.Duration {
 	return took[len(took)/2]
 }
 
-// of returns the client for a test within another one, with threads of its own.
+// of returns the client for a subtest, with threads of its own.
 func (c *client) of(t *testing.T) *client {
 	return &client{driver: c.driver, t: t, id: c.id, scope: fresh(" of")}
 }
 
-// TestWatchdogsKeepOthersOut lets each side hold for several leases.
+// TestWatchdogsKeepOthersOut holds a lock for several leases, on each side.
 func TestWatchdogsKeepOthersOut(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -129,7 +129,7 @@ func TestWatchdogsKeepOthersOut(t *testing.T) {
 				require.NotEqual(t, "0", d.holder.do(key, "lock", k.holder, names[key], never, renewed))
 			}
 		}
-		time.Sleep(4 * time.Second) // what is not renewed has long expired
+		time.Sleep(4 * time.Second) // a lease that is not renewed has expired
 		for _, d := range directions(java, wheel) {
 			for _, k := range locks {
 				key := d.name + k.kind
@@ -140,8 +140,7 @@ func TestWatchdogsKeepOthersOut(t *testing.T) {
 	})
 }
 
-// TestForcedRelease has each side take away what the other holds, while its own waiter
-// waits.
+// TestForcedRelease releases the other side's lock by force, while a waiter waits.
 func TestForcedRelease(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -171,7 +170,7 @@ func TestForcedRelease(t *testing.T) {
 	})
 }
 
-// TestTheSameCounts shows semaphores, expiring permits and latches to either side.
+// TestTheSameCounts reads semaphores, expiring permits and latches on either side.
 func TestTheSameCounts(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -194,7 +193,7 @@ func TestTheSameCounts(t *testing.T) {
 	})
 }
 
-// timed returns the median time from what release does to the reply for what wait begins.
+// timed returns the median time from release to the reply to wait.
 func timed(t *testing.T, s *site, wait func(name string) <-chan reply, release func(name string)) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -269,7 +268,7 @@ func testLatch(t *testing.T, s *site, h, w *client) time.Duration {
 	}, func(name string) { h.do("a", "latch.down", name) })
 }
 
-// woken tells the median time of a wake-up.
+// woken returns the median wake-up as text.
 func woken(median time.Duration) string {
 	return fmt.Sprintf("woken in %v", median.Round(100*time.Microsecond))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queued waits until so many wait in a fair lock's queue.
+// queued waits until a fair lock's queue has the given number of waiters.
 func (s *site) queued(t *testing.T, name string, n int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait in the queue of %s", n, name), func(ctx context.Context) bool {
@@ -21,8 +21,8 @@ func (s *site) queued(t *testing.T, name string, n int64) {
 	})
 }
 
-// TestFairOrder has eight waiters of both sides, which come by turns, served in their
-// order.
+// TestFairOrder grants a lock to eight waiters of both sides, in the order of their
+// requests.
 func TestFairOrder(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -38,7 +38,7 @@ func TestFairOrder(t *testing.T) {
 		}
 		wheel.do("first", "unlock", "fair", name)
 		for i := range 8 {
-			r := await(t, granted[i]) // another one's turn would leave this one waiting for ever
+			r := await(t, granted[i]) // in another order this one would wait for ever
 			require.NoError(t, r.err)
 			s.queued(t, name, int64(7-i))
 			sides[i%2].do(fmt.Sprint(i), "unlock", "fair", name)
@@ -46,8 +46,8 @@ func TestFairOrder(t *testing.T) {
 	})
 }
 
-// deadHead is how long Java may wait behind a waiter of ours that was killed: our lease,
-// and what our scripts allow for.
+// deadHead is how long Java may wait behind a killed waiter of ours: our lease, and the time
+// that our scripts add.
 const deadHead = time.Minute
 
 // TestKilledHeadOfAFairQueue kills a process of ours that is the first in the queue, with
@@ -57,7 +57,7 @@ func TestKilledHeadOfAFairQueue(t *testing.T) {
 		for _, threads := range []int{1, 3, 6} {
 			for _, holder := range []string{"leasewheel", "Redisson"} {
 				if holder == "Redisson" && !long() {
-					continue // it takes the 45 s that a place of ours is kept
+					continue // it takes 45 s, as our place is kept for so long
 				}
 				t.Run(fmt.Sprintf("%d threads, %s releases", threads, holder), func(t *testing.T) {
 					t.Parallel()
@@ -90,7 +90,7 @@ func testKilledHead(t *testing.T, version string, threads int, holder string) {
 		granted = append(granted, java.begin(fmt.Sprint(i), "lock", "fair", name, forever, renewed))
 		s.queued(t, name, int64(i+2))
 	}
-	s.awaitRefreshed(t, name, 2) // the head allows for those behind it once it has asked again
+	s.awaitRefreshed(t, name, 2) // the head's next request counts the waiters behind it
 	before := s.evals(t)
 	dying.kill()
 	killed := time.Now()
@@ -112,7 +112,7 @@ func testKilledHead(t *testing.T, version string, threads int, holder string) {
 	}
 }
 
-// awaitRefreshed waits until the head of a fair lock's queue has asked so many times more.
+// awaitRefreshed waits for further requests of the head of a fair lock's queue.
 func (s *site) awaitRefreshed(t *testing.T, name string, times int) {
 	t.Helper()
 	places := "leasewheel_lock_places:{" + name + "}"

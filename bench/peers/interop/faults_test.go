@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestKilledSubscriptions breaks the connections on which either side listens. Whoever
-// waits is woken all the same.
+// TestKilledSubscriptions breaks the subscription connections of either side. Waiters are
+// woken all the same.
 func TestKilledSubscriptions(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -29,7 +29,7 @@ func TestKilledSubscriptions(t *testing.T) {
 					granted := w.begin("b", "lock", k.waiter, name, forever, renewed)
 					s.awaitListeners(t, name, 1)
 					require.NoError(t, s.keys.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
-					s.awaitListeners(t, name, 1) // it has come back
+					s.awaitListeners(t, name, 1) // it has subscribed again
 					h.do("a", "unlock", k.holder, name)
 					r := await(t, granted)
 					require.NoError(t, r.err)
@@ -40,7 +40,7 @@ func TestKilledSubscriptions(t *testing.T) {
 	})
 }
 
-// TestFailoverUnderBothSides has sentinels promote a replica while one side holds and the
+// TestFailoverUnderBothSides promotes a replica by sentinels while one side holds and the
 // other waits.
 func TestFailoverUnderBothSides(t *testing.T) {
 	each(t, func(t *testing.T, version string) {

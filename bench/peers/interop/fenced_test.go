@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFencingTokensGrowAcrossSides takes a fenced lock by turns, with a counter of ours
-// that would live for a moment only.
+// TestFencingTokensGrowAcrossSides acquires a fenced lock from both sides in turn, with a
+// short life of our counter.
 func TestFencingTokensGrowAcrossSides(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, first := range []string{"Java", "Go"} {
@@ -35,7 +35,7 @@ func TestFencingTokensGrowAcrossSides(t *testing.T) {
 					require.Greater(t, token, last, "the token of %s after another side's", c.name)
 					last = token
 					c.do("a", "unlock", "fenced", name)
-					if i >= 2 && i <= 4 { // each side has counted, and ours has seen that
+					if i >= 2 && i <= 4 { // each side has counted, and ours has detected that
 						time.Sleep(1500 * time.Millisecond) // longer than the counter's life
 					}
 				}

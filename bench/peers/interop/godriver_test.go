@@ -24,11 +24,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// driverVariable makes a driver of leasewheel, redsync and redislock of this test's
-// program.
+// driverVariable makes this test's program a driver of leasewheel, redsync and redislock.
 const driverVariable = "INTEROP_DRIVER"
 
-// serve answers requests as redisson/Driver.java does.
+// serve handles requests as redisson/Driver.java does.
 func serve(in io.Reader, out io.Writer) {
 	g := &goDriver{clients: make(map[string]*goClient), threads: make(map[string]chan func())}
 	var mu sync.Mutex // of out
@@ -87,7 +86,7 @@ func (g *goDriver) works(kind string) bool {
 	return !stopped && !g.stopped.Load()
 }
 
-// thread returns where the named thread takes its work from.
+// thread returns the named thread's queue of work.
 func (g *goDriver) thread(name string) chan<- func() {
 	if g.threads[name] == nil {
 		work := make(chan func(), 100)
@@ -101,7 +100,7 @@ func (g *goDriver) thread(name string) chan<- func() {
 	return g.threads[name]
 }
 
-// goClient is one client: a locker of leasewheel's, and what others need.
+// goClient is one client: a locker of leasewheel, or the clients of the other libraries.
 type goClient struct {
 	redis  redis.UniversalClient
 	store  *redisstore.Store
@@ -180,7 +179,7 @@ func openGo(address string, options []string) (*goClient, error) {
 	case "sentinel":
 		target = "redis-sentinel://" + addresses[0] + "?master_name=leasewheel"
 	}
-	// A machine that is busy with JVMs stops a process for seconds.
+	// On a machine that is busy with JVMs a process may stand still for seconds.
 	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"read_timeout=60s", redisstore.ClientConfig{})
 	if err != nil {
 		return nil, err
@@ -225,7 +224,7 @@ func configure(locking *lock.Config, storing *redisstore.Config, key, value stri
 	return nil
 }
 
-// mutex returns the handle on a lock of leasewheel's.
+// mutex returns the handle of a lock of leasewheel.
 func (c *goClient) mutex(kind, name string, lease time.Duration) (*lock.Mutex, error) {
 	var m *lock.Mutex
 	switch kind {
@@ -246,7 +245,7 @@ func (c *goClient) mutex(kind, name string, lease time.Duration) (*lock.Mutex, e
 	return m, nil
 }
 
-// acquire takes a lock within wait, for ever if that is negative. It returns nil if it
+// acquire acquires a lock within wait; a negative one has no limit. It returns nil if the lock
 // was not granted.
 func (c *goClient) acquire(ctx context.Context, kind, name string, wait, lease time.Duration) (*goLease, int64, error) {
 	switch kind {
@@ -276,7 +275,7 @@ func (c *goClient) acquire(ctx context.Context, kind, name string, wait, lease t
 	return &goLease{context: l.Context(), unlock: l.Unlock}, l.Token(), nil
 }
 
-// multi takes several mutexes, whose names are apart by commas.
+// multi acquires several mutexes, whose names are separated by commas.
 func (c *goClient) multi(ctx context.Context, names string, wait, lease time.Duration) (*goLease, int64, error) {
 	var members []*lock.Mutex
 	for name := range strings.SplitSeq(names, ",") {
@@ -352,8 +351,8 @@ func (c *goClient) redislock(ctx context.Context, name string, wait, lease time.
 	}}, 1, nil
 }
 
-// lock takes a lock for a thread, which owns what it has taken before. The result is the
-// token, or 0.
+// lock acquires a lock for a thread, which owns its earlier locks. The result is the token,
+// or 0.
 func (c *goClient) lock(ctx context.Context, thread, kind, name string, wait, lease time.Duration) (any, error) {
 	c.mu.Lock()
 	var last []*goLease
@@ -380,7 +379,7 @@ func (c *goClient) keep(key string, l *goLease) {
 	c.held[key] = append(c.held[key], l)
 }
 
-// take returns what keep has kept last.
+// take returns the last lease that keep has stored.
 func (c *goClient) take(key string) (*goLease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -410,8 +409,8 @@ func (c *goClient) extend(ctx context.Context, thread, name string, lease time.D
 	return fmt.Errorf("%s is not held", name)
 }
 
-// inspect tells of a lock in one line: its kind, and "foreign" with the type of what is
-// none; then how often each owner holds it.
+// inspect describes a lock in one line: its kind, or "foreign" with the key's type, then the
+// holds of each owner.
 func (c *goClient) inspect(ctx context.Context, name string) (any, error) {
 	info, err := c.locker.Inspect(ctx, name)
 	if err != nil {
@@ -427,7 +426,7 @@ func (c *goClient) inspect(ctx context.Context, name string) (any, error) {
 	return strings.Join(words, " "), nil
 }
 
-// work takes turns under a lock until it is stopped; see the driver of Redisson.
+// work acquires and releases a lock until it is stopped; see the driver of Redisson.
 func (c *goClient) work(ctx context.Context, works func(kind string) bool, a []string) (any, error) {
 	kind, name, how, hold, pause := a[0], a[1], a[2], milliseconds(a[3]), milliseconds(a[4])
 	resource, worker, capacity, enter, leave := []string{a[5]}, a[6], a[7], a[8], a[9]
@@ -496,7 +495,7 @@ func (c *goClient) permit(ctx context.Context, p *lock.Permits, wait, lease time
 
 type permitID struct{}
 
-// count is for semaphores, expiring permits and latches.
+// count handles requests for semaphores, expiring permits and latches.
 func (c *goClient) count(ctx context.Context, verb string, a []string) (any, error) {
 	s, p, latch := c.locker.Semaphore(a[0]), c.locker.Permits(a[0]), c.locker.Latch(a[0])
 	number := func(i int) int64 {

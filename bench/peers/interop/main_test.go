@@ -16,14 +16,13 @@ import (
 var (
 	versions = flag.String("versions", "newest", "which versions of Redisson to run: newest, all, or one of them")
 	soakFor  = flag.Duration("soak", 3*time.Second, "how long the soaks last")
-	recordTo = flag.String("record", "", "the document whose table of results is written anew")
+	recordTo = flag.String("record", "", "the file of results that is written anew")
 )
 
-// long reports whether to run what takes minutes, or adds little: all versions are asked
-// for.
+// long reports whether to run tests that take minutes: -versions is not newest.
 func long() bool { return *versions != "newest" }
 
-// TestMain makes a driver of a process that was started as one.
+// TestMain runs a driver in a process that was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv(driverVariable) != "" {
 		serve(os.Stdin, os.Stdout)

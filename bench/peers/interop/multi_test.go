@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestMultiLocks has both sides take the same two locks together, in the same order and in
+// TestMultiLocks acquires the same two locks together on both sides, in the same order and in
 // reverse.
 func TestMultiLocks(t *testing.T) {
 	each(t, func(t *testing.T, version string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNamesOfEveryScript has names of every kind be the same lock for both sides.
+// TestNamesOfEveryScript checks that names in every script are the same lock on both sides.
 func TestNamesOfEveryScript(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -46,14 +46,14 @@ func TestNamesOfEveryScript(t *testing.T) {
 	})
 }
 
-// eventuallyListens waits for a listener of a name with characters that patterns have for
-// themselves.
+// eventuallyListens waits for a subscriber of a name that contains special characters of
+// patterns.
 func eventuallyListens(t *testing.T, s *site, n int, name string) {
 	t.Helper()
 	s.awaitListeners(t, strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(name), n)
 }
 
-// TestNameMapper has both sides add the same prefix to names.
+// TestNameMapper adds the same prefix to names on both sides.
 func TestNameMapper(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -84,7 +84,7 @@ func TestNameMapper(t *testing.T) {
 	})
 }
 
-// TestCodecs has Java's client write its values with other codecs: locks do not use them.
+// TestCodecs uses other codecs in Java's client: locks do not use them.
 func TestCodecs(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlainLocks shows plain locks of each library to ours and the other way round:
-// exclusion, expiry, and prolongation by its holder.
+// TestPlainLocks checks plain locks of each library against ours and the other way round:
+// exclusion, expiry, and prolongation by the holder.
 func TestPlainLocks(t *testing.T) {
 	s := single(t)
 	for _, peer := range []struct {

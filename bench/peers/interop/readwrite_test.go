@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadersOfBothSides has a reader of each side, whose leases differ, keep writers out
-// for as long as either reads.
+// TestReadersOfBothSides checks that readers of both sides, with different leases, keep
+// writers out for as long as either holds.
 func TestReadersOfBothSides(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -27,8 +27,8 @@ func TestReadersOfBothSides(t *testing.T) {
 				j := java.of(t)
 				require.NotEqual(t, "0", w.do("a", "lock", "read", name, never, renewed))
 				require.NotEqual(t, "0", j.do("a", "lock", "read", name, never, renewed))
-				// Java's watchdog has run, ours has seen it, and Java's reader is gone, when a
-				// writer comes.
+				// The writer comes after Java's watchdog has run, ours has detected that, and
+				// Java's reader is gone.
 				time.Sleep(6 * time.Second)
 				j.do("a", "unlock", "read", name)
 				left := s.keys.PTTL(t.Context(), name).Val()
@@ -39,8 +39,8 @@ func TestReadersOfBothSides(t *testing.T) {
 	})
 }
 
-// TestJavasWatchdogLeavesOurReadLease has Java's watchdog shorten the hash of both readers
-// to its own lease, and kills Java. Ours has a lease of 12 s and is renewed sooner then.
+// TestJavasWatchdogLeavesOurReadLease kills Java after its watchdog has shortened the hash of
+// both readers to its own lease. Ours has a lease of 12 s and is then renewed sooner.
 func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
@@ -51,7 +51,7 @@ func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
 		name := fresh("shortened")
 		require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
 		require.NotEqual(t, "0", wheel.do("a", "lock", "read", name, never, renewed))
-		time.Sleep(6 * time.Second) // Java's watchdog has set the hash to 2.5 s, and ours has seen it
+		time.Sleep(6 * time.Second) // Java's watchdog has set the hash to 2.5 s, and ours has detected it
 		java.kill()
 		for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			require.Equal(t, "0", other.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of ours")
@@ -62,9 +62,9 @@ func TestJavasWatchdogLeavesOurReadLease(t *testing.T) {
 	})
 }
 
-// TestNoWakeUpIsMissedByAThreadAboutToBlock gives read-write locks back while Java's thread
-// has asked in vain, and listens, but may not wait yet. It would wait for the 30 s of the
-// lease.
+// TestNoWakeUpIsMissedByAThreadAboutToBlock releases read-write locks when Java's thread was
+// refused and has subscribed, but may not wait yet. After a missed message it would wait for
+// the 30 s of the lease.
 func TestNoWakeUpIsMissedByAThreadAboutToBlock(t *testing.T) {
 	const times = 60
 	each(t, func(t *testing.T, version string) {
@@ -96,9 +96,9 @@ func TestNoWakeUpIsMissedByAThreadAboutToBlock(t *testing.T) {
 	})
 }
 
-// TestADeadReaderHoldsNobodyUp kills a reader of each side. Writers of the other go on
-// when its lease is over.
-func TestADeadReaderHoldsNobodyUp(t *testing.T) {
+// TestDeadReaderDelaysNoWriter kills a reader of each side. Writers of the other side are
+// granted the lock when its lease is over.
+func TestDeadReaderDelaysNoWriter(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, dead := range []string{"Java", "Go"} {
 			t.Run(dead, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A resource is a hash on the server, in which workers note that they are at work, and
-// what should never be: a writer beside anybody, or more than its capacity together.
-// ARGV: x alone or s shared, the capacity, the worker.
+// A resource is a hash on the server in which workers record their holds, and overlaps: a
+// writer beside another worker, or more workers than its capacity. ARGV: x alone or s shared,
+// the capacity, the worker.
 const (
 	enterScript = `
 		local x, s = tonumber(redis.call('hget', KEYS[1], 'x') or 0), tonumber(redis.call('hget', KEYS[1], 's') or 0)
@@ -29,7 +29,7 @@ const (
 		return 1`
 )
 
-// contest is a set of workers that take turns at one lock.
+// contest is a set of workers that contend for one lock.
 type contest struct {
 	t        *testing.T
 	site     *site
@@ -39,7 +39,7 @@ type contest struct {
 
 	workers []string
 	working []job
-	had     map[string]int // the turns of each worker, once they have stopped
+	had     map[string]int // the grants of each worker, once they have stopped
 	drivers map[*driver]bool
 }
 
@@ -54,7 +54,7 @@ func newContest(t *testing.T, s *site, capacity int) *contest {
 	return &contest{t: t, site: s, name: name, resource: "resource of " + name, capacity: capacity, drivers: make(map[*driver]bool)}
 }
 
-// work has threads of a client take turns for themselves. Hold and pause are in ms.
+// work starts threads of a client that acquire and release the lock. Hold and pause are in ms.
 func (w *contest) work(c *client, threads int, kind, how string, hold, pause int, worker string) {
 	for i := range threads {
 		w.working = append(w.working, job{kind, c.begin(fmt.Sprintf("%s %s %d", worker, kind, i), "work", kind, w.name, how, hold, pause,
@@ -64,8 +64,8 @@ func (w *contest) work(c *client, threads int, kind, how string, hold, pause int
 	w.workers = append(w.workers, worker)
 }
 
-// stop ends the work and returns how many turns each worker had. An overlap fails the
-// test. The drivers of the contest are of no use any more.
+// stop ends the work and returns the grants of each worker. An overlap fails the test. The
+// drivers of the contest cannot be used afterwards.
 func (w *contest) stop() map[string]int {
 	w.t.Helper()
 	for d := range w.drivers {
@@ -107,7 +107,7 @@ func (w *contest) turns() map[string]int {
 	return turns
 }
 
-// run lets the workers work for a while, and until they have done enough.
+// run waits for a time, and until the workers have enough grants.
 func (w *contest) run(d time.Duration, enough func(turns map[string]int) bool) map[string]int {
 	w.t.Helper()
 	time.Sleep(d)
@@ -115,7 +115,7 @@ func (w *contest) run(d time.Duration, enough func(turns map[string]int) bool) m
 	return w.stop()
 }
 
-// until waits until the workers have done enough. A worker that ends before fails the test.
+// until waits until the workers have enough grants. A worker that ends before fails the test.
 func (w *contest) until(what string, enough func(turns map[string]int) bool) {
 	w.t.Helper()
 	eventually(w.t, what, func(context.Context) bool {
@@ -131,7 +131,7 @@ func (w *contest) until(what string, enough func(turns map[string]int) bool) {
 	})
 }
 
-// eachHad is enough when every one of the workers has had so many turns.
+// eachHad is satisfied when each worker has the given number of grants.
 func eachHad(n int, workers ...string) func(map[string]int) bool {
 	return func(turns map[string]int) bool {
 		for _, worker := range workers {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// result is a row of the table in docs/interop.md.
+// result is a row of docs/results/interop.tsv.
 type result struct {
 	scenario  string // its number and name
 	client    string // the library and its version
@@ -25,8 +25,8 @@ type result struct {
 // Directions.
 const (
 	both    = "both"
-	theirs  = "→ Go" // they hold or release, ours waits
-	ours    = "Go →" // ours holds or releases, they wait
+	theirs  = "→ Go" // the other client holds or releases, ours waits
+	ours    = "Go →" // ours holds or releases, the other client waits
 	gapDash = "–"
 )
 
@@ -62,24 +62,9 @@ func record(t *testing.T, scenario, client, kind, direction string, figures func
 	})
 }
 
-// The lines of the document between which the table stands.
-const (
-	tableBegin = "<!-- results -->"
-	tableEnd   = "<!-- end of results -->"
-)
-
-// write replaces the table of a document.
+// write writes the rows as tab-separated values.
 func (r *resultTable) write(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok1 := strings.Cut(string(text), tableBegin)
-	_, after, ok2 := strings.Cut(rest, tableEnd)
-	if !ok1 || !ok2 {
-		return fmt.Errorf("interop: %s has no place for the table", path)
-	}
-	return os.WriteFile(path, []byte(before+tableBegin+"\n\n"+r.table(time.Now())+"\n"+tableEnd+after), 0o644)
+	return os.WriteFile(path, []byte(r.table(time.Now())), 0o644)
 }
 
 // table returns the rows in the order of their scenarios.
@@ -98,9 +83,9 @@ func (r *resultTable) table(day time.Time) string {
 			strings.Compare(a.kind, b.kind), strings.Compare(a.direction, b.direction), strings.Compare(b.client, a.client))
 	})
 	var b strings.Builder
-	b.WriteString("| scenario | client | kind | direction | result | last seen |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("scenario\tclient\tkind\tdirection\tresult\tlast seen\n")
 	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.scenario, row.client, row.kind, row.direction, row.outcome, day.Format(time.DateOnly))
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", row.scenario, row.client, row.kind, row.direction, row.outcome, day.Format(time.DateOnly))
 	}
 	return b.String()
 }

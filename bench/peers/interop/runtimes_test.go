@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// redissons are the versions of Redisson that are proven, the newest first.
+// redissons are the tested versions of Redisson, the newest first.
 var redissons = []string{"4.7.0", "4.3.1", "3.52.0", "3.23.5", "3.21.3"}
 
-// chosen are the versions of Redisson that -versions asks for.
+// chosen are the versions of Redisson that -versions selects.
 func chosen() []string {
 	switch *versions {
 	case "newest":
@@ -35,7 +35,7 @@ func each(t *testing.T, f func(t *testing.T, version string)) {
 	eachThat(t, func(string) bool { return true }, f)
 }
 
-// eachThat runs f for every chosen version of Redisson that has what f tests.
+// eachThat runs f for every chosen version of Redisson with the feature that f tests.
 func eachThat(t *testing.T, has func(version string) bool, f func(t *testing.T, version string)) {
 	for _, version := range chosen() {
 		if !has(version) {
@@ -62,7 +62,7 @@ func numbers(version string) (n []int) {
 	return n
 }
 
-// errMissing is matched by the lack of a runtime on this machine.
+// errMissing matches errors about a runtime that is not installed.
 var errMissing = errors.New("missing on this machine")
 
 // need returns a runtime's preparation, or skips t where the runtime is missing. Under CI
@@ -86,8 +86,8 @@ var (
 	preparedMu sync.Mutex
 )
 
-// prepare returns a folder in .cache, which build fills once: its name holds whatever
-// its content depends on.
+// prepare returns a folder in .cache, which build fills once. Its name contains a digest of
+// the inputs.
 func prepare(name string, inputs []string, tools []string, build func(dir string) error) func() (string, error) {
 	preparedMu.Lock()
 	defer preparedMu.Unlock()
@@ -108,8 +108,8 @@ func prepare(name string, inputs []string, tools []string, build func(dir string
 	return prepared[name]
 }
 
-// cached fills a folder anew unless it was filled from the same inputs. Others may do so
-// at the same time: the first one's is used.
+// cached fills a folder unless it was filled from the same inputs. Of processes that do so at
+// the same time, the first one's result is used.
 func cached(name string, inputs []string, build func(dir string) error) (string, error) {
 	dir, err := filepath.Abs(filepath.Join("../../../.cache/interop", name+"-"+digest(inputs)))
 	if err != nil {
@@ -195,7 +195,7 @@ func nodeDir() (string, error) {
 	})()
 }
 
-// The drivers that tests share, by name. A JVM serves many clients.
+// The drivers that tests share, by name. A JVM has many clients.
 var shared = struct {
 	sync.Mutex
 	drivers map[string]*driver
@@ -265,7 +265,7 @@ func goCommand(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// golang starts a process with Go's libraries for t alone.
+// golang starts a process with the Go libraries for t alone.
 func golang(t *testing.T) *driver {
 	t.Helper()
 	return own(t, "leasewheel", goCommand(t))
@@ -284,7 +284,7 @@ func node(t *testing.T) *driver {
 	return own(t, "node", exec.Command("node", filepath.Join(need(t, nodeDir), "driver.mjs")))
 }
 
-// digest tells one state of some files from others.
+// digest returns a hash of some files.
 func digest(files []string) string {
 	h := sha256.New()
 	for _, file := range files {

@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// site is where clients meet: a server, or a cluster.
+// site is the server or cluster of a test.
 type site struct {
 	address string // as drivers take it
 	nodes   []*redis.Client
@@ -51,8 +51,8 @@ var nameNumber atomic.Int64
 // fresh returns a name that no other test uses.
 func fresh(prefix string) string { return fmt.Sprintf("%s:%d", prefix, nameNumber.Add(1)) }
 
-// awaitListeners waits until somebody listens on one of Redisson's channels of a lock, of
-// either kind of pub/sub.
+// awaitListeners waits for subscribers of Redisson's channels of a lock, of either kind of
+// pub/sub.
 func (s *site) awaitListeners(t *testing.T, name string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d listeners for %s", n, name), func(ctx context.Context) bool {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestSoak has two JVMs and two Go processes at work on a lock of each kind for -soak, and
-// counts overlaps in the resource itself.
+// TestSoak runs two JVMs and two Go processes on a lock of each kind for -soak, and counts
+// overlaps in the resource.
 func TestSoak(t *testing.T) {
 	const permits = 3
 	var used []string
@@ -76,7 +76,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// redissonAlone gives the load of the soak's read-write lock to four clients of Redisson,
+// redissonAlone runs the load of the soak's read-write lock with four clients of Redisson,
 // for comparison.
 func redissonAlone(t *testing.T) {
 	s := single(t)
@@ -98,7 +98,7 @@ func redissonAlone(t *testing.T) {
 	t.Logf("Redisson alone for %v: grants %v", d, w.stop())
 }
 
-// TestOnePlainKey has workers of every library that keeps plain locks at work on one key.
+// TestOnePlainKey runs workers of every library with plain locks on one key.
 func TestOnePlainKey(t *testing.T) {
 	s := single(t)
 	wheel := open(t, golang(t), s.address, "format=plain")

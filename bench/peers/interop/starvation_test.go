@@ -12,10 +12,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// TestThoseWhoPollAreNotStarved has Java's clients that poll, or listen on a replica,
-// beside two busy goroutines of ours. Each gets at least a tenth of the turns that it
-// would have among its own kind: among three, a third of all, so a thirtieth.
-func TestThoseWhoPollAreNotStarved(t *testing.T) {
+// TestPollingClientsAreNotStarved runs Java's clients that poll, or subscribe on a replica,
+// beside two busy goroutines of ours. Each gets at least a tenth of the grants that it would
+// have among three of its own kind: a thirtieth of all.
+func TestPollingClientsAreNotStarved(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, row := range []struct{ who, kind, how, mode string }{
 			{"RSpinLock", "spin", "listen", ""},
@@ -40,11 +40,11 @@ func TestThoseWhoPollAreNotStarved(t *testing.T) {
 				})
 				w := newContest(t, s, 1)
 				w.work(java, 1, row.kind, row.how, 1, 0, "Java")
-				// A JVM takes its time to begin: it works alone at first.
+				// A JVM starts slowly: it works alone at first.
 				w.until("Java works", eachHad(20, "Java"))
 				alone := w.turns()["Java"]
 				w.work(wheel, 2, "mutex", "listen", 1, 0, "Go")
-				// A thirtieth of all: those who never get it wait in vain for it.
+				// A thirtieth of all grants.
 				turns = w.run(min(*soakFor, 10*time.Second), func(turns map[string]int) bool {
 					java := turns["Java"] - alone
 					return turns["Go"] >= 300 && 30*java >= turns["Go"]+java
@@ -69,5 +69,5 @@ func replicated(t *testing.T, s *site) string {
 	return "replicated://" + address + "," + other
 }
 
-// spaced returns host:port as the directive replicaof takes it.
+// spaced returns host:port in the form of the directive replicaof.
 func spaced(address string) string { return strings.Replace(address, ":", " ", 1) }

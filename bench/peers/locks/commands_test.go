@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// counter counts what a server does between the two edges of a measurement.
+// counter counts a server's commands and CPU time between the two edges of a measurement.
 type counter struct {
 	impl   impl
 	ctx    context.Context
@@ -36,8 +36,7 @@ func (c *counter) edge() error {
 // cpu returns how much CPU time the server has used.
 func (c *counter) cpu() time.Duration { return c.used[1] - c.used[0] }
 
-// split returns how many commands the clients have sent, and how many more their
-// scripts have called.
+// split returns how many commands clients have sent, and how many scripts have called.
 func (c *counter) split() (commands, inner float64) {
 	sent, called := c.at[1].Since(c.at[0]).Split(c.impl.sent)
 	return float64(sent), float64(called)

@@ -1,10 +1,10 @@
 // Package locks benchmarks distributed locks beside each other, on a redis-server
-// that it starts: this module's, those of other Go modules, and bare protocols that
-// show what a server and a client can reach.
+// that it starts: this module's, those of other Go modules, and bare protocols as a floor for
+// server and client.
 //
 //	go test -bench 'Pairs/impl=(leasewheel|redsync)$'
 //	go test -bench 'HandOver/impl=leasewheel$/waiters=16$'
 //
-// What is measured, package contention tells. Every hand-over says how often it has
-// seen two holders at once.
+// Package contention describes the measurements. Every hand-over reports how often two
+// contenders held the lock at once.
 package locks

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// directed is the least that hands a lock over from client to client: a release
-// grants it to whoever asked first, and says so. There is nothing of what makes a
-// lock safe: no lease, no token, nobody who dies.
+// directed is a floor for hand-overs between clients: a release grants the lock to the first
+// request in a list, and publishes the grant. It has no lease, no token and no check for dead
+// clients.
 type directed struct {
 	client  *redis.Client
 	pubsub  *redis.PubSub
@@ -101,9 +101,8 @@ func (d *directed) Close() error {
 	return d.client.Close()
 }
 
-// openPops makes a lock of a list with one element, for which Redis itself keeps
-// the queue. Each waiter has a connection of its own. Nothing ends what the dead
-// hold.
+// openPops uses a list with one element as a lock, whose queue Redis keeps. Each waiter has a
+// connection of its own. Locks of dead clients are never released.
 func openPops(address string) (contention.Locks, error) {
 	each := options(address)
 	each.PoolSize = 1000
@@ -131,9 +130,8 @@ if redis.call('setnx', KEYS[1] .. ':made', 1) == 1 then redis.call('rpush', KEYS
 	}}, nil
 }
 
-// openGrouped sends the same in groups: one goroutine writes all that has queued while
-// its last pipeline was away. Nothing that takes and gives back locks one by one on one
-// connection is faster.
+// openGrouped sends the same in groups: one goroutine sends all requests that were queued
+// during its last pipeline. It is the floor for single requests on one connection.
 func openGrouped(address string) (contention.Locks, error) {
 	client := newClient(address)
 	if err := compareAndDelete.Load(context.Background(), client).Err(); err != nil {
@@ -148,7 +146,7 @@ func openGrouped(address string) (contention.Locks, error) {
 		defer close(ended)
 		for first := range requests {
 			group := []request{first}
-			runtime.Gosched() // who was woken by the last reply asks again
+			runtime.Gosched() // callers that the last reply woke send new requests
 			for n := len(requests); n > 0; n-- {
 				group = append(group, <-requests)
 			}
@@ -184,7 +182,7 @@ func openGrouped(address string) (contention.Locks, error) {
 
 var compareAndDelete = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 
-// openAutopipelined sends the least that takes and gives back a lock through
+// openAutopipelined sends the fewest commands of an acquisition and a release through
 // go-redis's automatic pipelines.
 func openAutopipelined(address string) (contention.Locks, error) {
 	client := newClient(address)

@@ -23,12 +23,12 @@ import (
 
 // A holder keeps locks with a TTL until it is closed.
 type holder interface {
-	// hold acquires the lock with that number and name, and keeps it.
+	// hold acquires the lock of that number and name, and keeps it.
 	hold(ctx context.Context, n int, name string) error
 	io.Closer
 }
 
-// holders are ways to keep that many locks.
+// holders are the measured implementations.
 var holders = []struct {
 	name string
 	open func(address string, locks int, ttl time.Duration) (holder, error)
@@ -52,7 +52,7 @@ func BenchmarkHeld(b *testing.B) {
 				continue
 			}
 			b.Run(fmt.Sprintf("impl=%s/locks=%d/ttl=%v", h.name, load.locks, load.ttl), func(b *testing.B) {
-				// In no order: locks that come and go for a while lie anywhere in memory.
+				// In no order, as locks of a long-running process are spread over memory.
 				names := make([]string, load.locks)
 				for i, n := range rand.New(rand.NewPCG(1, 2)).Perm(load.locks) {
 					names[n] = fmt.Sprint(name, i)
@@ -116,7 +116,7 @@ func held(b *testing.B, server *redistest.Server, keeper holder, names []string,
 	}
 }
 
-// keeper holds leases of leasewheel's.
+// keeper holds leases of leasewheel.
 type keeper struct {
 	locker *lock.Locker
 	store  *redisstore.Store
@@ -195,9 +195,9 @@ func (t *tickers) Close() error {
 	return errors.Join(err, t.client.Close())
 }
 
-// batched is the least that keeps locks alive in batches: one goroutine renews the next
-// ones of a list, a hundred times in an interval. No lock can leave the list, no loss is
-// reported, and a slow server is not waited for.
+// batched is a floor for renewals in batches: one goroutine renews the next locks of a list,
+// a hundred times in an interval. No lock can leave the list, no loss is reported, and a slow
+// server is not waited for.
 type batched struct {
 	client *redis.Client
 	ttl    time.Duration

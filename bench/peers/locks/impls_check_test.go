@@ -14,8 +14,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// An adapter that locks nothing would be the fastest of all: each must pass a lock
-// on among goroutines and processes, and never to two at once.
+// An adapter that locks nothing would be the fastest. So each must hand a lock over among
+// goroutines and processes, and never to two at once.
 func TestImplementationsDoTheirWork(t *testing.T) {
 	for _, i := range impls {
 		t.Run(i.name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestImplementationsDoTheirWork(t *testing.T) {
 				return
 			}
 			for _, processes := range []int{1, 2} {
-				// Not everybody cleans up after waiters that have gone.
+				// Not every library cleans up after waiters that have gone.
 				h := handOverOnce(t, i, redistest.Start(t, redistest.Config{}), processes)
 				if h.Granted() == 0 {
 					t.Errorf("%d processes: nobody was granted the lock", processes)
@@ -41,8 +41,7 @@ func TestImplementationsDoTheirWork(t *testing.T) {
 	}
 }
 
-// Nor may one that renews nothing be measured: after their first time to live, all locks
-// are held.
+// After their first time to live all locks are held: each adapter renews.
 func TestHoldersKeepTheirLocks(t *testing.T) {
 	for _, h := range holders {
 		t.Run(h.name, func(t *testing.T) {
@@ -97,10 +96,9 @@ func handOverOnce(t *testing.T, i impl, server *redistest.Server, processes int)
 	return h
 }
 
-// The server's statistics add up what clients send and what scripts call. That the
-// two can be told apart by the commands' names is checked against MONITOR, which
-// says of each command where it came from.
-func TestCommandsAreTold(t *testing.T) {
+// The server's statistics add up the commands of clients and of scripts. MONITOR reports the
+// origin of each command, so this test checks with it that their names distinguish the two.
+func TestCommandsAreDistinguished(t *testing.T) {
 	for _, i := range impls {
 		t.Run(i.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +158,7 @@ func watchCommands(t *testing.T, server *redistest.Server, f func()) (clients, s
 		}
 	}()
 	f()
-	// What was sent before it comes before the end.
+	// MONITOR reports earlier commands first.
 	server.Client(t).Echo(t.Context(), "end")
 	conn.Close()
 	<-done

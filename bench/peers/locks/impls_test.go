@@ -21,15 +21,15 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// An impl is a way to lock on the server at an address. Those whose names end in
-// "-tuned" are set to hand over as fast and as fairly as their options allow, the
-// others are as their documentation shows them.
+// An impl opens locks on the server at an address. Those with "-tuned" in their names are set
+// to hand over as fast and as fairly as their options allow; the others are used as their
+// documentation shows.
 type impl struct {
 	name string
 	open func(address string) (contention.Locks, error)
-	// sends are the commands that it sends beside scripts and subscriptions.
+	// sends are its commands beside scripts and subscriptions.
 	sends []string
-	// pairsOnly says that it does not wait.
+	// pairsOnly is set if it does not wait.
 	pairsOnly bool
 }
 
@@ -70,7 +70,7 @@ var impls = []impl{
 	{name: "autopipelined", sends: []string{"set"}, pairsOnly: true, open: openAutopipelined},
 }
 
-// tunedDelay is how often those poll that have to.
+// tunedDelay is the interval of tuned libraries that poll.
 const tunedDelay = 5 * time.Millisecond
 
 func find(name string) (impl, error) {
@@ -91,7 +91,7 @@ func (i impl) sent(command string) bool {
 	return slices.Contains(i.sends, command)
 }
 
-// way is how a measurement opens the locks, here and in other processes.
+// way opens the locks of a measurement, here and in other processes.
 func (i impl) way(address string) contention.Way {
 	return contention.Way{
 		Open:    func(context.Context) (contention.Locks, error) { return i.open(address) },
@@ -115,7 +115,7 @@ func options(address string) *redis.Options {
 	return &redis.Options{Network: network(address), Addr: address, ContextTimeoutEnabled: true}
 }
 
-// network returns that of an address: a path is a unix socket's.
+// network returns the network of an address: a path is a unix socket.
 func network(address string) string {
 	if strings.HasPrefix(address, "/") {
 		return "unix"
@@ -123,7 +123,7 @@ func network(address string) string {
 	return "tcp"
 }
 
-// leasewheelLocks closes the client too.
+// leasewheelLocks also closes the client.
 type leasewheelLocks struct {
 	contention.Leasewheel
 	client *redis.Client
@@ -152,7 +152,7 @@ func (l leasewheelLocks) Close() error {
 	return errors.Join(l.Leasewheel.Close(), l.store.Close(), l.client.Close())
 }
 
-// acquirer makes Locks of a function.
+// acquirer is a function as Locks.
 type acquirer struct {
 	acquire func(ctx context.Context, name string) (func(context.Context) error, error)
 	io.Closer
@@ -217,7 +217,7 @@ func openRueidislock(address string, o rueidislock.LockerOption) (contention.Loc
 		return nil, err
 	}
 	return acquirer{Closer: closeFunc(locker.Close), acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
-		// The end of its context ends the lock, too, and not the waiting alone.
+		// The end of its context ends the lock too, not only the wait.
 		life, end := context.WithCancel(context.WithoutCancel(ctx))
 		waiting := context.AfterFunc(ctx, end)
 		_, release, err := locker.WithContext(life, name)

@@ -25,8 +25,8 @@ var operations = flag.Int("operations", 1_000_000, "how often BenchmarkLeft uses
 // users is how many goroutines use a kind.
 const users = 32
 
-// A used kind is set up by a function that returns its use, which may have another name for
-// each number.
+// A used kind is opened by a function that returns one use of it. A use may have another name
+// for each number.
 type used struct {
 	kind  string
 	setUp func(ctx context.Context, c *client) (use func(ctx context.Context, n int) error, err error)
@@ -137,7 +137,7 @@ func useOnce(ctx context.Context, m *lock.Mutex) error {
 	return lease.Unlock(ctx)
 }
 
-// BenchmarkLeft uses every kind of lock very often, each on a server of its own, and reports
+// BenchmarkLeft uses every kind of lock many times, each on a server of its own, and reports
 // what is left there a minute later, for each million uses. As many kinds are in use at once as
 // there are processors; all wait for the minute at the same time.
 func BenchmarkLeft(b *testing.B) {
@@ -167,11 +167,11 @@ func BenchmarkLeft(b *testing.B) {
 	})
 }
 
-// left is how much more is on a server than before.
+// left is the growth of a server's data.
 type left struct{ keys, bytes int64 }
 
-// leaves uses a kind of lock and returns what it leaves. It closes connection. There is room in
-// turns for the kinds that are in use.
+// leaves uses a kind of lock and returns the data that remains. It closes connection. turns
+// bounds the kinds that are in use.
 func leaves(ctx context.Context, k used, admin, connection *redis.Client, uses int, turns chan struct{}) (left, error) {
 	defer func() { _ = connection.Close() }()
 	config := redisstore.Config{}
@@ -212,7 +212,7 @@ func leaves(ctx context.Context, k used, admin, connection *redis.Client, uses i
 	return left{after.keys - before.keys, after.bytes - before.bytes}, err
 }
 
-// usedBy uses a kind of lock so often, by several goroutines.
+// usedBy uses a kind of lock the given number of times, by several goroutines.
 func usedBy(ctx context.Context, use func(context.Context, int) error, uses int) error {
 	var next atomic.Int64
 	var work errgroup.Group
@@ -232,7 +232,7 @@ func usedBy(ctx context.Context, use func(context.Context, int) error, uses int)
 	return work.Wait()
 }
 
-// size returns what is on a server, without the memory of its connections.
+// size returns the keys and the memory of a server, without that of its connections.
 func size(ctx context.Context, admin *redis.Client) (s left, err error) {
 	if s.keys, err = admin.DBSize(ctx).Result(); err != nil {
 		return s, err

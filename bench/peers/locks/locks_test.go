@@ -59,7 +59,7 @@ func (i impl) pairs(b *testing.B, goroutines, names int, tcp bool) {
 	}
 }
 
-// A contest is a hand-over that is measured.
+// A contest is a measurement of hand-overs.
 type contest struct {
 	waiters, processes int
 	hold               time.Duration
@@ -74,7 +74,7 @@ var contests = []contest{
 	{16, 4, time.Millisecond, window},
 	{128, 1, 0, window},
 	{128, 4, 0, window},
-	// Fairness shows when each has had many turns.
+	// Fairness needs many grants of each waiter.
 	{128, 1, time.Millisecond, 3 * window},
 	{128, 4, time.Millisecond, 3 * window},
 }

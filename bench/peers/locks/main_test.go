@@ -10,8 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
-// actAsContenders, set in the environment, turns the test binary into a process of
-// contenders.
+// actAsContenders, set in the environment, makes the test binary a process of contenders.
 const actAsContenders = "LEASEWHEEL_LOCKS_ACT_AS_CONTENDERS"
 
 func TestMain(m *testing.M) {

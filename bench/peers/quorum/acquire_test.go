@@ -24,11 +24,11 @@ func TestMain(m *testing.M) { testmain.Run(m) }
 
 const (
 	expiry = 8 * time.Second // redsync's default
-	// nodeTimeout is what redsync gives a node by default: a twentieth of the expiry.
+	// nodeTimeout is redsync's default limit for a node: a twentieth of the expiry.
 	nodeTimeout = expiry / 20
 )
 
-// servers are independent, and behind proxies that can lose everything.
+// servers are independent, and behind proxies that can drop all data.
 type servers struct {
 	nodes []*redistest.Server
 	wires []*redistest.Proxy
@@ -43,7 +43,7 @@ func start(t testing.TB, n int) *servers {
 	return s
 }
 
-// clients returns a client for each server, through its proxy if asked.
+// clients returns a client for each server, through its proxy on request.
 func (s *servers) clients(t testing.TB, proxied bool) []*redis.Client {
 	var clients []*redis.Client
 	for i := range s.nodes {
@@ -119,7 +119,7 @@ func peer(_ testing.TB, clients []*redis.Client) pair {
 type contestant struct {
 	name string
 	open func(t testing.TB, clients []*redis.Client) pair
-	// patient says that ill nodes do not keep it from the lock.
+	// patient is set if ill nodes do not delay its grant.
 	patient bool
 }
 
@@ -131,7 +131,7 @@ var contestants = []contestant{
 	{"redsync", peer, false},
 }
 
-// An illness strikes one of the servers.
+// An illness is a fault of one server.
 type illness struct {
 	name   string
 	strike func(s *servers, i int)
@@ -149,7 +149,7 @@ func (i illness) strikeTwo(s *servers) {
 	i.strike(s, 3)
 }
 
-// A sample is what pairs in a row took.
+// A sample has the durations of consecutive pairs.
 type sample struct {
 	acquire, release []time.Duration
 	failed           int
@@ -216,7 +216,7 @@ func BenchmarkQuorumIll(b *testing.B) {
 	}
 }
 
-// Everybody gets the lock, and we do also while two of five servers are ill.
+// Both libraries are granted the lock, and leasewheel also while two of five servers are ill.
 func TestEverybodyGetsTheLock(t *testing.T) {
 	for _, c := range contestants {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,5 +3,5 @@
 //
 //	REDIS_SERVER=$(../../.ci/redis) go test -run '^$' -bench . -benchtime 1x ./quorum
 //
-// Its tests check that everybody gets the lock.
+// Its tests check that both are granted the lock.
 package quorum

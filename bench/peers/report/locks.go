@@ -63,7 +63,7 @@ var lockGoals = ofLocks(
 		rivals: defaults, limit: value(1.5 * 128 * ms)},
 )
 
-// ofLocks makes goals ones of leasewheel's lock, where they name no other.
+// ofLocks sets leasewheel's lock as the implementation of goals without one.
 func ofLocks(goals ...goal) []goal {
 	for i := range goals {
 		goals[i].impl = cmp.Or(goals[i].impl, "leasewheel")
@@ -134,8 +134,8 @@ type measurement struct{ what, measured string }
 // An aspect of a measurement is one of its figures, with a unit.
 type aspect struct{ what, unit string }
 
-// comparisonsOf returns a row for each aspect of each measurement. Only the first one
-// names the measurement.
+// comparisonsOf returns a row for each aspect of each measurement. Only the first row of a
+// measurement contains its name.
 func comparisonsOf(measurements []measurement, aspects []aspect) (rows []comparison) {
 	for _, m := range measurements {
 		label := m.what + ": "

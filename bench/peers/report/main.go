@@ -1,13 +1,12 @@
 // Command report runs the benchmarks of timers, locks and queues and writes their medians,
-// beside the limits that the project has set itself, to docs/benchmarks.md.
+// beside the project's limits, to docs/benchmarks.md and docs/results.
 //
 //	go run ./report                          # everything: more than an hour
 //	go run ./report -only Schedule -count 1  # a part of it
-//	go run ./report -from ../../docs/benchmarks.txt  # the table alone
+//	go run ./report -from ../../docs/results/benchmarks.txt  # the page alone
 //
-// Each benchmark of each implementation runs in a process of its own, one after
-// the other in every round, so that what disturbs the machine for a while
-// disturbs all alike.
+// Each benchmark of each implementation runs in a process of its own, one after the other in
+// every round, so that a disturbance of the machine affects all alike.
 package main
 
 import (
@@ -32,6 +31,7 @@ type options struct {
 	only      *regexp.Regexp
 	benchtime time.Duration
 	out, raw  string
+	all       string
 	from      string
 }
 
@@ -41,9 +41,10 @@ func main() {
 	flag.IntVar(&o.count, "count", 5, "rounds; the table holds their medians")
 	flag.IntVar(&o.guests, "guests", math.MaxInt, "rounds in which implementations take part that no limit is about; default all")
 	flag.DurationVar(&o.benchtime, "benchtime", 300*time.Millisecond, "time for each benchmark of a short operation")
-	flag.StringVar(&o.out, "out", "", "write the table to `FILE` instead of standard output")
+	flag.StringVar(&o.out, "out", "", "write the page to `FILE` instead of standard output")
+	flag.StringVar(&o.all, "all", "", "write the tables with all figures to `FILE`")
 	flag.StringVar(&o.raw, "raw", "", "write the benchmark lines, which benchstat reads, to `FILE`")
-	flag.StringVar(&o.from, "from", "", "make the table from the lines in `FILE` and run nothing")
+	flag.StringVar(&o.from, "from", "", "make the page from the lines in `FILE` and run nothing")
 	flag.Parse()
 	var err error
 	if o.only, err = regexp.Compile(*only); err == nil {
@@ -71,16 +72,24 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var out io.Writer = os.Stdout
-	if o.out != "" {
-		f, err := os.Create(o.out)
-		if err != nil {
+	if o.all != "" {
+		if err := writeFile(o.all, r.writeAll); err != nil {
 			return err
 		}
-		defer f.Close()
-		out = f
 	}
-	return r.writeMarkdown(out)
+	if o.out != "" {
+		return writeFile(o.out, r.writeMarkdown)
+	}
+	return r.writeMarkdown(os.Stdout)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return write(f)
 }
 
 // lines runs the benchmarks, or reads those of an earlier run.
@@ -93,7 +102,7 @@ func (o *options) lines(ctx context.Context) (string, error) {
 	return header() + lines, err
 }
 
-// header is what benchstat and the table tell of the run.
+// header returns the lines about the run that benchstat and the page use.
 func header() string {
 	m := bench.ReadMachine()
 	return fmt.Sprintf("goos: %s\ngoarch: %s\npkg: github.com/leasewheel/leasewheel/bench/peers\ncpu: %s\n"+

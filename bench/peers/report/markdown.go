@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// peers says what each column of the comparison is.
+// peers describes the columns of the comparisons.
 var peers = map[string]string{
 	"wheel":      "leasewheel's wheel; tasks run on its worker",
 	"runtime":    "Go's own timers, `time.AfterFunc`",
@@ -39,7 +39,8 @@ var peers = map[string]string{
 	"autopipelined":      "SET and a script through go-redis's automatic pipelines, without waiting",
 }
 
-// writeMarkdown writes docs/benchmarks.md.
+// writeMarkdown writes docs/benchmarks.md: the limits, the first figure of each workload, and
+// the method.
 func (r *results) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Benchmarks
@@ -50,38 +51,71 @@ func (r *results) writeMarkdown(w io.Writer) error {
 
 Every benchmark of every implementation ran in a process of its own, one after
 the other in each round, so that ratios hold where absolute figures do not.
+[results/benchmarks.md](results/benchmarks.md) has all figures.
 
 `, r.config["cores"], r.config["goos"], r.config["goarch"], r.config["go"])
 	r.section(&b, goalsText, "Schedule")
 	writeTable(&b, []string{"what", "wheel", "compared with", "ratio", "limit", ""}, r.goalRows(goals))
 	b.WriteString(comparisonText)
-	r.writeComparison(&b, implementations, comparisons)
+	r.writeComparison(&b, implementations, firstFigures(comparisons))
 	if rows := r.goalRows(lockGoals); rows != nil {
 		r.section(&b, lockGoalsText, "Pairs", "HandOver", "Names", "Waiters")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
 		b.WriteString(lockComparisonText)
-		r.writeComparison(&b, lockImplementations, lockComparisons)
+		r.writeComparison(&b, lockImplementations, firstFigures(lockComparisons))
 	}
 	if rows := r.goalRows(heldGoals); rows != nil {
 		r.section(&b, heldText, "Held")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
-		r.writeComparison(&b, heldImplementations, heldComparisons)
+		r.writeComparison(&b, heldImplementations, firstFigures(heldComparisons))
 	}
 	if rows := r.goalRows(quorumGoals); rows != nil {
 		r.section(&b, quorumText, "Quorum", "QuorumIll")
 		writeTable(&b, []string{"what", "leasewheel", "redsync", "ratio", "limit", ""}, rows)
-		r.writeComparison(&b, quorumImplementations, quorumComparisons)
+		r.writeComparison(&b, quorumImplementations, firstFigures(quorumComparisons))
 	}
 	if rows := r.comparisonRows(queueComparisons, queueImplementations); rows != nil {
 		r.section(&b, queueText, "Messages")
 		r.writeComparison(&b, queueImplementations, queueComparisons)
 	}
-	if rows := r.comparisonRows(leftComparisons, leftImplementations); rows != nil {
+	if rows := r.comparisonRows(firstFigures(leftComparisons), leftImplementations); rows != nil {
 		r.section(&b, leftText, "Left")
 		writeTable(&b, []string{"what", "left"}, rows)
 	}
 	b.WriteString(repeatText)
 	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeAll writes docs/results/benchmarks.md: all figures of all implementations.
+func (r *results) writeAll(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(`# All figures of the benchmarks
+
+<!-- Written by make bench. Edit bench/peers/report instead. -->
+
+[Benchmarks](../benchmarks.md) describes the workloads and the implementations, and has the
+limits.
+`)
+	for _, table := range []struct {
+		title       string
+		workloads   []string
+		impls       []string
+		comparisons []comparison
+	}{
+		{"Timers", []string{"Schedule"}, implementations, comparisons},
+		{"Locks", []string{"Pairs", "HandOver", "Names", "Waiters"}, lockImplementations, lockComparisons},
+		{"Held locks", []string{"Held"}, heldImplementations, heldComparisons},
+		{"Locks on a majority of servers", []string{"Quorum", "QuorumIll"}, quorumImplementations, quorumComparisons},
+		{"What is left on the server", []string{"Left"}, leftImplementations, leftComparisons},
+	} {
+		impls := r.measuredImpls(table.impls)
+		if rows := r.comparisonRows(table.comparisons, impls); rows != nil {
+			r.section(&b, "\n## "+table.title+"\n\n", table.workloads...)
+			writeTable(&b, append([]string{"what"}, impls...), rows)
+		}
+	}
+	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n"))
 	return err
 }
 
@@ -119,8 +153,8 @@ on the wheel's worker.
 const comparisonText = `
 ## Beside other timers
 
-Each implementation is used as its own documentation shows. What it cannot do is
-left empty; a negative lateness is too early.
+Each implementation is used as its own documentation shows. A workload that it does not
+support is left empty; a negative lateness is too early.
 
 `
 
@@ -137,12 +171,12 @@ const lockComparisonText = `
 ## Beside other locks
 
 A **hand-over** is a grant to another than the last holder; its latency counts from
-just before the release to just after the grant. The **longest wait** has those in
-it that had no end when the measurement ended. **Fairness** is Jain's index over
+just before the release to just after the grant. The **longest wait** includes waits
+still open at the end. **Fairness** is Jain's index over
 the grants of each waiter: 1 if all got the same. **Commands** are those that the
 clients send, **calls** those that scripts add on the server, by its own statistics;
 requests that travel together in one script are one command. **Overlaps** are grants
-while somebody held the lock.
+while another waiter held the lock.
 
 `
 
@@ -182,10 +216,32 @@ scaled to a million uses: some kilobytes that do not grow with the uses become m
 `
 
 const repeatText = `
+## What stands in the way of the limits
+
+- **Arm, re-arm, reset**: reading the clock takes 24 to 26 ns, most of the limit; the rest is a
+  multiplication and a few compare-and-swaps.
+- **Churn**: a cache miss for each random node, on both sides.
+- **A million due**: the worker reads a node twice, from its bucket and from the due nodes, so
+  that a task can cancel another one that is due. It frees a node with two locked instructions,
+  since the memory is used again.
+- **Netty**: its producers push onto a queue and leave the rest to the worker. That takes less
+  of the caller's time, and more of the processor's.
+- **Locks, 1 goroutine**: two scripts with eight calls, where redsync sends a SET and a script
+  with one. The rest is system calls, as many for both.
+- **Locks, 16 goroutines**: a batch has three requests, and each wakes a sleeping processor on
+  either side, 30 to 50 µs.
+- **Locks, 128 goroutines**: a request, a lease, a timer and an owner for each in the client,
+  none above 11 % of its time; on the server five calls for each lock of a shared run, 1.3 µs
+  each in Lua.
+- **Hand-overs among processes**: the scripts count, fence, skip the dead and notify Redisson's
+  clients: 17 calls, where a directed hand-over has 5.
+- **Local hand-off**: 3 to 4 µs, spread over a lease, an owner, a context and a timer for each
+  holder.
+
 ## What the workloads are
 
 - **schedule** adds a timeout to those that are pending; **schedule and cancel**
-  also takes it back; **churn** does it to one drawn at random of a million.
+  also cancels it; **churn** does both to one drawn at random of a million.
 - **reset to later** moves a pending timeout, as a server does with the timeout
   of a connection at every request.
 - **1M due** is a million timeouts with trivial tasks that come due at one
@@ -198,11 +254,11 @@ const repeatText = `
   see how many processors it may use.
 - **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
 - **stopped** is a process that is stopped for three seconds by a signal.
-- **acquire and release**: goroutines take and give back locks of their own, with 64
-  names each in turn or with a new one each time, by TCP or by a unix socket. The
-  server's CPU time is what it reports, and the hand-overs are by TCP.
-- **hand-over**: waiters of one process, or evenly of several, want one lock, and
-  want it again as soon as they have given it back.
+- **acquire and release**: goroutines use locks of their own, with 64 names each in turn or
+  with a new one each time, by TCP or by a unix socket. The server reports its CPU time. The
+  hand-overs are by TCP.
+- **hand-over**: waiters of one process, or evenly of several, request one lock again and
+  again, as soon as they have released it.
 - **a million names**: 128 goroutines acquire and release each name once; then the
   server's keys are counted.
 - **held locks** are acquired in no order of their names. After half a time to live the
@@ -211,8 +267,8 @@ const repeatText = `
 - **left on the server**: 32 goroutines use a kind of lock, each use by a new name or, if
   contended, all by one. A semaphore, permits and a queue have one name. Each kind has a
   server of its own. Its memory and keys are compared with those after 320 uses.
-- **10,000 waiters**: goroutines of one process that want 500 locks of another
-  client. Heap and stack are what they add, their own goroutines included.
+- **10,000 waiters**: goroutines of one process wait for 500 locks of another client. Heap
+  and stack are what they add, their own goroutines included.
 
 ## How to repeat it
 
@@ -220,12 +276,12 @@ const repeatText = `
 make bench
 ` + "```" + `
 
-takes more than an hour, wants a machine that does nothing else, and writes this
-file and benchmarks.txt, whose lines benchstat reads:
+takes more than an hour, needs a machine that does nothing else, and writes this
+page, all figures, and results/benchmarks.txt, whose lines benchstat reads:
 
 ` + "```sh" + `
 make tools
-.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/benchmarks.txt
+.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/results/benchmarks.txt
 ` + "```" + `
 
 A part of it, from the folder bench/peers:
@@ -241,8 +297,13 @@ Netty takes part where Java and its jar are found: Debian's package
 libnetty-java, or a path in NETTY_JAR.
 `
 
-// writeComparison writes the table of one figure of all implementations in each row,
-// and what those are.
+// firstFigures leaves out the rows of a measurement's further figures.
+func firstFigures(all []comparison) []comparison {
+	return slices.DeleteFunc(slices.Clone(all), func(c comparison) bool { return strings.HasPrefix(c.what, "… ") })
+}
+
+// writeComparison writes a table with one figure of all implementations in each row, and
+// describes the implementations.
 func (r *results) writeComparison(b *strings.Builder, all []string, comparisons []comparison) {
 	impls := r.measuredImpls(all)
 	writeTable(b, append([]string{"what"}, impls...), r.comparisonRows(comparisons, impls))

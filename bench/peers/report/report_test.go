@@ -77,7 +77,7 @@ func TestMedians(t *testing.T) {
 			t.Errorf("median of %v is %v, %v; want %v", tt.p, got, ok, tt.want)
 		}
 	}
-	if _, ok := r.median(point{"Schedule/pending=1k", "nobody", 0, "ns/op"}); ok {
+	if _, ok := r.median(point{"Schedule/pending=1k", "unknown", 0, "ns/op"}); ok {
 		t.Error("there is a median of what was not measured")
 	}
 	if rounds := r.runs["Schedule"].rounds; rounds != 3 {
@@ -157,7 +157,6 @@ func TestDocument(t *testing.T) {
 		"\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 1.\n",
 		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
 		"| early of 10,000 | 0 | – | – | 9989 |\n",
-		"| … shift of a later one | – | – | -8.50 ms | – |\n",
 		"| what | leasewheel | redsync | redislock | rueidislock | directed |\n",
 		"| 16 waiters, 4 processes: hand-overs a second | 8000 | 80 | – | 500 | 10000 |\n",
 	} {
@@ -165,10 +164,33 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}
+	if further := "| … shift of a later one |"; strings.Contains(b.String(), further) {
+		t.Errorf("%q is in\n%s", further, b.String())
+	}
 }
 
-// Names are written in three places: the benchmarks, the list of what is run,
-// and the tables. A figure whose name is wrong would be left out in silence.
+func TestAllFigures(t *testing.T) {
+	var b strings.Builder
+	if err := parse(t).writeAll(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n## Timers\n\nMeasured on 2026-01-02 at commit abc1234, A Processor; medians, rounds: 3.\n",
+		"| what | wheel | runtime | russellluo | gozero |\n| --- | --: | --: | --: | --: |\n",
+		"| stopped for 3 s: due meanwhile, late | – | – | 1.00 µs | – |\n| … shift of a later one | – | – | -8.50 ms | – |\n",
+		"\n## Locks\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "## Held locks") {
+		t.Error("there is a table of what was not measured")
+	}
+}
+
+// Names are in three places: the benchmarks, the list of workloads, and the tables. A figure
+// with a wrong name would be left out without an error.
 func TestNamesAgree(t *testing.T) {
 	declared := slices.Concat(benchmarksIn(t, ".."), benchmarksIn(t, "../locks"), benchmarksIn(t, "../quorum"))
 	ofQueues := benchmarksIn(t, "../../../lock/delayqueue") // of which some are the package's own
@@ -198,7 +220,7 @@ func TestNamesAgree(t *testing.T) {
 	}
 	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
 		if peers[impl] == "" {
-			t.Errorf("nothing says what %s is", impl)
+			t.Errorf("%s is not described", impl)
 		}
 	}
 }
@@ -237,8 +259,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// benchstat's own reader must take what leasewheel accuracy --gobench writes,
-// and know its nanoseconds as seconds.
+// benchstat's reader accepts the output of leasewheel accuracy --gobench, and converts its
+// nanoseconds to seconds.
 func TestBenchstatReadsAccuracyLines(t *testing.T) {
 	f, err := os.Open("../../../cmd/leasewheel/testdata/accuracy-one-shot.bench")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// A point is what one line of one benchmark measured: a workload with its
+// A point identifies the figures of one line of a benchmark: a workload with its
 // parameters, an implementation, GOMAXPROCS, and a unit.
 type point struct {
 	workload, impl string
@@ -54,7 +54,7 @@ func (r *results) add(line *benchfmt.Result) {
 		r.config[c.Key] = string(c.Value)
 	}
 	base, parts := line.Name.Parts()
-	p := point{workload: string(base), procs: 1} // a name does not tell if it is 1
+	p := point{workload: string(base), procs: 1} // a name leaves out 1
 	for _, part := range parts {
 		text := string(part)
 		switch {

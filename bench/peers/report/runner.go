@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// implementations in the order of the tables. Netty's is a program of its own.
+// implementations are in the order of the tables. Netty's is a program of its own.
 var implementations = []string{
 	"wheel", "runtime", "russellluo", "antlabs", "ouqiang", "rfyiamcool", "gozero", "singchia", "netty",
 }
@@ -45,16 +45,16 @@ type workload struct {
 	name string
 	// impls that have it, or nil for all.
 	impls []string
-	// once means that one run of the workload is one sample, however long.
+	// once means that one run of the workload is one sample, of any duration.
 	once bool
-	// benchtime is how often the operation is measured; an option says if empty.
+	// benchtime is how often the operation is measured; the option if empty.
 	benchtime string
-	// idle means that the processes do next to nothing, so that all
-	// implementations can be measured at the same time.
+	// idle means that the processes hardly use the processor, so all implementations are
+	// measured at the same time.
 	idle bool
 	// procs are the values of GOMAXPROCS to run with, or "" for the default.
 	procs string
-	// netty lists the variants that the program for Netty knows.
+	// netty lists the variants that the program for Netty supports.
 	netty []string
 	// pkg has the benchmark; the package of timers if empty.
 	pkg string
@@ -152,8 +152,7 @@ func (r *runner) all(ctx context.Context) (string, error) {
 	return lines.String(), nil
 }
 
-// build compiles the benchmarks and has them check that every implementation does
-// its work.
+// build compiles the benchmarks and runs their checks of every implementation.
 func (r *runner) build(ctx context.Context, dir string) error {
 	r.binaries = make(map[string]string)
 	for _, w := range workloads {
@@ -226,7 +225,7 @@ func (r *runner) workload(ctx context.Context, w workload, round int, lines *str
 	return nil
 }
 
-// failure tells all that is known of a command that failed.
+// failure returns an error with the output of a command that failed.
 func failure(cmd *exec.Cmd, output []byte, err error) error {
 	var stderr []byte
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -268,7 +267,7 @@ func (r *runner) nettyCommands(ctx context.Context, w workload) []*exec.Cmd {
 
 func (r *runner) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	// What a child of a benchmark leaves behind must not hold the pipe open.
+	// Processes that a child leaves behind must not keep the pipe open.
 	cmd.WaitDelay = time.Minute
 	return cmd
 }

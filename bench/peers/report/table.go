@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A goal is a row of the first table: a figure of the wheel, what it is compared
-// with, and the limit that the project has set itself.
+// A goal is a row of the first table: a figure of the wheel, the compared figure, and the
+// project's limit.
 type goal struct {
 	what string
 	// measured is the workload, with its parameters.
@@ -17,23 +17,22 @@ type goal struct {
 	unit     string
 	// impl is the wheel's variant, "wheel" if empty.
 	impl string
-	// against is what the figure is divided by: the runtime by the same
-	// workload, if empty.
+	// against is the divisor of the figure: if empty, the runtime's figure of the same
+	// workload.
 	against point
-	// rivals are implementations of the same workload, the best of which the
-	// figure is divided by, if there are any.
+	// rivals are implementations of the same workload. If there are any, the best one's
+	// figure is the divisor.
 	rivals []string
 	limit  limit
 }
 
-// A limit is what a figure, or its ratio to another, may be at the most, or has to
-// be at the least.
+// A limit is the most that a figure or a ratio may be, or the least.
 type limit struct {
 	most  float64
 	ratio bool
-	least bool // most is the least
+	least bool // whether most is a lower limit
 	none  bool
-	// slack is how much more a figure so small may be by chance.
+	// slack is added to the limit of figures so small that they vary by chance.
 	slack float64
 }
 
@@ -43,8 +42,8 @@ func value(most float64) limit { return limit{most: most} }
 func ratioOver(least float64) limit { return limit{most: least, ratio: true, least: true} }
 func valueOver(least float64) limit { return limit{most: least, least: true} }
 
-// asFew is as few context switches as the runtime's timers cost, but for a few
-// that come and go with the rest of the machine.
+// asFew limits context switches to those of the runtime's timers and a few that the rest of
+// the machine causes.
 var asFew = limit{most: 1, ratio: true, slack: 5}
 
 // shown is a figure without a limit.
@@ -54,7 +53,7 @@ var shown = limit{none: true}
 const (
 	ms       = float64(time.Millisecond)
 	tick     = 10 * ms
-	lateTick = tick + 1.1*ms // as late as any task may be
+	lateTick = tick + 1.1*ms // the limit of a task's lateness
 )
 
 var goals = []goal{
@@ -300,8 +299,8 @@ func scaled(v float64, unit string) (float64, string) {
 	return v, " ns"
 }
 
-// digits3 writes a number with three digits, but never cuts off whole ones; whole
-// numbers of small things stay whole.
+// digits3 writes a number with three digits, and more if its whole part is longer. Whole
+// numbers stay whole.
 func digits3(v float64, whole bool) string {
 	switch a := math.Abs(v); {
 	case a >= 100 || a == 0 || whole && v == math.Trunc(v):

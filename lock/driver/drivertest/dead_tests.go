@@ -27,7 +27,7 @@ func freesTheDeadAfterTheTTL(b *bench) {
 
 // A release wakes, or grants the lock to, a waiter that lives, also if one that has died
 // waited longer.
-func passesOverDeadWaiters(b *bench) {
+func skipsDeadWaiters(b *bench) {
 	holder, theirs := b.store(), b.store()
 	dead, kill := b.Kill(b.T)
 	b.granted(holder, b.hold("a", "holder:1"))

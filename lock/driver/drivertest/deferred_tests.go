@@ -100,8 +100,8 @@ func withdrawsDeferredFunctions(b *bench) {
 	b.unlock(b.lock(other, "a"))
 }
 
-// tellsDeferredFunctionsOfLoss deletes the lock of a running function.
-func tellsDeferredFunctionsOfLoss(b *bench) {
+// notifiesDeferredFunctionsOfLoss deletes the lock of a running function.
+func notifiesDeferredFunctionsOfLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	began := make(chan struct{})
 	d := b.defers(b.Context(), l, "a", func(ctx context.Context) error {

@@ -15,17 +15,17 @@ import (
 // a whole process, and its fairness.
 var fairTests = slices.Concat(
 	without(storeTests, // a fair lock's release wakes the head of the queue, and these tests have no queue
-		"WakesOnRelease", "WakesNobodyAfterClose", "WakesEachListener", "SubscribesManyLocks", "SubscribesAgainAndAgain"),
+		"WakesOnRelease", "WakesNoListenerAfterClose", "WakesEachListener", "SubscribesManyLocks", "SubscribesAgainAndAgain"),
 	without(mutexTests, "DoesNotStampede", "PassesOnWithinAProcess"),
 	[]test{
 		{"QueuesInOrderOfArrival", queuesInOrderOfArrival},
 		{"QueuesAnOwnerOnce", queuesAnOwnerOnce},
-		{"LetsNobodyOvertake", letsNobodyOvertake},
+		{"LetsNoWaiterOvertake", letsNoWaiterOvertake},
 		{"WakesTheNextAlone", wakesTheNextAlone},
 		{"WakesTheNextOfOneThatGivesUp", wakesTheNextOfOneThatGivesUp},
 		{"WakesTheNextOfTheDead", wakesTheNextOfTheDead},
 		{"KeepsTheOrderWhenOneGivesUp", keepsTheOrderWhenOneGivesUp},
-		{"PassesOverTheDeadTogether", passesOverTheDeadTogether},
+		{"SkipsDeadWaitersTogether", skipsDeadWaitersTogether},
 		{"KeepsThePlacesOfTheLiving", keepsThePlacesOfTheLiving},
 		{"KeepsTheOrderThroughAnOutage", keepsTheOrderThroughAnOutage},
 		{"KeepsPlacesForTheirOwners", keepsPlacesForTheirOwners},
@@ -117,7 +117,7 @@ func queuesAnOwnerOnce(b *bench) {
 	b.areServed(s, "two:1")
 }
 
-func letsNobodyOvertake(b *bench) {
+func letsNoWaiterOvertake(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueue(s, "a", "one:1")
@@ -206,7 +206,7 @@ func keepsTheOrderWhenOneGivesUp(b *bench) {
 }
 
 // Dead waiters delay the queue once, however many they are.
-func passesOverTheDeadTogether(b *bench) {
+func skipsDeadWaitersTogether(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	for i := range 20 {

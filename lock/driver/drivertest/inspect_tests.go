@@ -13,8 +13,8 @@ import (
 // inspectTests check the results of a store that is a driver.Inspector, and that it can
 // force a lock open. For other stores they check the error.
 var inspectTests = []test{
-	{"TellsWhoHolds", inspecting(tellsWhoHolds)},
-	{"TellsThatNobodyHolds", inspecting(tellsThatNobodyHolds)},
+	{"ReportsHolders", inspecting(reportsHolders)},
+	{"FreeLockHasNoHolders", inspecting(freeLockHasNoHolders)},
 	{"ListsByPattern", inspecting(listsByPattern)},
 	{"ListsWhatIsHeld", inspecting(listsWhatIsHeld)},
 	{"StopsListing", inspecting(stopsListing)},
@@ -86,7 +86,7 @@ func (b *bench) lists(l *lock.Locker, pattern string, want ...string) {
 	}
 }
 
-func tellsWhoHolds(b *bench) {
+func reportsHolders(b *bench) {
 	holder, other := b.locker(lock.Config{TTL: time.Minute, Label: "nightly “backup”"}), b.locker(lock.Config{})
 	before := time.Now()
 	lease := b.lock(holder, "a")
@@ -124,7 +124,7 @@ func tellsWhoHolds(b *bench) {
 	b.unlock(lease)
 }
 
-func tellsThatNobodyHolds(b *bench) {
+func freeLockHasNoHolders(b *bench) {
 	l := b.locker(lock.Config{})
 	if info := b.inspect(l, "a"); info.Held() || info.TTL != 0 || info.Foreign != "" || info.Holders != nil || info.Token != 0 {
 		b.Errorf("of an unknown lock got %+v", info)
@@ -410,7 +410,7 @@ func (b *bench) foreign(info lock.Info) {
 	}
 }
 
-func tellsASemaphoresCount(b *bench) {
+func reportsASemaphoresCount(b *bench) {
 	l := b.locker(lock.Config{})
 	s := l.Semaphore(b.name("a"))
 	if info := b.ask(s.Inspect); info.Counted || info.Held() || info.Foreign != "" {
@@ -450,7 +450,7 @@ func tellsASemaphoresCount(b *bench) {
 	b.foreign(b.ask(l.Latch(b.name("mutex")).Inspect))
 }
 
-func tellsPermitsInUse(b *bench) {
+func reportsPermitsInUse(b *bench) {
 	l := b.locker(lock.Config{TTL: time.Minute})
 	p := l.Permits(b.name("a"))
 	if _, err := p.TrySetPermits(b.Context(), 2); err != nil {
@@ -510,7 +510,7 @@ func tellsPermitsInUse(b *bench) {
 	b.lists(l, "*")
 }
 
-func tellsALatchsCount(b *bench) {
+func reportsALatchsCount(b *bench) {
 	l := b.locker(lock.Config{})
 	latch := l.Latch(b.name("a"))
 	if info := b.ask(latch.Inspect); info.Counted || info.Foreign != "" {

@@ -19,11 +19,11 @@ var latchTests = []test{
 	{"CountsEveryone", countsEveryone},
 	{"OpensWhenDeleted", opensWhenDeleted},
 	{"ClosesAgain", closesAgain},
-	{"PollsWhereNothingIsSaid", latchPolls},
-	{"WaitsNoLongerThanAsked", latchWaitsNoLongerThanAsked},
+	{"PollsWithoutNotices", latchPolls},
+	{"LimitsTheWait", latchLimitsTheWait},
 	{"RefusesWrongCounts", latchRefusesWrongCounts},
 	{"LeavesOtherLocksAlone", latchLeavesOtherLocksAlone},
-	{"TellsItsCount", inspecting(tellsALatchsCount)},
+	{"ReportsItsCount", inspecting(reportsALatchsCount)},
 	{"Closes", latchCloses},
 }
 
@@ -207,7 +207,7 @@ func latchPolls(b *bench) {
 	<-done
 }
 
-func latchWaitsNoLongerThanAsked(b *bench) {
+func latchLimitsTheWait(b *bench) {
 	l := b.closed(b.locker(lock.Config{}), "a", 1)
 	const wait = 100 * time.Millisecond
 	begin := time.Now()

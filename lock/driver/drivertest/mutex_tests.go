@@ -21,8 +21,8 @@ var mutexTests = []test{
 	{"LosesNoUpdate", losesNoUpdate},
 	{"WakesAWaiter", wakesAWaiter},
 	{"TakesOverFromADeadHolder", takesOverFromADeadHolder},
-	{"PollsWhereNothingIsSaid", pollsWhereNothingIsSaid},
-	{"WaitsNoLongerThanAsked", waitsNoLongerThanAsked},
+	{"PollsWithoutNotices", pollsWithoutNotices},
+	{"LimitsTheWait", limitsTheWait},
 	{"ServesItsOwnWaitersInOrder", servesItsOwnWaitersInOrder},
 	{"DoesNotStampede", doesNotStampede},
 	{"PassesOnWhatAWaiterLeaves", passesOnWhatAWaiterLeaves},
@@ -34,8 +34,8 @@ var mutexTests = []test{
 	{"LetsAFixedLeaseEnd", letsAFixedLeaseEnd},
 	{"EndsAHoldAtItsLimit", endsAHoldAtItsLimit},
 	{"KeepsALockForItsMinHold", keepsALockForItsMinHold},
-	{"TellsOfDeletion", tellsOfDeletion},
-	{"TellsOfTakeover", tellsOfTakeover},
+	{"ReportsDeletion", reportsDeletion},
+	{"ReportsTakeover", reportsTakeover},
 	{"EndsDoOnLoss", endsDoOnLoss},
 	{"UnlocksAfterDo", unlocksAfterDo},
 	{"UnlocksWithAnEndedContext", unlocksWithAnEndedContext},
@@ -43,7 +43,7 @@ var mutexTests = []test{
 	{"LeavesNothingWhenCancelled", leavesNothingWhenCancelled},
 	{"RunsDeferredFunctions", runsDeferredFunctions},
 	{"WithdrawsDeferredFunctions", withdrawsDeferredFunctions},
-	{"TellsDeferredFunctionsOfLoss", tellsDeferredFunctionsOfLoss},
+	{"NotifiesDeferredFunctionsOfLoss", notifiesDeferredFunctionsOfLoss},
 	{"Closes", closes},
 }
 
@@ -307,7 +307,7 @@ func takesOverFromADeadHolder(b *bench) {
 }
 
 // The slow poll detects a lock that vanishes without a message and long before its TTL.
-func pollsWhereNothingIsSaid(b *bench) {
+func pollsWithoutNotices(b *bench) {
 	b.granted(b.store(), b.hold("a", "dead:1"))
 	l := b.locker(lock.Config{TTL: hour, Poll: ttl})
 	got := make(chan *lock.Lease)
@@ -321,7 +321,7 @@ func pollsWhereNothingIsSaid(b *bench) {
 	}
 }
 
-func waitsNoLongerThanAsked(b *bench) {
+func limitsTheWait(b *bench) {
 	mine, theirs := b.locker(lock.Config{}), b.locker(lock.Config{})
 	lease := b.lock(mine, "a")
 	const wait = ttl // within which a busy machine answers
@@ -700,7 +700,7 @@ func (b *bench) takeAway(lease *lock.Lease) *lock.LostError {
 	}
 }
 
-func tellsOfDeletion(b *bench) {
+func reportsDeletion(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(l, "a")
 	if loss := b.takeAway(lease); loss.Cause != renewal.Deleted || loss.Key != b.name("a") {
@@ -735,7 +735,7 @@ func (b *bench) loseTo(s driver.Store, taken *driver.Hold, take func() *lock.Lea
 	return nil
 }
 
-func tellsOfTakeover(b *bench) {
+func reportsTakeover(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{TTL: ttl})
 	taken := b.hold("a", "you:1")

@@ -33,7 +33,7 @@ var readWriteTests = []test{
 	{"RenewsNoDeadReader", renewsNoDeadReader},
 	{"WakesWhereReadersEnd", wakesWhereReadersEnd},
 	{"KeepsNewReadersOut", keepsNewReadersOut},
-	{"KeepsNobodyOutForTheDead", keepsNobodyOutForTheDead},
+	{"DeadWritersKeepNoReaderOut", deadWritersKeepNoReaderOut},
 
 	{"ReadsTogether", readsTogether},
 	{"LetsAllWaitingReadersIn", letsAllWaitingReadersIn},
@@ -45,8 +45,8 @@ var readWriteTests = []test{
 	{"LetsFixedReadersEnd", letsFixedReadersEnd},
 	{"LetsAFixedWriterEnd", letsAFixedWriterEnd},
 	{"OutlivesDeadReaders", outlivesDeadReaders},
-	{"TellsReadersOfDeletion", tellsReadersOfDeletion},
-	{"TellsReadersOfAWriter", tellsReadersOfAWriter},
+	{"ReportsDeletionToReaders", reportsDeletionToReaders},
+	{"ReportsAWriterToReaders", reportsAWriterToReaders},
 	{"NeverReadsBesideAWriter", neverReadsBesideAWriter},
 	{"LeavesNoReaderWhenCancelled", leavesNoReaderWhenCancelled},
 	{"PutsWritersFirst", putsWritersFirst},
@@ -363,7 +363,7 @@ func keepsNewReadersOut(b *bench) {
 	b.granted(mine, b.reading("a", "me:4", 1))
 }
 
-func keepsNobodyOutForTheDead(b *bench) {
+func deadWritersKeepNoReaderOut(b *bench) {
 	s := b.store()
 	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
 	b.refused(s, claiming(b.writing("a", "dead:1", 1)))
@@ -697,7 +697,7 @@ func outlivesDeadReaders(b *bench) {
 	}
 }
 
-func tellsReadersOfDeletion(b *bench) {
+func reportsDeletionToReaders(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	first, second := b.read(b.Context(), l, "a"), b.read(b.Context(), l, "a")
 	b.delete("a")
@@ -711,7 +711,7 @@ func tellsReadersOfDeletion(b *bench) {
 	}
 }
 
-func tellsReadersOfAWriter(b *bench) {
+func reportsAWriterToReaders(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{TTL: ttl})
 	taken := lasting(b.writing("a", "you:1", 1), hour)

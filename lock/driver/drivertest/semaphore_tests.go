@@ -31,11 +31,11 @@ var semaphoreTests = []test{
 	{"LetsNoSmallRequestOvertakeInAProcess", letsNoSmallRequestOvertakeInAProcess},
 	{"GoesOnWhenALargeRequestGivesUp", goesOnWhenALargeRequestGivesUp},
 	{"DoesNotStampede", semaphoreDoesNotStampede},
-	{"WaitsNoLongerThanAsked", semaphoreWaitsNoLongerThanAsked},
+	{"LimitsTheWait", semaphoreLimitsTheWait},
 	{"GivesOutNoMoreThanThereAre", semaphoreGivesOutNoMoreThanThereAre},
 	{"LosesNoPermitWhenCancelled", losesNoPermitWhenCancelled},
 	{"ReleasesWithAnEndedContext", releasesWithAnEndedContext},
-	{"TellsItsCount", inspecting(tellsASemaphoresCount)},
+	{"ReportsItsCount", inspecting(reportsASemaphoresCount)},
 	{"CountsNothingLate", late(countsNothingLate)},
 	{"Closes", semaphoreCloses},
 }
@@ -60,13 +60,13 @@ var permitTests = []test{
 	{"KeepsPermitsAlive", keepsPermitsAlive},
 	{"LetsFixedPermitsEnd", letsFixedPermitsEnd},
 	{"TakesOverFromADeadHolder", takesAPermitOverFromADeadHolder},
-	{"TellsOfALostPermit", tellsOfALostPermit},
+	{"ReportsALostPermit", reportsALostPermit},
 	{"IsNotReentrant", isNotReentrant},
 	{"DoesWithAPermit", doesWithAPermit},
 	{"ServesAsManyAsThereArePermits", servesAsManyAsThereAreExpiringPermits},
 	{"GivesOutNoMoreThanThereAre", givesOutNoMoreThanThereAre},
 	{"LosesNoPermitWhenCancelled", losesNoExpiringPermitWhenCancelled},
-	{"TellsWhatIsInUse", inspecting(tellsPermitsInUse)},
+	{"ReportsPermitsInUse", inspecting(reportsPermitsInUse)},
 	{"Closes", permitsClose},
 }
 
@@ -546,7 +546,7 @@ func awaitThat(b *bench, what string, holds func() bool) {
 	}
 }
 
-func semaphoreWaitsNoLongerThanAsked(b *bench) {
+func semaphoreLimitsTheWait(b *bench) {
 	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
 	const wait = ttl // within which a busy machine answers
 	begin := time.Now()
@@ -1146,7 +1146,7 @@ func takesAPermitOverFromADeadHolder(b *bench) {
 	b.unlock(lease)
 }
 
-func tellsOfALostPermit(b *bench) {
+func reportsALostPermit(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(l, "a", 1)
 	lease := b.one(p)

@@ -26,7 +26,7 @@ var storeTests = []test{
 	{"RenewsEachLeaseByItself", renewsEachLeaseByItself},
 	{"NeverRevivesByRenewal", neverRevivesByRenewal},
 	{"WakesOnRelease", wakesOnRelease},
-	{"WakesNobodyAfterClose", wakesNobodyAfterClose},
+	{"WakesNoListenerAfterClose", wakesNoListenerAfterClose},
 	{"WakesEachListener", wakesEachListener},
 	{"SubscribesManyLocks", subscribesManyLocks},
 	{"SubscribesAgainAndAgain", subscribesAgainAndAgain},
@@ -46,7 +46,7 @@ var storeTests = []test{
 
 // queueTests check the queue of a mutex's waiters.
 var queueTests = []test{
-	{"PassesOverDeadWaiters", dead(passesOverDeadWaiters)},
+	{"SkipsDeadWaiters", dead(skipsDeadWaiters)},
 }
 
 // hold returns the request of an owner for one hold, which does not end by itself while
@@ -325,7 +325,7 @@ func wakesOnRelease(b *bench) {
 	b.wakes(woken, "a release")
 }
 
-func wakesNobodyAfterClose(b *bench) {
+func wakesNoListenerAfterClose(b *bench) {
 	s := b.store()
 	woken, sub := b.listen(s, "a")
 	still, other := b.listen(s, "a")

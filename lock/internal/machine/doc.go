@@ -72,3 +72,10 @@
 // records of clients. Which requests a kind has: [driver.CountSet] is for permits alone. And
 // when a free mutex is left to clients that poll.
 package machine
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// What every kind of lock means: doc.go, state.go, and a file for each kind.
+// Tests: lock/redisstore/differential_test.go, machine_test.go, property_test.go.

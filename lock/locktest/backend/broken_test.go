@@ -34,7 +34,7 @@ var faults = map[string]struct {
 	"no deadline of counts is checked":    {"Semaphore/CountsNothingLate", breaking(withoutDeadlines)},
 	"a release misses what is under way":  {"Store/ReleasesWhatIsUnderWay", breaking(inTwoSteps)},
 	"the TTL is a timer of the process":   {"Store/FreesTheDeadAfterTheTTL", breaking(timedByTheProcess)},
-	"dead waiters count as alive":         {"Store/PassesOverDeadWaiters", immortalWaiters},
+	"dead waiters count as alive":         {"Store/SkipsDeadWaiters", immortalWaiters},
 	"tokens are the clock":                {"Store/TokensGrowWhenClocksAreSetBack", tokensOfTheClock},
 	"no data survive a restart":           {"Store/KeepsItsHoldsThroughARestart", forgetfulServers},
 	"a renewal needs no data":             {"Store/GrantsAnewOnceItsDataAreLost", breaking(renewedByMemory)},

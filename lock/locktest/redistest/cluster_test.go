@@ -36,7 +36,7 @@ func TestCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, cluster.Options().Addrs, options.Addrs)
 
-	t.Run("a mute master leaves the others working", func(t *testing.T) {
+	t.Run("an unresponsive master leaves the others working", func(t *testing.T) {
 		mute, other := cluster.Nodes[0], cluster.Nodes[1]
 		muteKey, otherKey := keyOf(t, cluster, mute), keyOf(t, cluster, other)
 		mute.Pause()

@@ -19,3 +19,11 @@
 // A real server answers in real time, so nothing here works inside a testing/synctest
 // bubble. Package locktest does.
 package redistest
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Processes that tests leave: need.go Run(), descendants_linux.go.
+// Tests: descendants_test.go.
+// Planted: 139, 149.

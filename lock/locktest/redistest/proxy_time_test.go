@@ -185,7 +185,7 @@ func TestProxyHoldDeliversLater(t *testing.T) {
 }
 
 // A reply after a lost one would be taken for the lost one's.
-func TestProxyConnectionThatLostBytesStaysMute(t *testing.T) {
+func TestProxyConnectionThatLostBytesSendsNoMore(t *testing.T) {
 	inBubble(t, func(t *testing.T, v *virtual) {
 		conn, other := v.raw(), v.raw()
 		v.Set(Fault{Replies: Drop})

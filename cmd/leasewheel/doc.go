@@ -1,0 +1,36 @@
+package main
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// leasewheel run: run.go, run_kind.go, supervise.go, guard_linux.go.
+// Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go.
+// Planted: 41, 150.
+//
+// Passwords from files and commands: credentials.go, line_unix.go.
+// Tests: credentials_test.go.
+// Planted: 148, 154.
+//
+// leasewheel watch: watch.go, watch_print.go, watch_screen.go, request_limit.go,
+// docs/watch.schema.json.
+// Tests: watch_test.go, watch_linux_test.go.
+// Planted: 151.
+//
+// leasewheel demo: demo_play.go, demo_worker.go, demo_report.go; its page:
+// demo_timeline.go, timeline_chart.go, demo_html.go.
+// Tests: demo_test.go, demo_html_test.go.
+//
+// Pages and charts: page.go, canvas.go, report_file.go.
+// Tests: accuracy_test.go, report_file_test.go.
+//
+// The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
+// Tests: security_test.go, acl_test.go, acl_keys_test.go.
+// Planted: 97.
+//
+// Help, completion, man pages, exit codes: root.go, help.go, completion.go, exit.go.
+// Tests: root_test.go, completion_test.go, man_test.go.
+// Planted: 153.
+//
+// Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
+// Tests: binary_test.go.
