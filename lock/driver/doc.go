@@ -48,8 +48,7 @@ package driver
 // cmd/leasewheel compares the names with the code.
 //
 // A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
-// kinds, a handle such as lock/fair.go, lock/ownership.go plain() if a request has a new
-// field; lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
+// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
 // Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go, its script made
 // by lock/redisstore/script.go newGrantingScript(), lock/redisstore/inspect.go modes,
 // lockKeys(), lock/redisstore/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
