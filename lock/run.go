@@ -176,7 +176,7 @@ func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			q.locker.newPanic("Options.Retry", w.hold.Name, p)
+			_ = q.locker.newPanic("Options.Retry", w.hold.Name, p) // it is logged
 			pause, again = 0, false
 		}
 	}()

@@ -88,8 +88,8 @@ func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	if s.permits.expire == nil {
 		s.permits = permits{make(map[string]end), never}
 	}
-	if s.count.ends != never && s.count.ends > s.ms {
-		s.permits.ends = s.count.ends
+	if s.count.ends != never {
+		s.permits.ends = max(s.count.ends, s.ms+1)
 	}
 	given := s.put(ids, h.TTL)
 	return driver.Answer{Verdict: driver.Granted, Token: token, More: s.count.n > 0, Lease: max(given, time.Millisecond)}

@@ -114,6 +114,9 @@ func (s *State) countPermits(c *driver.Count) (reply int64, change func()) {
 	inUse := int64(0)
 	if c.Kind == driver.KindPermit {
 		s.reclaim()
+		if c.Op != driver.CountRead && !s.count.exists && s.permits.ends != never && s.permits.expire != nil {
+			s.permits = permits{} // of a count that has just ended
+		}
 		inUse = int64(len(s.permits.expire))
 	}
 	n, exists := s.count.n, s.count.exists
