@@ -278,7 +278,9 @@ func TestBadNetwork(t *testing.T) {
 			})
 		}
 		for time.Now().Before(end) {
-			time.Sleep(400 * time.Millisecond)
+			// Long enough for most connections to be made, and for a renewal on them: the
+			// lease has time for several attempts.
+			time.Sleep(time.Second)
 			wire.reset(false)
 		}
 		work.Wait()
