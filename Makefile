@@ -8,7 +8,7 @@ LINT := $(BIN)/golangci-lint
 
 # Modules beside the main one: what they require must never enter its go.mod.
 # The tools are pinned in one too, but hold no code of ours.
-NESTED := $(filter-out .ci/tools,$(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod')))
+NESTED := $(filter-out .ci/tools,$(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod' ':!*/testdata/*')))
 
 # Those of them that users import.
 SHIPPED := $(filter lock/%,$(NESTED))
