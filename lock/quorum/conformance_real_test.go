@@ -12,6 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
 func TestFiveServers(t *testing.T) {
@@ -52,7 +53,7 @@ func conform(t *testing.T, prepare func(i int, server *redistest.Server) (well b
 					for _, server := range servers {
 						clients = append(clients, server.Client(t))
 					}
-					return assemble(t, patient, clients...)
+					return assemble(t, quorum.Config{}, clients...) // no minute for each of the ill
 				},
 				Prefix: t.Name() + ":",
 				Delete: func(name string) { // at once: without a majority the lock is lost
