@@ -47,9 +47,6 @@ var keptSequences string
 func TestScriptsMeanWhatTheMachineMeans(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
-	if _, err := clockLibrary(); err != nil {
-		t.Skip("no C compiler for the server's clock: ", err)
-	}
 	if *differentialReplay != "" {
 		var ops []operation
 		require.NoError(t, json.Unmarshal([]byte(*differentialReplay), &ops))
