@@ -135,8 +135,7 @@ func (l *Locker) accept(a *acquisition, r result) error {
 	if r.grant.lease != nil {
 		l.returnLease(r.grant.lease)
 	} else {
-		l.endHandOff(r.grant.handOff)
-		_ = a.abandon() // the store drops it after its TTL otherwise
+		l.giveBack(a, r.grant)
 	}
 	return fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 }
@@ -148,12 +147,17 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	}
 	lease, err := l.watch(a, g)
 	if err != nil {
-		l.endHandOff(g.handOff)
-		_ = a.abandon() // the store drops it after its TTL otherwise
+		l.giveBack(a, g)
 		return nil, err
 	}
 	l.announcer.begin()
 	return lease, nil
+}
+
+// giveBack releases a grant of which no lease was made, in the background.
+func (l *Locker) giveBack(a *acquisition, g grant) {
+	l.endHandOff(g.handOff)
+	_ = a.abandon() // after an error its TTL ends it
 }
 
 // watch makes the lease of a grant and has the watchdog renew it.
@@ -177,6 +181,18 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	}
 	own.lease = lease
 	return &Lease{own: own}, nil
+}
+
+// limitWait ends the waiting after wait, and with the caller's context. The function releases
+// what that takes.
+func (a *acquisition) limitWait(wait time.Duration) context.CancelFunc {
+	a.waitCtx, a.wait = a.ctx, wait > 0
+	if !a.wait || wait >= forever {
+		return func() {}
+	}
+	waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
+	a.waitCtx = waitCtx
+	return cancel
 }
 
 // over returns the cause for which the acquisition waits no longer, or nil.

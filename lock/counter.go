@@ -94,12 +94,8 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 	if err := l.ready(ctx, h.Name); err != nil {
 		return err
 	}
-	a := acquisition{request: request{locker: l, hold: h}, ctx: ctx, waitCtx: ctx, wait: wait > 0}
-	if wait > 0 && wait < forever {
-		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
-		defer cancel()
-		a.waitCtx = waitCtx
-	}
+	a := acquisition{request: request{locker: l, hold: h}, ctx: ctx}
+	defer a.limitWait(wait)()
 	if !l.enter() {
 		return ErrClosed
 	}

@@ -141,12 +141,7 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 func (d *Deferred) limit(ctx context.Context, wait time.Duration) {
 	a := &d.acquisition
 	a.ctx, d.end = context.WithCancelCause(ctx)
-	a.waitCtx = a.ctx
-	if a.wait && wait < forever {
-		waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
-		_ = cancel // a.ctx ends it
-		a.waitCtx = waitCtx
-	}
+	_ = a.limitWait(wait) // a.ctx ends it
 	if ctx.Done() != nil || a.waitCtx != a.ctx {
 		d.unwatched = context.AfterFunc(a.waitCtx, d.giveUp)
 	}

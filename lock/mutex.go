@@ -171,12 +171,8 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx, waitCtx: ctx, wait: wait > 0}
-	if wait > 0 && wait < forever {
-		waitCtx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
-		defer cancel()
-		a.waitCtx = waitCtx
-	}
+	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	defer a.limitWait(wait)()
 	if o := m.ownershipIn(ctx); o != nil {
 		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
