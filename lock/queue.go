@@ -78,7 +78,7 @@ type queue struct {
 	// store has answered.
 	failure error
 	// tryFirst: no request was answered yet, or the latest has failed. The queue then sends
-	// one before it subscribes, in case there is nothing to wait for.
+	// one before it subscribes: the lock may be free.
 	tryFirst bool
 	// refusal is the latest one. After a grant it has the TTL of that lease, so that the
 	// next head knows without a request that the lock is held.

@@ -9,9 +9,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// waiter is an acquisition in a queue, with a way to deliver its result once. While its
-// request is in flight the queue's run owns the acquisition, before and after that whoever
-// holds locker.mu, and once the result is delivered its receiver.
+// waiter is an acquisition in a queue, with a way to deliver its result once. The queue's run
+// owns the acquisition while a request for it is in flight. Otherwise locker.mu guards it,
+// until its receiver has the result.
 type waiter struct {
 	*acquisition
 	queue *queue

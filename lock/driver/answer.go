@@ -36,8 +36,8 @@ type Answer struct {
 	// the name. Its release sends no [Notice].
 	Foreign bool
 	// OtherKind is set, with Refused, if a lock of this format but of a kind that does not
-	// share names with the requested one uses the name. Its release may send no [Notice]. A
-	// store that cannot tell sets neither this nor Foreign, or Foreign.
+	// share names with the requested one uses the name. Its release may send no [Notice]. It is
+	// optional: a store that does not know the kind may set Foreign instead.
 	OtherKind bool
 	// Silent is set, with Refused, if the lock's release sends no [Notice], because its
 	// holder's library polls. The waiter then polls, too.

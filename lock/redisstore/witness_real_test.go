@@ -14,19 +14,19 @@ import (
 // witness records when a lease is lost, and when the process was stalled until then.
 type witness struct {
 	lease    *lock.Lease
-	told     chan time.Time
+	lostAt   chan time.Time
 	stalls   [][2]time.Time
 	measured chan struct{} // closed when stalls are complete
 }
 
 func watch(lease *lock.Lease) *witness {
-	w := &witness{lease: lease, told: make(chan time.Time, 1), measured: make(chan struct{})}
+	w := &witness{lease: lease, lostAt: make(chan time.Time, 1), measured: make(chan struct{})}
 	for range 3 { // the first one counts: another one may be stalled
 		go func() {
 			<-lease.Context().Done()
 			now := time.Now()
 			select {
-			case w.told <- now:
+			case w.lostAt <- now:
 			default:
 			}
 		}()
@@ -69,19 +69,19 @@ func (w *witness) stalled(from, to time.Time) (sum time.Duration) {
 
 // lossIsInTime fails t unless the lease was lost by until, within the documented
 // tolerance. A stall of the process is excused. It returns when and why the lease was lost.
-func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (told time.Time, loss *lock.LostError) {
+func (w *witness) lossIsInTime(t testing.TB, within time.Duration) (lostAt time.Time, loss *lock.LostError) {
 	t.Helper()
 	select {
-	case told = <-w.told:
+	case lostAt = <-w.lostAt:
 	case <-time.After(within):
-		t.Fatalf("not told of the loss within %v", within)
+		t.Fatalf("no notice of the loss within %v", within)
 	}
 	until := w.lease.Until()
-	if late := told.Sub(until) - w.stalled(until, told); late > 10*time.Millisecond+50*time.Millisecond+patience {
-		t.Errorf("told of the loss %v after until", late)
+	if late := lostAt.Sub(until) - w.stalled(until, lostAt); late > 10*time.Millisecond+50*time.Millisecond+patience {
+		t.Errorf("notified of the loss %v after until", late)
 	}
 	require.ErrorAs(t, w.lease.Err(), &loss)
-	return told, loss
+	return lostAt, loss
 }
 
 // patience is the delay of a busy machine that tests allow for.

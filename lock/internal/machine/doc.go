@@ -42,8 +42,8 @@
 // # Who is woken
 //
 //	event                                  | mutex             | fair      | read, write
-//	release of the last hold               | the first living  | the head  | all, if nobody
-//	                                       | waiter, by a grant|           | holds it then
+//	release of the last hold               | the first living  | the head  | all, if it is
+//	                                       | waiter, by a grant|           | free then
 //	… and no waiter is left, or others wait| all               |           |
 //	release of the writer                  |                   |           | all
 //	release while others hold it           | none              | none      | none

@@ -24,7 +24,7 @@ func (s *State) Inspect(now time.Time, as driver.Kind) (info driver.Info) {
 	return info
 }
 
-// ForceRelease frees a lock, whoever holds it, and wakes its waiters. It returns the state of
+// ForceRelease frees a lock regardless of its holder, and wakes its waiters. It returns the state of
 // before, and leaves a count alone.
 func (s *State) ForceRelease(now time.Time) (driver.Info, []Message) {
 	s.begin(now)

@@ -86,9 +86,9 @@ func (n *name) subscribe(h *driver.Hold) {
 	n.topics, n.sent = append(n.topics, machine.Topics(h)...), nil
 }
 
-// heard returns what a waiter for the hold has received: "wake", or the owner that was granted
+// received returns what a waiter for the hold has received: "wake", or the owner that was granted
 // the lock.
-func (n *name) heard(h *driver.Hold) string {
+func (n *name) received(h *driver.Hold) string {
 	var words []string
 	for _, m := range n.sent {
 		if slices.Contains(machine.Topics(h), m.To) {
@@ -177,8 +177,8 @@ func TestReleaseGrantsToTheFirstLivingWaiter(t *testing.T) {
 	n.subscribe(waiters[2])
 	n.pass(time.Second)
 	require.True(t, n.free(holder))
-	assert.Equal(t, "b:1", n.heard(waiters[1]))
-	assert.Empty(t, n.heard(waiters[2]))
+	assert.Equal(t, "b:1", n.received(waiters[1]))
+	assert.Empty(t, n.received(waiters[2]))
 	notice := n.sent[0].Notice
 	assert.Equal(t, time.Second, notice.TTL)
 	assert.Equal(t, n.now.UnixMicro(), notice.At.UnixMicro())
@@ -201,7 +201,7 @@ func TestReleaseWithoutWaitersWakesAll(t *testing.T) {
 	n.subscribe(b) // without a place
 	n.acquire(a)
 	n.free(a)
-	assert.Equal(t, "wake", n.heard(b))
+	assert.Equal(t, "wake", n.received(b))
 }
 
 // One that asks while others are in the queue before it is refused, and the first gets the lock.
@@ -213,7 +213,7 @@ func TestRequestGrantsToTheQueueFirst(t *testing.T) {
 	n.subscribe(b)
 	n.pass(ttl + time.Millisecond)
 	assert.Equal(t, driver.Answer{Wait: ttl, At: time.UnixMicro(n.now.UnixMicro())}, n.acquire(c))
-	assert.Equal(t, "b:1", n.heard(b))
+	assert.Equal(t, "b:1", n.received(b))
 	assert.Equal(t, granted, n.verdict(b), "the grant counts as if it had requested it")
 }
 
@@ -227,7 +227,7 @@ func TestWaiterLeavesTheQueue(t *testing.T) {
 	n.acquire(c)
 	assert.False(t, n.free(b))
 	n.free(a)
-	assert.Equal(t, "c:1", n.heard(c))
+	assert.Equal(t, "c:1", n.received(c))
 }
 
 func TestWindowForOthers(t *testing.T) {
@@ -239,7 +239,7 @@ func TestWindowForOthers(t *testing.T) {
 	n.acquire(a)
 	n.acquire(b)
 	n.free(a)
-	assert.Equal(t, "wake", n.heard(b))
+	assert.Equal(t, "wake", n.received(b))
 	assert.Equal(t, 10*time.Millisecond, n.acquire(b).Wait)
 	n.pass(10 * time.Millisecond)
 	assert.Equal(t, granted, n.verdict(b))
@@ -278,8 +278,8 @@ func TestFairOrder(t *testing.T) {
 	assert.Equal(t, driver.Answer{Wait: ttl}, n.acquire(b))
 	assert.Equal(t, driver.Answer{Wait: ttl, Behind: true}, n.acquire(c))
 	n.free(a)
-	assert.Equal(t, "wake", n.heard(b))
-	assert.Empty(t, n.heard(c))
+	assert.Equal(t, "wake", n.received(b))
+	assert.Empty(t, n.received(c))
 	assert.Equal(t, refused, n.verdict(c), "nobody overtakes")
 	assert.Equal(t, refused, n.verdict(hold(driver.KindFair, "d:1", func(h *driver.Hold) { h.Queue.Keep = 0 })))
 	assert.Equal(t, []string{"b:1", "c:1"}, owners(n.Inspect(n.now, driver.KindMutex).Waiters))
@@ -311,8 +311,8 @@ func TestFairWaiterThatHasGone(t *testing.T) {
 	n.acquire(c)
 	n.topics = nil
 	n.free(a)
-	assert.Empty(t, n.heard(b))
-	assert.Equal(t, "wake", n.heard(c))
+	assert.Empty(t, n.received(b))
+	assert.Equal(t, "wake", n.received(c))
 	assert.Equal(t, granted, n.verdict(b))
 }
 
@@ -342,9 +342,9 @@ func TestReaders(t *testing.T) {
 	n.pass(2 * time.Second)
 	assert.False(t, n.free(b), "it is dead")
 	n.subscribe(w)
-	assert.Empty(t, n.heard(w))
+	assert.Empty(t, n.received(w))
 	n.free(a)
-	assert.Equal(t, "wake", n.heard(w))
+	assert.Equal(t, "wake", n.received(w))
 	assert.Equal(t, refused, n.verdict(b), "claimed while it is free")
 	later := n.acquire(w)
 	assert.Greater(t, later.Token, token)
@@ -360,7 +360,7 @@ func TestWriterThatGivesUpEndsItsClaim(t *testing.T) {
 	n.acquire(w)
 	n.subscribe(a)
 	assert.False(t, n.free(w))
-	assert.Equal(t, "wake", n.heard(a))
+	assert.Equal(t, "wake", n.received(a))
 	assert.Equal(t, granted, n.verdict(hold(driver.KindRead, "b:1")))
 }
 
@@ -403,7 +403,7 @@ func TestSemaphoreTakesOnce(t *testing.T) {
 	n.subscribe(b)
 	assert.True(t, n.free(a))
 	assert.True(t, n.free(a))
-	assert.Equal(t, "wake", n.heard(b))
+	assert.Equal(t, "wake", n.received(b))
 	assert.Equal(t, int64(3), n.count(driver.KindSemaphore, driver.CountRead, 0, "").Count)
 	owed := hold(driver.KindSemaphore, "c:1", func(h *driver.Hold) { h.Semaphore.Owed = true })
 	assert.True(t, n.free(owed))
@@ -448,7 +448,7 @@ func TestPermits(t *testing.T) {
 	assert.Equal(t, granted, n.verdict(a))
 	n.subscribe(a)
 	assert.True(t, n.free(two))
-	assert.Equal(t, "wake", n.heard(a))
+	assert.Equal(t, "wake", n.received(a))
 	assert.False(t, n.free(two))
 }
 
@@ -464,7 +464,7 @@ func TestLatch(t *testing.T) {
 	n.subscribe(h)
 	n.sent = nil
 	n.count(latch, driver.CountAdd, -5, "3")
-	assert.Equal(t, "wake", n.heard(h))
+	assert.Equal(t, "wake", n.received(h))
 	assert.Equal(t, open, n.acquire(h))
 	assert.Equal(t, driver.Counted{}, n.count(latch, driver.CountAdd, 1, "4"), "an open latch is not counted")
 }
@@ -515,7 +515,7 @@ func TestForceRelease(t *testing.T) {
 		info, sent := n.ForceRelease(n.now)
 		n.sent = sent
 		assert.Equal(t, "a:1", info.Holders[0].Owner)
-		assert.Equal(t, "wake", n.heard(b))
+		assert.Equal(t, "wake", n.received(b))
 		assert.Equal(t, granted, n.verdict(b))
 	}
 	n := newName()
