@@ -89,7 +89,7 @@ func (a *queueAccess) close() {
 	if a.queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = a.queue.Close(ctx)
+		_ = a.queue.Shutdown(ctx)
 	}
 	_ = a.server.Close()
 }

@@ -31,7 +31,7 @@ func openMails(t *testing.T, client redis.UniversalClient) *delayqueue.Queue {
 	q, err := delayqueue.New(store, "mails", delayqueue.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, q.Close(context.Background()))
+		assert.NoError(t, q.Shutdown(context.Background()))
 		assert.NoError(t, store.Close())
 	})
 	return q

@@ -139,6 +139,6 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, stats.Ready)
-	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, q.Shutdown(t.Context()))
 	require.NoError(t, store.Close())
 }
