@@ -2,17 +2,13 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
-	//go:embed fence.lua
-	fenceSource string
-
-	fence = newTimelyScript(fenceSource)
+	fence = newScript("fence.lua")
 )
 
 var _ driver.Fencer = (*Store)(nil)

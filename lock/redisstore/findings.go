@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -459,10 +458,8 @@ func (e *examination) compareConnections(ctx context.Context) error {
 const togetherKeys = 12
 
 var (
-	//go:embed spread_write.lua
-	spreadWriteSource string
-	//go:embed spread_remove.lua
-	spreadRemoveSource string
+	spreadWrite  = newScript("spread_write.lua")
+	spreadRemove = newScript("spread_remove.lua")
 )
 
 // compareKeys looks for a proxy that spreads keys over servers: requests for several locks
@@ -481,7 +478,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 		return nil // Config.Prefix or MapName gives all locks one hash tag
 	}
 	together := append([]any{len(keys)}, keys...)
-	err := classify(e.node.client.Do(ctx, append([]any{"eval", spreadWriteSource}, together...)...).Err())
+	err := classify(e.node.client.Do(ctx, append([]any{"eval", spreadWrite.text().Source}, together...)...).Err())
 	if errors.Is(err, ErrNoPermission) {
 		e.unexamined("proxy", "the user may only use names with one hash tag, which a proxy that spreads keys would keep together", "check as a user with more rights")
 		return nil
@@ -500,7 +497,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	defer func() {
 		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageTimeout)
 		defer cancel()
-		_ = e.node.client.Do(rest, append([]any{"eval", spreadRemoveSource}, together...)...).Err() // else they end by themselves
+		_ = e.node.client.Do(rest, append([]any{"eval", spreadRemove.text().Source}, together...)...).Err() // else they end by themselves
 	}()
 	removed, err := e.removeEach(ctx, keys)
 	if err == nil && removed < len(keys) {
@@ -529,7 +526,7 @@ func (e *examination) removeEach(ctx context.Context, keys []any) (removed int, 
 	pipe := e.node.client.Pipeline()
 	replies := make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
-		replies[i] = pipe.Do(ctx, "eval", spreadRemoveSource, 1, key)
+		replies[i] = pipe.Do(ctx, "eval", spreadRemove.text().Source, 1, key)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, classify(err)

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -19,17 +18,8 @@ import (
 )
 
 var (
-	//go:embed inspect_lock.lua
-	inspectLockSource string
-	//go:embed inspect_count.lua
-	inspectCountSource string
-	//go:embed inspect.lua
-	inspectSource string
-	//go:embed force.lua
-	forceSource string
-
-	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, publishAllSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript("inspect.lua")
+	forceLock   = newScript("force.lua")
 )
 
 var _ driver.Inspector = (*Store)(nil)

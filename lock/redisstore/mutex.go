@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -12,32 +11,14 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed wait_queue.lua
-	waitQueueSource string
-	//go:embed grant_next.lua
-	grantNextSource string
-	//go:embed mutex_yield.lua
-	mutexYieldSource string
-	//go:embed acquire.lua
-	acquireSource string
-	//go:embed acquire_held.lua
-	acquireHeldSource string
-	//go:embed acquire_contended.lua
-	acquireContendedSource string
-	//go:embed release.lua
-	releaseSource string
-	//go:embed release_contended.lua
-	releaseContendedSource string
-	//go:embed renew.lua
-	renewSource string
-
-	acquire = newGrantingShortcut(sharing{common: 2, own: 3}, acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release = newShortcutScript(sharing{common: 2, own: 2}, publishSource+"\n"+releaseSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
-	renew   = newTimelyScript(renewSource)
+	acquire = &script{text: lua.File("acquire.lua"), granting: true, sharing: sharing{common: 2, own: 3}}
+	release = &script{text: lua.File("release.lua"), sharing: sharing{common: 2, own: 2}}
+	renew   = newScript("renew.lua")
 )
 
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every

@@ -2,26 +2,19 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed permit_acquire.lua
-	permitAcquireSource string
-	//go:embed permit_release.lua
-	permitReleaseSource string
-	//go:embed permit_renew.lua
-	permitRenewSource string
-
-	permitAcquire = newGrantingScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
-	permitRelease = newScript(publishSource, counterSource, overdueSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
+	permitAcquire = &script{text: lua.File("permit_acquire.lua"), granting: true}
+	permitRelease = newScript("permit_release.lua")
+	permitRenew   = newScript("permit_renew.lua")
 )
 
 // permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.

@@ -47,7 +47,7 @@ type attempt struct {
 // attempt returns an attempt at a call with the deadline of ctx.
 func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 	a.call = c
-	if c.script.timely {
+	if c.script.text().Timely {
 		a.clock = s.clock(c.key())
 		if a.reading, err = a.clock.read(ctx, s, c.key()); err != nil {
 			return a, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,9 +18,7 @@ import (
 )
 
 var (
-	//go:embed rights.lua
-	rightsSource string
-	rightsScript = newScript(rightsSource)
+	rightsScript = newScript("rights.lua")
 )
 
 // use is a use of a server, with what its scripts call. SECURITY.md has the same lists.
@@ -187,7 +184,7 @@ func (e *examination) tryUse(ctx context.Context, u *use, at key) (r refusals, e
 		channels = u.channels(at)
 	}
 	eval := pipe.Do(ctx, "eval", "return 1", 0)
-	evalsha := pipe.Do(ctx, "evalsha", rightsScript.sha, 0, "")
+	evalsha := pipe.Do(ctx, "evalsha", rightsScript.text().SHA, 0, "")
 	var wait *redis.Cmd
 	if u.needed && e.store.config.Replicas > 0 {
 		wait = pipe.Do(ctx, "wait", 0, 1)
@@ -238,7 +235,7 @@ func (e *examination) tryCommands(ctx context.Context, u *use, at, channel key, 
 	if u.needed {
 		commands = append(slices.Clone(commands), e.more...)
 	}
-	args := []any{"eval", rightsScript.source, 1, string(at), string(channel)}
+	args := []any{"eval", rightsScript.text().Source, 1, string(at), string(channel)}
 	for _, command := range commands {
 		args = append(args, command)
 	}

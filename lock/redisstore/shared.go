@@ -79,7 +79,7 @@ func newSharedRequest(members []*request) *request {
 			keys[k*n+i] = key
 		}
 		args = append(args, m.args[common:common+own]...)
-		if first.script.timely {
+		if first.script.text().Timely {
 			earlier := latest.deadline().Sub(m.deadline())
 			args = append(args, int64((earlier+time.Microsecond-1)/time.Microsecond))
 		}
