@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var _ driver.Checker = (*Store)(nil)
@@ -165,7 +166,7 @@ func unanswered(all []*examination) error {
 func (e *examination) run(ctx context.Context) {
 	first, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	switch err := classify(e.node.client.Ping(first).Err()); {
+	switch err := fault.Classify(e.node.client.Ping(first).Err()); {
 	case errors.Is(err, ErrNoPermission):
 		e.found(driver.SeverityNote, "rights", "the user may not run ping", "none of the locks': Store.Ping fails", "give the user +ping")
 	case err != nil:
@@ -197,7 +198,7 @@ func (e *examination) tryServer(ctx context.Context) error {
 		publish, err := publishingOf(ctx, e.node.client)
 		switch {
 		case err != nil:
-			return classify(err)
+			return fault.Classify(err)
 		case publish == publishSharded:
 			e.sharded = true
 			e.more = append(e.more, "pubsub shardnumsub #", "spublish # x")

@@ -138,7 +138,7 @@ package redisstore
 // Tests: failover_test.go.
 // Planted: 185.
 //
-// Errors of the server, URLs: errors.go, client.go.
+// Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go.
 // Tests: faults_test.go, client_test.go.
 // Planted: 43, 52, 98.
 //

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
@@ -84,7 +85,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 		ask = append(ask, int(n-1))
 	}
 	if !ok {
-		return nil, unexpected(reply)
+		return nil, fault.Unexpected(reply)
 	}
 	return ask, nil
 }

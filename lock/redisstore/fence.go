@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var (
@@ -47,7 +48,7 @@ func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bo
 	}
 	raised, ok := reply.(int64)
 	if !ok {
-		return false, unexpected(reply)
+		return false, fault.Unexpected(reply)
 	}
 	return raised == 1, nil
 }

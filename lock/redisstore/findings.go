@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // The promises that findings name.
@@ -242,7 +243,7 @@ func (e *examination) measure(ctx context.Context) error {
 	case errors.As(err, &refused):
 		e.unexamined("clock", "the server refuses TIME: "+excerpt(refused.Error()), "give the user +time, which locks need as well")
 		return nil
-	case silent(err):
+	case fault.Silent(err):
 		return err
 	case err != nil:
 		e.unexamined("clock", excerpt(err.Error()), "set the server's clock, and keep it synchronized")
@@ -391,7 +392,7 @@ const (
 // readSlowLog looks for commands that stopped the server.
 func (e *examination) readSlowLog(ctx context.Context) error {
 	reply, err := e.node.client.Do(ctx, "slowlog", "get", slowEntries).Result()
-	if err = classify(err); silent(err) {
+	if err = fault.Classify(err); fault.Silent(err) {
 		return err
 	}
 	entries, _ := reply.([]any)
@@ -437,7 +438,7 @@ func (e *examination) compareConnections(ctx context.Context) error {
 		conn := e.node.client.Conn()
 		defer conn.Close() // at the end, so that each is another one
 		text, err := conn.Info(ctx, "server").Result()
-		if err = classify(err); silent(err) {
+		if err = fault.Classify(err); fault.Silent(err) {
 			return err
 		}
 		other := serverInfo{fields: map[string]string{}}
@@ -478,7 +479,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 		return nil // Config.Prefix or MapName gives all locks one hash tag
 	}
 	together := append([]any{len(keys)}, keys...)
-	err := classify(e.node.client.Do(ctx, append([]any{"eval", spreadWrite.text().Source}, together...)...).Err())
+	err := fault.Classify(e.node.client.Do(ctx, append([]any{"eval", spreadWrite.text().Source}, together...)...).Err())
 	if errors.Is(err, ErrNoPermission) {
 		e.unexamined("proxy", "the user may only use names with one hash tag, which a proxy that spreads keys would keep together", "check as a user with more rights")
 		return nil
@@ -529,12 +530,12 @@ func (e *examination) removeEach(ctx context.Context, keys []any) (removed int, 
 		replies[i] = pipe.Do(ctx, "eval", spreadRemove.text().Source, 1, key)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, classify(err)
+		return 0, fault.Classify(err)
 	}
 	for _, reply := range replies {
 		n, err := reply.Int()
 		if err != nil {
-			return 0, unexpected(reply.Val())
+			return 0, fault.Unexpected(reply.Val())
 		}
 		removed += n
 	}

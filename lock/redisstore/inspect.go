@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var (
@@ -140,7 +141,7 @@ func describe(name string, reply any) (driver.Info, error) {
 	waiters := r.list()
 	token, count := r.text(), r.text()
 	if r.failed || len(holders)%3 != 0 || len(waiters)%3 != 0 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, fault.Unexpected(reply)
 	}
 	info.TTL = remaining(left)
 	info.Token = integer(token)
@@ -232,7 +233,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute 
 	var work sync.WaitGroup
 	for node, pipe := range nodes {
 		work.Go(func() {
-			if _, err := pipe.Exec(ctx); silent(classify(err)) {
+			if _, err := pipe.Exec(ctx); fault.Silent(fault.Classify(err)) {
 				mute.Store(node, nil)
 			}
 		})

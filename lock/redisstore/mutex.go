@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
 	"math"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -123,13 +123,13 @@ func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.H
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) < 3 {
-		return a, clock, unexpected(reply)
+		return a, clock, fault.Unexpected(reply)
 	}
 	a, err = answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
 		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, clock, unexpected(reply)
+			return driver.Answer{}, clock, fault.Unexpected(reply)
 		}
 		a.Reserved = more
 		clock = clockOf(list[3:])
@@ -163,7 +163,7 @@ func answer(reply any) (driver.Answer, error) {
 	switch code {
 	case 1:
 		if value < 0 || value > maxNumber {
-			return driver.Answer{}, unexpected(reply)
+			return driver.Answer{}, fault.Unexpected(reply)
 		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
@@ -175,7 +175,7 @@ func answer(reply any) (driver.Answer, error) {
 	case 4:
 		return driver.Answer{Wait: remaining(value), Behind: true}, nil
 	}
-	return driver.Answer{}, unexpected(reply)
+	return driver.Answer{}, fault.Unexpected(reply)
 }
 
 // remaining converts a reply of PTTL, with zero for a key that never expires. A key in
@@ -221,7 +221,7 @@ func (mutex) prolong(c *call, at key, lease *renewal.Item) {
 func freed(reply any) (held bool, err error) {
 	code, ok := reply.(int64)
 	if !ok {
-		return false, unexpected(reply)
+		return false, fault.Unexpected(reply)
 	}
 	return code >= 0, nil
 }
@@ -230,18 +230,12 @@ func freed(reply any) (held bool, err error) {
 func pair(reply any) (first, second int64, err error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) != 2 {
-		return 0, 0, unexpected(reply)
+		return 0, 0, fault.Unexpected(reply)
 	}
 	first, ok1 := list[0].(int64)
 	second, ok2 := list[1].(int64)
 	if !ok1 || !ok2 {
-		return 0, 0, unexpected(reply)
+		return 0, 0, fault.Unexpected(reply)
 	}
 	return first, second, nil
-}
-
-// unexpected is the error for a reply that none of our scripts gives. It omits the reply,
-// whose content is unknown.
-func unexpected(reply any) error {
-	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
 }

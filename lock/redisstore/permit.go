@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -73,7 +74,7 @@ func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dr
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) != 4 {
-		return driver.Answer{}, unexpected(reply)
+		return driver.Answer{}, fault.Unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	left, _ := list[2].(int64)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var (
@@ -126,9 +127,8 @@ type refusals struct {
 
 func (r *refusals) add(command, key, channel string, err error) {
 	text := err.Error()
-	f := faultOf(text)
 	switch lower := strings.ToLower(text); {
-	case errors.Is(f.err, ErrNoPermission) || strings.Contains(lower, "executing the script can't"):
+	case errors.Is(fault.Of(text), ErrNoPermission) || strings.Contains(lower, "executing the script can't"):
 		switch {
 		case channel != "" && strings.Contains(lower, "channel"):
 			r.channels = append(r.channels, channel)
@@ -141,7 +141,7 @@ func (r *refusals) add(command, key, channel string, err error) {
 		strings.Contains(lower, "wrong number of args"), strings.HasSuffix(lower, "syntax error"):
 		r.absent = append(r.absent, command)
 	default:
-		r.faults = append(r.faults, classify(refusal(text)))
+		r.faults = append(r.faults, fault.Classify(fault.Refusal(text)))
 	}
 }
 
@@ -197,7 +197,7 @@ func (e *examination) tryUse(ctx context.Context, u *use, at key) (r refusals, e
 		ofChannels = append(ofChannels, pipe.Do(ctx, "publish", string(channel), "x"))
 	}
 	_, err = pipe.Exec(ctx)
-	if err = classify(err); silent(err) {
+	if err = fault.Classify(err); fault.Silent(err) {
 		return r, err
 	}
 	if err := eval.Err(); err != nil {
@@ -207,7 +207,7 @@ func (e *examination) tryUse(ctx context.Context, u *use, at key) (r refusals, e
 	if wait != nil && wait.Err() != nil {
 		r.add("wait", "", "", wait.Err())
 	}
-	if err := evalsha.Err(); err != nil && !unknown(err) {
+	if err := evalsha.Err(); err != nil && !fault.NoScript(err) {
 		r.add("evalsha", "", "", err)
 	}
 	var usable key
@@ -241,22 +241,22 @@ func (e *examination) tryCommands(ctx context.Context, u *use, at, channel key, 
 	}
 	reply, err := e.node.client.Do(ctx, args...).Result()
 	switch {
-	case silent(classify(err)):
-		return classify(err)
+	case fault.Silent(fault.Classify(err)):
+		return fault.Classify(err)
 	case err != nil:
 		r.add("eval", "", "", err)
 		return nil
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list)%2 != 0 || len(list) > 2*len(commands) {
-		r.faults = append(r.faults, unexpected(reply))
+		r.faults = append(r.faults, fault.Unexpected(reply))
 		return nil
 	}
 	for ; len(list) > 0; list = list[2:] {
 		index, isNumber := list[0].(int64)
 		text, isText := list[1].(string)
 		if !isNumber || !isText || index < 0 || index >= int64(len(commands)) {
-			r.faults = append(r.faults, unexpected(list[0]))
+			r.faults = append(r.faults, fault.Unexpected(list[0]))
 			return nil
 		}
 		words := strings.Fields(commands[index])
@@ -264,7 +264,7 @@ func (e *examination) tryCommands(ctx context.Context, u *use, at, channel key, 
 		if command == "pubsub" {
 			command += "|" + words[1]
 		}
-		r.add(command, "", string(channel), refusal(text))
+		r.add(command, "", string(channel), fault.Refusal(text))
 	}
 	return nil
 }
@@ -308,13 +308,13 @@ func (e *examination) reportRefusals(u *use, r *refusals) {
 // refusesWrites reports a refusal of a known class, once each class. It returns whether err
 // is one.
 func (e *examination) refusesWrites(err error) bool {
-	fault, ok := errors.AsType[*ServerError](err)
-	if !ok || fault.Fault == nil {
+	refused, ok := errors.AsType[*ServerError](err)
+	if !ok || refused.Fault == nil {
 		return false
 	}
-	text := "the server refuses to write: " + fault.Fault.Error()
+	text := "the server refuses to write: " + refused.Fault.Error()
 	if !slices.ContainsFunc(e.findings, func(f driver.Finding) bool { return f.Found == text }) {
-		e.found(driver.SeverityError, "writes", text, acquired+": every acquisition is refused", fault.advice)
+		e.found(driver.SeverityError, "writes", text, acquired+": every acquisition is refused", fault.Advice(refused))
 	}
 	return true
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // roundTrips is how many round trips a check measures.
@@ -28,7 +30,7 @@ func measure(ctx context.Context, client *redis.Client) ([]roundTrip, error) {
 		at, err := client.Time(ctx).Result()
 		took := time.Since(sent)
 		if err != nil {
-			return trips, classify(err)
+			return trips, fault.Classify(err)
 		}
 		if seconds := at.Unix(); seconds <= 0 || seconds > maxNumber/1_000_000 {
 			return trips, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)

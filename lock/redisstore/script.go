@@ -88,10 +88,6 @@ func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 	return once{cmd}
 }
 
-// unknown reports whether the server has no such script in its cache. SCRIPT FLUSH, a
-// restart or a failover may empty the cache at any time.
-func unknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
-
 // run runs a script on the server that has the keys. Under load it is batched with other
 // requests of this process.
 func (s *Store) run(ctx context.Context, sc *script, keys []key, args ...any) (any, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // serverClock estimates the clock of one node. A request carries its deadline by that
@@ -85,7 +86,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading
 		select {
 		case <-q.done:
 		case <-ctx.Done():
-			return nil, notSentError{classify(ctx.Err())}
+			return nil, notSentError{fault.Classify(ctx.Err())}
 		}
 		switch {
 		case q.err == nil:
@@ -94,7 +95,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading
 					driver.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
 			}
 			return q.reading, nil
-		case own || silent(q.err):
+		case own || fault.Silent(q.err):
 			return nil, notSentError{q.err}
 		}
 		// The server may have refused only the key of the request that made the query.
@@ -141,7 +142,7 @@ func (c *serverClock) answer(ctx context.Context, s *Store, at key, q *clockQuer
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
 	} else {
-		err = classify(err)
+		err = fault.Classify(err)
 		s.doubtTopology(err)
 	}
 	if q.err = err; err == nil {
@@ -161,7 +162,7 @@ func newReading(asked time.Time, reply any) (*clockReading, error) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || micros <= 0 || micros > maxNumber {
-		return nil, unexpected(reply)
+		return nil, fault.Unexpected(reply)
 	}
 	r := &clockReading{asked: asked, micros: micros, took: time.Since(asked)}
 	if excess := r.took - slowReading; excess > 0 {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // serverInfo is what a server reports about itself, by INFO, HELLO and CONFIG GET. A server
@@ -51,8 +53,8 @@ func readServerInfo(ctx context.Context, client *redis.Client) (*serverInfo, err
 	for _, directive := range directives {
 		configs = append(configs, pipe.Do(ctx, "config", "get", directive))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && silent(classify(err)) {
-		return nil, classify(err)
+	if _, err := pipe.Exec(ctx); err != nil && fault.Silent(fault.Classify(err)) {
+		return nil, fault.Classify(err)
 	}
 	if err := hello.Err(); err == nil {
 		addPairs(i.hello, hello.Val())
