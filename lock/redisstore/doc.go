@@ -143,13 +143,15 @@ package redisstore
 // Planted: 43, 52, 98.
 //
 // Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
-// serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go Cluster.owner().
+// internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go
+// Cluster.owner().
 // Tests: listeners_test.go, check_test.go.
 // Planted: 186, 187.
 //
-// What a check finds: lock/driver/finding.go, check.go, findings.go, serverinfo.go, rights.go,
-// internal/lua/rights.lua, internal/lua/spread_write.lua, internal/lua/spread_remove.lua,
-// roundtrip.go; of a quorum lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md,
-// docs/doctor.schema.json.
+// What a check finds: lock/driver/finding.go, check.go, internal/check/check.go,
+// internal/check/findings.go, internal/check/serverinfo.go, rights.go,
+// internal/check/rights.go, internal/lua/rights.lua, internal/lua/spread_write.lua,
+// internal/lua/spread_remove.lua, internal/check/roundtrip.go; of a quorum
+// lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md, docs/doctor.schema.json.
 // Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

@@ -39,7 +39,7 @@ func keysOf(texts []string) []key {
 }
 
 // endless is the deadline of a request that never arrives late.
-var endless = deadline{by: strconv.FormatInt(maxNumber, 10), most: strconv.FormatInt(maxNumber, 10)}
+var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.FormatInt(lua.MaxNumber, 10)}
 
 // Pipeline is a pipeline or a transaction of go-redis that its user executes.
 type Pipeline = redis.Pipeliner

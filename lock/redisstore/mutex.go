@@ -70,10 +70,10 @@ func parseGrant(s *Store, payload string) (n driver.Notice, ok bool) {
 	}, true
 }
 
-// number parses a whole number up to maxNumber.
+// number parses a whole number up to lua.MaxNumber.
 func number(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && len(text) <= 16 && n >= 0 && n <= maxNumber
+	return n, err == nil && len(text) <= 16 && n >= 0 && n <= lua.MaxNumber
 }
 
 // secret returns the word that authenticates a grant to an owner. Only this store, the
@@ -145,7 +145,7 @@ func clockOf(rest []any) time.Time {
 		return time.Time{}
 	}
 	micros, ok := rest[0].(int64)
-	if !ok || micros < 0 || micros > maxNumber {
+	if !ok || micros < 0 || micros > lua.MaxNumber {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)
@@ -162,7 +162,7 @@ func answer(reply any) (driver.Answer, error) {
 	}
 	switch code {
 	case 1:
-		if value < 0 || value > maxNumber {
+		if value < 0 || value > lua.MaxNumber {
 			return driver.Answer{}, fault.Unexpected(reply)
 		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil

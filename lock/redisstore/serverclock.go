@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // serverClock estimates the clock of one node. A request carries its deadline by that
@@ -56,8 +57,6 @@ const (
 	readingError = time.Second
 	// unboundedRequest is the deadline of a request whose context has none.
 	unboundedRequest = 10 * time.Second
-	// maxNumber is the largest number that is accepted: up to it, Lua is exact.
-	maxNumber = 1<<53 - 1
 )
 
 // clock returns the serverClock of the node that has the key.
@@ -161,7 +160,7 @@ func newClockCall(at key) *call { return &call{script: readClock, keys: []any{st
 func newReading(asked time.Time, reply any) (*clockReading, error) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || micros <= 0 || micros > maxNumber {
+	if err != nil || micros <= 0 || micros > lua.MaxNumber {
 		return nil, fault.Unexpected(reply)
 	}
 	r := &clockReading{asked: asked, micros: micros, took: time.Since(asked)}
@@ -200,8 +199,8 @@ func (r *clockReading) deadline(ctx context.Context) deadline {
 		by = now.Add(unboundedRequest)
 	}
 	return deadline{
-		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), maxNumber), 10),
-		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), maxNumber), 10),
+		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), lua.MaxNumber), 10),
+		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), lua.MaxNumber), 10),
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 //go:embed *.lua
 var files embed.FS
 
+// MaxNumber is the largest number that is accepted from a server: up to it, Lua is exact.
+const MaxNumber = 1<<53 - 1
+
 // Text is a script as a server gets it.
 type Text struct {
 	Source string

@@ -1,4 +1,4 @@
-package redisstore
+package check
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // The promises that findings name.
@@ -60,7 +61,7 @@ func (e *examination) judgeRole() {
 	case role == "replica" && !e.node.replica:
 		e.found(driver.SeverityError, "role", "it is a replica, which refuses writes", acquired+": every acquisition is refused",
 			"connect to the master, through redis-sentinel:// or redis-cluster:// so that a failover is followed")
-	case mode == "cluster" && e.store.cluster == nil:
+	case mode == "cluster" && !e.subject.Cluster:
 		e.found(driver.SeverityError, "role", "it is a node of a cluster, and the client is for one server", acquired+": those in the slots of other nodes are refused",
 			"connect by redis-cluster://, or with a *redis.ClusterClient")
 	}
@@ -150,8 +151,8 @@ func (e *examination) judgeReplicas() {
 		e.unexamined("replicas", "the server does not report its replicas", "look them up in the settings of the service")
 		return
 	}
-	followed := e.store.sentinel() || e.store.cluster != nil // by failover
-	want := int64(e.store.config.Replicas)
+	followed := e.subject.Replica != nil || e.subject.Cluster // by failover
+	want := int64(e.subject.Replicas)
 	var online int64
 	for _, r := range list {
 		switch {
@@ -177,7 +178,7 @@ func (e *examination) judgeReplicas() {
 			oneHolder+": a failover loses what the promoted replica has not received, and grants those locks again",
 			"set Config.Replicas, which makes this rare; or use package quorum; compare fencing tokens in any case (docs/reliability.md)")
 	}
-	if count > 0 && e.store.sentinel() && !e.info.has("min_slaves_good_slaves") {
+	if count > 0 && e.subject.Replica != nil && !e.info.has("min_slaves_good_slaves") {
 		e.found(driver.SeverityWarning, "replicas", "min-replicas-to-write is 0",
 			oneHolder+": a master that is cut off from its sentinels goes on granting, beside the promoted one",
 			"set min-replicas-to-write 1 and min-replicas-max-lag 10")
@@ -237,7 +238,7 @@ const farClock = time.Second
 
 // measure measures round trips and the server's clock.
 func (e *examination) measure(ctx context.Context) error {
-	trips, err := measure(ctx, e.node.client)
+	trips, err := measure(ctx, e.node.Client)
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused):
@@ -269,7 +270,7 @@ func (e *examination) judgeLatency() {
 }
 
 // judgeClock compares the server's clock with this process's, and with itself.
-func (e *examination) judgeClock(trips []roundTrip) {
+func (e *examination) judgeClock(trips []RoundTrip) {
 	ahead, give := e.server.Ahead, e.server.AheadError
 	if ahead.Abs()-give > farClock {
 		e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the server's clock is %s this process's", apart(ahead)),
@@ -279,36 +280,15 @@ func (e *examination) judgeClock(trips []roundTrip) {
 	last := trips[len(trips)-1]
 	by := step(trips[0], last, e.base)
 	if by == 0 && !e.node.replica {
-		by = e.stepSinceLastReading(last)
+		if earlier, ok := e.subject.LastReading(e.node.Address, last); ok {
+			by = step(earlier, last, e.base)
+		}
 	}
 	if by != 0 {
 		e.found(driver.SeverityError, "clock", fmt.Sprintf("the server's clock was set: it is %s where it would be", apart(by)),
 			oneHolder+": a step forward ends leases while their holders work, a step back prolongs them",
 			"synchronize the server's clock by slewing; after a step let the longest TTL pass")
 	}
-}
-
-// stepSinceLastReading compares a round trip with the store's last reading of the clock, and
-// keeps the round trip if there was none, for the next check.
-func (e *examination) stepSinceLastReading(now roundTrip) time.Duration {
-	clock := e.store.clockOf(e.node.clockID(e.store))
-	last := clock.reading.Load()
-	if last == nil {
-		clock.reading.CompareAndSwap(nil, &clockReading{asked: now.sent, micros: now.at.UnixMicro(), took: now.took})
-		return 0
-	}
-	if last.took > slowReading {
-		return 0
-	}
-	return step(roundTrip{last.asked, last.took, time.UnixMicro(last.micros)}, now, e.base)
-}
-
-// clockID is the node's key in Store.clocks.
-func (n *checkedNode) clockID(s *Store) string {
-	if s.cluster == nil {
-		return ""
-	}
-	return n.address
 }
 
 // compareReplicas compares the replicas' clocks with the master's.
@@ -320,7 +300,7 @@ func compareReplicas(all []*examination, ttl time.Duration) (found []driver.Find
 			continue
 		}
 		found = append(found, driver.Finding{
-			Severity: driver.SeverityWarning, Server: e.node.address, Topic: "clock",
+			Severity: driver.SeverityWarning, Server: e.node.Address, Topic: "clock",
 			Found:   fmt.Sprintf("the replica's clock is %s the master's", apart(by)),
 			Promise: oneHolder + ": after a failover to it leases, permits and messages of delay queues end, or are due, earlier or later by the difference",
 			Advice:  "synchronize the clocks of all servers, by slewing",
@@ -344,8 +324,8 @@ func compareMasters(all []*examination, ttl time.Duration) (found []driver.Findi
 			continue
 		}
 		found = append(found, driver.Finding{
-			Severity: driver.SeverityWarning, Server: e.node.address, Topic: "clock",
-			Found:   fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.address),
+			Severity: driver.SeverityWarning, Server: e.node.Address, Topic: "clock",
+			Found:   fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.Address),
 			Promise: oneHolder + ": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time",
 			Advice:  "synchronize the clocks of all servers, by slewing, before a slot is moved",
 		})
@@ -391,7 +371,7 @@ const (
 
 // readSlowLog looks for commands that stopped the server.
 func (e *examination) readSlowLog(ctx context.Context) error {
-	reply, err := e.node.client.Do(ctx, "slowlog", "get", slowEntries).Result()
+	reply, err := e.node.Client.Do(ctx, "slowlog", "get", slowEntries).Result()
 	if err = fault.Classify(err); fault.Silent(err) {
 		return err
 	}
@@ -430,12 +410,12 @@ const connections = 3
 
 // compareConnections looks for a balancer that leads connections to different servers.
 func (e *examination) compareConnections(ctx context.Context) error {
-	if e.server.ID == "" || e.node.client.Options().PoolSize < connections {
+	if e.server.ID == "" || e.node.Client.Options().PoolSize < connections {
 		return nil
 	}
 	ids := map[string]bool{e.server.ID: true}
 	for range connections {
-		conn := e.node.client.Conn()
+		conn := e.node.Client.Conn()
 		defer conn.Close() // at the end, so that each is another one
 		text, err := conn.Info(ctx, "server").Result()
 		if err = fault.Classify(err); fault.Silent(err) {
@@ -459,8 +439,8 @@ func (e *examination) compareConnections(ctx context.Context) error {
 const togetherKeys = 12
 
 var (
-	spreadWrite  = newScript("spread_write.lua")
-	spreadRemove = newScript("spread_remove.lua")
+	spreadWrite  = lua.File("spread_write.lua")
+	spreadRemove = lua.File("spread_remove.lua")
 )
 
 // compareKeys looks for a proxy that spreads keys over servers: requests for several locks
@@ -468,23 +448,26 @@ var (
 // client uses in one script, and looks for each in a script of its own.
 func (e *examination) compareKeys(ctx context.Context) error {
 	spread := func(f driver.Finding) bool { return f.Topic == "proxy" }
-	if e.store.cluster != nil || !e.usable || slices.ContainsFunc(e.findings, spread) {
+	if e.subject.Cluster || !e.usable || slices.ContainsFunc(e.findings, spread) {
 		return nil
 	}
-	keys := e.apartKeys(cmp.Or(e.options.Name, checkName))
+	keys := e.subject.UnusedKeys(cmp.Or(e.options.Name, checkName), e.node.Address, togetherKeys)
 	if keys == nil {
-		keys = e.apartKeys(checkName)
+		keys = e.subject.UnusedKeys(checkName, e.node.Address, togetherKeys)
 	}
 	if keys == nil {
 		return nil // Config.Prefix or MapName gives all locks one hash tag
 	}
-	together := append([]any{len(keys)}, keys...)
-	err := fault.Classify(e.node.client.Do(ctx, append([]any{"eval", spreadWrite.text().Source}, together...)...).Err())
-	if errors.Is(err, ErrNoPermission) {
+	together := []any{len(keys)}
+	for _, at := range keys {
+		together = append(together, at)
+	}
+	err := fault.Classify(e.node.Client.Do(ctx, append([]any{"eval", spreadWrite().Source}, together...)...).Err())
+	if errors.Is(err, fault.ErrNoPermission) {
 		e.unexamined("proxy", "the user may only use names with one hash tag, which a proxy that spreads keys would keep together", "check as a user with more rights")
 		return nil
 	}
-	if !errors.Is(err, ErrCrossSlot) && e.refusesWrites(err) {
+	if !errors.Is(err, fault.ErrCrossSlot) && e.refusesWrites(err) {
 		return nil
 	}
 	if refused, ok := errors.AsType[redis.Error](err); ok {
@@ -498,7 +481,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	defer func() {
 		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageTimeout)
 		defer cancel()
-		_ = e.node.client.Do(rest, append([]any{"eval", spreadRemove.text().Source}, together...)...).Err() // else they end by themselves
+		_ = e.node.Client.Do(rest, append([]any{"eval", spreadRemove().Source}, together...)...).Err() // else they end by themselves
 	}()
 	removed, err := e.removeEach(ctx, keys)
 	if err == nil && removed < len(keys) {
@@ -508,26 +491,12 @@ func (e *examination) compareKeys(ctx context.Context) error {
 	return err
 }
 
-// apartKeys returns keys of locks whose names begin with prefix, and that no client uses; nil if they have
-// one hash tag, which keeps them together.
-func (e *examination) apartKeys(prefix string) (keys []any) {
-	var first key
-	for range togetherKeys {
-		at, ok := e.store.unusedKey(prefix, e.node.address)
-		if !ok || hashTag(at) == hashTag(first) {
-			return nil
-		}
-		keys, first = append(keys, string(at)), cmp.Or(first, at)
-	}
-	return keys
-}
-
 // removeEach removes keys, each by a script of its own, and returns how many there were.
-func (e *examination) removeEach(ctx context.Context, keys []any) (removed int, err error) {
-	pipe := e.node.client.Pipeline()
+func (e *examination) removeEach(ctx context.Context, keys []string) (removed int, err error) {
+	pipe := e.node.Client.Pipeline()
 	replies := make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
-		replies[i] = pipe.Do(ctx, "eval", spreadRemove.text().Source, 1, key)
+		replies[i] = pipe.Do(ctx, "eval", spreadRemove().Source, 1, key)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, fault.Classify(err)

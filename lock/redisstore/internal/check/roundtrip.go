@@ -1,4 +1,4 @@
-package redisstore
+package check
 
 import (
 	"context"
@@ -9,22 +9,23 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // roundTrips is how many round trips a check measures.
 const roundTrips = 15
 
-// roundTrip is one reading of a server's clock. The reply was made at an unknown instant of
+// RoundTrip is one reading of a server's clock. The reply was made at an unknown instant of
 // the round trip.
-type roundTrip struct {
-	sent time.Time // by the monotonic clock
-	took time.Duration
-	at   time.Time // by the server's clock
+type RoundTrip struct {
+	Sent time.Time // by the monotonic clock
+	Took time.Duration
+	At   time.Time // by the server's clock
 }
 
 // measure reads the server's clock a few times, one after the other.
-func measure(ctx context.Context, client *redis.Client) ([]roundTrip, error) {
-	trips := make([]roundTrip, 0, roundTrips)
+func measure(ctx context.Context, client *redis.Client) ([]RoundTrip, error) {
+	trips := make([]RoundTrip, 0, roundTrips)
 	for range roundTrips {
 		sent := time.Now()
 		at, err := client.Time(ctx).Result()
@@ -32,39 +33,39 @@ func measure(ctx context.Context, client *redis.Client) ([]roundTrip, error) {
 		if err != nil {
 			return trips, fault.Classify(err)
 		}
-		if seconds := at.Unix(); seconds <= 0 || seconds > maxNumber/1_000_000 {
+		if seconds := at.Unix(); seconds <= 0 || seconds > lua.MaxNumber/1_000_000 {
 			return trips, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)
 		}
-		trips = append(trips, roundTrip{sent, took, at})
+		trips = append(trips, RoundTrip{sent, took, at})
 	}
 	return trips, nil
 }
 
 // ahead returns by how much the server's clock is ahead of this process's: at least low and
 // at most high. The process's clock counts from base, so that its steps have no effect.
-func (r roundTrip) ahead(base time.Time) (low, high time.Duration) {
-	sent := base.Round(0).Add(r.sent.Sub(base))
-	high = r.at.Sub(sent)
-	return high - r.took, high
+func (r RoundTrip) ahead(base time.Time) (low, high time.Duration) {
+	sent := base.Round(0).Add(r.Sent.Sub(base))
+	high = r.At.Sub(sent)
+	return high - r.Took, high
 }
 
 // difference returns the difference between the clocks according to the fastest round trip,
 // and half of that round trip.
-func difference(trips []roundTrip, base time.Time) (ahead, give time.Duration) {
-	fastest := slices.MinFunc(trips, func(a, b roundTrip) int { return int(a.took - b.took) })
+func difference(trips []RoundTrip, base time.Time) (ahead, give time.Duration) {
+	fastest := slices.MinFunc(trips, func(a, b RoundTrip) int { return int(a.Took - b.Took) })
 	low, high := fastest.ahead(base)
 	return (low + high) / 2, max((high-low)/2, time.Microsecond)
 }
 
 // step returns by how much the server's clock was set between two round trips, at least. It
 // is zero if no step is certain.
-func step(a, b roundTrip, base time.Time) time.Duration {
-	if (b.sent.Round(0).Sub(a.sent.Round(0)) - b.sent.Sub(a.sent)).Abs() > leastStep {
+func step(a, b RoundTrip, base time.Time) time.Duration {
+	if (b.Sent.Round(0).Sub(a.Sent.Round(0)) - b.Sent.Sub(a.Sent)).Abs() > leastStep {
 		return 0 // this process's clock was set, or the machine was suspended
 	}
 	lowA, highA := a.ahead(base)
 	lowB, highB := b.ahead(base)
-	slewed := leastStep + b.sent.Sub(a.sent).Abs()/mostSlew
+	slewed := leastStep + b.Sent.Sub(a.Sent).Abs()/mostSlew
 	switch {
 	case lowB-highA > slewed:
 		return lowB - highA
@@ -82,10 +83,10 @@ const (
 )
 
 // middle returns the median and the maximum of the round trips.
-func middle(trips []roundTrip) (median, worst time.Duration) {
+func middle(trips []RoundTrip) (median, worst time.Duration) {
 	times := make([]time.Duration, len(trips))
 	for i, r := range trips {
-		times[i] = r.took
+		times[i] = r.Took
 	}
 	slices.Sort(times)
 	return times[len(times)/2], times[len(times)-1]

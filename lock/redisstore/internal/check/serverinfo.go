@@ -1,4 +1,4 @@
-package redisstore
+package check
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // serverInfo is what a server reports about itself, by INFO, HELLO and CONFIG GET. A server
@@ -131,7 +132,7 @@ func (i *serverInfo) parse(from map[string]string, field string) (n int64, known
 		return 0, false
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > maxNumber {
+	if err != nil || n < 0 || n > lua.MaxNumber {
 		i.odd = append(i.odd, field)
 		return 0, false
 	}
