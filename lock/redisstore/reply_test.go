@@ -36,8 +36,9 @@ var caught = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = (?:redis\.)?pcall\(`
 // value. As the whole reply it is an error like any other.
 func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*.lua")
+	files, err := filepath.Glob("internal/lua/*.lua")
 	require.NoError(t, err)
+	require.NotEmpty(t, files)
 	more, err := filepath.Glob("../delayqueue/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, more)
