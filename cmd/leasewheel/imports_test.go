@@ -60,6 +60,9 @@ var fences = map[string]fence{
 	// The meaning of the locks needs no store, and stores need not package lock for it.
 	"lock/internal/machine": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
+	// A store in memory is that meaning and a map.
+	"lock/memstore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
+
 	// The exporters of metrics are modules of their own.
 	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
 
