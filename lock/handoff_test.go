@@ -40,7 +40,7 @@ func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
 func hadAHolder(t *testing.T, l *lock.Locker) {
 	t.Helper()
 	require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
-	time.Sleep(time.Second)
+	time.Sleep(100 * time.Millisecond)
 }
 
 // await waits for the lock in a goroutine. In a bubble that one is waiting when await

@@ -51,7 +51,7 @@ var fences = map[string]fence{
 	// What users import for their own tests has no part of the suite, of redis-servers, or of
 	// the fault bench.
 	"lock/locktest": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore", "lock/locktest/internal/network"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"},
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 

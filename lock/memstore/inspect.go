@@ -12,13 +12,7 @@ import (
 
 // Announce stores the record of a client, see [driver.Store].
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.refusal(ctx); err != nil {
-		return err
-	}
-	s.records[c.ID] = record{c, s.now().Add(ttl)}
-	return nil
+	return s.request(ctx, func(now time.Time) { s.records[c.ID] = record{c, now.Add(ttl)} })
 }
 
 // Inspect returns the state of a lock, see [driver.Inspector].

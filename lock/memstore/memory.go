@@ -40,7 +40,7 @@ type record struct {
 }
 
 const (
-	// keptFor is how long a name is kept at least, so that one in use is not made anew each time.
+	// keptFor is how long a name outlives its end, so that one in use is not made anew each time.
 	keptFor = time.Second
 	// checksAtOnce bounds for how long checks keep requests waiting: 0.1 ms.
 	checksAtOnce = 1000
@@ -119,7 +119,7 @@ func (m *memory) dropEnded() {
 		n.checked = time.Time{}
 		switch ends, end := n.Ends(); {
 		case !end || len(n.subscriptions) > 0: // the next request plans a check
-		case ends.After(now):
+		case ends.Add(keptFor).After(now):
 			m.plan(n, now, ends.Add(keptFor))
 		default:
 			delete(m.names, n.text)

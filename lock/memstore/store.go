@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -20,7 +21,8 @@ var _ interface {
 // Store keeps locks in the memory of the process. Its methods are safe for concurrent use.
 type Store struct {
 	*memory
-	closed bool // guarded by memory.mu
+	closed    bool // guarded by memory.mu
+	intercept atomic.Pointer[func(context.Context) error]
 }
 
 // New returns a store without locks.
@@ -51,33 +53,39 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// step makes a step on the state of a name, and delivers its messages. A request whose context
-// has ended makes none.
-func (s *Store) step(ctx context.Context, of string, step func(n *machine.State, now time.Time) []machine.Message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.refusal(ctx); err != nil {
-		return err
-	}
-	now := s.now()
-	n := s.name(of, now)
-	for _, m := range step(&n.State, now) {
-		for _, b := range n.subscriptions[m.To] {
-			b.notify(m.Notice)
+// Intercept calls f before each request of this store, with the request's context: f may delay the
+// request, or fail it by an error. It is for tests of outages. nil ends it.
+func (s *Store) Intercept(f func(context.Context) error) { s.intercept.Store(&f) }
+
+// request executes a request, with memory.mu. A request whose context has ended does nothing.
+func (s *Store) request(ctx context.Context, do func(now time.Time)) error {
+	if f := s.intercept.Load(); f != nil && *f != nil {
+		if err := (*f)(ctx); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// refusal is the error of a request that makes no step. The caller holds memory.mu.
-func (s *Store) refusal(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
 		return fmt.Errorf("memstore: the store is closed: %w", driver.ErrNotDone)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)
 	}
+	do(s.now())
 	return nil
+}
+
+// step makes a step on the state of a name, and delivers its messages.
+func (s *Store) step(ctx context.Context, of string, step func(n *machine.State, now time.Time) []machine.Message) error {
+	return s.request(ctx, func(now time.Time) {
+		n := s.name(of, now)
+		for _, m := range step(&n.State, now) {
+			for _, b := range n.subscriptions[m.To] {
+				b.notify(m.Notice)
+			}
+		}
+	})
 }
 
 // Supports returns nil for every kind.
