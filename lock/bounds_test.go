@@ -52,9 +52,9 @@ func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
 		lasting[name+" go"] = func(ctx context.Context, l *lock.Locker) error { return deferred(ctx, l, math.MaxInt64) }
 	}
 	permits := func(l *lock.Locker) *lock.Permits { return l.Permits("permits") }
-	try["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).TryAcquire(ctx)) }
-	within["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).AcquireWithin(ctx, wait)) }
-	lasting["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).Acquire(ctx)) }
+	try["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().TryLock(ctx)) }
+	within["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().LockWithin(ctx, wait)) }
+	lasting["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().Lock(ctx)) }
 	semaphore := func(l *lock.Locker) *lock.Semaphore { return l.Semaphore("semaphore") }
 	try["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).TryAcquire(ctx, 1) }
 	within["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).AcquireWithin(ctx, 1, wait) }

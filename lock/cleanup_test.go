@@ -58,7 +58,7 @@ func TestCleanupOutlastsLateRequests(t *testing.T) {
 					"fair":      func() error { _, err := l.Fair("fair").TryLock(t.Context()); return err },
 					"read":      func() error { _, err := l.ReadWrite("read").Read().TryLock(t.Context()); return err },
 					"write":     func() error { _, err := l.ReadWrite("write").Write().TryLock(t.Context()); return err },
-					"permit":    func() error { _, err := l.Permits("permit").TryAcquire(t.Context()); return err },
+					"permit":    func() error { _, err := l.Permits("permit").One().TryLock(t.Context()); return err },
 					"all":       func() error { _, err := lock.All(l.Mutex("all")).TryLock(t.Context()); return err },
 					"deferred":  func() error { return deferredWithin(t, l.Mutex("deferred"), 0) },
 					"cancelled": func() error { return cancelled(t, l.Mutex("cancelled")) },

@@ -937,7 +937,7 @@ func TestDeferredWithPermits(t *testing.T) {
 		var running atomic.Int32
 		var all []*lock.Deferred
 		for range functions {
-			d, err := p.Go(t.Context(), func(context.Context) error {
+			d, err := p.One().Go(t.Context(), func(context.Context) error {
 				assert.LessOrEqual(t, running.Add(1), int32(permits))
 				time.Sleep(time.Second)
 				running.Add(-1)

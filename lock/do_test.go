@@ -30,7 +30,7 @@ func doers(t *testing.T, l *lock.Locker) map[string]doer {
 		"Mutex":   l.Mutex("mutex"),
 		"Fair":    l.Fair("fair"),
 		"Write":   l.ReadWrite("write").Write(),
-		"Permits": l.Permits("permits"),
+		"Permits": l.Permits("permits").One(),
 		"Multi":   lock.All(l.Mutex("first"), l.Mutex("second")),
 	}
 }

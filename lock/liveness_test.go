@@ -116,15 +116,15 @@ func TestPermitOfADeadHolderBehindAGrant(t *testing.T) {
 		_, err := other.TrySetPermits(t.Context(), 2)
 		require.NoError(t, err)
 		begin := time.Now()
-		_, err = other.With(lock.Options{TTL: 10 * time.Second, Fixed: true}).Acquire(t.Context())
+		_, err = other.One().With(lock.Options{TTL: 10 * time.Second, Fixed: true}).Lock(t.Context())
 		require.NoError(t, err)
-		held, err := other.Acquire(t.Context())
+		held, err := other.One().Lock(t.Context())
 		require.NoError(t, err)
 		l := server.Locker(t, config)
 		var work sync.WaitGroup
 		for i := range 2 {
 			work.Go(func() {
-				lease, err := l.Permits("a").Acquire(t.Context())
+				lease, err := l.Permits("a").One().Lock(t.Context())
 				assert.NoError(t, err)
 				if i == 1 {
 					about(t, 10*time.Second, time.Since(begin))

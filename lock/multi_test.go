@@ -2,7 +2,9 @@ package lock_test
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +25,17 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	two, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
 	defer two.Close(t.Context())
-	rw := one.ReadWrite("a")
+	rw, permit := one.ReadWrite("a"), one.Permits("a").One()
 	for name, members := range map[string][]*lock.Mutex{
 		"nothing":                            nil,
 		"both sides of a read-write lock":    {rw.Read(), rw.Write()},
 		"a mutex and a fair lock":            {one.Mutex("a"), one.Mutex("b"), one.Fair("a")},
 		"two clients of one store":           {one.Mutex("a"), two.Mutex("a")},
 		"a mutex and a side of another kind": {rw.Read(), two.Mutex("a")},
+		"a permit twice":                     {permit, permit},
+		"permits of one semaphore":           {permit, one.Mutex("b"), one.Permits("a").Several(2)},
+		"permits of two clients":             {permit, two.Permits("a").One()},
+		"a mutex and a permit":               {one.Mutex("a"), permit},
 	} {
 		_, err := lock.All(members...).TryLock(t.Context())
 		require.Error(t, err, name)
@@ -89,6 +95,65 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 		<-both.Lost()
 		require.ErrorIs(t, both.Unlock(t.Context()), lock.ErrLost)
 		require.NoError(t, w.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
+	})
+}
+
+// Permits are taken in the order of names as well, several of one semaphore at once, so that
+// clients with too few permits between them do not wait for each other.
+func TestMultiTakesPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		var work sync.WaitGroup
+		var inside atomic.Int32
+		for i := range 4 {
+			l := server.Locker(t, lock.Config{})
+			for name, n := range map[string]int64{"b": 3, "c": 2} {
+				_, err := l.Permits(name).TrySetPermits(t.Context(), n)
+				require.NoError(t, err)
+			}
+			members := []*lock.Mutex{l.Permits("c").One(), l.Permits("b").Several(2)}
+			if i%2 == 0 {
+				slices.Reverse(members)
+			}
+			for range 4 {
+				work.Go(func() {
+					assert.NoError(t, lock.All(members...).Do(t.Context(), func(context.Context) error {
+						assert.Equal(t, int32(1), inside.Add(1), "two of three permits exclude two more")
+						time.Sleep(time.Millisecond)
+						inside.Add(-1)
+						return nil
+					}))
+				})
+			}
+		}
+		work.Wait()
+
+		l := server.Locker(t, lock.Config{})
+		available := func(name string, want int64) {
+			n, err := l.Permits(name).Available(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, n, name)
+		}
+		all := lock.All(l.Mutex("a"), l.Permits("b").Several(3), l.Permits("c").One())
+		lease, err := all.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, lease.Tokens(), 3)
+		available("b", 0)
+		available("c", 1)
+		_, err = all.TryLock(lease.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "a permit is not reentrant")
+		assert.True(t, lease.Valid())
+		require.NoError(t, lease.Unlock(t.Context()))
+		available("b", 3)
+		available("c", 2)
+
+		_, err = lock.All(l.Permits("b").One(), l.Permits("c").Several(3)).TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		available("b", 3)
+		_, err = lock.All(l.Mutex("a"), l.Permits("b").Several(0)).TryLock(t.Context())
+		var count *lock.CountError
+		require.ErrorAs(t, err, &count)
+		require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
 	})
 }
 

@@ -77,7 +77,7 @@ func TestObserver(t *testing.T) {
 			"fair":    {lock.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
 			"read":    {lock.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
 			"write":   {lock.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
-			"permits": {lock.KindPermit, func() error { return l.Permits("permits").Do(ctx, job) }},
+			"permits": {lock.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
 			"multi":   {lock.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
 			"deferred": {lock.KindMutex, func() error {
 				d, err := l.Mutex("deferred").Go(ctx, job)

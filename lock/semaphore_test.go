@@ -216,7 +216,7 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 		leases := make(chan *lock.Lease, 2)
 		for range 2 {
 			go func() {
-				lease, err := l.Permits("exports").Several(2).Acquire(t.Context())
+				lease, err := l.Permits("exports").Several(2).Lock(t.Context())
 				assert.NoError(t, err)
 				leases <- lease
 			}()
@@ -242,16 +242,16 @@ func TestHeadForSeveralLeavesTheRest(t *testing.T) {
 		p := l.Permits("exports")
 		_, err := p.TrySetPermits(t.Context(), 2)
 		require.NoError(t, err)
-		held, err := p.Acquire(t.Context())
+		held, err := p.One().Lock(t.Context())
 		require.NoError(t, err)
 		both := make(chan error, 1)
 		go func() {
-			_, err := p.Several(2).AcquireWithin(t.Context(), time.Second)
+			_, err := p.Several(2).LockWithin(t.Context(), time.Second)
 			both <- err
 		}()
 		time.Sleep(100 * time.Millisecond)
 		begin := time.Now()
-		one, err := p.AcquireWithin(t.Context(), time.Minute)
+		one, err := p.One().LockWithin(t.Context(), time.Minute)
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), 2*time.Second)
 		require.ErrorIs(t, <-both, lock.ErrNotAcquired)

@@ -115,7 +115,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 		leases := []*lock.Lease{
 			mustLock(t, l.Fair("fair")), mustLock(t, l.ReadWrite("read").Read()), mustLock(t, l.ReadWrite("write").Write()),
 		}
-		permit, err := l.Permits("permits").Acquire(t.Context())
+		permit, err := l.Permits("permits").One().Lock(t.Context())
 		require.NoError(t, err)
 		leases = append(leases, permit)
 		const many = 200
@@ -378,7 +378,7 @@ func TestShutdownReleasesSeveralPermits(t *testing.T) {
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{}).Permits("a")
 		require.NoError(t, other.SetPermits(t.Context(), 5))
-		_, err = l.Permits("a").Several(3).TryAcquire(t.Context())
+		_, err = l.Permits("a").Several(3).TryLock(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

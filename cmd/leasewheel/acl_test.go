@@ -138,7 +138,7 @@ func TestACLPatterns(t *testing.T) {
 			require.NoError(t, admin.Del(t.Context(), c.prefix+c.name).Err())
 			_, err = locker.Permits(c.name).TrySetPermits(t.Context(), 1)
 			require.NoError(t, err)
-			require.NoError(t, locker.Permits(c.name).Do(t.Context(), func(context.Context) error { return nil }))
+			require.NoError(t, locker.Permits(c.name).One().Do(t.Context(), func(context.Context) error { return nil }))
 			for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
 				sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: kind, Name: c.name, Owner: locker.ClientID() + ":1"}, func(driver.Notice) {})
 				require.NoError(t, err, kind)

@@ -85,7 +85,7 @@ func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHand
 	case lock.KindFair:
 		return l.Fair(name).With(o)
 	case lock.KindPermit:
-		return &permitHandle{l.Permits(name).With(o), name, k.permits}
+		return &permitHandle{l.Permits(name), o, name, k.permits}
 	}
 	return l.Mutex(name).With(o)
 }
@@ -93,6 +93,7 @@ func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHand
 // permitHandle acquires one permit of a semaphore with a number of permits.
 type permitHandle struct {
 	permits *lock.Permits
+	options lock.Options
 	name    string
 	number  int64
 }
@@ -119,7 +120,7 @@ func (h *permitHandle) LockWithin(ctx context.Context, wait time.Duration) (*loc
 	}
 	for {
 		left := wait - time.Since(begin)
-		lease, err := h.permits.AcquireWithin(ctx, min(left, checkEvery))
+		lease, err := h.permits.One().With(h.options).LockWithin(ctx, min(left, checkEvery))
 		if left <= checkEvery || ctx.Err() != nil || !errors.Is(err, lock.ErrNotAcquired) {
 			return lease, err
 		}

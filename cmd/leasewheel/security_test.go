@@ -309,20 +309,20 @@ func useSemaphores(t *testing.T, admin redis.UniversalClient, newClient func() r
 	_, err = permits.TrySetPermits(work, 2)
 	require.NoError(t, err)
 	require.NoError(t, permits.SetPermits(work, 2))
-	lease, err := permits.Acquire(work)
+	lease, err := permits.One().Lock(work)
 	require.NoError(t, err)
 	const held = "{orders:46}:timeout"
 	kept := admin.ZRevRange(work, held, 0, -1).Val()
-	_, err = permits.With(lock.Options{Fixed: true}).Acquire(work)
+	_, err = permits.One().With(lock.Options{Fixed: true}).Lock(work)
 	require.NoError(t, err)
-	_, err = permits.TryAcquire(work)
+	_, err = permits.One().TryLock(work)
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	for _, permit := range admin.ZRevRange(work, held, 0, -1).Val() {
 		if !slices.Contains(kept, permit) { // the fixed one, which ends
 			require.NoError(t, admin.ZIncrBy(work, held, -1e15, permit).Err())
 		}
 	}
-	other, err := second.Permits("orders:46").Acquire(work)
+	other, err := second.Permits("orders:46").One().Lock(work)
 	require.NoError(t, err)
 	require.Equal(t, renewal.Renewed, renew(work, store, lease, lock.KindPermit))
 	require.NoError(t, lease.Unlock(work))
@@ -446,7 +446,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	permits := locker.Permits("orders:5")
 	_, err = permits.TrySetPermits(t.Context(), 1)
 	require.NoError(t, err)
-	_, err = permits.Acquire(t.Context())
+	_, err = permits.One().Lock(t.Context())
 	require.NoError(t, err)
 	for _, inspect := range []func(context.Context) (lock.Info, error){
 		permits.Inspect, locker.Semaphore("orders:5").Inspect, locker.Latch("orders:5").Inspect,

@@ -241,7 +241,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 				id := fmt.Sprintf("%d.%d", i, n)
 				switch i % 4 {
 				case 0:
-					_, _ = l.Permits("p").TryAcquire(ctx)
+					_, _ = l.Permits("p").One().TryLock(ctx)
 				case 1:
 					_, _ = l.Mutex("fresh " + id).TryLock(ctx)
 				case 2:

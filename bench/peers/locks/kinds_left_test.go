@@ -62,7 +62,7 @@ var everyKind = []used{
 		p := c.Permits(name)
 		_, err := p.TrySetPermits(ctx, users)
 		return func(ctx context.Context, _ int) error {
-			lease, err := p.Acquire(ctx)
+			lease, err := p.One().Lock(ctx)
 			if err != nil {
 				return err
 			}
