@@ -12,10 +12,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/leasewheel/leasewheel/bench"
-	"github.com/leasewheel/leasewheel/wheel"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/reportfile"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // maxAccuracyTicks limits the columns to the number of the page's colours.
@@ -55,7 +58,7 @@ Exit codes:
   leasewheel accuracy --tick 1ms,10ms,100ms --html report.html
   leasewheel accuracy --tick 1ms --precise --load busy
   leasewheel accuracy --mode periodic --timeouts 1000 --delay 100ms --duration 10s`,
-		Args: noArguments,
+		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -79,7 +82,7 @@ func (o *accuracyOptions) run(cmd *cobra.Command) error {
 		err = o.outputs.check(columns)
 	}
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -87,12 +90,12 @@ func (o *accuracyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return measureError(err)
 	}
-	report := newAccuracyReport(plan, results, repeatCommand(cmd))
+	report := newAccuracyReport(plan, results, reportfile.RepeatCommand(cmd))
 	if err := o.outputs.write(cmd.OutOrStdout(), report); err != nil {
-		return exitf(exitInternal, "%w", err)
+		return exit.Errorf(exit.Internal, "%w", err)
 	}
 	if complaint := report.broken(); complaint != "" {
-		return exitf(exitBroken, "%s", complaint)
+		return exit.Errorf(exit.Broken, "%s", complaint)
 	}
 	return nil
 }
@@ -101,9 +104,9 @@ func (o *accuracyOptions) run(cmd *cobra.Command) error {
 // it failed.
 func measureError(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &exitError{code: exitSignal + int(syscall.SIGINT)}
+		return &exit.Error{Code: exit.Signal + int(syscall.SIGINT)}
 	}
-	return exitf(exitInternal, "%w", err)
+	return exit.Errorf(exit.Internal, "%w", err)
 }
 
 // parse turns the flags into the plan of the measurement, or returns an error.
@@ -179,35 +182,17 @@ func measureColumns(ctx context.Context, columns []bench.Column, plan bench.Plan
 	var results []*bench.Result
 	for i, column := range columns {
 		var progress bench.Progress
-		m := startMeter(os.Stderr, func() string {
+		m := terminal.StartMeter(os.Stderr, func() string {
 			done, total := progress.Load()
 			return fmt.Sprintf("%d/%d %-20s %s %d of %d runs", i+1, len(columns), column.Name,
-				bar(float64(done), float64(total), 30), done, total)
+				terminal.Bar(float64(done), float64(total), 30), done, total)
 		})
 		result, err := bench.Measure(ctx, column, plan, &progress)
-		m.stop()
+		m.Stop()
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, result)
 	}
 	return results, nil
-}
-
-// repeatCommand is the command line that repeats the measurement, without its output
-// files.
-func repeatCommand(cmd *cobra.Command) string {
-	line := []string{cmd.CommandPath()}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch f.Name {
-		case "json", "csv", "hgrm", "gobench", "html", "svg":
-		case "precise":
-			line = append(line, "--precise")
-		case "tick":
-			line = append(line, "--tick "+strings.Trim(f.Value.String(), "[]"))
-		default:
-			line = append(line, "--"+f.Name+" "+f.Value.String())
-		}
-	})
-	return strings.Join(line, " ")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/page"
 )
 
 // The size of a chart and the room that is kept free around its plot.
@@ -18,7 +19,7 @@ const (
 	chartHeight = 420.0
 	plotLeft    = 76.0
 	plotTop     = 14.0
-	plotRight   = chartWidth - 184
+	plotRight   = page.ChartWidth - 184
 	plotBottom  = chartHeight - 54
 	labelHeight = 18.0
 )
@@ -30,6 +31,9 @@ type series struct {
 	style string // class of its line: "", "floor" or "precise"
 	dist  *bench.Distribution
 }
+
+// chart is the picture of a report.
+type chart struct{ page.Canvas }
 
 // chartSeries returns the columns as lines, of whichever distribution pick
 // chooses; empty ones are left out.
@@ -61,7 +65,7 @@ func jitterOf(r *bench.Result) *bench.Distribution   { return r.Jitter }
 
 // writeSVG writes the chart of the percentiles as a file of its own.
 func (r *accuracyReport) writeSVG(w io.Writer) error {
-	picture := percentileChart("Lateness by percentile", "lateness", r.chartSeries(latenessOf), chartStyle)
+	picture := percentileChart("Lateness by percentile", "lateness", r.chartSeries(latenessOf), page.ChartStyle)
 	_, err := io.WriteString(w, picture+"\n")
 	return err
 }
@@ -69,17 +73,17 @@ func (r *accuracyReport) writeSVG(w io.Writer) error {
 // percentileChart draws the duration that a share of all runs does not exceed, over that
 // share. The share's axis grows by nines.
 func percentileChart(title, what string, all []series, style string) string {
-	var c canvas
-	c.open(chartHeight, title, what+" that a share of the runs does not exceed, for "+names(all), style)
+	var c chart
+	c.Open(chartHeight, title, what+" that a share of the runs does not exceed, for "+names(all), style)
 	most := int64(1)
 	for _, s := range all {
 		most = max(most, s.dist.Count())
 	}
-	x := axis{0, max(math.Log10(float64(most)), 2), plotLeft, plotRight}
+	x := page.Axis{Low: 0, High: max(math.Log10(float64(most)), 2), From: plotLeft, To: plotRight}
 	y := durationAxis(all, plotBottom, plotTop)
 	c.durationTicks(y, false)
-	for _, share := range shares(x.high) {
-		c.verticalTick(x.at(nines(share)), fmt.Sprintf("%v %%", share))
+	for _, share := range shares(x.High) {
+		c.verticalTick(x.At(nines(share)), fmt.Sprintf("%v %%", share))
 	}
 	c.axisTitle("share of runs (%, each step right is one nine more)", what+" (time, log scale)")
 	var ends []label
@@ -87,7 +91,7 @@ func percentileChart(title, what string, all []series, style string) string {
 		ends = append(ends, c.percentileCurve(s, x, y))
 	}
 	c.endLabels(ends)
-	return c.close()
+	return c.Close()
 }
 
 // nines maps a share in percent to where the axis shows it: 90 to 1, 99 to 2.
@@ -101,32 +105,32 @@ func shares(high float64) []float64 {
 
 // percentileCurve draws one line and returns the label at its end, where the
 // maximum is.
-func (c *canvas) percentileCurve(s series, x, y axis) label {
+func (c *chart) percentileCurve(s series, x, y page.Axis) label {
 	const step = 3.0
-	end := x.at(math.Log10(float64(s.dist.Count())))
+	end := x.At(math.Log10(float64(s.dist.Count())))
 	var points []string
 	var last float64
 	for px := plotLeft; ; px = min(px+step, end) {
-		share := 100 * (1 - math.Pow(10, -x.value(px)))
+		share := 100 * (1 - math.Pow(10, -x.Value(px)))
 		if px >= end {
 			share = 100
 		}
-		last = y.at(logNs(s.dist.Percentile(share)))
+		last = y.At(logNs(s.dist.Percentile(share)))
 		points = append(points, fmt.Sprintf("%.1f,%.1f", px, last))
 		if px >= end {
 			break
 		}
 	}
-	c.printf(`<polyline class="curve %s" stroke="var(--c%d)" points="%s"><title>%s</title></polyline>`,
+	c.Printf(`<polyline class="curve %s" stroke="var(--c%d)" points="%s"><title>%s</title></polyline>`,
 		s.style, s.hue, strings.Join(points, " "), html.EscapeString(s.name))
-	c.printf(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="var(--c%d)"/>`, end, last, s.hue)
+	c.Printf(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="var(--c%d)"/>`, end, last, s.hue)
 	return label{text: s.name, hue: s.hue, x: end, y: last}
 }
 
 // histogramChart draws how the runs spread over the durations.
 func histogramChart(title, what string, all []series) string {
-	var c canvas
-	c.open(chartHeight, title, "histogram of the "+what+" of "+names(all), "")
+	var c chart
+	c.Open(chartHeight, title, "histogram of the "+what+" of "+names(all), "")
 	x := durationAxis(all, plotLeft, plotRight)
 	most := 0.0
 	var bins [][]float64
@@ -135,10 +139,10 @@ func histogramChart(title, what string, all []series) string {
 		bins = append(bins, b)
 		most = max(most, slices.Max(b))
 	}
-	step := niceStep(most / 4)
-	y := axis{0, math.Ceil(most/step) * step, plotBottom, plotTop}
-	for v := 0.0; v <= y.high+step/2; v += step {
-		c.horizontalTick(y.at(v), fmt.Sprintf("%.4g %%", v))
+	step := page.NiceStep(most / 4)
+	y := page.Axis{Low: 0, High: math.Ceil(most/step) * step, From: plotBottom, To: plotTop}
+	for v := 0.0; v <= y.High+step/2; v += step {
+		c.horizontalTick(y.At(v), fmt.Sprintf("%.4g %%", v))
 	}
 	c.durationTicks(x, true)
 	c.axisTitle(what+" (time, log scale)", fmt.Sprintf("share of runs (%%, in %d bins)", histogramBins))
@@ -146,46 +150,46 @@ func histogramChart(title, what string, all []series) string {
 		c.histogram(s, bins[i], y)
 	}
 	c.legend(all)
-	return c.close()
+	return c.Close()
 }
 
 const histogramBins = 40
 
 // binned returns the percentage of runs in each bin of a duration axis. Runs outside the
 // axis count at its end.
-func binned(d *bench.Distribution, x axis) []float64 {
+func binned(d *bench.Distribution, x page.Axis) []float64 {
 	bins := make([]float64, histogramBins)
 	for _, bar := range d.Bars() {
-		i := int((logNs((bar.From+bar.To)/2) - x.low) / (x.high - x.low) * histogramBins)
+		i := int((logNs((bar.From+bar.To)/2) - x.Low) / (x.High - x.Low) * histogramBins)
 		bins[min(max(i, 0), histogramBins-1)] += 100 * float64(bar.Count) / float64(d.Count())
 	}
 	return bins
 }
 
-func (c *canvas) histogram(s series, bins []float64, y axis) {
+func (c *chart) histogram(s series, bins []float64, y page.Axis) {
 	var path strings.Builder
 	for i, share := range bins {
 		left := plotLeft + float64(i)/histogramBins*(plotRight-plotLeft)
 		right := plotLeft + float64(i+1)/histogramBins*(plotRight-plotLeft)
-		fmt.Fprintf(&path, "L%.1f,%.1fL%.1f,%.1f", left, y.at(share), right, y.at(share))
+		fmt.Fprintf(&path, "L%.1f,%.1fL%.1f,%.1f", left, y.At(share), right, y.At(share))
 	}
 	outline := fmt.Sprintf("M%.1f,%.1f%sL%.1f,%.1f", plotLeft, plotBottom, path.String(), plotRight, plotBottom)
-	c.printf(`<path class="area" fill="var(--c%d)" d="%sZ"/>`, s.hue, outline)
-	c.printf(`<path class="curve %s" stroke="var(--c%d)" d="%s"><title>%s</title></path>`,
+	c.Printf(`<path class="area" fill="var(--c%d)" d="%sZ"/>`, s.hue, outline)
+	c.Printf(`<path class="curve %s" stroke="var(--c%d)" d="%s"><title>%s</title></path>`,
 		s.style, s.hue, outline, html.EscapeString(s.name))
 }
 
 // durationAxis is a logarithmic axis in nanoseconds that spans all series from their
 // early percentiles, five decades at most, to their maxima.
-func durationAxis(all []series, from, to float64) axis {
+func durationAxis(all []series, from, to float64) page.Axis {
 	low, high := math.Inf(1), 1.0
 	for _, s := range all {
 		low = min(low, logNs(s.dist.Percentile(5)))
 		high = max(high, logNs(s.dist.Max()))
 	}
-	high = ceilTick(high)
+	high = page.CeilTick(high)
 	low = min(max(math.Floor(low), high-5), high-1)
-	return axis{low, high, from, to}
+	return page.Axis{Low: low, High: high, From: from, To: to}
 }
 
 // logNs is the logarithm of a duration in nanoseconds; nothing is below one.
@@ -198,36 +202,36 @@ type label struct {
 	x, y float64
 }
 
-func (c *canvas) horizontalTick(y float64, text string) {
-	c.printf(`<line class="grid" x1="%g" y1="%.1f" x2="%g" y2="%.1f"/>`, plotLeft, y, plotRight, y)
-	c.printf(`<text class="tick" x="%g" y="%.1f" text-anchor="end">%s</text>`, plotLeft-8, y+4, text)
+func (c *chart) horizontalTick(y float64, text string) {
+	c.Printf(`<line class="grid" x1="%g" y1="%.1f" x2="%g" y2="%.1f"/>`, plotLeft, y, plotRight, y)
+	c.Printf(`<text class="tick" x="%g" y="%.1f" text-anchor="end">%s</text>`, plotLeft-8, y+4, text)
 }
 
-func (c *canvas) verticalTick(x float64, text string) {
-	c.printf(`<line class="grid" x1="%.1f" y1="%g" x2="%.1f" y2="%g"/>`, x, plotTop, x, plotBottom)
-	c.printf(`<text class="tick" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, plotBottom+19, text)
+func (c *chart) verticalTick(x float64, text string) {
+	c.Printf(`<line class="grid" x1="%.1f" y1="%g" x2="%.1f" y2="%g"/>`, x, plotTop, x, plotBottom)
+	c.Printf(`<text class="tick" x="%.1f" y="%g" text-anchor="middle">%s</text>`, x, plotBottom+19, text)
 }
 
 // durationTicks names the decades of a duration axis, and 2 and 5 in between if
 // there is room.
-func (c *canvas) durationTicks(a axis, horizontal bool) {
+func (c *chart) durationTicks(a page.Axis, horizontal bool) {
 	between := []float64{1}
 	below := "≤ " // the first bin also holds all smaller durations
-	if a.high-a.low <= 3.5 {
+	if a.High-a.Low <= 3.5 {
 		between = []float64{1, 2, 5}
 	}
-	for decade := math.Floor(a.low); decade <= a.high; decade++ {
+	for decade := math.Floor(a.Low); decade <= a.High; decade++ {
 		for _, m := range between {
 			v := decade + math.Log10(m)
-			if v < a.low-1e-9 || v > a.high+1e-9 {
+			if v < a.Low-1e-9 || v > a.High+1e-9 {
 				continue
 			}
 			text := spaced(time.Duration(math.Round(m * math.Pow(10, decade))))
 			if horizontal {
-				c.verticalTick(a.at(v), below+text)
+				c.verticalTick(a.At(v), below+text)
 				below = ""
 			} else {
-				c.horizontalTick(a.at(v), text)
+				c.horizontalTick(a.At(v), text)
 			}
 		}
 	}
@@ -246,23 +250,23 @@ func spaced(d time.Duration) string {
 	return fmt.Sprintf("%d ns", d)
 }
 
-func (c *canvas) axisTitle(horizontal, vertical string) {
+func (c *chart) axisTitle(horizontal, vertical string) {
 	// At the left, where it is in view on a narrow screen, too.
-	c.printf(`<text x="%g" y="%g">%s</text>`, plotLeft, chartHeight-8, html.EscapeString(horizontal))
+	c.Printf(`<text x="%g" y="%g">%s</text>`, plotLeft, chartHeight-8, html.EscapeString(horizontal))
 	middle := (plotTop + plotBottom) / 2
-	c.printf(`<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
+	c.Printf(`<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">%s</text>`, middle, middle, html.EscapeString(vertical))
 }
 
 // endLabels writes the labels beside the plot, each as near to the end of its
 // line as the others allow, with a thin line between the two.
-func (c *canvas) endLabels(labels []label) {
+func (c *chart) endLabels(labels []label) {
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.y, b.y) })
 	places := spread(labels)
 	for i, l := range labels {
 		x := plotRight + 22.0
-		c.printf(`<polyline class="leader" stroke="var(--c%d)" points="%.1f,%.1f %g,%.1f %g,%.1f"/>`,
+		c.Printf(`<polyline class="leader" stroke="var(--c%d)" points="%.1f,%.1f %g,%.1f %g,%.1f"/>`,
 			l.hue, l.x+4, l.y, plotRight+8, l.y, x-3, places[i])
-		c.printf(`<text x="%g" y="%.1f" style="fill:var(--c%d)">%s</text>`, x, places[i]+4.5, l.hue, html.EscapeString(l.text))
+		c.Printf(`<text x="%g" y="%.1f" style="fill:var(--c%d)">%s</text>`, x, places[i]+4.5, l.hue, html.EscapeString(l.text))
 	}
 }
 
@@ -283,11 +287,11 @@ func spread(labels []label) []float64 {
 }
 
 // legend names the lines beside the plot.
-func (c *canvas) legend(all []series) {
+func (c *chart) legend(all []series) {
 	for i, s := range all {
 		x, y := plotRight+14, plotTop+12+float64(i)*labelHeight
-		c.printf(`<line class="curve %s" stroke="var(--c%d)" x1="%g" y1="%g" x2="%g" y2="%g"/>`, s.style, s.hue, x, y-4, x+20, y-4)
-		c.printf(`<text x="%g" y="%g" style="fill:var(--c%d)">%s</text>`, x+26, y, s.hue, html.EscapeString(s.name))
+		c.Printf(`<line class="curve %s" stroke="var(--c%d)" x1="%g" y1="%g" x2="%g" y2="%g"/>`, s.style, s.hue, x, y-4, x+20, y-4)
+		c.Printf(`<text x="%g" y="%g" style="fill:var(--c%d)">%s</text>`, x+26, y, s.hue, html.EscapeString(s.name))
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"html"
 	"io"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/page"
 )
 
 // writeHTML writes the report as one page that loads nothing.
@@ -14,7 +17,7 @@ func (r *accuracyReport) writeHTML(w io.Writer) error {
 	r.htmlCharts(&b)
 	r.htmlTables(&b)
 	r.htmlFoot(&b)
-	return writePage(w, "Timer accuracy", chartStyle, b.String())
+	return page.Write(w, "Timer accuracy", page.ChartStyle, b.String())
 }
 
 func (r *accuracyReport) htmlHead(b *strings.Builder) {
@@ -31,13 +34,13 @@ func (r *accuracyReport) htmlHead(b *strings.Builder) {
 
 func (r *accuracyReport) htmlCharts(b *strings.Builder) {
 	lateness, jitter := r.chartSeries(latenessOf), r.chartSeries(jitterOf)
-	chart := func(title, note, picture string) { htmlChart(b, "h2", title, note, picture) }
+	chart := func(title, note, picture string) { page.Chart(b, "h2", title, note, picture) }
 	var items [][2]string
 	for _, s := range lateness {
 		items = append(items, [2]string{fmt.Sprintf(`<line class="curve %s" stroke="var(--c%d)" x1="1" y1="10" x2="27" y2="10"/>`, s.style, s.hue), s.name})
 	}
 	if len(lateness) > 0 {
-		htmlLegend(b, items)
+		page.Legend(b, items)
 		chart("Lateness by percentile", "How late the runs are, from the most punctual to the latest. A dot marks the maximum.",
 			percentileChart("Lateness by percentile", "lateness", lateness, ""))
 		chart("Lateness as a histogram", "How many runs are how late.",
@@ -54,16 +57,16 @@ func (r *accuracyReport) htmlTables(b *strings.Builder) {
 	lateness := [][]string{append(append([]string{"lateness", "runs", "early"}, percentiles...), "CPU", "wake-ups")}
 	jitter := [][]string{append([]string{"jitter"}, percentiles...)}
 	for _, c := range r.Columns {
-		row := append([]string{c.Name, grouped(c.Count), grouped(c.Early)}, c.cells()...)
+		row := append([]string{c.Name, output.Grouped(c.Count), output.Grouped(c.Early)}, c.cells()...)
 		lateness = append(lateness, append(row, known(c.CPU), known(c.Wakeups)))
 		if c.Jitter != nil {
 			jitter = append(jitter, append([]string{c.Name}, c.Jitter.cells()...))
 		}
 	}
 	b.WriteString("<h2>Figures</h2>\n")
-	htmlTable(b, "figures", lateness)
+	page.Table(b, "figures", lateness)
 	if len(jitter) > 1 {
-		htmlTable(b, "figures", jitter)
+		page.Table(b, "figures", jitter)
 	}
 	if r.Plan.Load != "idle" {
 		b.WriteString("<p class=\"note\">CPU time and wake-ups contain the load's own.</p>\n")
@@ -74,5 +77,5 @@ func (r *accuracyReport) htmlFoot(b *strings.Builder) {
 	b.WriteString("<h2>How it was measured</h2>\n<p>Lateness is counted from the planned instant, on the monotonic clock, " +
 		"so that a stall shows in every run that it delayed. The columns ran one after the other; " +
 		"<em>runtime</em> is Go's own timers, as the floor that this machine allows.</p>\n")
-	htmlMachine(b, r.Machine, r.Version, r.Time, r.Repeat)
+	page.Machine(b, r.Machine, r.Version, r.Time, r.Repeat)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/reportfile"
 	"github.com/spf13/pflag"
 )
 
@@ -39,7 +41,7 @@ func (o *accuracyOutputs) check(columns []bench.Column) error {
 		}
 	}
 	for _, path := range paths {
-		if err := checkWritable(path); err != nil {
+		if err := reportfile.Check(path); err != nil {
 			return err
 		}
 	}
@@ -50,20 +52,20 @@ func (o *accuracyOutputs) check(columns []bench.Column) error {
 func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
 	var err error
 	if o.json {
-		err = writeJSON(stdout, r)
+		err = output.WriteJSON(stdout, r)
 	} else {
 		err = r.writeTable(stdout)
 	}
 	errs := []error{
 		err,
-		writeFile(o.csv, r.writeCSV),
+		reportfile.Write(o.csv, r.writeCSV),
 		appendFile(o.gobench, r.writeGoBench),
-		writeFile(o.html, r.writeHTML),
-		writeFile(o.svg, r.writeSVG),
+		reportfile.Write(o.html, r.writeHTML),
+		reportfile.Write(o.svg, r.writeSVG),
 	}
 	if o.hgrm != "" {
 		for _, result := range r.results {
-			errs = append(errs, writeFile(hgrmPath(o.hgrm, result.Column.Name), result.Lateness.WriteHgrm))
+			errs = append(errs, reportfile.Write(hgrmPath(o.hgrm, result.Column.Name), result.Lateness.WriteHgrm))
 		}
 	}
 	return errors.Join(errs...)

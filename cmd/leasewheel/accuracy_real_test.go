@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // With the real clock, as a user runs it: all forms of the report at once.
@@ -23,7 +25,7 @@ func TestAccuracyMeasuresForReal(t *testing.T) {
 	}
 	for range 2 {
 		code, stdout, stderr := leasewheel(t, args...)
-		require.Equal(t, exitOK, code, stderr)
+		require.Equal(t, exit.OK, code, stderr)
 		assert.Contains(t, stdout, `"early": 0`)
 		checkSchema(t, stdout)
 		var r accuracyReport
@@ -52,7 +54,7 @@ func TestAccuracyMeasuresForReal(t *testing.T) {
 func TestStressReportsForReal(t *testing.T) {
 	code, stdout, stderr := leasewheel(t, "accuracy", "stress",
 		"--expiries", "5000", "--pending", "500", "--delay", "5ms", "--load", "idle", "--json")
-	require.Equal(t, exitOK, code, stderr)
+	require.Equal(t, exit.OK, code, stderr)
 	var r stressReport
 	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
 	assert.GreaterOrEqual(t, r.Expired, int64(5000))
@@ -60,6 +62,6 @@ func TestStressReportsForReal(t *testing.T) {
 		assert.Contains(t, stdout, zero)
 	}
 	code, stdout, _ = leasewheel(t, "accuracy", "stress", "--expiries", "100", "--pending", "10", "--delay", "1ms", "--load", "idle")
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, exit.OK, code)
 	assert.Contains(t, stdout, "0 early, 0 lost, 0 doubled, 0 goroutines left after Stop")
 }

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
 // accuracyReport is the document of leasewheel accuracy --json, which
@@ -67,7 +68,7 @@ type accuracyFigures struct {
 func newAccuracyReport(plan bench.Plan, results []*bench.Result, repeat string) *accuracyReport {
 	r := &accuracyReport{
 		Time:    time.Now().UTC().Truncate(time.Second),
-		Version: version(),
+		Version: version.Name(),
 		Repeat:  repeat,
 		Machine: bench.ReadMachine(),
 		Plan: accuracyPlan{
@@ -117,13 +118,13 @@ func (r *accuracyReport) broken() string {
 	var faults []string
 	for _, c := range r.Columns {
 		if c.Early > 0 {
-			faults = append(faults, fmt.Sprintf("%s: %s of %s runs came early, by up to %v", c.Name, grouped(c.Early), grouped(c.Count), c.Earliest))
+			faults = append(faults, fmt.Sprintf("%s: %s of %s runs came early, by up to %v", c.Name, output.Grouped(c.Early), output.Grouped(c.Count), c.Earliest))
 		}
 		if c.Lost > 0 {
-			faults = append(faults, fmt.Sprintf("%s: %s runs never came", c.Name, grouped(c.Lost)))
+			faults = append(faults, fmt.Sprintf("%s: %s runs never came", c.Name, output.Grouped(c.Lost)))
 		}
 		if c.Extra > 0 {
-			faults = append(faults, fmt.Sprintf("%s: %s runs were extra", c.Name, grouped(c.Extra)))
+			faults = append(faults, fmt.Sprintf("%s: %s runs were extra", c.Name, output.Grouped(c.Extra)))
 		}
 	}
 	return strings.Join(faults, "; ")
@@ -143,14 +144,5 @@ func (p accuracyPlan) title() string {
 		"busy": "with every core busy",
 		"gc":   "under garbage collection",
 	}[p.Load]
-	return fmt.Sprintf("%s %s timeouts, %s, %s", grouped(int64(p.Timeouts)), p.Mode, delay, load)
-}
-
-// round3 keeps three significant digits, the precision of a histogram.
-func round3(d time.Duration) time.Duration {
-	if d <= 0 {
-		return d
-	}
-	unit := math.Pow10(max(int(math.Log10(float64(d)))-2, 0))
-	return time.Duration(math.Round(float64(d)/unit) * unit)
+	return fmt.Sprintf("%s %s timeouts, %s, %s", output.Grouped(int64(p.Timeouts)), p.Mode, delay, load)
 }

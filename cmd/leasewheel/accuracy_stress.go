@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 	"github.com/leasewheel/leasewheel/wheel"
 	"github.com/spf13/cobra"
 )
@@ -41,7 +45,7 @@ Exit codes:
   64   the arguments are invalid
   70   the measurement failed, or its report was not written
   130  Ctrl-C or SIGTERM ended it`,
-		Args: noArguments,
+		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -60,30 +64,30 @@ Exit codes:
 
 func (o *stressOptions) run(cmd *cobra.Command) error {
 	if err := o.parse(); err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var progress bench.Progress
-	m := startMeter(os.Stderr, func() string {
+	m := terminal.StartMeter(os.Stderr, func() string {
 		done, total := progress.Load()
-		return fmt.Sprintf("%s %s of %s expiries", bar(float64(done), float64(total), 30), grouped(done), grouped(total))
+		return fmt.Sprintf("%s %s of %s expiries", terminal.Bar(float64(done), float64(total), 30), output.Grouped(done), output.Grouped(total))
 	})
 	result, err := bench.Stress(ctx, o.plan, &progress)
-	m.stop()
+	m.Stop()
 	if err != nil {
 		return measureError(err)
 	}
 	report := newStressReport(o.plan, result)
 	write := report.writeTable
 	if o.json {
-		write = func(w io.Writer) error { return writeJSON(w, report) }
+		write = func(w io.Writer) error { return output.WriteJSON(w, report) }
 	}
 	if err := write(cmd.OutOrStdout()); err != nil {
-		return exitf(exitInternal, "%w", err)
+		return exit.Errorf(exit.Internal, "%w", err)
 	}
 	if result.Broken() {
-		return exitf(exitBroken, "%d early, %d lost, %d doubled, %d goroutines left",
+		return exit.Errorf(exit.Broken, "%d early, %d lost, %d doubled, %d goroutines left",
 			result.Early, result.Lost, result.Doubled, result.Goroutines)
 	}
 	return nil
@@ -140,7 +144,7 @@ func newStressReport(p bench.StressPlan, r *bench.StressResult) *stressReport {
 		Unrun: r.Unrun, Refused: r.Refused, Moved: r.Moved,
 		Tick: p.Wheel.Tick, Precise: p.Wheel.Precise, Load: p.Load.String(), Seed: p.Seed,
 		Lateness: newAccuracyFigures(r.Lateness), Elapsed: r.Elapsed,
-		Time: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: bench.ReadMachine(),
+		Time: time.Now().UTC().Truncate(time.Second), Version: version.Name(), Machine: bench.ReadMachine(),
 	}
 	if r.UsageKnown {
 		report.CPU = &r.Usage.CPU
@@ -152,18 +156,18 @@ func (r *stressReport) writeTable(w io.Writer) error {
 	var b strings.Builder
 	perSecond := float64(r.Expired) / max(r.Elapsed.Seconds(), 1e-9)
 	fmt.Fprintf(&b, "%s timeouts on a wheel of %v ticks, load %s: %s expiries a second for %v\n\n",
-		grouped(r.Scheduled), r.Tick, r.Load, grouped(int64(perSecond)), r.Elapsed.Round(time.Millisecond))
-	writeRows(&b, [][]string{
-		{"run", grouped(r.Expired)},
-		{"cancelled", grouped(r.Cancelled)},
-		{"returned by Stop", grouped(r.Unrun)},
-		{"reset while pending", grouped(r.Moved)},
-		{"refused after Stop", grouped(r.Refused)},
+		output.Grouped(r.Scheduled), r.Tick, r.Load, output.Grouped(int64(perSecond)), r.Elapsed.Round(time.Millisecond))
+	output.WriteRows(&b, [][]string{
+		{"run", output.Grouped(r.Expired)},
+		{"cancelled", output.Grouped(r.Cancelled)},
+		{"returned by Stop", output.Grouped(r.Unrun)},
+		{"reset while pending", output.Grouped(r.Moved)},
+		{"refused after Stop", output.Grouped(r.Refused)},
 	})
 	fmt.Fprintf(&b, "\nlateness p50 %v, p99 %v, p99.99 %v, max %v\n",
-		round3(r.Lateness.P50), round3(r.Lateness.P99), round3(r.Lateness.P9999), round3(r.Lateness.Max))
+		output.Round(r.Lateness.P50), output.Round(r.Lateness.P99), output.Round(r.Lateness.P9999), output.Round(r.Lateness.Max))
 	fmt.Fprintf(&b, "\n%s early, %s lost, %s doubled, %d goroutines left after Stop\n",
-		grouped(r.Early), grouped(r.Lost), grouped(r.Doubled), r.Goroutines)
+		output.Grouped(r.Early), output.Grouped(r.Lost), output.Grouped(r.Doubled), r.Goroutines)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

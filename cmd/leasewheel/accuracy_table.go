@@ -5,7 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // writeTable prints the report for a terminal.
@@ -14,10 +15,10 @@ func (r *accuracyReport) writeTable(w io.Writer) error {
 	fmt.Fprintf(&b, "%s\n\nlateness after the planned instant\n", r.Plan.title())
 	lateness := [][]string{{"", "early", "p50", "p90", "p99", "p99.9", "p99.99", "max", "CPU", "wake-ups"}}
 	for _, c := range r.Columns {
-		row := append([]string{c.Name, grouped(c.Early)}, c.cells()...)
+		row := append([]string{c.Name, output.Grouped(c.Early)}, c.cells()...)
 		lateness = append(lateness, append(row, known(c.CPU), known(c.Wakeups)))
 	}
-	writeRows(&b, lateness)
+	output.WriteRows(&b, lateness)
 	r.writeJitter(&b)
 	if r.Plan.Load != "idle" {
 		b.WriteString("\nCPU and wake-ups contain the load's own.\n")
@@ -36,7 +37,7 @@ func (r *accuracyReport) writeJitter(b *strings.Builder) {
 	}
 	if len(rows) > 1 {
 		b.WriteString("\njitter: difference of two runs' distance from the period\n")
-		writeRows(b, rows)
+		output.WriteRows(b, rows)
 	}
 }
 
@@ -47,14 +48,14 @@ func (r *accuracyReport) verdict() string {
 		runs += c.Count
 	}
 	return fmt.Sprintf("%s of %s runs early, %s lost, %s extra",
-		grouped(r.Early), grouped(runs), grouped(r.Lost), grouped(r.Extra))
+		output.Grouped(r.Early), output.Grouped(runs), output.Grouped(r.Lost), output.Grouped(r.Extra))
 }
 
 // cells are the figures in the order of the table's headings.
 func (f accuracyFigures) cells() []string {
 	var cells []string
 	for _, d := range []time.Duration{f.P50, f.P90, f.P99, f.P999, f.P9999, f.Max} {
-		cells = append(cells, round3(d).String())
+		cells = append(cells, output.Round(d).String())
 	}
 	return cells
 }
@@ -65,40 +66,7 @@ func known[T time.Duration | int64](v *T) string {
 		return "unknown"
 	}
 	if d, ok := any(*v).(time.Duration); ok {
-		return round3(d).String()
+		return output.Round(d).String()
 	}
-	return grouped(int64(*v))
-}
-
-// grouped writes a number with a comma after every three digits.
-func grouped(n int64) string {
-	if n < 0 {
-		return "-" + grouped(-n)
-	}
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
-}
-
-// writeRows prints the first cell of each row to the left and all others to the
-// right of their columns.
-func writeRows(b *strings.Builder, rows [][]string) {
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			gap := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				b.WriteString("  " + cell + gap)
-			} else {
-				b.WriteString("  " + gap + cell)
-			}
-		}
-		b.WriteByte('\n')
-	}
+	return output.Grouped(int64(*v))
 }

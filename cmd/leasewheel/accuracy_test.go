@@ -7,7 +7,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,6 +21,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // lateTimers run the runtime's timers late by an amount derived from the delay, and so
@@ -130,7 +132,7 @@ func TestAccuracyOutputs(t *testing.T) {
 		assert.Empty(t, r.broken())
 		name := "accuracy-" + mode.String()
 		golden(t, name+".txt", r.writeTable)
-		golden(t, name+".json", func(w io.Writer) error { return writeJSON(w, r) })
+		golden(t, name+".json", func(w io.Writer) error { return output.WriteJSON(w, r) })
 		golden(t, name+".csv", r.writeCSV)
 		golden(t, name+".bench", r.writeGoBench)
 		golden(t, name+".html", r.writeHTML)
@@ -142,7 +144,7 @@ func TestUnknownUsageIsReportedAsUnknown(t *testing.T) {
 	r.Columns[0].CPU, r.Columns[0].Wakeups = nil, nil
 	var table, document, lines strings.Builder
 	require.NoError(t, r.writeTable(&table))
-	require.NoError(t, writeJSON(&document, r))
+	require.NoError(t, output.WriteJSON(&document, r))
 	require.NoError(t, r.writeGoBench(&lines))
 	assert.Contains(t, table.String(), "unknown")
 	assert.Contains(t, document.String(), `"cpu_ns": null`)
@@ -178,7 +180,7 @@ func faultyReport(t *testing.T) *accuracyReport {
 // Each fault by itself is a broken promise.
 func TestAnyFaultIsABrokenPromise(t *testing.T) {
 	r := faultyReport(t)
-	early := strings.Replace("wheel 1ms: 1 of N runs came early, by up to 0s", "N", grouped(r.Columns[0].Count), 1)
+	early := strings.Replace("wheel 1ms: 1 of N runs came early, by up to 0s", "N", output.Grouped(r.Columns[0].Count), 1)
 	assert.Equal(t, early+"; wheel 1ms: 2 runs never came; wheel 1ms: 3 runs were extra", r.broken())
 	assert.Equal(t, []int64{1, 2, 3}, []int64{r.Early, r.Lost, r.Extra})
 	for _, change := range []func(c *accuracyColumn){
@@ -224,24 +226,24 @@ func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
 		var document strings.Builder
-		require.NoError(t, writeJSON(&document, exampleReport(t, mode, exampleColumns()...)))
+		require.NoError(t, output.WriteJSON(&document, exampleReport(t, mode, exampleColumns()...)))
 		checkSchema(t, document.String())
 	}
 }
 
 func checkSchema(t *testing.T, document string) {
 	t.Helper()
-	schema := readSchema(t, "accuracy")
+	schema := commandtest.ReadSchema(t, "accuracy")
 	var value any
 	require.NoError(t, json.Unmarshal([]byte(document), &value))
-	assert.Empty(t, schema.faults("", value))
-	assert.Empty(t, schema.unnamed("", value), "the schema must describe every property")
+	assert.Empty(t, schema.Faults("", value))
+	assert.Empty(t, schema.Unnamed("", value), "the schema must describe every property")
 }
 
 func TestSchemaFindsFaults(t *testing.T) {
-	schema := readSchema(t, "accuracy")
+	schema := commandtest.ReadSchema(t, "accuracy")
 	var good strings.Builder
-	require.NoError(t, writeJSON(&good, exampleReport(t, bench.OneShot, exampleColumns()...)))
+	require.NoError(t, output.WriteJSON(&good, exampleReport(t, bench.OneShot, exampleColumns()...)))
 	for _, tt := range []struct{ old, new, fault string }{
 		{`"early": 0`, `"late": 0`, "early is missing"},
 		{`"tick_ns": 1000000`, `"tick_ns": -1`, "columns[1].tick_ns is below 0"},
@@ -253,7 +255,7 @@ func TestSchemaFindsFaults(t *testing.T) {
 		require.NotEqual(t, good.String(), bad, tt.old)
 		var value any
 		require.NoError(t, json.Unmarshal([]byte(bad), &value))
-		assert.Contains(t, strings.Join(schema.faults("", value), "\n"), tt.fault)
+		assert.Contains(t, strings.Join(schema.Faults("", value), "\n"), tt.fault)
 	}
 }
 
@@ -307,7 +309,7 @@ func TestLabelsNeverOverlap(t *testing.T) {
 		for _, y := range rapid.SliceOfN(rapid.Float64Range(plotTop, plotBottom), 1, 2*maxAccuracyTicks+1).Draw(t, "ends") {
 			labels = append(labels, label{y: y})
 		}
-		var c canvas
+		var c chart
 		c.endLabels(labels) // sorts them
 		places := spread(labels)
 		for i, place := range places {
@@ -321,30 +323,11 @@ func TestLabelsNeverOverlap(t *testing.T) {
 	})
 }
 
-func TestAxes(t *testing.T) {
-	assert.InDelta(t, 3, ceilTick(3), 1e-12)
-	assert.InDelta(t, 3+math.Log10(2), ceilTick(3.1), 1e-12)
-	assert.InDelta(t, 3+math.Log10(5), ceilTick(3.5), 1e-12)
-	assert.InDelta(t, 4, ceilTick(3.8), 1e-12)
+func TestTicks(t *testing.T) {
 	assert.Equal(t, []float64{0, 50, 90, 99}, shares(2))
 	assert.Equal(t, "100 µs", spaced(100*time.Microsecond))
 	assert.Equal(t, "2 s", spaced(2*time.Second))
 	assert.Equal(t, "5 ns", spaced(5))
-	a := axis{low: 1, high: 3, from: 100, to: 300}
-	assert.InDelta(t, 200, a.at(2), 1e-12)
-	assert.InDelta(t, 300, a.at(9), 1e-12, "what is beyond the axis stands at its end")
-	assert.InDelta(t, 2, a.value(200), 1e-12)
-}
-
-func TestFiguresKeepThreeDigits(t *testing.T) {
-	for d, want := range map[time.Duration]time.Duration{
-		0: 0, 7: 7, 999: 999, 1234: 1230, 1235999: 1240000, 99999: 100000, -5: -5,
-	} {
-		assert.Equal(t, want, round3(d))
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
-		assert.Equal(t, want, grouped(n))
-	}
 }
 
 // leasewheel runs the command and returns its exit code and what it printed.
@@ -354,7 +337,7 @@ func leasewheel(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	root := newRootCommand()
 	root.SetOut(&out)
 	root.SetErr(&errs)
-	code = execute(root, args, &errs)
+	code = exit.Execute(root, args, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -398,7 +381,7 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			code, stdout, stderr := leasewheel(t, append([]string{"accuracy"}, strings.Fields(tt.args)...)...)
-			assert.Equal(t, exitUsage, code)
+			assert.Equal(t, exit.Usage, code)
 			assert.Empty(t, stdout)
 			assert.Contains(t, stderr, tt.says)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)

@@ -12,6 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 const aclLong = `Acl prints the least rights that a Redis user needs for the chosen uses, as a command
@@ -85,25 +88,25 @@ func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	uses, err := a.uses()
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	if err := aclWord("--user", a.user); err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	pattern = globLiteral(a.prefix) + pattern
 	if err := aclWord("PATTERN, with its prefix,", pattern); err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	rules := []string{"on"}
 	if a.password != "" {
 		hash, err := passwordRule(a.password)
 		if err != nil {
-			return usageError(cmd, err)
+			return exit.UsageError(cmd, err)
 		}
 		rules = append(rules, hash)
 	}
 	if err := a.print(cmd, append(rules, rulesOf(uses, pattern)...)); err != nil {
-		return exitf(exitInternal, "writing the rights: %w", err)
+		return exit.Errorf(exit.Internal, "writing the rights: %w", err)
 	}
 	return nil
 }
@@ -126,7 +129,7 @@ type aclReport struct {
 
 func (a *aclCommand) print(cmd *cobra.Command, rules []string) error {
 	if a.json {
-		return writeJSON(cmd.OutOrStdout(), aclReport{a.user, rules})
+		return output.WriteJSON(cmd.OutOrStdout(), aclReport{a.user, rules})
 	}
 	verb := "ACL SETUSER"
 	if a.aclFile {
@@ -143,14 +146,9 @@ func aclWord(what, word string) error {
 		return !unicode.IsPrint(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'#", r)
 	}
 	if word == "" || !utf8.ValidString(word) || strings.ContainsFunc(word, refused) {
-		return fmt.Errorf("%s %s: ACL rules accept no white space, and this command no quotes and no \"#\"; \"?\" matches any of them in a pattern", what, quoted(word))
+		return fmt.Errorf("%s %s: ACL rules accept no white space, and this command no quotes and no \"#\"; \"?\" matches any of them in a pattern", what, output.Quoted(word))
 	}
 	return nil
-}
-
-// globLiteral returns the pattern that matches only text.
-func globLiteral(text string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
 }
 
 // passwordRule returns the rule that sets the password in a file, without the password.

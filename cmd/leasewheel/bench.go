@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -16,8 +19,8 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the library on a Redis server",
-		Long:  "Bench measures renewals and locks, on your server or on one that it starts." + printedCodes,
-		Args:  noArguments,
+		Long:  "Bench measures renewals and locks, on your server or on one that it starts." + exit.PrintedCodes,
+		Args:  exit.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newBenchRenewalCommand(), newBenchLockCommand())
@@ -33,36 +36,36 @@ type benchReport interface {
 
 // runBench measures, reports, and returns the exit code.
 func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
-	ctx, stop := withInterrupt(cmd.Context())
+	ctx, stop := interrupt.Context(cmd.Context())
 	defer stop()
 	report, err := measure(ctx)
-	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
-		return &exitError{code: exitSignal + int(interrupt)}
+	if sig, ok := errors.AsType[interrupt.Error](context.Cause(ctx)); ok {
+		return &exit.Error{Code: exit.Signal + int(sig)}
 	}
 	if err != nil {
 		return benchError(cmd.Name(), err)
 	}
 	if json {
-		err = writeJSON(cmd.OutOrStdout(), report)
+		err = output.WriteJSON(cmd.OutOrStdout(), report)
 	} else {
 		err = report.writeTable(cmd.OutOrStdout())
 	}
 	if err != nil {
-		return exitf(exitInternal, "%w", err)
+		return exit.Errorf(exit.Internal, "%w", err)
 	}
 	if complaint := report.broken(); complaint != "" {
-		return exitf(exitBroken, "%s", complaint)
+		return exit.Errorf(exit.Broken, "%s", complaint)
 	}
 	return nil
 }
 
 // benchError returns the error and the exit code of a measurement that failed.
 func benchError(what string, err error) error {
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return exit
+	if failed, ok := errors.AsType[*exit.Error](err); ok {
+		return failed
 	}
 	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
-		return exitf(exitUnavailable, "bench %s: %w", what, err)
+		return exit.Errorf(exit.Unavailable, "bench %s: %w", what, err)
 	}
-	return exitf(exitInternal, "bench %s: %w", what, err)
+	return exit.Errorf(exit.Internal, "bench %s: %w", what, err)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -46,7 +48,7 @@ func (c contenderSpec) way() (contention.Way, error) {
 		Open: func(context.Context) (contention.Locks, error) { return c.open() },
 		Command: func() *exec.Cmd {
 			cmd := exec.Command(program, contenderCommand)
-			cmd.SysProcAttr = ownGroup(0) // Ctrl-C is for us; the end of our input ends them
+			cmd.SysProcAttr = process.OwnGroup(0) // Ctrl-C is for us; the end of our input ends them
 			return cmd
 		},
 		Spec: string(spec),
@@ -87,7 +89,7 @@ func newBenchContenderCommand() *cobra.Command {
 		Use:    contenderCommand,
 		Short:  "One process of bench lock",
 		Hidden: true,
-		Args:   noArguments,
+		Args:   exit.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			err := contention.Serve(os.Stdin, os.Stdout, func(_ context.Context, spec string) (contention.Locks, error) {
 				var c contenderSpec
@@ -97,7 +99,7 @@ func newBenchContenderCommand() *cobra.Command {
 				return c.open()
 			})
 			if err != nil {
-				return exitf(exitInternal, "bench contender: %w", err)
+				return exit.Errorf(exit.Internal, "bench contender: %w", err)
 			}
 			return nil
 		},

@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
 const benchLockLong = `Measures locks in two ways. First, goroutines acquire and release locks of their
@@ -52,14 +55,14 @@ type benchLockFlags struct {
 	goroutines []int
 	waiters    []int
 	processes  []int
-	hold       durationFlag
-	duration   durationFlag
+	hold       duration.Flag
+	duration   duration.Flag
 	fair       bool
 	json       bool
 }
 
 func newBenchLockCommand() *cobra.Command {
-	f := benchLockFlags{duration: durationFlag(2 * time.Second)}
+	f := benchLockFlags{duration: duration.Flag(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "lock",
 		Short: "Measure how fast locks are taken and handed over",
@@ -67,10 +70,10 @@ func newBenchLockCommand() *cobra.Command {
 		Example: `  leasewheel bench lock --start single
   leasewheel bench lock --redis redis://127.0.0.1:6379 --waiters 16 --hold 1ms
   leasewheel bench lock --start cluster --goroutines 0 --waiters 128 --fair --json`,
-		Args: noArguments,
+		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
-				return usageError(cmd, err)
+				return exit.UsageError(cmd, err)
 			}
 			return runBench(cmd, f.json, f.measure)
 		},
@@ -136,8 +139,8 @@ func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	progress := new(benchProgress)
-	m := startMeter(os.Stderr, progress.line)
-	defer m.stop()
+	m := terminal.StartMeter(os.Stderr, progress.line)
+	defer m.Stop()
 
 	report = newBenchLockReport(f, s)
 	l := lockRun{benchServer: s, flags: f, progress: progress, prefix: "leasewheel-bench:" + rand.Text()[:8] + ":"}

@@ -12,27 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // benchLock runs a measurement and returns its report, checked against the schema.
 func benchLock(t *testing.T, env []string, args ...string) (report benchLockReport) {
 	t.Helper()
-	p := start(t, env, append([]string{"bench", "lock", "--json"}, args...)...)
-	require.Equal(t, exitOK, p.wait(), p.stderr)
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report))
+	p := commandtest.Start(t, env, append([]string{"bench", "lock", "--json"}, args...)...)
+	require.Equal(t, exit.OK, p.Wait(), p.Stderr)
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
 	var document map[string]any
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &document))
-	schema := readSchema(t, "bench-lock")
-	assert.Empty(t, schema.faults("", document))
-	assert.Empty(t, schema.unnamed("", document))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &document))
+	schema := commandtest.ReadSchema(t, "bench-lock")
+	assert.Empty(t, schema.Faults("", document))
+	assert.Empty(t, schema.Unnamed("", document))
 	return report
 }
 
 // requireEmpty checks that a server used by a measurement alone has no keys.
 func requireEmpty(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	left, err := server.Client(t).Keys(bounded(t), "*").Result()
+	left, err := server.Client(t).Keys(commandtest.Bounded(t), "*").Result()
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
@@ -40,7 +42,7 @@ func requireEmpty(t *testing.T, server *redistest.Server) {
 func TestBenchLock(t *testing.T) {
 	for name, fair := range map[string]bool{"mutex": false, "fair": true} {
 		t.Run(name, func(t *testing.T) {
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			args := []string{"-g", "1,4", "-w", "2,6", "--processes", "3,1", "--hold", "1ms", "--duration", "300ms"}
 			if fair {
 				args = append(args, "--fair")
@@ -87,7 +89,7 @@ func TestBenchLockOnCluster(t *testing.T) {
 
 // Contenders in other processes get the password, and no other process sees it.
 func TestBenchLockWithPassword(t *testing.T) {
-	server, env := onServer(t, redistest.Config{Password: secret})
+	server, env := commandtest.OnServer(t, redistest.Config{Password: commandtest.Secret})
 	report := benchLock(t, env, "-g", "0", "-w", "2", "--processes", "2", "--duration", "100ms")
 	assert.Empty(t, report.Pairs)
 	assert.Len(t, report.HandOvers, 1)
@@ -96,12 +98,12 @@ func TestBenchLockWithPassword(t *testing.T) {
 
 func TestBenchLockTable(t *testing.T) {
 	redistest.Need(t)
-	p := start(t, nil, "bench", "lock", "--start", "single", "-g", "2", "-w", "3", "--processes", "1", "--duration", "200ms")
-	require.Equal(t, exitOK, p.wait())
+	p := commandtest.Start(t, nil, "bench", "lock", "--start", "single", "-g", "2", "-w", "3", "--processes", "1", "--duration", "200ms")
+	require.Equal(t, exit.OK, p.Wait())
 	for _, text := range []string{"mutexes on redis 7", "goroutines  pairs/s", "waiters  processes  hand-overs/s", "no lock was held by two at once\n"} {
-		assert.Contains(t, p.stdout.String(), text)
+		assert.Contains(t, p.Stdout.String(), text)
 	}
-	assert.Empty(t, p.stderr.String(), "no progress where there is no terminal")
+	assert.Empty(t, p.Stderr.String(), "no progress where there is no terminal")
 }
 
 // A measurement that is interrupted leaves nothing behind, neither on the server nor
@@ -113,18 +115,18 @@ func TestBenchLockInterrupted(t *testing.T) {
 		"processes": {"-g", "0", "-w", "4", "--processes", "2", "--fair"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, env := onServer(t, redistest.Config{})
-			p := start(t, env, append([]string{"bench", "lock", "--hold", "1ms", "--duration", "1h"}, args...)...)
-			client, ctx := server.Client(t), bounded(t)
-			eventually(t, "it measures", func() bool {
+			server, env := commandtest.OnServer(t, redistest.Config{})
+			p := commandtest.Start(t, env, append([]string{"bench", "lock", "--hold", "1ms", "--duration", "1h"}, args...)...)
+			client, ctx := server.Client(t), commandtest.Bounded(t)
+			commandtest.Eventually(t, "it measures", func() bool {
 				keys, err := client.Keys(ctx, "redisson_lock_token:{leasewheel-bench:*").Result()
 				require.NoError(t, err)
 				return len(keys) > 0
 			})
-			p.signal(unix.SIGTERM)
-			require.Equal(t, exitSignal+int(unix.SIGTERM), p.wait())
-			assert.Empty(t, p.stdout.String())
-			assert.Empty(t, p.stderr.String())
+			p.Signal(unix.SIGTERM)
+			require.Equal(t, exit.Signal+int(unix.SIGTERM), p.Wait())
+			assert.Empty(t, p.Stdout.String())
+			assert.Empty(t, p.Stderr.String())
 			requireEmpty(t, server)
 		})
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
 // benchLockReport is the document of leasewheel bench lock --json. Its schema is
@@ -61,7 +63,7 @@ type handOverFigures struct {
 func newBenchLockReport(f *benchLockFlags, s *benchServer) *benchLockReport {
 	return &benchLockReport{
 		Fair: f.fair, Hold: time.Duration(f.hold), Pairs: []pairFigures{}, HandOvers: []handOverFigures{},
-		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: bench.ReadMachine(),
+		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version.Name(), Machine: bench.ReadMachine(),
 	}
 }
 
@@ -107,7 +109,7 @@ func (r *benchLockReport) broken() string {
 	for _, h := range r.HandOvers {
 		who := fmt.Sprintf("%d waiters in %d processes", h.Waiters, h.Processes)
 		if h.Overlaps > 0 {
-			complaints = append(complaints, who+": two held the lock at once, "+grouped(h.Overlaps)+" times")
+			complaints = append(complaints, who+": two held the lock at once, "+output.Grouped(h.Overlaps)+" times")
 		}
 		if h.Grants == 0 {
 			complaints = append(complaints, who+": no waiter got the lock")
@@ -130,11 +132,11 @@ func (r *benchLockReport) writeTable(w io.Writer) error {
 	fmt.Fprintf(&b, "%s on %s\n", kind, r.Server)
 	if len(r.Pairs) > 0 {
 		b.WriteString("\nacquired and released, by goroutines with locks of their own\n\n")
-		writeRows(&b, r.pairRows())
+		output.WriteRows(&b, r.pairRows())
 	}
 	if len(r.HandOvers) > 0 {
 		fmt.Fprintf(&b, "\none lock handed over, held for %v each time\n\n", r.Hold)
-		writeRows(&b, r.handOverRows())
+		output.WriteRows(&b, r.handOverRows())
 	}
 	verdict := "no lock was held by two at once"
 	if complaint := r.broken(); complaint != "" {
@@ -149,9 +151,9 @@ func (r *benchLockReport) pairRows() [][]string {
 	rows := [][]string{{"goroutines", "pairs/s", "p50", "p99", "client CPU", "commands"}}
 	for _, p := range r.Pairs {
 		rows = append(rows, []string{
-			grouped(int64(p.Goroutines)), grouped(int64(p.PerSecond)),
-			round3(p.Latency.P50).String(), round3(p.Latency.P99).String(),
-			round3(time.Duration(p.ClientCPU)).String(), digits2(p.Commands),
+			output.Grouped(int64(p.Goroutines)), output.Grouped(int64(p.PerSecond)),
+			output.Round(p.Latency.P50).String(), output.Round(p.Latency.P99).String(),
+			output.Round(time.Duration(p.ClientCPU)).String(), digits2(p.Commands),
 		})
 	}
 	return rows
@@ -161,8 +163,8 @@ func (r *benchLockReport) handOverRows() [][]string {
 	rows := [][]string{{"waiters", "processes", "hand-overs/s", "p50", "p99", "longest wait", "fairness", "commands"}}
 	for _, h := range r.HandOvers {
 		rows = append(rows, []string{
-			grouped(int64(h.Waiters)), grouped(int64(h.Processes)), grouped(int64(h.PerSecond)),
-			round3(h.Latency.P50).String(), round3(h.Latency.P99).String(), round3(h.Longest).String(),
+			output.Grouped(int64(h.Waiters)), output.Grouped(int64(h.Processes)), output.Grouped(int64(h.PerSecond)),
+			output.Round(h.Latency.P50).String(), output.Round(h.Latency.P99).String(), output.Round(h.Longest).String(),
 			digits2(h.Jain), digits2(h.Commands),
 		})
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 func TestBenchLockBroken(t *testing.T) {
@@ -31,16 +33,16 @@ func TestBenchLockBroken(t *testing.T) {
 func TestBenchLockBadInput(t *testing.T) {
 	t.Parallel()
 	benchRefuses(t, "lock", map[string]badInput{
-		"no goroutines":       {exitUsage, "--goroutines 0: accepted are 1 to 1000", "-g 1,0"},
-		"too many goroutines": {exitUsage, "--goroutines 1001", "-g 1001"},
-		"one waiter":          {exitUsage, "--waiters 1: accepted are 2 to 1000", "-w 1"},
-		"too many waiters":    {exitUsage, "--waiters 1001", "-w 2,1001"},
-		"no number":           {exitUsage, "many", "-w many"},
-		"nothing":             {exitUsage, "nothing to measure", "-g 0 -w 0"},
-		"no processes":        {exitUsage, "--processes 0", "--processes 0"},
-		"too many processes":  {exitUsage, "--processes 65", "--processes 65"},
-		"long duration":       {exitUsage, "--duration 2h", "--duration 2h"},
-		"long hold":           {exitUsage, "--hold 300ms", "--hold 300ms"},
-		"negative hold":       {exitUsage, "negative", "--hold -1ms"},
+		"no goroutines":       {exit.Usage, "--goroutines 0: accepted are 1 to 1000", "-g 1,0"},
+		"too many goroutines": {exit.Usage, "--goroutines 1001", "-g 1001"},
+		"one waiter":          {exit.Usage, "--waiters 1: accepted are 2 to 1000", "-w 1"},
+		"too many waiters":    {exit.Usage, "--waiters 1001", "-w 2,1001"},
+		"no number":           {exit.Usage, "many", "-w many"},
+		"nothing":             {exit.Usage, "nothing to measure", "-g 0 -w 0"},
+		"no processes":        {exit.Usage, "--processes 0", "--processes 0"},
+		"too many processes":  {exit.Usage, "--processes 65", "--processes 65"},
+		"long duration":       {exit.Usage, "--duration 2h", "--duration 2h"},
+		"long hold":           {exit.Usage, "--hold 300ms", "--hold 300ms"},
+		"negative hold":       {exit.Usage, "negative", "--hold -1ms"},
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
 // benchProgress is the progress of a measurement.
@@ -48,5 +50,5 @@ func (p *benchProgress) line() string {
 		return ""
 	}
 	done := float64(min(p.done(), p.total)) / float64(max(p.total, 1))
-	return fmt.Sprintf("%-24s %s %3.0f %%", p.phase, bar(done, 1, 30), 100*done)
+	return fmt.Sprintf("%-24s %s %3.0f %%", p.phase, terminal.Bar(done, 1, 30), 100*done)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -17,20 +19,20 @@ import (
 // was printed.
 func benchRenewal(t *testing.T, code int, env []string, args ...string) (report benchRenewalReport, document map[string]any) {
 	t.Helper()
-	p := start(t, env, append([]string{"bench", "renewal", "--json"}, args...)...)
-	require.Equal(t, code, p.wait())
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report))
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &document))
+	p := commandtest.Start(t, env, append([]string{"bench", "renewal", "--json"}, args...)...)
+	require.Equal(t, code, p.Wait())
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &document))
 	return report, document
 }
 
 func TestBenchRenewal(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
-	report, document := benchRenewal(t, exitOK, env, "-n", "500", "--ttl", "1s", "--duration", "2s")
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	report, document := benchRenewal(t, exit.OK, env, "-n", "500", "--ttl", "1s", "--duration", "2s")
 
-	schema := readSchema(t, "bench-renewal")
-	assert.Empty(t, schema.faults("", document))
-	assert.Empty(t, schema.unnamed("", document))
+	schema := commandtest.ReadSchema(t, "bench-renewal")
+	assert.Empty(t, schema.Faults("", document))
+	assert.Empty(t, schema.Unnamed("", document))
 
 	for _, figures := range []*renewalFigures{&report.renewalFigures, report.Baseline} {
 		assert.Equal(t, 500, figures.Leases)
@@ -59,12 +61,12 @@ func TestBenchRenewal(t *testing.T) {
 func TestBenchRenewalTable(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
-	p := start(t, nil, "bench", "renewal", "--start", "single", "-n", "10", "--ttl", "3s", "--duration", "1s")
-	require.Equal(t, exitOK, p.wait())
+	p := commandtest.Start(t, nil, "bench", "renewal", "--start", "single", "-n", "10", "--ttl", "3s", "--duration", "1s")
+	require.Equal(t, exit.OK, p.Wait())
 	for _, line := range []string{"leases of 3s on redis 7", "watchdog  goroutine each", "client CPU for a renewal", "0 lost and 0 late\n"} {
-		assert.Contains(t, p.stdout.String(), line)
+		assert.Contains(t, p.Stdout.String(), line)
 	}
-	assert.Empty(t, p.stderr.String(), "no progress where there is no terminal")
+	assert.Empty(t, p.Stderr.String(), "no progress where there is no terminal")
 }
 
 // A master is stopped for longer than the TTL. All of its leases are reported lost, and
@@ -74,61 +76,61 @@ func TestBenchRenewalTable(t *testing.T) {
 // TestLossIsReportedAtUntil).
 func TestBenchRenewalWithoutMaster(t *testing.T) {
 	redistest.Need(t)
-	p := start(t, nil, "bench", "renewal", "--json",
+	p := commandtest.Start(t, nil, "bench", "renewal", "--json",
 		"--start", "cluster", "-n", "600", "--ttl", "3s", "--duration", "6s", "--stop-master", "--baseline", "0")
-	code := p.wait()
+	code := p.Wait()
 	var report benchRenewalReport
 	var document map[string]any
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report))
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &document))
-	assert.Empty(t, readSchema(t, "bench-renewal").faults("", document))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &document))
+	assert.Empty(t, commandtest.ReadSchema(t, "bench-renewal").Faults("", document))
 	require.NotNil(t, report.Stopped)
 	assert.InDelta(t, 200, report.Stopped.Leases, 100)
 	assert.Equal(t, report.Stopped.Leases, report.Stopped.Lost)
 	assert.Positive(t, report.Renewed)
 	assert.Nil(t, report.Baseline)
 	if complaint := report.broken(); complaint == "" {
-		assert.Equal(t, exitOK, code)
+		assert.Equal(t, exit.OK, code)
 	} else {
-		assert.Equal(t, exitBroken, code)
-		p.requireOneLine(complaint)
+		assert.Equal(t, exit.Broken, code)
+		p.RequireOneLine(complaint)
 	}
 }
 
 // A lease lost without a reason breaks the promise, in the report and in the exit code.
 func TestBenchRenewalLosses(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, "bench", "renewal", "--json", "-n", "50", "--ttl", "3s", "--duration", "3s", "--baseline", "0")
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, "bench", "renewal", "--json", "-n", "50", "--ttl", "3s", "--duration", "3s", "--baseline", "0")
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	var leases []string
-	eventually(t, "all taken", func() (all bool) {
+	commandtest.Eventually(t, "all taken", func() (all bool) {
 		var err error
 		leases, err = client.Keys(ctx, "leasewheel-bench:*").Result()
 		require.NoError(t, err)
 		return len(leases) == 50
 	})
 	require.NoError(t, client.Del(ctx, leases[:20]...).Err())
-	require.Equal(t, exitBroken, p.wait())
+	require.Equal(t, exit.Broken, p.Wait())
 	var report benchRenewalReport
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
 	assert.EqualValues(t, 20, report.Lost)
-	p.requireOneLine("20 leases were lost")
+	p.RequireOneLine("20 leases were lost")
 }
 
 // A measurement that is interrupted leaves nothing behind.
 func TestBenchRenewalInterrupted(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
-	p := start(t, env, "bench", "renewal", "-n", "50", "--duration", "1h", "--baseline", "0")
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, "bench", "renewal", "-n", "50", "--duration", "1h", "--baseline", "0")
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	left := func() int {
 		keys, err := client.Keys(ctx, "leasewheel-bench:*").Result()
 		require.NoError(t, err)
 		return len(keys)
 	}
-	eventually(t, "all taken", func() bool { return left() == 50 })
-	p.signal(unix.SIGINT)
-	require.Equal(t, exitSignal+int(unix.SIGINT), p.wait())
+	commandtest.Eventually(t, "all taken", func() bool { return left() == 50 })
+	p.Signal(unix.SIGINT)
+	require.Equal(t, exit.Signal+int(unix.SIGINT), p.Wait())
 	assert.Zero(t, left())
-	assert.Empty(t, p.stdout.String())
+	assert.Empty(t, p.Stdout.String())
 }

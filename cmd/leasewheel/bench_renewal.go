@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -49,14 +52,14 @@ type benchRenewalFlags struct {
 	start      string
 	leases     int
 	baseline   int
-	ttl        durationFlag
-	duration   durationFlag
+	ttl        duration.Flag
+	duration   duration.Flag
 	stopMaster bool
 	json       bool
 }
 
 func newBenchRenewalCommand() *cobra.Command {
-	f := benchRenewalFlags{ttl: durationFlag(lock.DefaultTTL), duration: durationFlag(30 * time.Second)}
+	f := benchRenewalFlags{ttl: duration.Flag(lock.DefaultTTL), duration: duration.Flag(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "renewal",
 		Short: "Measure what it costs to keep leases alive",
@@ -64,10 +67,10 @@ func newBenchRenewalCommand() *cobra.Command {
 		Example: `  leasewheel bench renewal --start single
   leasewheel bench renewal --redis redis://127.0.0.1:6379 -n 100000 --duration 2m
   leasewheel bench renewal --start cluster -n 100000 --duration 90s --stop-master --json`,
-		Args: noArguments,
+		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
-				return usageError(cmd, err)
+				return exit.UsageError(cmd, err)
 			}
 			return runBench(cmd, f.json, f.measure)
 		},
@@ -113,8 +116,8 @@ func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalRe
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	progress := new(benchProgress)
-	m := startMeter(os.Stderr, progress.line)
-	defer m.stop()
+	m := terminal.StartMeter(os.Stderr, progress.line)
+	defer m.Stop()
 
 	report = newBenchRenewalReport(f, s)
 	if f.baseline > 0 {
@@ -143,7 +146,7 @@ func (f *benchRenewalFlags) open(ctx context.Context) (*benchServer, error) {
 		return nil, err
 	}
 	if f.stopMaster && s.cluster() == nil {
-		return nil, errors.Join(&exitError{code: exitUsage, err: errors.New("--stop-master needs a cluster: name it with redis-cluster://, or use --start cluster")}, s.Close())
+		return nil, errors.Join(&exit.Error{Code: exit.Usage, Err: errors.New("--stop-master needs a cluster: name it with redis-cluster://, or use --start cluster")}, s.Close())
 	}
 	return s, nil
 }

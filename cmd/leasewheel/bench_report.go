@@ -12,6 +12,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
 // benchRenewalReport is the document of leasewheel bench renewal --json. Its
@@ -76,7 +78,7 @@ const toldLimit = 60 * time.Millisecond
 func newBenchRenewalReport(f *benchRenewalFlags, s *benchServer) *benchRenewalReport {
 	return &benchRenewalReport{
 		TTL:    time.Duration(f.ttl).Seconds(),
-		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: bench.ReadMachine(),
+		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version.Name(), Machine: bench.ReadMachine(),
 	}
 }
 
@@ -95,20 +97,20 @@ func (s *benchServer) describe() string {
 func (r *benchRenewalReport) broken() string {
 	var complaints []string
 	if r.Lost > 0 {
-		complaints = append(complaints, grouped(r.Lost)+" leases were lost")
+		complaints = append(complaints, output.Grouped(r.Lost)+" leases were lost")
 	}
 	if r.Late > 0 {
-		complaints = append(complaints, grouped(r.Late)+" renewals came when less than half of the TTL was left")
+		complaints = append(complaints, output.Grouped(r.Late)+" renewals came when less than half of the TTL was left")
 	}
 	if r.Renewed == 0 {
 		complaints = append(complaints, "nothing was renewed")
 	}
 	if s := r.Stopped; s != nil {
 		if s.Lost != s.Leases {
-			complaints = append(complaints, fmt.Sprintf("of %s leases on the stopped master %s were reported lost", grouped(s.Leases), grouped(s.Lost)))
+			complaints = append(complaints, fmt.Sprintf("of %s leases on the stopped master %s were reported lost", output.Grouped(s.Leases), output.Grouped(s.Lost)))
 		}
 		if s.Told.Max > toldLimit {
-			complaints = append(complaints, fmt.Sprintf("a loss was reported %v after the lease's time was over", round3(s.Told.Max)))
+			complaints = append(complaints, fmt.Sprintf("a loss was reported %v after the lease's time was over", output.Round(s.Told.Max)))
 		}
 	}
 	return strings.Join(complaints, "; ")
@@ -128,15 +130,15 @@ func (r *benchRenewalReport) writeTable(w io.Writer) error {
 			rows[i+1] = append(rows[i+1], cell.value)
 		}
 	}
-	writeRows(&b, rows)
+	output.WriteRows(&b, rows)
 	b.WriteString("\nleases in a request:")
 	for i, s := range r.Sizes {
-		fmt.Fprintf(&b, "%s up to %d in %s", strings.Repeat(",", min(i, 1)), s.UpTo, grouped(s.Requests))
+		fmt.Fprintf(&b, "%s up to %d in %s", strings.Repeat(",", min(i, 1)), s.UpTo, output.Grouped(s.Requests))
 	}
 	b.WriteByte('\n')
 	if s := r.Stopped; s != nil {
 		fmt.Fprintf(&b, "\nthe master %s was stopped for %vs: of its %s leases %s were reported lost, %v after their time was over at the latest\n",
-			s.Node, s.Seconds, grouped(s.Leases), grouped(s.Lost), round3(s.Told.Max))
+			s.Node, s.Seconds, output.Grouped(s.Leases), output.Grouped(s.Lost), output.Round(s.Told.Max))
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.verdict())
 	_, err := io.WriteString(w, b.String())
@@ -160,23 +162,23 @@ type figureCell struct{ what, value string }
 func (f *renewalFigures) cells() []figureCell {
 	micros := func(v float64) string { return fmt.Sprintf("%.2f µs", v) }
 	return []figureCell{
-		{"leases", grouped(int64(f.Leases))},
-		{"renewals a second", grouped(int64(f.PerSecond))},
-		{"renewed", grouped(f.Renewed)},
-		{"lost", grouped(f.Lost)},
-		{"late", grouped(f.Late)},
-		{"retried", grouped(f.Retried)},
+		{"leases", output.Grouped(int64(f.Leases))},
+		{"renewals a second", output.Grouped(int64(f.PerSecond))},
+		{"renewed", output.Grouped(f.Renewed)},
+		{"lost", output.Grouped(f.Lost)},
+		{"late", output.Grouped(f.Late)},
+		{"retried", output.Grouped(f.Retried)},
 		{"client CPU for a renewal", micros(f.ClientCPU / 1e3)},
 		{"server's time in scripts for a key", micros(f.ServerKey)},
 		{"server's time for a script", micros(f.ServerScript)},
 		{"server CPU for a renewal", micros(f.ServerCPU)},
-		{"heap and stacks for a lease", grouped(int64(f.Heap)) + " B"},
-		{"goroutines", grouped(int64(f.Goroutines))},
-		{"requests", grouped(f.Requests)},
-		{"sent after due: p50", round3(f.Lateness.P50).String()},
-		{"… p99", round3(f.Lateness.P99).String()},
-		{"… p99.99", round3(f.Lateness.P9999).String()},
-		{"… at most", round3(f.Lateness.Max).String()},
+		{"heap and stacks for a lease", output.Grouped(int64(f.Heap)) + " B"},
+		{"goroutines", output.Grouped(int64(f.Goroutines))},
+		{"requests", output.Grouped(f.Requests)},
+		{"sent after due: p50", output.Round(f.Lateness.P50).String()},
+		{"… p99", output.Round(f.Lateness.P99).String()},
+		{"… p99.99", output.Round(f.Lateness.P9999).String()},
+		{"… at most", output.Round(f.Lateness.Max).String()},
 	}
 }
 

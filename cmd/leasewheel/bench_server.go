@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -119,7 +120,7 @@ func openBenchServer(ctx context.Context, start string, flags serverFlags, c red
 	}
 	if err != nil {
 		s.stage.close()
-		return nil, &exitError{code: exitUsage, err: err}
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if err := s.store.Ping(ctx); err != nil {
 		err = unavailable(ctx, s.server, err)

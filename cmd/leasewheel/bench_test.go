@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -48,20 +50,20 @@ type badInput struct {
 func benchRefuses(t *testing.T, measurement string, further map[string]badInput) {
 	t.Helper()
 	cases := map[string]badInput{
-		"no server":      {exitUsage, "no server", ""},
-		"no such server": {exitUnavailable, "connection refused", "--redis redis://:" + secret + "@127.0.0.1:1"},
-		"no URL":         {exitUsage, "scheme", "--redis nonsense://:" + secret + "@h"},
-		"short duration": {exitUsage, "--duration 10ms", "--duration 10ms"},
-		"unknown start":  {exitUsage, "single and cluster", "--start sentinel"},
-		"two servers":    {exitUsage, "exclude each other", "--start single --redis redis://h"},
-		"arguments":      {exitUsage, "takes no arguments", "30"},
+		"no server":      {exit.Usage, "no server", ""},
+		"no such server": {exit.Unavailable, "connection refused", "--redis redis://:" + commandtest.Secret + "@127.0.0.1:1"},
+		"no URL":         {exit.Usage, "scheme", "--redis nonsense://:" + commandtest.Secret + "@h"},
+		"short duration": {exit.Usage, "--duration 10ms", "--duration 10ms"},
+		"unknown start":  {exit.Usage, "single and cluster", "--start sentinel"},
+		"two servers":    {exit.Usage, "exclude each other", "--start single --redis redis://h"},
+		"arguments":      {exit.Usage, "takes no arguments", "30"},
 	}
 	maps.Copy(cases, further)
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := call(t, nil, append([]string{"bench", measurement}, strings.Fields(test.args)...)...)
-			assert.Equal(t, test.code, p.wait())
-			p.requireOneLine(test.says)
+			p := commandtest.Call(t, nil, append([]string{"bench", measurement}, strings.Fields(test.args)...)...)
+			assert.Equal(t, test.code, p.Wait())
+			p.RequireOneLine(test.says)
 		})
 	}
 }
@@ -69,27 +71,27 @@ func benchRefuses(t *testing.T, measurement string, further map[string]badInput)
 func TestBenchRenewalBadInput(t *testing.T) {
 	t.Parallel()
 	benchRefuses(t, "renewal", map[string]badInput{
-		"no leases":          {exitUsage, "--leases 0", "-n 0"},
-		"too many leases":    {exitUsage, "--leases 10000001", "-n 10000001"},
-		"too large baseline": {exitUsage, "--baseline 200001", "--baseline 200001"},
-		"short TTL":          {exitUsage, "--ttl 500ms", "--ttl 500ms"},
-		"no time for a stop": {exitUsage, "two TTLs", "--start cluster --stop-master --ttl 30s --duration 59s"},
+		"no leases":          {exit.Usage, "--leases 0", "-n 0"},
+		"too many leases":    {exit.Usage, "--leases 10000001", "-n 10000001"},
+		"too large baseline": {exit.Usage, "--baseline 200001", "--baseline 200001"},
+		"short TTL":          {exit.Usage, "--ttl 500ms", "--ttl 500ms"},
+		"no time for a stop": {exit.Usage, "two TTLs", "--start cluster --stop-master --ttl 30s --duration 59s"},
 	})
 }
 
 func TestBenchNeedsARedisServer(t *testing.T) {
 	t.Parallel()
 	for _, measurement := range []string{"renewal", "lock"} {
-		p := start(t, []string{"REDIS_SERVER=/no/such/redis-server"}, "bench", measurement, "--start", "single")
-		assert.Equal(t, exitUnavailable, p.wait())
-		p.requireOneLine("cannot start a server")
+		p := commandtest.Start(t, []string{"REDIS_SERVER=/no/such/redis-server"}, "bench", measurement, "--start", "single")
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine("cannot start a server")
 	}
 }
 
 func TestBenchRenewalNeedsACluster(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := call(t, env, "bench", "renewal", "--stop-master", "--duration", "60s")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("needs a cluster")
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Call(t, env, "bench", "renewal", "--stop-master", "--duration", "60s")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("needs a cluster")
 }

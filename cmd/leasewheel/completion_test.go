@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -15,7 +17,7 @@ import (
 // might act upon.
 func TestCompletionOfNames(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
 	for _, name := range []string{"orders:$(id)", "orders: x", "orders*"} {
@@ -45,7 +47,7 @@ func TestCompletionOfNames(t *testing.T) {
 // Without an answer of the server nothing is completed, soon and in silence.
 func TestCompletionWithoutAServer(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Pause()
 	defer server.Resume()
 	for _, env := range [][]string{env, {redisURLVariable + "="}, {redisURLVariable + "=ftp://x"}} {
@@ -59,13 +61,13 @@ func TestCompletionWithoutAServer(t *testing.T) {
 func TestCompletionOfAnUnknownShell(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := leasewheel(t, "completion", "tcsh")
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, exit.Usage, code)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, `unknown shell "tcsh"; accepted are bash, fish, powershell, zsh`)
 	code, stdout, _ = leasewheel(t, "completion")
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, exit.OK, code)
 	assert.Contains(t, stdout, "completion SHELL")
 	code, _, stderr = leasewheel(t, "completion", "bash", "zsh")
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, exit.Usage, code)
 	assert.Contains(t, stderr, "takes no arguments")
 }

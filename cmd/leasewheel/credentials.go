@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 const (
@@ -216,7 +218,7 @@ func (c *connectionFlags) source() (func(context.Context) (username, password st
 	case c.PasswordCommand != "":
 		command := &passwordCommand{line: c.PasswordCommand, limit: passwordTimeout}
 		if err := command.try(); err != nil {
-			return nil, &exitError{code: exitUnavailable, err: err}
+			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		}
 		return func(ctx context.Context) (string, string, error) {
 			password, err := command.password(ctx)

@@ -8,14 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/reportfile"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -57,23 +61,23 @@ type demoFlags struct {
 	server    serverFlags
 	processes int
 	leases    int
-	ttl       durationFlag
-	duration  durationFlag
+	ttl       duration.Flag
+	duration  duration.Flag
 	json      bool
 	html      string
 }
 
 func newDemoCommand() *cobra.Command {
-	f := demoFlags{ttl: durationFlag(3 * time.Second), duration: durationFlag(12 * time.Second)}
+	f := demoFlags{ttl: duration.Flag(3 * time.Second), duration: duration.Flag(12 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "demo",
 		Short:   "Show and check the library with contending, frozen and killed processes",
 		Long:    demoLong,
 		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
-		Args:    noArguments,
+		Args:    exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(f.validate(), checkWritable(f.html)); err != nil {
-				return usageError(cmd, err)
+			if err := errors.Join(f.validate(), reportfile.Check(f.html)); err != nil {
+				return exit.UsageError(cmd, err)
 			}
 			return f.run(cmd)
 		},
@@ -109,30 +113,30 @@ func (f *demoFlags) validate() error {
 func (f *demoFlags) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoLimit, fmt.Errorf("the demo did not end within %v", demoLimit))
 	defer cancel()
-	ctx, stop := withInterrupt(ctx)
+	ctx, stop := interrupt.Context(ctx)
 	defer stop()
 
 	report, err := f.show(ctx)
 	var pageErr error
 	if report != nil {
-		report.at, report.version, report.repeat, report.machine = time.Now().UTC(), version(), repeatCommand(cmd), bench.ReadMachine()
-		if pageErr = writeFile(f.html, report.writeHTML); pageErr != nil {
+		report.at, report.version, report.repeat, report.machine = time.Now().UTC(), version.Name(), reportfile.RepeatCommand(cmd), bench.ReadMachine()
+		if pageErr = reportfile.Write(f.html, report.writeHTML); pageErr != nil {
 			pageErr = fmt.Errorf("demo: the page was not written: %w", pageErr)
 		}
 	}
-	if interrupt, ok := errors.AsType[interruptError](context.Cause(ctx)); ok {
-		return &exitError{code: exitSignal + int(interrupt), err: pageErr}
+	if sig, ok := errors.AsType[interrupt.Error](context.Cause(ctx)); ok {
+		return &exit.Error{Code: exit.Signal + int(sig), Err: pageErr}
 	}
 	if err != nil {
 		code := demoExitCode(err)
-		if report != nil && code != exitUsage && report.Stalls.explain(report.TTL) {
-			code, err = exitOverloaded, fmt.Errorf("the machine was overloaded (%v): %w", &report.Stalls, err)
+		if report != nil && code != exit.Usage && report.Stalls.explain(report.TTL) {
+			code, err = exit.Overloaded, fmt.Errorf("the machine was overloaded (%v): %w", &report.Stalls, err)
 		}
-		return exitf(code, "demo: %w", errors.Join(err, pageErr))
+		return exit.Errorf(code, "demo: %w", errors.Join(err, pageErr))
 	}
 	err = f.print(report)
 	if pageErr != nil {
-		return &exitError{code: exitInternal, err: pageErr}
+		return &exit.Error{Code: exit.Internal, Err: pageErr}
 	}
 	return err
 }
@@ -141,12 +145,12 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 func (f *demoFlags) print(r *demoReport) error {
 	var err error
 	if f.json {
-		err = writeJSON(os.Stdout, r)
+		err = output.WriteJSON(os.Stdout, r)
 	} else {
-		err = r.writeText(os.Stdout, isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "")
+		err = r.writeText(os.Stdout, terminal.Is(os.Stdout) && os.Getenv("NO_COLOR") == "")
 	}
 	if err != nil {
-		return exitf(exitInternal, "demo: %w", err)
+		return exit.Errorf(exit.Internal, "demo: %w", err)
 	}
 	return r.verdict()
 }
@@ -155,7 +159,7 @@ func (f *demoFlags) print(r *demoReport) error {
 func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	url, err := f.server.resolveOne("")
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: err}
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	name := ""
 	if url == "" {
@@ -174,7 +178,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	server, err := job.open()
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: err}
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	defer server.Close()
 	if err := server.store.Ping(ctx); err != nil {
@@ -203,37 +207,14 @@ func (f *demoFlags) expected() time.Duration {
 
 // demoExitCode is the exit code for a demo that could not be shown.
 func demoExitCode(err error) int {
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return exit.code
+	if failed, ok := errors.AsType[*exit.Error](err); ok {
+		return failed.Code
 	}
 	if errors.Is(err, lock.ErrUnavailable) {
-		return exitUnavailable
+		return exit.Unavailable
 	}
 	if _, ok := errors.AsType[*redisstore.ServerError](err); ok {
-		return exitUnavailable
+		return exit.Unavailable
 	}
-	return exitBroken
-}
-
-// interruptError is the cause of a context that a signal has ended.
-type interruptError syscall.Signal
-
-func (e interruptError) Error() string { return syscall.Signal(e).String() }
-
-// withInterrupt returns a context that ends when a signal asks this process to end.
-func withInterrupt(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	go func() {
-		select {
-		case sig := <-signals:
-			cancel(interruptError(sig.(syscall.Signal)))
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
+	return exit.Broken
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/page"
 )
 
 // writeHTML writes the report and the timeline of the leases as one page that loads
@@ -24,39 +26,39 @@ func (r *demoReport) writeHTML(w io.Writer) error {
 	r.htmlFigures(&b)
 	b.WriteString("<h2>How it was measured</h2>\n<p>Every instant was read by the process that the event happened to, or that caused it, on the host's one " +
 		"monotonic clock. A hold lasts from the acquisition until just before the release, or until the lease's own end.</p>\n")
-	htmlMachine(&b, r.machine, r.version, r.at, r.repeat)
-	return writePage(w, "Leases of leasewheel demo", chartStyle+timelineStyle, b.String())
+	page.Machine(&b, r.machine, r.version, r.at, r.repeat)
+	return page.Write(w, "Leases of leasewheel demo", page.ChartStyle+timelineStyle, b.String())
 }
 
 func (r *demoReport) htmlHead(b *strings.Builder) {
 	class, verdict := "kept", everyPromiseKept
 	switch {
 	case r.unfinished != nil:
-		class, verdict = "broken", fmt.Sprintf("The demo did not finish: %s. No promise was judged.", oneLine(r.unfinished))
+		class, verdict = "broken", fmt.Sprintf("The demo did not finish: %s. No promise was judged.", output.OneLine(r.unfinished))
 	case len(r.Broken) > 0:
 		class, verdict = "broken", brokenHeading
 	case len(r.Overloaded) > 0:
 		class, verdict = "broken", overloadedHeading
 	}
 	fmt.Fprintf(b, "<h1>The lives of leases</h1>\n<p class=\"what\">%s</p>\n<p class=\"verdict %s\">%s</p>\n",
-		pageText("leasewheel demo · "+r.headline()), class, pageText(verdict))
+		page.Text("leasewheel demo · "+r.headline()), class, page.Text(verdict))
 	if r.unfinished == nil {
 		r.htmlNotKept(b)
 	}
-	fmt.Fprintf(b, "<p>%s</p>\n", pageText(r.inSentences()))
+	fmt.Fprintf(b, "<p>%s</p>\n", page.Text(r.inSentences()))
 }
 
 // htmlNotKept lists the promises that were not kept.
 func (r *demoReport) htmlNotKept(b *strings.Builder) {
-	htmlList(b, r.Broken)
+	page.List(b, r.Broken)
 	if len(r.Overloaded) == 0 {
 		return
 	}
 	if len(r.Broken) > 0 {
-		fmt.Fprintf(b, "<p class=\"verdict broken\">%s</p>\n", pageText(overloadedHeading))
+		fmt.Fprintf(b, "<p class=\"verdict broken\">%s</p>\n", page.Text(overloadedHeading))
 	}
-	htmlList(b, r.Overloaded)
-	fmt.Fprintf(b, "<p>%s.</p>\n", pageText(upperFirst(r.Stalls.String())))
+	page.List(b, r.Overloaded)
+	fmt.Fprintf(b, "<p>%s.</p>\n", page.Text(upperFirst(r.Stalls.String())))
 }
 
 // inSentences sums up the run.
@@ -64,23 +66,23 @@ func (r *demoReport) inSentences() string {
 	x, l := r.Exclusion, r.Leases
 	together := "No two of them held it at once."
 	if x.Overlaps > 0 {
-		together = fmt.Sprintf("%s began before an earlier one had ended.", counted(int64(x.Overlaps), "hold"))
+		together = fmt.Sprintf("%s began before an earlier one had ended.", output.Counted(int64(x.Overlaps), "hold"))
 	}
-	text := fmt.Sprintf("%d processes were granted one lock %s times. %s ", r.Processes, grouped(int64(x.Acquisitions)), together)
+	text := fmt.Sprintf("%d processes were granted one lock %s times. %s ", r.Processes, output.Grouped(int64(x.Acquisitions)), together)
 	if f := r.Frozen; f.Cause != "" {
-		text += fmt.Sprintf("A frozen holder was notified of its loss %v after it continued, and %d of its %d stale writes were refused. ", round3(f.Told), f.StaleRefused, f.StaleWrites)
+		text += fmt.Sprintf("A frozen holder was notified of its loss %v after it continued, and %d of its %d stale writes were refused. ", output.Round(f.Told), f.StaleRefused, f.StaleWrites)
 	}
 	if k := r.Killed; k.Free > 0 {
-		text += fmt.Sprintf("The lock of a killed holder was granted again after %v. ", round3(k.Free))
+		text += fmt.Sprintf("The lock of a killed holder was granted again after %v. ", output.Round(k.Free))
 	}
-	text += fmt.Sprintf("Meanwhile %s in one process were renewed %s times", counted(int64(l.Count), "lease"), grouped(l.Renewals))
+	text += fmt.Sprintf("Meanwhile %s in one process were renewed %s times", output.Counted(int64(l.Count), "lease"), output.Grouped(l.Renewals))
 	if l.Deleted > 0 {
 		text += fmt.Sprintf("; %d were deleted on the server, and %d of these losses were reported", l.Deleted, l.Told)
 	}
 	return text + fmt.Sprintf("; %d were lost for no reason.", l.Lost)
 }
 
-// htmlLegend explains the spans and the marks, as they are drawn.
+// page.Legend explains the spans and the marks, as they are drawn.
 func (r *demoReport) htmlLegend(b *strings.Builder) {
 	var items [][2]string
 	item := func(shape, text string) { items = append(items, [2]string{shape, text}) }
@@ -100,7 +102,7 @@ func (r *demoReport) htmlLegend(b *strings.Builder) {
 	item(sign(markKilled), "killed")
 	item(sign(markDeleted), "deleted on the server")
 	item(`<line class="takeover" x1="2" y1="10" x2="12" y2="10"/>`+sign(markTakenOver), "taken over by another process")
-	htmlLegend(b, items)
+	page.Legend(b, items)
 	b.WriteString("<p class=\"note\">Point at anything for its exact times and its fencing token. The numbers in the close-ups are the last six digits of tokens.</p>\n")
 }
 
@@ -108,15 +110,15 @@ func (r *demoReport) htmlTimeline(b *strings.Builder) {
 	t := r.lives
 	whole := timelineWindow{from: t.begin, until: max(t.end, t.begin+1), zero: t.begin, unit: time.Second, title: "time since the start of the demo (s)"}
 	if len(t.processes) > 0 {
-		htmlChart(b, "h2", "One lock", "Each row is a process. At this scale many holds are narrower than a dot.",
+		page.Chart(b, "h2", "One lock", "Each row is a process. At this scale many holds are narrower than a dot.",
 			timelineChart(t, whole, "One lock", t.processes, nil))
 		for _, c := range t.closeUps() {
-			htmlChart(b, "h3", c.title, "", timelineChart(t, c.timelineWindow, c.title, c.lanes, nil))
+			page.Chart(b, "h3", c.title, "", timelineChart(t, c.timelineWindow, c.title, c.lanes, nil))
 		}
 	}
 	if len(t.leases) > 0 {
-		htmlChart(b, "h2", "Many leases in one process",
-			fmt.Sprintf("%d of %s leases, and all batches of renewals: the higher a line, the more leases one request renewed.", len(t.leases), grouped(int64(r.Leases.Count))),
+		page.Chart(b, "h2", "Many leases in one process",
+			fmt.Sprintf("%d of %s leases, and all batches of renewals: the higher a line, the more leases one request renewed.", len(t.leases), output.Grouped(int64(r.Leases.Count))),
 			timelineChart(t, whole, "Many leases in one process", t.leases, t.batches))
 	}
 }
@@ -190,18 +192,18 @@ func (r *demoReport) htmlOccurrences(b *strings.Builder) {
 	}
 	if len(rows) > 1 {
 		b.WriteString("<h2>What happened</h2>\n")
-		htmlTable(b, "words", rows)
+		page.Table(b, "words", rows)
 	}
 }
 
 func (r *demoReport) htmlFigures(b *strings.Builder) {
 	b.WriteString("<h2>Figures</h2>\n")
 	for _, section := range r.summary().sections {
-		fmt.Fprintf(b, "<h3>%s</h3>\n<p class=\"note\">%s</p>\n<div class=\"wide\"><table class=\"words\">\n<tbody>\n", pageText(section.title), pageText(section.subject))
+		fmt.Fprintf(b, "<h3>%s</h3>\n<p class=\"note\">%s</p>\n<div class=\"wide\"><table class=\"words\">\n<tbody>\n", page.Text(section.title), page.Text(section.subject))
 		for _, row := range section.rows {
 			class := map[demoMark]string{keptMark: "kept", brokenMark: "broken"}[row.mark]
 			fmt.Fprintf(b, "<tr><th scope=\"row\"><span class=\"%s\">%s</span> %s</th><td class=\"figure\">%s</td><td>%s</td></tr>\n",
-				class, row.mark, pageText(row.name), pageText(row.figure), pageText(row.meaning))
+				class, row.mark, page.Text(row.name), page.Text(row.figure), page.Text(row.meaning))
 		}
 		b.WriteString("</tbody>\n</table></div>\n")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 )
 
 // element is an element of a page.
@@ -363,7 +364,7 @@ func TestDemoPageOfABadRun(t *testing.T) {
 	assert.NotContains(t, page.text, everyPromiseKept)
 
 	r = scriptedReport()
-	r.unfinished, r.Broken = interruptError(2), nil
+	r.unfinished, r.Broken = interrupt.Error(2), nil
 	r.lives = &timeline{begin: second(0)} // ended before the first process
 	r.lives.finish(second(0))
 	page = pageOf(t, r)

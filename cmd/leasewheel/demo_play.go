@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
 // demo is one run: the processes that contend, the keeper of many leases beside them, and
@@ -40,7 +42,7 @@ type demo struct {
 
 	scene atomic.Pointer[string] // the present scene, for the meter
 	tally atomic.Int64           // acquisitions, for the meter
-	meter *meter
+	meter *terminal.Meter
 }
 
 func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
@@ -62,13 +64,13 @@ func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
 
 // run plays the demo and returns the observations, even with an error: then there are fewer.
 func (d *demo) run(ctx context.Context) (*demoReport, error) {
-	d.meter = startMeter(os.Stderr, d.progress)
+	d.meter = terminal.StartMeter(os.Stderr, d.progress)
 	stalls := watchStalls()
 	err := d.play(ctx)
 	d.report.Stalls = stalls.end()
 	d.report.Elapsed = time.Since(d.begin)
 	d.cleanUp(context.WithoutCancel(ctx))
-	d.meter.stop()
+	d.meter.Stop()
 	d.report.unfinished = err
 	d.conclude()
 	return &d.report, err
@@ -159,7 +161,7 @@ func (d *demo) freeze(ctx context.Context) error {
 			}
 		}
 	}
-	d.meter.note("frozen holder: loss reported after %v, %d of %d stale writes refused", round3(f.Told), f.StaleRefused, f.StaleWrites)
+	d.meter.Note("frozen holder: loss reported after %v, %d of %d stale writes refused", output.Round(f.Told), f.StaleRefused, f.StaleWrites)
 	return nil
 }
 
@@ -187,7 +189,7 @@ func (d *demo) kill(ctx context.Context) error {
 		return err
 	}
 	k.Free = next.From.Since(killed)
-	d.meter.note("killed holder: its lock was free after %v", round3(k.Free))
+	d.meter.Note("killed holder: its lock was free after %v", output.Round(k.Free))
 	return d.start()
 }
 
@@ -215,7 +217,7 @@ func (d *demo) deleteLeases(ctx context.Context) error {
 	if err := scene.Wait(); err != nil {
 		return fmt.Errorf("deleting leases: %w", err)
 	}
-	d.meter.note("deleted leases: %d of %d losses reported, the last after %v", l.Told, l.Deleted, round3(l.ToldIn))
+	d.meter.Note("deleted leases: %d of %d losses reported, the last after %v", l.Told, l.Deleted, output.Round(l.ToldIn))
 	return nil
 }
 
@@ -340,8 +342,8 @@ func (d *demo) announce(format string, args ...any) {
 func (d *demo) progress() string {
 	elapsed := time.Since(d.begin)
 	return fmt.Sprintf("%5.1fs %s  %s · %s acquisitions · %s leases, %s renewals",
-		elapsed.Seconds(), bar(elapsed.Seconds(), d.flags.expected().Seconds(), 12), *d.scene.Load(),
-		grouped(d.tally.Load()), grouped(d.keeper.taken.Load()), grouped(d.keeper.store.renewals.Load()))
+		elapsed.Seconds(), terminal.Bar(elapsed.Seconds(), d.flags.expected().Seconds(), 12), *d.scene.Load(),
+		output.Grouped(d.tally.Load()), output.Grouped(d.keeper.taken.Load()), output.Grouped(d.keeper.store.renewals.Load()))
 }
 
 // cleanUp ends the remaining processes and removes all keys from a server that outlives

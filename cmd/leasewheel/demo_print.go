@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // demoSummary is the report for people: a section for each scene, and in each of its rows
@@ -64,11 +66,11 @@ func (s *demoSummary) row(mark demoMark, name string, figure any, format string,
 	text := fmt.Sprint(figure)
 	switch v := figure.(type) {
 	case int:
-		text = grouped(int64(v))
+		text = output.Grouped(int64(v))
 	case int64:
-		text = grouped(v)
+		text = output.Grouped(v)
 	case time.Duration:
-		text = round3(v).String()
+		text = output.Round(v).String()
 	}
 	last := &s.sections[len(s.sections)-1]
 	last.rows = append(last.rows, demoRow{mark, name, text, fmt.Sprintf(format, args...)})
@@ -77,7 +79,7 @@ func (s *demoSummary) row(mark demoMark, name string, figure any, format string,
 // headline is the run in a line.
 func (r *demoReport) headline() string {
 	return fmt.Sprintf("%s · %d processes · %s leases · TTL %v · %.1f s",
-		visible(r.Server), r.Processes, grouped(int64(r.Leases.Count)), r.TTL, r.Elapsed.Seconds())
+		output.Visible(r.Server), r.Processes, output.Grouped(int64(r.Leases.Count)), r.TTL, r.Elapsed.Seconds())
 }
 
 // writeText prints the report for people.
@@ -151,7 +153,7 @@ func (r *demoReport) sumUpUnfinished(s *demoSummary) {
 	s.fact("acquisitions", r.Exclusion.Acquisitions, "")
 	s.fact("overlapping holders", r.Exclusion.Overlaps, "by the host's clock")
 	s.fact("fencing tokens out of order", r.Exclusion.Disorder, "")
-	s.heading("Many leases", "%s in one process, on one wheel", grouped(int64(r.Leases.Count)))
+	s.heading("Many leases", "%s in one process, on one wheel", output.Grouped(int64(r.Leases.Count)))
 	s.fact("renewals", r.Leases.Renewals, "")
 }
 
@@ -160,14 +162,14 @@ func (r *demoReport) sumUpExclusion(s *demoSummary) {
 	s.heading("One lock", "%d processes add to one counter", r.Processes)
 	s.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
 	s.promise(x.Overlaps == 0, "overlapping holders", x.Overlaps, "by the host's clock")
-	s.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "counter: %s after %s writes", grouped(x.Counter), grouped(x.Writes))
+	s.promise(x.Counter == x.Writes, "lost increments", x.Writes-x.Counter, "counter: %s after %s writes", output.Grouped(x.Counter), output.Grouped(x.Writes))
 	s.promise(x.Disorder == 0, "fencing tokens out of order", x.Disorder, "")
 	s.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")
 }
 
 func (r *demoReport) sumUpFaults(s *demoSummary) {
 	f, k := r.Frozen, r.Killed
-	s.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", round3(f.For))
+	s.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", output.Round(f.For))
 	s.fact("awake again after", f.Awake, "a plain timer of the process")
 	s.promise(f.Cause != "" && f.Told <= f.Awake+f.ToldLimit, "loss reported after", f.Told, "%s; limit %v", f.Cause, f.ToldLimit)
 	s.promise(f.StaleWrites > 0 && f.StaleRefused == f.StaleWrites, "stale writes refused", f.StaleRefused, "of %d, by the fencing token", f.StaleWrites)
@@ -178,21 +180,21 @@ func (r *demoReport) sumUpFaults(s *demoSummary) {
 
 func (r *demoReport) sumUpLeases(s *demoSummary) {
 	l := r.Leases
-	s.heading("Many leases", "%s in one process, on one wheel", grouped(int64(l.Count)))
+	s.heading("Many leases", "%s in one process, on one wheel", output.Grouped(int64(l.Count)))
 	perBatch := 0.0
 	if l.Batches > 0 {
 		perBatch = float64(l.Renewals) / float64(l.Batches)
 	}
-	s.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", grouped(l.Batches), perBatch)
+	s.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", output.Grouped(l.Batches), perBatch)
 	s.promise(l.Lost == 0, "lost", l.Lost, "")
-	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, in %v; limit %v", l.Deleted, round3(l.ToldIn), l.ToldLimit)
+	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, in %v; limit %v", l.Deleted, output.Round(l.ToldIn), l.ToldLimit)
 	s.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 
 func (r *demoReport) sumUpTimer(s *demoSummary) {
 	t := r.Timer
 	s.heading("The wheel", "%v tick", t.Tick)
-	s.promise(t.Fired > 0 && t.Early == 0, "early fires", t.Early, "of %s timeouts", grouped(int64(t.Fired)))
+	s.promise(t.Fired > 0 && t.Early == 0, "early fires", t.Early, "of %s timeouts", output.Grouped(int64(t.Fired)))
 	s.fact("late, median", t.P50, "")
 	s.fact("late, 99th percentile", t.P99, "")
 	s.fact("late, worst", t.Max, "")

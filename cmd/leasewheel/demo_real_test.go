@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -27,17 +29,17 @@ var small = []string{"--processes", "3", "--leases", "200", "--ttl", "2s", "--du
 // asks for, but not for ever.
 func demoOf(t *testing.T, env []string, args ...string) demoReport {
 	t.Helper()
-	p := start(t, env, args...)
+	p := commandtest.Start(t, env, args...)
 	for range 2 {
-		if p.wait() != exitOverloaded {
+		if p.Wait() != exit.Overloaded {
 			break
 		}
-		p = start(t, env, args...)
+		p = commandtest.Start(t, env, args...)
 	}
-	require.Equal(t, 0, p.wait(), "%s%s", p.stdout, p.stderr)
-	assert.Empty(t, p.stderr.String(), "progress is for terminals")
+	require.Equal(t, 0, p.Wait(), "%s%s", p.Stdout, p.Stderr)
+	assert.Empty(t, p.Stderr.String(), "progress is for terminals")
 	var r demoReport
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &r))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &r))
 	return r
 }
 
@@ -67,7 +69,7 @@ func check(t *testing.T, r demoReport) {
 
 func TestDemo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "leases.html")
-	r := demoOf(t, nowhere, append([]string{"demo", "--html", file}, small...)...)
+	r := demoOf(t, commandtest.Nowhere, append([]string{"demo", "--html", file}, small...)...)
 	check(t, r)
 	assert.Equal(t, "embedded server", r.Server)
 	checkPage(t, r, pageIn(t, file))
@@ -132,12 +134,12 @@ func checkPage(t *testing.T, r demoReport, page *element) {
 // On a real server the demo shows the same, and leaves nothing behind that does
 // not expire.
 func TestDemoOnARealServer(t *testing.T) {
-	server := redistest.Start(t, redistest.Config{Password: secret})
+	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	r := demoOf(t, nil, append([]string{"demo", "--redis", server.URL()}, small...)...)
 	check(t, r)
 	assert.Regexp(t, `^redis \d+\.\d+`, r.Server)
 
-	client, ctx := server.Client(t), bounded(t)
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	keys, err := client.Keys(ctx, "*").Result()
 	require.NoError(t, err)
 	for _, key := range keys {
@@ -153,8 +155,8 @@ func TestDemoOnARealServer(t *testing.T) {
 // atWork waits until a demo has taken leases on the server, and returns its own client.
 func atWork(t *testing.T, server *redistest.Server) redis.UniversalClient {
 	t.Helper()
-	client, ctx := server.Client(t), bounded(t)
-	eventually(t, "at work", func() bool {
+	client, ctx := server.Client(t), commandtest.Bounded(t)
+	commandtest.Eventually(t, "at work", func() bool {
 		n, err := client.DBSize(ctx).Result()
 		return err == nil && n > 100
 	})
@@ -164,12 +166,12 @@ func atWork(t *testing.T, server *redistest.Server) redis.UniversalClient {
 func TestDemoInterrupted(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	file := filepath.Join(t.TempDir(), "leases.html")
-	p := start(t, nil, "demo", "--redis", server.URL(), "--duration", "40s", "--html", file)
+	p := commandtest.Start(t, nil, "demo", "--redis", server.URL(), "--duration", "40s", "--html", file)
 	client := atWork(t, server)
-	p.signal(unix.SIGINT)
-	assert.Equal(t, 130, p.wait())
-	assert.Empty(t, p.stdout.String())
-	clients, err := client.ClientList(bounded(t)).Result()
+	p.Signal(unix.SIGINT)
+	assert.Equal(t, 130, p.Wait())
+	assert.Empty(t, p.Stdout.String())
+	clients, err := client.ClientList(commandtest.Bounded(t)).Result()
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(clients, "\n"), "only ours: no process of the demo is left\n%s", clients)
 	page := pageIn(t, file)
@@ -181,21 +183,21 @@ func TestDemoInterrupted(t *testing.T) {
 // lost its leases, and blames the machine.
 func TestDemoOfAStoppedMachine(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
-	p := start(t, nil, append([]string{"demo", "--redis", server.URL()}, small...)...)
+	p := commandtest.Start(t, nil, append([]string{"demo", "--redis", server.URL()}, small...)...)
 	client := atWork(t, server)
-	p.signal(unix.SIGSTOP)
-	eventually(t, "all leases have expired", func() bool {
-		keys, err := client.Keys(bounded(t), "leasewheel:demo:*:lease:*").Result()
+	p.Signal(unix.SIGSTOP)
+	commandtest.Eventually(t, "all leases have expired", func() bool {
+		keys, err := client.Keys(commandtest.Bounded(t), "leasewheel:demo:*:lease:*").Result()
 		return err == nil && len(keys) == 0
 	})
-	p.signal(unix.SIGCONT)
-	require.Equal(t, exitOverloaded, p.wait(), "%s%s", p.stdout, p.stderr)
-	if p.stdout.String() == "" { // a request was too late
-		p.requireOneLine("the machine was overloaded (a plain timer of the demo was late ")
+	p.Signal(unix.SIGCONT)
+	require.Equal(t, exit.Overloaded, p.Wait(), "%s%s", p.Stdout, p.Stderr)
+	if p.Stdout.String() == "" { // a request was too late
+		p.RequireOneLine("the machine was overloaded (a plain timer of the demo was late ")
 		return
 	}
 	var r demoReport
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &r))
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &r))
 	assert.Greater(t, r.Stalls.Worst, time.Second)
 	assert.NotEmpty(t, r.Overloaded)
 	assert.Empty(t, r.Broken)
@@ -206,10 +208,10 @@ func TestDemoPageNotWritten(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	folder := filepath.Join(t.TempDir(), "folder")
 	require.NoError(t, os.Mkdir(folder, 0o700))
-	p := start(t, nil, append([]string{"demo", "--redis", server.URL(), "--html", filepath.Join(folder, "leases.html")}, small...)...)
+	p := commandtest.Start(t, nil, append([]string{"demo", "--redis", server.URL(), "--html", filepath.Join(folder, "leases.html")}, small...)...)
 	atWork(t, server)
 	require.NoError(t, os.RemoveAll(folder))
-	assert.Equal(t, exitInternal, p.wait())
-	p.requireOneLine("the page was not written: open " + filepath.Join(folder, "leases.html") + ": no such file")
-	assert.Contains(t, p.stdout.String(), `"acquisitions"`)
+	assert.Equal(t, exit.Internal, p.Wait())
+	p.RequireOneLine("the page was not written: open " + filepath.Join(folder, "leases.html") + ": no such file")
+	assert.Contains(t, p.Stdout.String(), `"acquisitions"`)
 }

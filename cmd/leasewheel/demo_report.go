@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // demoReport is what a run of the demo observed, and the limits. Durations are
@@ -152,9 +153,9 @@ func (r *demoReport) judge() {
 func (r *demoReport) verdict() error {
 	switch {
 	case len(r.Broken) > 0:
-		return &exitError{code: exitBroken}
+		return &exit.Error{Code: exit.Broken}
 	case len(r.Overloaded) > 0:
-		return &exitError{code: exitOverloaded}
+		return &exit.Error{Code: exit.Overloaded}
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // goodReport is of a run in which every promise was kept.
@@ -62,7 +64,7 @@ func TestDemoReportNamesEveryBrokenPromise(t *testing.T) {
 			r.judge()
 			require.Len(t, r.Broken, 1)
 			assert.Contains(t, r.Broken[0], says)
-			assert.Equal(t, &exitError{code: exitBroken}, r.verdict())
+			assert.Equal(t, &exit.Error{Code: exit.Broken}, r.verdict())
 
 			var page bytes.Buffer
 			require.NoError(t, r.writeText(&page, false))
@@ -108,13 +110,13 @@ func TestDemoReportOfAnOverloadedMachine(t *testing.T) {
 			r.Stalls = test.stalls
 			test.plant(&r)
 			r.judge()
-			kept, other, code := r.Overloaded, r.Broken, exitOverloaded
+			kept, other, code := r.Overloaded, r.Broken, exit.Overloaded
 			if !test.excused {
-				kept, other, code = r.Broken, r.Overloaded, exitBroken
+				kept, other, code = r.Broken, r.Overloaded, exit.Broken
 			}
 			require.Len(t, kept, 1)
 			assert.Empty(t, other)
-			assert.Equal(t, &exitError{code: code}, r.verdict())
+			assert.Equal(t, &exit.Error{Code: code}, r.verdict())
 			var text bytes.Buffer
 			require.NoError(t, r.writeText(&text, false))
 			assert.Contains(t, text.String(), kept[0])
@@ -139,7 +141,7 @@ func TestDemoReportOfALostIncrement(t *testing.T) {
 	r.judge()
 	assert.Len(t, r.Overloaded, 2)
 	assert.Len(t, r.Broken, 1)
-	assert.Equal(t, &exitError{code: exitBroken}, r.verdict())
+	assert.Equal(t, &exit.Error{Code: exit.Broken}, r.verdict())
 	r.lives = scriptedTimeline()
 	page := pageOf(t, &r)
 	assert.Contains(t, page.text, brokenHeading)

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 const (
@@ -39,7 +41,7 @@ func (s *stallsReport) add(late time.Duration) {
 func (s *stallsReport) explain(ttl time.Duration) bool { return s.Sum >= ttl/3 }
 
 func (s *stallsReport) String() string {
-	return fmt.Sprintf("a plain timer of the demo was late %s, %v in all, %v at worst", times(s.Count), round3(s.Sum), round3(s.Worst))
+	return fmt.Sprintf("a plain timer of the demo was late %s, %v in all, %v at worst", times(s.Count), output.Round(s.Sum), output.Round(s.Worst))
 }
 
 func times(n int) string {

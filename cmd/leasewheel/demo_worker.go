@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -80,12 +81,12 @@ func newDemoWorkerCommand() *cobra.Command {
 		Use:    workerCommand,
 		Short:  "One process of the demo",
 		Hidden: true,
-		Args:   noArguments,
+		Args:   exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Ctrl-C reaches the whole demo; our parent ends us.
 			signal.Ignore(syscall.SIGINT)
 			if err := work(cmd.Context(), os.Stdin, os.Stdout); err != nil {
-				return exitf(exitInternal, "demo worker: %w", err)
+				return exit.Errorf(exit.Internal, "demo worker: %w", err)
 			}
 			return nil
 		},

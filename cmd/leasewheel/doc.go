@@ -21,14 +21,16 @@ package main
 // demo_timeline.go, timeline_chart.go, demo_html.go.
 // Tests: demo_test.go, demo_html_test.go.
 //
-// Pages and charts: page.go, canvas.go, report_file.go.
-// Tests: accuracy_test.go, report_file_test.go.
+// Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
+// cmd/leasewheel/internal/reportfile/file.go.
+// Tests: accuracy_test.go, cmd/leasewheel/internal/reportfile/file_test.go.
 //
 // The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
 // Tests: security_test.go, acl_test.go, acl_keys_test.go.
 // Planted: 97.
 //
-// Help, completion, man pages, exit codes: root.go, help.go, completion.go, exit.go.
+// Help, completion, man pages, exit codes: root.go, help.go, completion.go,
+// cmd/leasewheel/internal/exit/exit.go.
 // Tests: root_test.go, completion_test.go, man_test.go.
 // Planted: 153.
 //

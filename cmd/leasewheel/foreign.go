@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -21,7 +22,7 @@ type foreignError struct {
 }
 
 func (e *foreignError) Error() string {
-	return fmt.Sprintf("lock %s: the key of this name is %s, not a lock: choose another name, or delete the key if nothing needs it", quoted(e.name), e.what)
+	return fmt.Sprintf("lock %s: the key of this name is %s, not a lock: choose another name, or delete the key if nothing needs it", output.Quoted(e.name), e.what)
 }
 
 func (e *foreignError) Unwrap() error { return e.cause }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -69,7 +70,7 @@ func (s *storeFlags) validateNames(names ...string) error {
 			return err
 		}
 		if err := lock.ValidateName(c.Prefix + name); err != nil {
-			return fmt.Errorf("with the prefix %s: %w", quoted(c.Prefix), err)
+			return fmt.Errorf("with the prefix %s: %w", output.Quoted(c.Prefix), err)
 		}
 	}
 	return nil

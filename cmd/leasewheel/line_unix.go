@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
 )
 
 // lineScript runs its argument, a line of shell. When the other end of file 3 is closed, at
@@ -35,7 +37,7 @@ func runLine(ctx context.Context, line string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", lineScript, line)
 	cmd.Stdout = out
 	cmd.ExtraFiles = []*os.File{watched} // file 3
-	cmd.SysProcAttr = ownGroup(0)
+	cmd.SysProcAttr = process.OwnGroup(0)
 	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.Cancel = kill
 	// What has left the group may keep the output open.

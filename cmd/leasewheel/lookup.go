@@ -6,11 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -44,11 +46,11 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 func (l *lookup) open(cmd *cobra.Command) (err error) {
 	config, err := l.stored.config(slog.New(slog.DiscardHandler))
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), config)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	for _, server := range l.servers {
 		locker, err := lock.New(server.store, lock.Config{RequestTimeout: requestTimeout})
@@ -100,7 +102,7 @@ func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
 func (v *view) failed(cmd *cobra.Command, err error) error {
 	var name *lock.NameError
 	if errors.As(err, &name) || errors.Is(err, lock.ErrUnsupported) {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	return unavailable(cmd.Context(), v.server, err)
 }
@@ -113,4 +115,16 @@ func failure(cmd *cobra.Command, sights []sight) (first error) {
 		}
 	}
 	return first
+}
+
+// completeNames completes up to most arguments by the names of held locks; with 0, any
+// number.
+func (l *lookup) completeNames(most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := heldNames(cmd.Context(), &l.flags, &l.stored, begun)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -75,9 +76,9 @@ func (n nodes) address() string {
 func unavailable(ctx context.Context, s *server, err error) error {
 	err = nodes{s}.mismatch(ctx, err)
 	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
-		return exitf(exitUnavailable, "%w", err)
+		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", s.address, err)
+	return exit.Errorf(exit.Unavailable, "server %s: %w", s.address, err)
 }
 
 func (n nodes) Close() error {

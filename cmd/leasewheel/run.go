@@ -21,6 +21,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -101,13 +103,13 @@ type runCommand struct {
 	stored       storeFlags
 	kinds        kindFlags
 	nonblock     bool
-	wait         durationFlag
+	wait         duration.Flag
 	conflictCode int
-	ttl          durationFlag
+	ttl          duration.Flag
 	onLost       string
-	grace        durationFlag
-	maxHold      durationFlag
-	holdAtLeast  durationFlag
+	grace        duration.Flag
+	maxHold      duration.Flag
+	holdAtLeast  duration.Flag
 	shell        string
 	label        string
 	keepRedisURL bool
@@ -122,7 +124,7 @@ type runCommand struct {
 }
 
 func newRunCommand() *cobra.Command {
-	r := &runCommand{ttl: durationFlag(lock.DefaultTTL)}
+	r := &runCommand{ttl: duration.Flag(lock.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
@@ -138,7 +140,7 @@ func newRunCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if the lock is held")
 	flags.VarP(&r.wait, "wait", "w", "longest wait for the lock; 0 means -n (default: for ever)")
-	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exitNotAcquired, "exit code if the lock was not acquired")
+	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exit.NotAcquired, "exit code if the lock was not acquired")
 	r.kinds.register(flags)
 	flags.Var(&r.ttl, "ttl", "time to live of the lock after its holder has died; it is renewed long before")
 	flags.StringVar(&r.onLost, "on-lost", string(lossTerm), "what to do to COMMAND when the lock is lost: term, kill or ignore")
@@ -168,7 +170,7 @@ func (r *runCommand) run(cmd *cobra.Command, args []string) error {
 	r.stderr = cmd.ErrOrStderr()
 	policy, err := r.parse(cmd, args)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	// A command that cannot run must not wait for the lock.
 	if r.path, err = findExecutable(r.argv[0]); err != nil {
@@ -285,9 +287,9 @@ func findExecutable(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", exitf(exitNotFound, "command %q was not found; the lock was not taken", name)
+		return "", exit.Errorf(exit.NotFound, "command %q was not found; the lock was not taken", name)
 	default:
-		return "", exitf(exitCannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
+		return "", exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
 	}
 }
 
@@ -313,28 +315,28 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	}
 	config, err := r.stored.config(logger)
 	if err != nil {
-		return nil, nil, usageError(cmd, err)
+		return nil, nil, exit.UsageError(cmd, err)
 	}
 	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), config)
 	if err != nil {
-		return nil, nil, usageError(cmd, err)
+		return nil, nil, exit.UsageError(cmd, err)
 	}
 	if err := servers.independent(cmd.Context()); err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
 	store, closeStore, err := servers.store()
 	if err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
 	if err := store.Supports(r.kinds.kind()); err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	r.servers = servers
 	locker, err := lock.New(store, lock.Config{
 		TTL: time.Duration(r.ttl), RequestTimeout: requestTimeout, RetryFor: requestTimeout, Label: r.label, Logger: logger,
 	})
 	if err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	return locker, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -395,7 +397,7 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 				r.unlock(got.lease)
 			}
 			r.say("%v came while waiting for lock %q", interrupt, r.name)
-			return nil, &exitError{code: exitSignal + int(interrupt.(syscall.Signal))}
+			return nil, &exit.Error{Code: exit.Signal + int(interrupt.(syscall.Signal))}
 		}
 	}
 }
@@ -475,13 +477,13 @@ func (r *runCommand) refused(err error) error {
 	)
 	switch {
 	case errors.As(err, &name), errors.As(err, &ttl):
-		return exitf(exitUsage, "%w", err)
+		return exit.Errorf(exit.Usage, "%w", err)
 	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
-		return exitf(exitUnavailable, "%w", err)
+		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, lock.ErrNotAcquired):
-		return exitf(r.conflictCode, "%w", err)
+		return exit.Errorf(r.conflictCode, "%w", err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", r.servers.address(), err)
+	return exit.Errorf(exit.Unavailable, "server %s: %w", r.servers.address(), err)
 }
 
 // runUnder runs the command under the lease and unlocks it.
@@ -496,7 +498,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	})
 	if err != nil {
 		r.unlock(lease)
-		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
+		return exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
 	r.say("started %q as process %d", r.argv[0], command.pid)
 	// leasewheel takes the foreground back while it is in the background. SIGTTOU is
@@ -512,11 +514,11 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	r.say("the command ended with exit code %d", exitCode(status))
 	switch {
 	case ending != nil:
-		return &exitError{code: exitLost} // reported already
+		return &exit.Error{Code: exit.Lost} // reported already
 	case !held || gone:
-		return exitf(exitLost, "lock %q was lost while the command ran", r.name)
-	case exitCode(status) != exitOK:
-		return &exitError{code: exitCode(status)}
+		return exit.Errorf(exit.Lost, "lock %q was lost while the command ran", r.name)
+	case exitCode(status) != exit.OK:
+		return &exit.Error{Code: exitCode(status)}
 	}
 	return nil
 }

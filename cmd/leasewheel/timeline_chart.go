@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/page"
 )
 
 // The room of a timeline chart: its lanes are between left and right.
 const (
 	lanesLeft   = 92.0
-	lanesRight  = chartWidth - 24
+	lanesRight  = page.ChartWidth - 24
 	lanesTop    = 8.0
 	lanesBottom = 50.0 // below the lanes: the axis and its title
 	laneHeight  = 22.0
@@ -64,7 +66,7 @@ type timelineWindow struct {
 
 // timelineCanvas draws a part of a timeline.
 type timelineCanvas struct {
-	canvas
+	page.Canvas
 	lives  *timeline
 	window timelineWindow
 	tokens bool // is there room for them?
@@ -81,7 +83,7 @@ func timelineChart(t *timeline, w timelineWindow, title string, lanes []*lane, b
 	if len(batches) > 0 {
 		c.bottom += batchHeight
 	}
-	c.open(c.bottom+lanesBottom, title, fmt.Sprintf("%d rows, from %s to %s after the start of the demo", len(lanes), c.time(w.from), c.time(w.until)), "")
+	c.Open(c.bottom+lanesBottom, title, fmt.Sprintf("%d rows, from %s to %s after the start of the demo", len(lanes), c.time(w.from), c.time(w.until)), "")
 	c.axis()
 	for i, l := range lanes {
 		c.rows[l] = lanesTop + laneHeight*(float64(i)+.5)
@@ -93,13 +95,13 @@ func timelineChart(t *timeline, w timelineWindow, title string, lanes []*lane, b
 		c.takeover(next)
 	}
 	c.batches(batches)
-	return c.close()
+	return c.Close()
 }
 
 // x returns the place of an instant. Those outside of the window are at its edge.
 func (c *timelineCanvas) x(at hostclock.Instant) float64 {
-	a := axis{0, float64(c.window.until.Since(c.window.from)), lanesLeft, lanesRight}
-	return a.at(float64(at.Since(c.window.from)))
+	a := page.Axis{Low: 0, High: float64(c.window.until.Since(c.window.from)), From: lanesLeft, To: lanesRight}
+	return a.At(float64(at.Since(c.window.from)))
 }
 
 func (c *timelineCanvas) shows(at hostclock.Instant) bool {
@@ -114,7 +116,7 @@ func (c *timelineCanvas) time(at hostclock.Instant) string {
 func (c *timelineCanvas) axis() {
 	w := c.window
 	unit := float64(w.unit)
-	step := niceStep(float64(w.until.Since(w.from)) / unit / 10)
+	step := page.NiceStep(float64(w.until.Since(w.from)) / unit / 10)
 	low, high := float64(w.from.Since(w.zero))/unit, float64(w.until.Since(w.zero))/unit
 	for v := math.Ceil(low/step) * step; v <= high+step*1e-6; v += step {
 		x := c.x(w.zero + hostclock.Instant(v*unit))
@@ -122,11 +124,11 @@ func (c *timelineCanvas) axis() {
 		if w.zero != c.lives.begin && math.Abs(v) < step/2 {
 			class = "moment"
 		}
-		c.printf(`<line class="%s" x1="%.2f" y1="%g" x2="%.2f" y2="%g"/>`, class, x, lanesTop, x, c.bottom)
-		c.printf(`<text class="tick" x="%.2f" y="%g" text-anchor="middle">%.6g %s</text>`, x, c.bottom+17, v+0, unitName(w.unit))
+		c.Printf(`<line class="%s" x1="%.2f" y1="%g" x2="%.2f" y2="%g"/>`, class, x, lanesTop, x, c.bottom)
+		c.Printf(`<text class="tick" x="%.2f" y="%g" text-anchor="middle">%.6g %s</text>`, x, c.bottom+17, v+0, unitName(w.unit))
 	}
 	// At the left, where it is in view on a narrow screen, too.
-	c.printf(`<text x="%g" y="%g">%s</text>`, lanesLeft, c.bottom+lanesBottom-10, html.EscapeString(w.title))
+	c.Printf(`<text x="%g" y="%g">%s</text>`, lanesLeft, c.bottom+lanesBottom-10, html.EscapeString(w.title))
 }
 
 func unitName(unit time.Duration) string {
@@ -138,7 +140,7 @@ func unitName(unit time.Duration) string {
 
 func (c *timelineCanvas) lane(l *lane) {
 	y := c.rows[l]
-	c.printf(`<g class="lane"><text x="%g" y="%g" text-anchor="end">%s</text>`, lanesLeft-10, y+4.5, pageText(l.name))
+	c.Printf(`<g class="lane"><text x="%g" y="%g" text-anchor="end">%s</text>`, lanesLeft-10, y+4.5, page.Text(l.name))
 	for _, kind := range []spanKind{spanAlive, spanWaiting, spanHeld, spanLost, spanFrozen} {
 		for _, s := range l.spans {
 			if s.kind == kind && s.until >= c.window.from && s.from <= c.window.until {
@@ -148,23 +150,23 @@ func (c *timelineCanvas) lane(l *lane) {
 	}
 	for _, m := range l.marks {
 		if c.shows(m.at) {
-			c.printf(`<path class="mark %s" transform="translate(%.2f %g)" d="%s"><title>%s: %s %s</title></path>`,
-				m.kind, c.x(m.at), y, markShapes[m.kind], c.time(m.at), pageText(l.name), pageText(m.words()))
+			c.Printf(`<path class="mark %s" transform="translate(%.2f %g)" d="%s"><title>%s: %s %s</title></path>`,
+				m.kind, c.x(m.at), y, markShapes[m.kind], c.time(m.at), page.Text(l.name), page.Text(m.words()))
 		}
 	}
 	if c.tokens {
 		c.tokenLabels(l, y)
 	}
-	c.printf("</g>")
+	c.Printf("</g>")
 }
 
 func (c *timelineCanvas) span(l *lane, s span, y float64) {
 	left, right := c.x(s.from), c.x(s.until)
-	title := fmt.Sprintf("%s to %s: %s %s", c.time(s.from), c.time(s.until), pageText(l.name), s.words())
+	title := fmt.Sprintf("%s to %s: %s %s", c.time(s.from), c.time(s.until), page.Text(l.name), s.words())
 	height := spanHeight
 	switch s.kind {
 	case spanFrozen:
-		c.printf(`<line class="span frozen" x1="%.2f" y1="%g" x2="%.2f" y2="%g" stroke-width="%g"><title>%s</title></line>`, left, y, right, y, spanHeight, title)
+		c.Printf(`<line class="span frozen" x1="%.2f" y1="%g" x2="%.2f" y2="%g" stroke-width="%g"><title>%s</title></line>`, left, y, right, y, spanHeight, title)
 		return
 	case spanAlive:
 		height = 1
@@ -174,12 +176,12 @@ func (c *timelineCanvas) span(l *lane, s span, y float64) {
 		height = spanHeight / 2
 	case spanHeld:
 	}
-	c.printf(`<rect class="span %s" x="%.2f" y="%g" width="%.2f" height="%g"><title>%s</title></rect>`, s.kind, left, y-height/2, right-left, height, title)
+	c.Printf(`<rect class="span %s" x="%.2f" y="%g" width="%.2f" height="%g"><title>%s</title></rect>`, s.kind, left, y-height/2, right-left, height, title)
 }
 
 // words describes a span.
 func (s span) words() string {
-	took := round3(s.until.Since(s.from))
+	took := output.Round(s.until.Since(s.from))
 	switch s.kind {
 	case spanAlive:
 		return "runs"
@@ -214,7 +216,7 @@ func (c *timelineCanvas) tokenLabels(l *lane, y float64) {
 			}
 		}
 		if x := c.x(s.until) + 3; x+width < free {
-			c.printf(`<text class="token" x="%.2f" y="%g">%06d</text>`, x, y-4.5, s.token%digits)
+			c.Printf(`<text class="token" x="%.2f" y="%g">%06d</text>`, x, y-4.5, s.token%digits)
 		}
 	}
 }
@@ -228,8 +230,8 @@ func (c *timelineCanvas) takeover(next takeover) {
 		return
 	}
 	x := c.x(next.at)
-	c.printf(`<line class="takeover" x1="%.2f" y1="%g" x2="%.2f" y2="%g"><title>%s: %s takes over the lock from %s, with token %d</title></line>`,
-		x, from, x, to, c.time(next.at), pageText(next.to.name), pageText(next.from.name), next.token)
+	c.Printf(`<line class="takeover" x1="%.2f" y1="%g" x2="%.2f" y2="%g"><title>%s: %s takes over the lock from %s, with token %d</title></line>`,
+		x, from, x, to, c.time(next.at), page.Text(next.to.name), page.Text(next.from.name), next.token)
 }
 
 // batches draws a line for each batch of renewals, as high as the batch is large.
@@ -241,15 +243,15 @@ func (c *timelineCanvas) batches(batches []renewalBatch) {
 	for _, b := range batches {
 		most = max(most, b.renewed)
 	}
-	c.printf(`<g class="batches"><text x="%g" y="%g" text-anchor="end">batches</text>`, lanesLeft-10, c.bottom-batchHeight/2+4.5)
+	c.Printf(`<g class="batches"><text x="%g" y="%g" text-anchor="end">batches</text>`, lanesLeft-10, c.bottom-batchHeight/2+4.5)
 	for _, b := range batches {
 		if !c.shows(b.sent) {
 			continue
 		}
 		x := c.x(b.sent)
-		c.printf(`<line class="batch" x1="%.2f" y1="%g" x2="%.2f" y2="%.2f"><title>%s: %s in one request, answered after %v</title></line>`,
+		c.Printf(`<line class="batch" x1="%.2f" y1="%g" x2="%.2f" y2="%.2f"><title>%s: %s in one request, answered after %v</title></line>`,
 			x, c.bottom, x, c.bottom-(batchHeight-6)*float64(b.renewed)/float64(most),
-			c.time(b.sent), counted(int64(b.renewed), "renewal"), round3(b.answered.Since(b.sent)))
+			c.time(b.sent), output.Counted(int64(b.renewed), "renewal"), output.Round(b.answered.Since(b.sent)))
 	}
-	c.printf("</g>")
+	c.Printf("</g>")
 }

@@ -15,6 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -46,13 +49,13 @@ const minWatchInterval = 100 * time.Millisecond
 // watchCommand is one execution of `leasewheel watch`.
 type watchCommand struct {
 	lookup
-	interval durationFlag
+	interval duration.Flag
 	count    int
 	out      io.Writer
 }
 
 func newWatchCommand() *cobra.Command {
-	w := &watchCommand{interval: durationFlag(2 * time.Second)}
+	w := &watchCommand{interval: duration.Flag(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "watch [flags] [PATTERN]",
 		Short:   "Show the held locks as they change",
@@ -76,9 +79,9 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case time.Duration(w.interval) < minWatchInterval:
-		return usageError(cmd, fmt.Errorf("--interval %v: accepted are durations from %v up", &w.interval, minWatchInterval))
+		return exit.UsageError(cmd, fmt.Errorf("--interval %v: accepted are durations from %v up", &w.interval, minWatchInterval))
 	case w.count < 0:
-		return usageError(cmd, fmt.Errorf("--count %d: accepted are numbers from 1 up, and 0 for no end", w.count))
+		return exit.UsageError(cmd, fmt.Errorf("--count %d: accepted are numbers from 1 up, and 0 for no end", w.count))
 	}
 	if err := w.open(cmd); err != nil {
 		return err
@@ -91,7 +94,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case w.json:
 		return w.refreshEach(ctx, cmd, pattern, w.writeDocument)
-	case isFile && isTerminal(file):
+	case isFile && terminal.Is(file):
 		s := newScreen(file, time.Duration(w.interval))
 		return cmp.Or(w.refreshEach(ctx, cmd, pattern, s.show), s.end())
 	}
@@ -116,7 +119,7 @@ func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, patt
 			return r.permanent
 		}
 		if err := show(r); err != nil {
-			return exitf(exitUnavailable, "writing the list: %w", err)
+			return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
 		}
 		last = r.views
 		if n == w.count {

@@ -1,4 +1,5 @@
-package main
+// Package duration parses durations on the command line.
+package duration
 
 import (
 	"fmt"
@@ -8,12 +9,12 @@ import (
 	"time"
 )
 
-// durationFlag is a duration on the command line, in Go's form, also with days ("1m30s",
+// Flag is a duration on the command line, in Go's form, also with days ("1m30s",
 // "7d", "1d12h"), or in plain seconds as for flock(1) ("90", "2.5"). Negative ones are
 // refused.
-type durationFlag time.Duration
+type Flag time.Duration
 
-func (d *durationFlag) Set(text string) error {
+func (d *Flag) Set(text string) error {
 	value, ok := parseDuration(text)
 	if !ok {
 		return fmt.Errorf("accepted are durations like 500ms, 30s, 1m30s, 7d, or seconds like 30 or 2.5")
@@ -21,11 +22,11 @@ func (d *durationFlag) Set(text string) error {
 	if value < 0 {
 		return fmt.Errorf("negative; accepted are durations from 0 up")
 	}
-	*d = durationFlag(value)
+	*d = Flag(value)
 	return nil
 }
 
-// parseDuration parses a durationFlag, which may be negative.
+// parseDuration parses a Flag, which may be negative.
 func parseDuration(text string) (value time.Duration, ok bool) {
 	if value, err := time.ParseDuration(text); err == nil {
 		return value, true
@@ -51,6 +52,6 @@ func multiple(text string, unit time.Duration) (value time.Duration, ok bool) {
 	return time.Duration(number * float64(unit)), true
 }
 
-func (d *durationFlag) String() string { return time.Duration(*d).String() }
+func (d *Flag) String() string { return time.Duration(*d).String() }
 
-func (d *durationFlag) Type() string { return "duration" }
+func (d *Flag) Type() string { return "duration" }

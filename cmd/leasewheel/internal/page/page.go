@@ -1,4 +1,5 @@
-package main
+// Package page writes reports as HTML pages without scripts, and draws their charts.
+package page
 
 import (
 	"cmp"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // pageStyle is the page around the charts. It loads nothing from outside the page.
@@ -51,66 +53,66 @@ const pageHead = `<!DOCTYPE html>
 <link rel="icon" href="data:,">
 `
 
-// writePage writes a page as one file. title is text, style and body are markup.
-func writePage(w io.Writer, title, style, body string) error {
+// Write writes a page as one file. title is text, style and body are markup.
+func Write(w io.Writer, title, style, body string) error {
 	_, err := fmt.Fprintf(w, "%s<title>%s</title>\n<style>%s%s</style>\n</head>\n<body>\n%s</body>\n</html>\n",
 		pageHead, html.EscapeString(title), pageStyle, style, body)
 	return err
 }
 
-// pageText returns text as markup that shows it. A text from outside can neither add markup
+// Text returns text as markup that shows it. A text from outside can neither add markup
 // nor turn the direction of the text around it.
-func pageText(text string) string { return html.EscapeString(visible(text)) }
+func Text(text string) string { return html.EscapeString(output.Visible(text)) }
 
-// htmlList writes items, if there are any.
-func htmlList(b *strings.Builder, items []string) {
+// List writes items, if there are any.
+func List(b *strings.Builder, items []string) {
 	if len(items) == 0 {
 		return
 	}
 	b.WriteString("<ul>\n")
 	for _, item := range items {
-		fmt.Fprintf(b, "<li>%s</li>\n", pageText(item))
+		fmt.Fprintf(b, "<li>%s</li>\n", Text(item))
 	}
 	b.WriteString("</ul>\n")
 }
 
-// htmlChart writes a picture below its heading and, if there is one, a note.
-func htmlChart(b *strings.Builder, heading, title, note, picture string) {
-	fmt.Fprintf(b, "<%s>%s</%s>\n", heading, pageText(title), heading)
+// Chart writes a picture below its heading and, if there is one, a note.
+func Chart(b *strings.Builder, heading, title, note, picture string) {
+	fmt.Fprintf(b, "<%s>%s</%s>\n", heading, Text(title), heading)
 	if note != "" {
-		fmt.Fprintf(b, "<p class=\"note\">%s</p>\n", pageText(note))
+		fmt.Fprintf(b, "<p class=\"note\">%s</p>\n", Text(note))
 	}
 	fmt.Fprintf(b, "<div class=\"wide\">\n%s\n</div>\n", picture)
 }
 
-// htmlMachine writes where and when a report was made, and the command that repeats it.
-func htmlMachine(b *strings.Builder, m bench.Machine, version string, at time.Time, repeat string) {
+// Machine writes where and when a report was made, and the command that repeats it.
+func Machine(b *strings.Builder, m bench.Machine, version string, at time.Time, repeat string) {
 	fmt.Fprintf(b, "<p class=\"note\">%s, %d cores, %s/%s, %s, %s, %s</p>\n<pre>%s</pre>\n",
-		pageText(cmp.Or(m.CPU, "unknown processor")), m.Cores, m.OS, m.Arch, m.Go, pageText(version),
-		at.Format("2006-01-02 15:04 UTC"), pageText(repeat))
+		Text(cmp.Or(m.CPU, "unknown processor")), m.Cores, m.OS, m.Arch, m.Go, Text(version),
+		at.Format("2006-01-02 15:04 UTC"), Text(repeat))
 }
 
-// htmlLegend writes a list of what a chart's shapes mean: pairs of a shape, which is markup
+// Legend writes a list of what a chart's shapes mean: pairs of a shape, which is markup
 // within 28 by 20, and a text. On a narrow screen it is in view where a chart's edge is not.
-func htmlLegend(b *strings.Builder, items [][2]string) {
+func Legend(b *strings.Builder, items [][2]string) {
 	b.WriteString("<ul class=\"legend\">\n")
 	for _, item := range items {
-		fmt.Fprintf(b, "<li><svg class=\"chart\" viewBox=\"0 0 28 20\" aria-hidden=\"true\">%s</svg>%s</li>\n", item[0], pageText(item[1]))
+		fmt.Fprintf(b, "<li><svg class=\"chart\" viewBox=\"0 0 28 20\" aria-hidden=\"true\">%s</svg>%s</li>\n", item[0], Text(item[1]))
 	}
 	b.WriteString("</ul>\n")
 }
 
-// htmlTable writes a table whose first row is its head. class is that of the table.
-func htmlTable(b *strings.Builder, class string, rows [][]string) {
+// Table writes a table whose first row is its head. class is that of the table.
+func Table(b *strings.Builder, class string, rows [][]string) {
 	fmt.Fprintf(b, "<div class=\"wide\"><table class=\"%s\">\n<thead><tr>", class)
 	for _, cell := range rows[0] {
-		fmt.Fprintf(b, "<th scope=\"col\">%s</th>", pageText(cell))
+		fmt.Fprintf(b, "<th scope=\"col\">%s</th>", Text(cell))
 	}
 	b.WriteString("</tr></thead>\n<tbody>\n")
 	for _, row := range rows[1:] {
-		fmt.Fprintf(b, "<tr><th scope=\"row\">%s</th>", pageText(row[0]))
+		fmt.Fprintf(b, "<tr><th scope=\"row\">%s</th>", Text(row[0]))
 		for _, cell := range row[1:] {
-			fmt.Fprintf(b, "<td>%s</td>", pageText(cell))
+			fmt.Fprintf(b, "<td>%s</td>", Text(cell))
 		}
 		b.WriteString("</tr>\n")
 	}

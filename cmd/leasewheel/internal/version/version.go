@@ -1,4 +1,5 @@
-package main
+// Package version is leasewheel version: what the binary was built from.
+package version
 
 import (
 	"cmp"
@@ -9,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 const versionLong = `Version prints one line: the version of the module, the version of Go, the system, and
@@ -18,21 +22,22 @@ Exit codes:
   0   the version is printed
   64  the arguments are invalid`
 
-func newVersionCommand() *cobra.Command {
+// NewCommand makes leasewheel version.
+func NewCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this command",
 		Long:  versionLong,
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return currentBuild().write(cmd.OutOrStdout(), asJSON) },
+		Args:  exit.NoArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return Current().Write(cmd.OutOrStdout(), asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// build is what a binary was built from.
-type build struct {
+// Build is what a binary was built from.
+type Build struct {
 	Version  string `json:"version"` // of the module; "(devel)" if it is unknown
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -41,7 +46,8 @@ type build struct {
 	Modified bool   `json:"modified,omitempty"` // the work tree differed from the revision
 }
 
-func currentBuild() build {
+// Current returns what this binary was built from.
+func Current() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
@@ -50,8 +56,8 @@ func currentBuild() build {
 }
 
 // buildOf reads the information that the go command has put into a binary.
-func buildOf(info *debug.BuildInfo) build {
-	b := build{
+func buildOf(info *debug.BuildInfo) Build {
+	b := Build{
 		Version:  cmp.Or(info.Main.Version, "(devel)"),
 		Go:       info.GoVersion,
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -70,7 +76,7 @@ func buildOf(info *debug.BuildInfo) build {
 }
 
 // String returns the build in one line.
-func (b build) String() string {
+func (b Build) String() string {
 	words := []string{"leasewheel", b.Version, b.Go, b.Platform}
 	if b.Revision != "" {
 		words = append(words, "revision", b.Revision)
@@ -81,20 +87,21 @@ func (b build) String() string {
 	return strings.Join(words, " ")
 }
 
-func (b build) write(to io.Writer, asJSON bool) (err error) {
+// Write prints the build as a line, or as JSON.
+func (b Build) Write(to io.Writer, asJSON bool) (err error) {
 	if asJSON {
-		err = writeJSON(to, b)
+		err = output.WriteJSON(to, b)
 	} else {
 		_, err = fmt.Fprintln(to, b)
 	}
 	if err != nil {
-		return exitf(exitInternal, "writing the version: %w", err)
+		return exit.Errorf(exit.Internal, "writing the version: %w", err)
 	}
 	return nil
 }
 
-// version names the build in the reports of measurements, which also have the machine.
-func version() string {
-	b := currentBuild()
+// Name names the build in the reports of measurements, which also have the machine.
+func Name() string {
+	b := Current()
 	return "leasewheel " + b.Version + " " + b.Go
 }

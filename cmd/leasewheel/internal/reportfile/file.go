@@ -1,4 +1,5 @@
-package main
+// Package reportfile writes reports into files.
+package reportfile
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"path/filepath"
 )
 
-// checkWritable verifies that writeFile can write a report to path, and leaves nothing
+// Check verifies that Write can write a report to path, and leaves nothing
 // behind: a measurement takes long, and may be interrupted.
-func checkWritable(path string) error {
+func Check(path string) error {
 	if path == "" || isDevice(path) {
 		return nil
 	}
@@ -28,10 +29,10 @@ func checkWritable(path string) error {
 	return fmt.Errorf("cannot write the report: %w", err)
 }
 
-// writeFile writes a report to path; without a path it does nothing. The report replaces
+// Write writes a report to path; without a path it does nothing. The report replaces
 // an earlier one as a whole, or not at all. It is written in place to a device or a pipe,
 // and to a file that cannot be replaced, such as one that is mounted by itself.
-func writeFile(path string, write func(io.Writer) error) error {
+func Write(path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package reportfile
 
 import (
 	"errors"
@@ -24,21 +24,21 @@ func TestReportFileIsReplacedAsAWhole(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "report")
-	require.NoError(t, checkWritable(path))
+	require.NoError(t, Check(path))
 	assert.NoFileExists(t, path, "a check writes nothing")
-	require.NoError(t, writeFile(path, writing("a long first report", nil)))
+	require.NoError(t, Write(path, writing("a long first report", nil)))
 	require.NoError(t, os.Chmod(path, 0o640))
 	before, err := os.Open(path)
 	require.NoError(t, err)
 	defer before.Close()
 
 	broken := errors.New("broken")
-	require.ErrorIs(t, writeFile(path, writing("half", broken)), broken)
+	require.ErrorIs(t, Write(path, writing("half", broken)), broken)
 	requireFile(t, path, "a long first report")
-	require.NoError(t, checkWritable(path))
+	require.NoError(t, Check(path))
 	requireFile(t, path, "a long first report")
 
-	require.NoError(t, writeFile(path, writing("second", nil)))
+	require.NoError(t, Write(path, writing("second", nil)))
 	requireFile(t, path, "second")
 	read, err := io.ReadAll(before)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestReportFileIsReplacedAsAWhole(t *testing.T) {
 
 	link := filepath.Join(folder, "link")
 	require.NoError(t, os.Symlink("report", link))
-	require.NoError(t, writeFile(link, writing("third", nil)))
+	require.NoError(t, Write(link, writing("third", nil)))
 	requireFile(t, path, "third")
 	target, err := os.Readlink(link)
 	require.NoError(t, err)
@@ -70,8 +70,8 @@ func requireFile(t *testing.T, path, want string) {
 // A device is written to, and never replaced.
 func TestReportFileToADevice(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, checkWritable(os.DevNull))
-	require.NoError(t, writeFile(os.DevNull, writing("report", nil)))
+	require.NoError(t, Check(os.DevNull))
+	require.NoError(t, Write(os.DevNull, writing("report", nil)))
 	info, err := os.Stat(os.DevNull)
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeDevice)
@@ -80,12 +80,12 @@ func TestReportFileToADevice(t *testing.T) {
 func TestReportFileErrors(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "none", "report")
-	for _, err := range []error{checkWritable(missing), writeFile(missing, writing("x", nil))} {
+	for _, err := range []error{Check(missing), Write(missing, writing("x", nil))} {
 		assert.ErrorIs(t, err, os.ErrNotExist)
 		assert.ErrorContains(t, err, "open "+missing+":")
 	}
-	require.Error(t, checkWritable(t.TempDir()))
-	require.Error(t, writeFile(t.TempDir(), writing("x", nil)))
-	require.NoError(t, checkWritable(""))
-	require.NoError(t, writeFile("", nil))
+	require.Error(t, Check(t.TempDir()))
+	require.Error(t, Write(t.TempDir(), writing("x", nil)))
+	require.NoError(t, Check(""))
+	require.NoError(t, Write("", nil))
 }
