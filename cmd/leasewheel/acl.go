@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
@@ -72,19 +73,19 @@ func newACLCommand() *cobra.Command {
 	}
 	flags.StringVar(&a.user, "user", "leasewheel", "the `name` of the user")
 	flags.StringVar(&a.password, "password-file", "", "set the password in this `file`, besides others that the user has")
-	flags.StringVar(&a.prefix, "prefix", "", "`text` before the name of every lock on the server (default: $"+prefixVariable+")")
+	flags.StringVar(&a.prefix, "prefix", "", "`text` before the name of every lock on the server (default: $"+connect.PrefixVariable+")")
 	flags.BoolVar(&a.aclFile, "acl-file", false, "print a line for the server's ACL file instead of a command")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 
 func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}
 	if !cmd.Flags().Changed("prefix") {
-		a.prefix = os.Getenv(prefixVariable)
+		a.prefix = os.Getenv(connect.PrefixVariable)
 	}
 	uses, err := a.uses()
 	if err != nil {
@@ -93,7 +94,7 @@ func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
 	if err := aclWord("--user", a.user); err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	pattern = globLiteral(a.prefix) + pattern
+	pattern = connect.GlobLiteral(a.prefix) + pattern
 	if err := aclWord("PATTERN, with its prefix,", pattern); err != nil {
 		return exit.UsageError(cmd, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -48,7 +49,7 @@ func TestACL(t *testing.T) {
 	assert.NotContains(t, line, commandtest.Secret)
 	setUser(t, admin, "--user", "shop", "--password-file", file, "orders:*")
 	_, path := server.Addr()
-	env := []string{redisURLVariable + "=unix://shop:" + commandtest.Secret + "@" + path}
+	env := []string{connect.URLVariable + "=unix://shop:" + commandtest.Secret + "@" + path}
 
 	p := commandtest.Start(t, env, run("orders:42", sh("echo done"))...)
 	assert.Equal(t, "done", p.Line())
@@ -78,7 +79,7 @@ func TestACLForms(t *testing.T) {
 	assert.Equal(t, command, fmt.Sprintln("ACL SETUSER", report.User, strings.Join(report.Rules, " ")))
 	prefixed := commandtest.Ask(t, nil, exit.OK, "acl", "--prefix", "shop[1]:", "orders:*")
 	assert.Contains(t, prefixed, ` ~shop\[1\]:orders:* `)
-	assert.Equal(t, prefixed, commandtest.Ask(t, []string{prefixVariable + "=shop[1]:"}, exit.OK, "acl", "orders:*"))
+	assert.Equal(t, prefixed, commandtest.Ask(t, []string{connect.PrefixVariable + "=shop[1]:"}, exit.OK, "acl", "orders:*"))
 	assert.NotContains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--queue", "--cluster", "a*"), "~redisson", "no locks")
 	assert.Contains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--queue", "--fair", "a*"), "~redisson")
 	assert.Contains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--force"), "+scan", "forcing inspects")
@@ -236,7 +237,7 @@ func TestLeastUserOfAQuorum(t *testing.T) {
 		admins = append(admins, server.Client(t))
 		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
 	}
-	env := []string{redisURLVariable + "=" + strings.Join(urls, " ")}
+	env := []string{connect.URLVariable + "=" + strings.Join(urls, " ")}
 	holder := commandtest.Start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
 	assert.Equal(t, "held", holder.Line())
 	waiter := commandtest.Start(t, env, run("orders:42", sh("echo mine"))...)

@@ -93,7 +93,7 @@ func (b *baseline) keep(ctx context.Context, name, owner string, asked time.Time
 		case <-timer.C:
 		}
 		sent := time.Now()
-		held, err := baselineScript.Run(ctx, b.server.client, []string{name}, b.ttl.Milliseconds(), owner).Bool()
+		held, err := baselineScript.Run(ctx, b.Server.Client, []string{name}, b.ttl.Milliseconds(), owner).Bool()
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
 	"github.com/leasewheel/leasewheel/lock"
@@ -29,12 +30,12 @@ var contenderConfig = redisstore.Config{FenceTTL: time.Minute}
 // standard input, where no other user can read the server's password.
 type contenderSpec struct {
 	Redis string `json:"redis"`
-	connectionFlags
+	connect.ConnectionFlags
 	Fair bool `json:"fair,omitempty"`
 }
 
 func (s *benchServer) contenderSpec(fair bool) contenderSpec {
-	return contenderSpec{Redis: s.flags.urls[0], connectionFlags: s.flags.connectionFlags, Fair: fair}
+	return contenderSpec{Redis: s.flags.Urls[0], ConnectionFlags: s.flags.ConnectionFlags, Fair: fair}
 }
 
 // way is how a measurement opens the locks, here and in other processes.
@@ -58,16 +59,16 @@ func (c contenderSpec) way() (contention.Way, error) {
 // contenderLocks are a locker on connections of its own.
 type contenderLocks struct {
 	contention.Leasewheel
-	server *server
+	server *connect.Server
 }
 
 func (c contenderSpec) open() (contention.Locks, error) {
-	flags := serverFlags{urls: []string{c.Redis}, connectionFlags: c.connectionFlags}
-	server, err := flags.open("", contenderConfig)
+	flags := connect.Flags{Urls: []string{c.Redis}, ConnectionFlags: c.ConnectionFlags}
+	server, err := flags.Open("", contenderConfig)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := lock.New(server.store, lock.Config{})
+	locker, err := lock.New(server.Store, lock.Config{})
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
@@ -80,7 +81,7 @@ func (l contenderLocks) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	err := l.Leasewheel.Close()
-	swept := l.server.client.Unlink(ctx, "leasewheel:client:{"+l.Locker.ClientID()+"}").Err()
+	swept := l.server.Client.Unlink(ctx, "leasewheel:client:{"+l.Locker.ClientID()+"}").Err()
 	return errors.Join(err, swept, l.server.Close())
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
@@ -50,7 +51,7 @@ const (
 
 // benchLockFlags select what to measure.
 type benchLockFlags struct {
-	server     serverFlags
+	server     connect.Flags
 	start      string
 	goroutines []int
 	waiters    []int
@@ -87,7 +88,7 @@ func newBenchLockCommand() *cobra.Command {
 	flags.Var(&f.duration, "duration", "how long to measure each of them")
 	flags.BoolVar(&f.fair, "fair", false, "measure fair locks instead of mutexes")
 	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
-	f.server.register(flags)
+	f.server.Register(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	return cmd
 }
@@ -237,7 +238,7 @@ func (l *lockRun) begin(what string) (end func()) {
 // edge reads the server's statistics at either end of a window.
 func (l *lockRun) edge(ctx context.Context) func() error {
 	return func() error {
-		calls, err := contention.ReadCalls(ctx, l.client)
+		calls, err := contention.ReadCalls(ctx, l.Client)
 		l.edges = append(l.edges, calls)
 		return err
 	}
@@ -251,7 +252,7 @@ func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0])
 func (l *lockRun) cleanUp(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
-	_, err := l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, err := l.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, name := range names {
 			pipe.Unlink(ctx, "redisson_lock_token:{"+name+"}")
 			pipe.Unlink(ctx, "leasewheel_lock_turns:{"+name+"}")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
@@ -48,7 +49,7 @@ const (
 
 // benchRenewalFlags select what to measure.
 type benchRenewalFlags struct {
-	server     serverFlags
+	server     connect.Flags
 	start      string
 	leases     int
 	baseline   int
@@ -83,7 +84,7 @@ func newBenchRenewalCommand() *cobra.Command {
 	flags.IntVar(&f.baseline, "baseline", -1, "leases of the goroutine-and-ticker baseline; 0 leaves it out (default: as many as --leases, 10000 at the most)")
 	flags.BoolVar(&f.stopMaster, "stop-master", false, "stop a master of the cluster, on this machine, for one and a half TTLs")
 	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
-	f.server.register(flags)
+	f.server.Register(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	return cmd
 }

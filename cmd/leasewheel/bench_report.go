@@ -86,7 +86,7 @@ func newBenchRenewalReport(f *benchRenewalFlags, s *benchServer) *benchRenewalRe
 func (s *benchServer) describe() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	name := s.name(ctx)
+	name := s.Name(ctx)
 	if s.cluster() != nil {
 		name += " cluster"
 	}

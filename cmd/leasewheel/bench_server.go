@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -82,13 +83,13 @@ func (s *stage) close() {
 }
 
 // validStart checks a --start flag.
-func validStart(start string, flags serverFlags) error {
+func validStart(start string, flags connect.Flags) error {
 	switch {
 	case start == "":
 		return nil
 	case start != startSingle && start != startCluster:
 		return fmt.Errorf("--start %q: accepted are %s and %s", start, startSingle, startCluster)
-	case len(flags.urls) > 0 || flags.file != "":
+	case len(flags.Urls) > 0 || flags.File != "":
 		return errors.New("--start and --redis exclude each other")
 	}
 	return nil
@@ -96,48 +97,48 @@ func validStart(start string, flags serverFlags) error {
 
 // benchServer is the measured server.
 type benchServer struct {
-	*server
-	flags serverFlags // with the URL in use
-	stage *stage      // nil if the server was running before
+	*connect.Server
+	flags connect.Flags // with the URL in use
+	stage *stage        // nil if the server was running before
 }
 
 // openBenchServer connects to the server that flags or the environment name, or starts
 // one.
-func openBenchServer(ctx context.Context, start string, flags serverFlags, c redisstore.Config) (*benchServer, error) {
+func openBenchServer(ctx context.Context, start string, flags connect.Flags, c redisstore.Config) (*benchServer, error) {
 	s := &benchServer{}
 	if start != "" {
 		url, stage, err := startServers(start)
 		if err != nil {
 			return nil, err
 		}
-		flags, s.stage = serverFlags{urls: []string{url}}, stage
+		flags, s.stage = connect.Flags{Urls: []string{url}}, stage
 	}
-	url, err := flags.resolveOne(os.Getenv(redisURLVariable))
+	url, err := flags.ResolveOne(os.Getenv(connect.URLVariable))
 	if err == nil {
-		flags.urls, flags.file = []string{url}, ""
+		flags.Urls, flags.File = []string{url}, ""
 		s.flags = flags
-		s.server, err = flags.open("", c)
+		s.Server, err = flags.Open("", c)
 	}
 	if err != nil {
 		s.stage.close()
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if err := s.store.Ping(ctx); err != nil {
-		err = unavailable(ctx, s.server, err)
+	if err := s.Store.Ping(ctx); err != nil {
+		err = connect.Unavailable(ctx, s.Server, err)
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
 func (s *benchServer) Close() error {
-	err := s.server.Close()
+	err := s.Server.Close()
 	s.stage.close()
 	return err
 }
 
 // cluster returns the client of a cluster, or nil.
 func (s *benchServer) cluster() *redis.ClusterClient {
-	c, _ := s.client.(*redis.ClusterClient)
+	c, _ := s.Client.(*redis.ClusterClient)
 	return c
 }
 
@@ -166,7 +167,7 @@ func (s *benchServer) use(ctx context.Context) (serverUse, error) {
 		use.add(info)
 		return nil
 	}
-	switch c := s.client.(type) {
+	switch c := s.Client.(type) {
 	case *redis.ClusterClient:
 		return use, c.ForEachMaster(ctx, ask)
 	case *redis.Client:
@@ -225,7 +226,7 @@ func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, o
 			for i := int(next.Add(1)) - 1; i < f.size; i = int(next.Add(1)) - 1 {
 				h := driver.Hold{Name: f.name(i), Owner: f.owner(i), Count: 1, TTL: f.ttl}
 				asked := time.Now()
-				answer, err := f.store.Acquire(ctx, &h)
+				answer, err := f.Store.Acquire(ctx, &h)
 				if err != nil {
 					return err
 				}
@@ -254,7 +255,7 @@ func (f *fleet) cleanUp(ctx context.Context, p *benchProgress) error {
 	p.begin("giving back", int64(f.size), swept.Load)
 	const portion = 1000
 	for from := 0; from < f.size; from += portion {
-		_, err := f.benchServer.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		_, err := f.benchServer.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for i := from; i < min(from+portion, f.size); i++ {
 				pipe.Unlink(ctx, f.name(i))
 			}

@@ -39,7 +39,7 @@ func (r *watchdogRun) measure(ctx context.Context, p *benchProgress, report *ben
 	r.latency, r.told = newBenchLatency(), newBenchLatency()
 	r.late, r.lost = make(map[string]int64), make(map[string]int64)
 	before, goroutines := memory(), runtime.NumGoroutine()
-	r.watchdog, err = renewal.New(r.store, renewal.Config{Observer: &renewal.Observer{Batch: r.batch, Lost: r.loss}})
+	r.watchdog, err = renewal.New(r.Store, renewal.Config{Observer: &renewal.Observer{Batch: r.batch, Lost: r.loss}})
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (r *watchdogRun) batch(b renewal.Batch) {
 // loss is called for every lease that is lost.
 func (r *watchdogRun) loss(l *renewal.Lease, _ *renewal.LostError) {
 	late := time.Since(l.Until())
-	node := r.store.Group(l.Key(), nil)
+	node := r.Store.Group(l.Key(), nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closing {
@@ -188,9 +188,9 @@ func (r *watchdogRun) waitWithoutMaster(ctx context.Context, p *benchProgress) (
 // chooseMaster returns the process of the master that has the first lease, and counts its
 // leases.
 func (r *watchdogRun) chooseMaster(ctx context.Context) (process int, s *stoppedMaster, err error) {
-	s = &stoppedMaster{Node: r.store.Group(r.name(0), nil), Seconds: (r.ttl * 3 / 2).Seconds()}
+	s = &stoppedMaster{Node: r.Store.Group(r.name(0), nil), Seconds: (r.ttl * 3 / 2).Seconds()}
 	for i := range r.size {
-		if r.store.Group(r.name(i), nil) == s.Node {
+		if r.Store.Group(r.name(i), nil) == s.Node {
 			s.Leases++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 )
 
 // requestsTake, set in the environment, is the limit of the requests of processes that the tests
@@ -17,15 +18,15 @@ const requestsTake = "LEASEWHEEL_TEST_REQUESTS_TAKE"
 
 func TestMain(m *testing.M) {
 	inTests := func() {
-		for _, variable := range []string{redisURLVariable, prefixVariable, pubSubVariable} {
+		for _, variable := range []string{connect.URLVariable, connect.PrefixVariable, connect.PubSubVariable} {
 			os.Unsetenv(variable)
 		}
-		requestTimeout, probeTimeout, completionTimeout = 5*time.Second, commandtest.Patience, 5*time.Second
-		logTo = func(*slog.Logger) {}
+		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = 5*time.Second, commandtest.Patience, 5*time.Second
+		connect.LogTo = func(*slog.Logger) {}
 	}
 	commandtest.Main(m, newRootCommand, inTests, func() {
 		if limit, err := time.ParseDuration(os.Getenv(requestsTake)); err == nil {
-			requestTimeout, probeTimeout = limit, limit
+			connect.RequestTimeout, connect.ProbeTimeout = limit, limit
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -50,7 +51,7 @@ func TestCompletionWithoutAServer(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Pause()
 	defer server.Resume()
-	for _, env := range [][]string{env, {redisURLVariable + "="}, {redisURLVariable + "=ftp://x"}} {
+	for _, env := range [][]string{env, {connect.URLVariable + "="}, {connect.URLVariable + "=ftp://x"}} {
 		offered, directive := completed(t, env, "inspect", "")
 		assert.Empty(t, offered)
 		assert.Equal(t, noFiles, directive)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
@@ -58,7 +59,7 @@ const noticeLimit = 50 * time.Millisecond
 
 // demoFlags set the size of the demo.
 type demoFlags struct {
-	server    serverFlags
+	server    connect.Flags
 	processes int
 	leases    int
 	ttl       duration.Flag
@@ -90,7 +91,7 @@ func newDemoCommand() *cobra.Command {
 	flags.Var(&f.duration, "duration", "how long to contend, at least; up to 40s")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.StringVar(&f.html, "html", "", "also write a page with the timeline of the leases, in one file, to `FILE`")
-	f.server.register(flags)
+	f.server.Register(flags)
 	flags.Lookup("redis").Usage = "URL of a server to use instead of the embedded one"
 	return cmd
 }
@@ -157,7 +158,7 @@ func (f *demoFlags) print(r *demoReport) error {
 
 // show runs the demo on the server that the flags name, or on the embedded one.
 func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
-	url, err := f.server.resolveOne("")
+	url, err := f.server.ResolveOne("")
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -173,7 +174,7 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 	}
 	id := "leasewheel:demo:" + rand.Text()[:8]
 	job := workerJob{
-		Redis: url, connectionFlags: f.server.connectionFlags,
+		Redis: url, ConnectionFlags: f.server.ConnectionFlags,
 		Lock: id + ":lock", Counter: id + ":counter", TTL: time.Duration(f.ttl),
 	}
 	server, err := job.open()
@@ -181,11 +182,11 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	defer server.Close()
-	if err := server.store.Ping(ctx); err != nil {
-		return nil, unavailable(ctx, server, err)
+	if err := server.Store.Ping(ctx); err != nil {
+		return nil, connect.Unavailable(ctx, server, err)
 	}
 	if name == "" {
-		name = server.name(ctx)
+		name = server.Name(ctx)
 	}
 	keeper, err := newKeeper(server, id+":lease", job.TTL)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -49,7 +50,7 @@ func (s *countingStore) Renew(ctx context.Context, items []renewal.Item) {
 // keeper holds very many leases in one process, on one wheel, and measures the wheel's
 // accuracy meanwhile.
 type keeper struct {
-	server *server
+	server *connect.Server
 	store  *countingStore
 	life   *leasesLife
 	wheel  *wheel.Wheel
@@ -69,10 +70,10 @@ type keeper struct {
 }
 
 // newKeeper makes a keeper whose locks are named prefix and a number.
-func newKeeper(s *server, prefix string, ttl time.Duration) (*keeper, error) {
+func newKeeper(s *connect.Server, prefix string, ttl time.Duration) (*keeper, error) {
 	life := newLeasesLife()
 	k := &keeper{
-		server: s, store: &countingStore{Store: s.store, life: life}, life: life, prefix: prefix,
+		server: s, store: &countingStore{Store: s.Store, life: life}, life: life, prefix: prefix,
 		losses: make(map[string]time.Time), lossTold: make(chan struct{}, 1),
 	}
 	var err error
@@ -148,7 +149,7 @@ func (k *keeper) deleteSome(ctx context.Context, limit time.Duration) (deleted, 
 	begin := time.Now()
 	for _, name := range names { // one by one: they may be on different nodes
 		k.life.deleted(name, time.Now())
-		if err := k.server.client.Del(ctx, name).Err(); err != nil {
+		if err := k.server.Client.Del(ctx, name).Err(); err != nil {
 			return 0, 0, 0, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
@@ -25,7 +26,7 @@ import (
 type demo struct {
 	flags    *demoFlags
 	job      workerJob
-	server   *server
+	server   *connect.Server
 	embedded bool // the server ends with the demo
 	keeper   *keeper
 
@@ -45,7 +46,7 @@ type demo struct {
 	meter *terminal.Meter
 }
 
-func newDemo(f *demoFlags, job workerJob, s *server, k *keeper) (*demo, error) {
+func newDemo(f *demoFlags, job workerJob, s *connect.Server, k *keeper) (*demo, error) {
 	clock, err := hostclock.New()
 	if err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (d *demo) stopAll(ctx context.Context) error {
 			return err
 		}
 	}
-	value, err := d.server.client.HGet(ctx, d.job.Counter, "value").Int64()
+	value, err := d.server.Client.HGet(ctx, d.job.Counter, "value").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("reading the counter: %w", err)
 	}
@@ -363,7 +364,7 @@ func (d *demo) cleanUp(ctx context.Context) {
 	d.report.Leases.Lost = d.keeper.lossCount() - d.report.Leases.Told
 	if !d.embedded {
 		d.announce("giving back %d leases", d.flags.leases)
-		err := errors.Join(d.keeper.release(ctx), d.server.client.Del(ctx, d.job.Counter).Err())
+		err := errors.Join(d.keeper.release(ctx), d.server.Client.Del(ctx, d.job.Counter).Err())
 		if err != nil {
 			d.report.Failures = append(d.report.Failures, fmt.Sprintf("giving back the leases: %v", err))
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench/hostclock"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -34,16 +35,16 @@ const workerCommand = "demo-worker"
 // the server's password.
 type workerJob struct {
 	Redis string `json:"redis"`
-	connectionFlags
+	connect.ConnectionFlags
 	Lock    string        `json:"lock"`
 	Counter string        `json:"counter"`
 	TTL     time.Duration `json:"ttl"`
 }
 
 // open connects to the job's server. The demo's keys expire there soon.
-func (j *workerJob) open() (*server, error) {
-	flags := serverFlags{urls: []string{j.Redis}, connectionFlags: j.connectionFlags}
-	return flags.open("", redisstore.Config{FenceTTL: time.Minute})
+func (j *workerJob) open() (*connect.Server, error) {
+	flags := connect.Flags{Urls: []string{j.Redis}, ConnectionFlags: j.ConnectionFlags}
+	return flags.Open("", redisstore.Config{FenceTTL: time.Minute})
 }
 
 // The orders to a worker, a line each, on its standard input. The end of the input is an
@@ -154,8 +155,8 @@ func (w *worker) serve(ctx context.Context) error {
 		return err
 	}
 	defer server.Close()
-	w.client = server.client
-	locker, err := lock.New(server.store, lock.Config{TTL: w.job.TTL})
+	w.client = server.Client
+	locker, err := lock.New(server.Store, lock.Config{TTL: w.job.TTL})
 	if err != nil {
 		return err
 	}

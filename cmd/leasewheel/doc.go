@@ -8,12 +8,13 @@ package main
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go.
 // Planted: 41, 150.
 //
-// Passwords from files and commands: credentials.go, line_unix.go.
-// Tests: credentials_test.go.
+// Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
+// cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go.
+// Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
 // Planted: 148, 154.
 //
-// leasewheel watch: watch.go, watch_print.go, watch_screen.go, request_limit.go,
-// docs/watch.schema.json.
+// leasewheel watch: watch.go, watch_print.go, watch_screen.go,
+// cmd/leasewheel/internal/connect/request_limit.go, docs/watch.schema.json.
 // Tests: watch_test.go, watch_linux_test.go.
 // Planted: 151.
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
@@ -47,8 +48,8 @@ const doctorExample = `  leasewheel doctor
 
 // doctorCommand is one execution of `leasewheel doctor`.
 type doctorCommand struct {
-	flags  serverFlags
-	stored storeFlags
+	flags  connect.Flags
+	stored connect.StoreFlags
 	json   bool
 	ttl    duration.Flag
 }
@@ -69,8 +70,8 @@ func newDoctorCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVar(&d.json, "json", false, "print JSON")
 	flags.Var(&d.ttl, "ttl", "the shortest time to live of the locks, with which round trips are compared")
-	d.flags.register(flags)
-	d.stored.register(flags)
+	d.flags.Register(flags)
+	d.stored.Register(flags)
 	return cmd
 }
 
@@ -80,7 +81,7 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 	case 0:
 	case 1:
 		options.Name = args[0]
-		if err := d.stored.validateNames(args[0]); err != nil {
+		if err := d.stored.ValidateNames(args[0]); err != nil {
 			return exit.UsageError(cmd, err)
 		}
 	default:
@@ -89,16 +90,16 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 	if options.TTL <= 0 || options.TTL > lock.MaxTTL {
 		return exit.UsageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, lock.MaxTTL))
 	}
-	config, err := d.stored.config(slog.New(slog.DiscardHandler))
+	config, err := d.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	servers, err := d.flags.openNodes(os.Getenv(redisURLVariable), config)
+	servers, err := d.flags.OpenNodes(os.Getenv(connect.URLVariable), config)
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	defer servers.Close()
-	store, done, err := servers.store()
+	store, done, err := servers.Store()
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
@@ -107,7 +108,7 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 	if !ok {
 		return exit.Errorf(exit.Internal, "a %T cannot be examined", store)
 	}
-	progress := terminal.StartMeter(os.Stderr, func() string { return "examining " + servers.address() })
+	progress := terminal.StartMeter(os.Stderr, func() string { return "examining " + servers.Address() })
 	report, err := checker.Check(cmd.Context(), options)
 	progress.Stop()
 	if err != nil {
@@ -124,15 +125,15 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // unavailable is the failure of a check that reached no server.
-func (d *doctorCommand) unavailable(cmd *cobra.Command, servers nodes, err error) error {
+func (d *doctorCommand) unavailable(cmd *cobra.Command, servers connect.Servers, err error) error {
 	if len(servers) == 1 {
-		return unavailable(cmd.Context(), servers[0], err)
+		return connect.Unavailable(cmd.Context(), servers[0], err)
 	}
-	err = servers.mismatch(cmd.Context(), err)
-	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
+	err = servers.Mismatch(cmd.Context(), err)
+	if _, mismatched := errors.AsType[*connect.MismatchError](err); mismatched {
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
-	return exit.Errorf(exit.Unavailable, "servers %s: %w", servers.address(), err)
+	return exit.Errorf(exit.Unavailable, "servers %s: %w", servers.Address(), err)
 }
 
 // diagnosisExit returns an error with the exit code for the findings.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -82,7 +83,7 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 	config.Users = []string{strings.Join(rules, " ")}
 	server := redistest.Start(t, config)
 	_, socket := server.Addr()
-	env := []string{redisURLVariable + "=unix://" + rules[0] + ":secret@" + socket}
+	env := []string{connect.URLVariable + "=unix://" + rules[0] + ":secret@" + socket}
 	for _, args := range [][]string{{"orders:"}, {"--prefix", "orders:"}, {"--prefix", "orders:", "job"}} {
 		assert.NotContains(t, diagnose(t, env, exit.OK, args...), "ERROR", args)
 	}
@@ -106,7 +107,7 @@ func TestDoctorOfAQuorum(t *testing.T) {
 	p.RequireOneLine("servers ")
 }
 
-// A server that cannot be examined, and arguments that make no sense, are one line.
+// A connect.Server that cannot be examined, and arguments that make no sense, are one line.
 func TestDoctorFailures(t *testing.T) {
 	t.Parallel()
 	config := redistest.Config{TCP: true, Password: commandtest.Secret}
@@ -141,12 +142,12 @@ func TestDoctorFailures(t *testing.T) {
 			assert.Empty(t, p.Stdout.String())
 		})
 	}
-	p := commandtest.Call(t, []string{redisURLVariable + "="}, "doctor")
+	p := commandtest.Call(t, []string{connect.URLVariable + "="}, "doctor")
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("no server")
 }
 
-// A server that hangs is reported within the check's own limits.
+// A connect.Server that hangs is reported within the check's own limits.
 func TestDoctorOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{Password: commandtest.Secret})

@@ -78,7 +78,7 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return exit.UsageError(cmd, errors.New("inspect takes the NAME of one lock"))
 	}
-	if err := i.stored.validateNames(args[0]); err != nil {
+	if err := i.stored.ValidateNames(args[0]); err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	inspect := i.inspector(args[0])

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -117,7 +118,9 @@ func TestLsWithTheLeastRights(t *testing.T) {
 			require.NoError(t, client.Set(t.Context(), "orders:8", java+":1", time.Hour).Err())
 			require.NoError(t, client.Set(t.Context(), "payments:8", java+":1", time.Hour).Err())
 			_, path := server.Addr()
-			env := func(user string) []string { return []string{redisURLVariable + "=unix://" + user + ":secret@" + path} }
+			env := func(user string) []string {
+				return []string{connect.URLVariable + "=unix://" + user + ":secret@" + path}
+			}
 			want := map[string]string{"redisson": "orders:42\norders:7\n", "plain": "orders:8\n"}[format]
 			assert.Equal(t, want, commandtest.FirstColumn(commandtest.Ask(t, env(rules[0]), exit.OK, "ls", "--format", format)))
 			assert.Equal(t, want, commandtest.FirstColumn(commandtest.Ask(t, env(rules[0]), exit.OK, "ls", "--format", format, "orders:*")))
@@ -383,7 +386,7 @@ func TestLookupByLeastUser(t *testing.T) {
 	server, _ := commandtest.OnServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
 	_, address := server.Addr()
-	env := []string{redisURLVariable + "=redis://" + rules[0] + ":secret@" + address}
+	env := []string{connect.URLVariable + "=redis://" + rules[0] + ":secret@" + address}
 	locks(t, admin)
 	future := time.Now().Add(time.Hour).UnixMilli()
 	commands(t, admin, fmt.Sprintf(`
@@ -438,7 +441,7 @@ func TestLookupInACluster(t *testing.T) {
 	redistest.Need(t)
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := cluster.Client(t)
-	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	env := []string{connect.URLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
 	t.Run("Unlock", func(t *testing.T) { forcesOpen(t, cluster, env) })
 
 	const count = 1500

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
@@ -64,7 +65,7 @@ func newLsCommand() *cobra.Command {
 }
 
 func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -27,7 +28,7 @@ func TestPrefix(t *testing.T) {
 		for source, set := range map[string]func(env []string) ([]string, []string){
 			"flag": func(env []string) ([]string, []string) { return env, []string{"--prefix", "x:"} },
 			"environment": func(env []string) ([]string, []string) {
-				return append(env, prefixVariable+"=x:"), nil
+				return append(env, connect.PrefixVariable+"=x:"), nil
 			},
 		} {
 			t.Run(format+", "+source, func(t *testing.T) {
@@ -72,17 +73,17 @@ func TestPubSubMode(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	env := []string{connect.URLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
 	for mode, want := range map[string][2]int64{"auto": {0, 1}, "on": {0, 1}, "off": {1, 0}, "both": {1, 1}} {
 		node := cluster.Owner(t, mode).Client(t)
 		require.NoError(t, node.HSet(t.Context(), mode, java+":1", 1).Err())
 		require.NoError(t, node.PExpire(t.Context(), mode, time.Hour).Err())
 		waiting := make(chan error, 1)
-		var stored storeFlags
+		var stored connect.StoreFlags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		stored.register(flags)
+		stored.Register(flags)
 		require.NoError(t, flags.Parse([]string{"--pubsub", mode}))
-		config, err := stored.config(nil)
+		config, err := stored.Config(nil)
 		require.NoError(t, err)
 		waiter, _ := newLocker(t, cluster.Client(t), config, lock.Config{})
 		go func() { waiting <- waiter.Mutex(mode).Do(t.Context(), func(context.Context) error { return nil }) }()
@@ -115,9 +116,9 @@ func TestStoreFlagsAreRefused(t *testing.T) {
 func TestVariables(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	commands(t, server.Client(t), "HSET x:job "+java+":1 1")
-	t.Setenv(redisURLVariable, "\n"+server.URL()+"\n")
-	t.Setenv(prefixVariable, "x:")
-	t.Setenv(pubSubVariable, "both")
+	t.Setenv(connect.URLVariable, "\n"+server.URL()+"\n")
+	t.Setenv(connect.PrefixVariable, "x:")
+	t.Setenv(connect.PubSubVariable, "both")
 	for _, test := range []struct {
 		args     []string
 		contains string
@@ -134,7 +135,7 @@ func TestVariables(t *testing.T) {
 		p := commandtest.Call(t, nil, test.args...)
 		assert.Contains(t, p.Stdout.String(), test.contains, test.args)
 	}
-	t.Setenv(redisURLVariable, "redis://a redis://b")
+	t.Setenv(connect.URLVariable, "redis://a redis://b")
 	for _, args := range [][]string{
 		run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}, {"watch"}, {"doctor"}, {"queue", "stats", "a"}, {"bench", "lock"},
 	} {
@@ -142,10 +143,10 @@ func TestVariables(t *testing.T) {
 		assert.Equal(t, exit.Usage, p.Wait(), args)
 		p.RequireOneLine("2 servers")
 	}
-	t.Setenv(pubSubVariable, "loud")
+	t.Setenv(connect.PubSubVariable, "loud")
 	for _, args := range [][]string{run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
 		p := commandtest.Call(t, nil, args...)
 		assert.Equal(t, exit.Usage, p.Wait(), args)
-		p.RequireOneLine(pubSubVariable + ` "loud": accepted are auto, on, off and both`)
+		p.RequireOneLine(connect.PubSubVariable + ` "loud": accepted are auto, on, off and both`)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
@@ -53,10 +54,10 @@ func newQueueCommand() *cobra.Command {
 
 // queueAccess is the access of one command to a queue.
 type queueAccess struct {
-	flags  serverFlags
-	stored storeFlags
+	flags  connect.Flags
+	stored connect.StoreFlags
 	json   bool
-	server *server
+	server *connect.Server
 	queue  *delayqueue.Queue
 }
 
@@ -64,22 +65,22 @@ func (a *queueAccess) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&a.json, "json", false, jsonUsage)
-	a.flags.register(flags)
-	a.stored.registerPubSub(flags)
+	a.flags.Register(flags)
+	a.stored.RegisterPubSub(flags)
 }
 
 // open connects to the queue. It sends no request yet.
 func (a *queueAccess) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
-	config, err := a.stored.config(slog.New(slog.DiscardHandler))
+	config, err := a.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	config.Prefix = "" // that of locks
-	a.server, err = a.flags.open(os.Getenv(redisURLVariable), config)
+	a.server, err = a.flags.Open(os.Getenv(connect.URLVariable), config)
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	a.queue, err = delayqueue.New(a.server.store, name, c)
+	a.queue, err = delayqueue.New(a.server.Store, name, c)
 	if err != nil {
 		a.close()
 		return exit.UsageError(cmd, err)
@@ -101,7 +102,7 @@ func (a *queueAccess) failed(cmd *cobra.Command, err error) error {
 	if errors.Is(err, delayqueue.ErrInvalid) {
 		return exit.UsageError(cmd, err)
 	}
-	return unavailable(cmd.Context(), a.server, err)
+	return connect.Unavailable(cmd.Context(), a.server, err)
 }
 
 // queueName returns the NAME of a command that takes nothing else.

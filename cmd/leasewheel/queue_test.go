@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -339,7 +340,7 @@ func TestQueueInACluster(t *testing.T) {
 	rules := leastUser(t, "queue", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}})
 	url := strings.Replace(cluster.URL(), "redis://", "redis-cluster://"+rules[0]+":secret@", 1)
-	env := []string{redisURLVariable + "=" + url}
+	env := []string{connect.URLVariable + "=" + url}
 	assert.Equal(t, "a: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "a", "orders:mails"))
 	assert.Equal(t, "b: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "b", "--delay", "1h", "orders:mails"))
 	assert.Equal(t, "ID\na\nb\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "queue", "ls", "orders:mails")))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
@@ -160,7 +161,7 @@ func TestCompletionOfFlags(t *testing.T) {
 		{[]string{"version", "--j"}, []string{"--json"}, noFiles},
 		{[]string{"help", "bench", ""}, []string{"lock", "renewal"}, noFiles},
 	} {
-		offered, directive := completed(t, []string{redisURLVariable + "="}, c.args...)
+		offered, directive := completed(t, []string{connect.URLVariable + "="}, c.args...)
 		assert.ElementsMatch(t, c.offered, offered, c.args)
 		assert.Equal(t, c.directive, directive, c.args)
 	}

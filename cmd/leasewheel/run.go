@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
@@ -99,8 +100,8 @@ const runExample = `  leasewheel run nightly -- backup --all
 
 // runCommand is one execution of `leasewheel run`.
 type runCommand struct {
-	server       serverFlags
-	stored       storeFlags
+	server       connect.Flags
+	stored       connect.StoreFlags
 	kinds        kindFlags
 	nonblock     bool
 	wait         duration.Flag
@@ -120,7 +121,7 @@ type runCommand struct {
 	argv    []string
 	path    string // of the executable
 	locker  *lock.Locker
-	servers nodes
+	servers connect.Servers
 }
 
 func newRunCommand() *cobra.Command {
@@ -151,8 +152,8 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
-	r.server.register(flags)
-	r.stored.register(flags)
+	r.server.Register(flags)
+	r.stored.Register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
 	flags.Lookup("hold-at-least").DefValue = ""
 	return cmd
@@ -163,7 +164,7 @@ func (r *runCommand) complete(cmd *cobra.Command, args []string, begun string) (
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	return heldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
+	return connect.HeldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (r *runCommand) run(cmd *cobra.Command, args []string) error {
@@ -227,7 +228,7 @@ func (r *runCommand) parseCommand(args []string) error {
 		return errors.New("NAME is missing")
 	}
 	r.name, args = args[0], args[1:]
-	if err := r.stored.validateNames(r.name); err != nil {
+	if err := r.stored.ValidateNames(r.name); err != nil {
 		return err
 	}
 	dashed := len(args) > 0 && args[0] == "--"
@@ -313,18 +314,18 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if r.label == "" {
 		r.label = labelOf(r.argv[0])
 	}
-	config, err := r.stored.config(logger)
+	config, err := r.stored.Config(logger)
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, err)
 	}
-	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), config)
+	servers, err := r.server.OpenNodes(os.Getenv(connect.URLVariable), config)
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, err)
 	}
-	if err := servers.independent(cmd.Context()); err != nil {
+	if err := servers.Independent(cmd.Context()); err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
-	store, closeStore, err := servers.store()
+	store, closeStore, err := servers.Store()
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
@@ -333,7 +334,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	}
 	r.servers = servers
 	locker, err := lock.New(store, lock.Config{
-		TTL: time.Duration(r.ttl), RequestTimeout: requestTimeout, RetryFor: requestTimeout, Label: r.label, Logger: logger,
+		TTL: time.Duration(r.ttl), RequestTimeout: connect.RequestTimeout, RetryFor: connect.RequestTimeout, Label: r.label, Logger: logger,
 	})
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
@@ -419,16 +420,16 @@ func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Leas
 		if err == nil || ctx.Err() != nil {
 			return lease, err
 		}
-		err = r.foreign(ctx, r.servers.mismatch(ctx, err))
-		_, mismatched := errors.AsType[*mismatchError](err)
+		err = r.foreign(ctx, r.servers.Mismatch(ctx, err))
+		_, mismatched := errors.AsType[*connect.MismatchError](err)
 		waited := time.Since(begin)
-		if r.nonblock || mismatched || untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
+		if r.nonblock || mismatched || connect.Untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
 			r.wait > 0 && waited+pause > time.Duration(r.wait) {
 			return nil, err
 		}
 		if waited > silentOutage && !reported {
 			reported = true
-			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.address(), err)
+			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.Address(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -445,7 +446,7 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 		return lease, err
 	}
 	err = r.foreign(ctx, err)
-	if _, foreign := errors.AsType[*foreignError](err); foreign {
+	if _, foreign := errors.AsType[*connect.ForeignError](err); foreign {
 		return nil, err
 	}
 	r.say("waiting for lock %q", r.name)
@@ -457,13 +458,13 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 	return handle.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
 }
 
-// foreign returns a *foreignError if err reports that NAME is in use by a key that is not a
+// foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
 func (r *runCommand) foreign(ctx context.Context, err error) error {
 	if r.kinds.kind() == lock.KindPermit {
 		return err
 	}
-	return r.servers.foreign(ctx, r.name, err)
+	return r.servers.Foreign(ctx, r.name, err)
 }
 
 // refused returns the error and the exit code for a lock that was not acquired.
@@ -471,8 +472,8 @@ func (r *runCommand) refused(err error) error {
 	var (
 		name       *lock.NameError
 		ttl        *lock.TTLError
-		foreign    *foreignError
-		mismatched *mismatchError
+		foreign    *connect.ForeignError
+		mismatched *connect.MismatchError
 		permits    *permitsError
 	)
 	switch {
@@ -483,7 +484,7 @@ func (r *runCommand) refused(err error) error {
 	case errors.Is(err, lock.ErrNotAcquired):
 		return exit.Errorf(r.conflictCode, "%w", err)
 	}
-	return exit.Errorf(exit.Unavailable, "server %s: %w", r.servers.address(), err)
+	return exit.Errorf(exit.Unavailable, "server %s: %w", r.servers.Address(), err)
 }
 
 // runUnder runs the command under the lease and unlocks it.
@@ -563,7 +564,7 @@ func (r *runCommand) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, lockVariable) || name == redisURLVariable && !r.keepRedisURL {
+		if strings.HasPrefix(name, lockVariable) || name == connect.URLVariable && !r.keepRedisURL {
 			continue
 		}
 		env = append(env, variable)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -80,7 +81,7 @@ func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 		SET orders:lock other PX 600000
 	`)
 	_, path := server.Addr()
-	env := []string{redisURLVariable + "=unix://" + rules[0] + ":secret@" + path}
+	env := []string{connect.URLVariable + "=unix://" + rules[0] + ":secret@" + path}
 	for name, test := range map[string]struct {
 		code int
 		says string
@@ -103,11 +104,11 @@ func TestForeign(t *testing.T) {
 	client := redis.NewClient(server.Options())
 	defer client.Close()
 	commands(t, client, "HSET session:7 user ada")
-	n := nodes{{client: client}}
-	err := n.foreign(t.Context(), "session:7", &lock.NotAcquiredError{Name: "session:7", TTL: time.Second, Foreign: true})
+	n := connect.Servers{{Client: client}}
+	err := n.Foreign(t.Context(), "session:7", &lock.NotAcquiredError{Name: "session:7", TTL: time.Second, Foreign: true})
 	require.ErrorIs(t, err, lock.ErrForeign)
 	assert.EqualError(t, err, "lock session:7: the key of this name is a hash, not a lock: choose another name, or delete the key if nothing needs it")
 	held := &lock.NotAcquiredError{Name: "session:7", TTL: time.Second}
-	assert.Equal(t, error(held), n.foreign(t.Context(), "session:7", held), "a holder is not looked at")
-	assert.Equal(t, lock.ErrClosed, n.foreign(t.Context(), "session:7", lock.ErrClosed))
+	assert.Equal(t, error(held), n.Foreign(t.Context(), "session:7", held), "a holder is not looked at")
+	assert.Equal(t, lock.ErrClosed, n.Foreign(t.Context(), "session:7", lock.ErrClosed))
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
@@ -64,7 +65,7 @@ func inOutage(t *testing.T, f func(t *testing.T, server *locktest.Server, r *run
 		require.NoError(t, err)
 		defer locker.Close(t.Context())
 		r := &runCommand{name: "job", verbose: true, stderr: new(strings.Builder)}
-		r.servers = nodes{{client: s.Client(t), store: store, address: "of the test"}}
+		r.servers = connect.Servers{{Client: s.Client(t), Store: store, Address: "of the test"}}
 		f(t, s, r, func() error {
 			lease, err := r.request(t.Context(), r.kinds.handle(locker, r.name, lock.Options{}))
 			if err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -65,7 +66,7 @@ func TestRunServerTrouble(t *testing.T) {
 		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
 			t.Run(name+" "+flags[0], func(t *testing.T) {
 				t.Parallel() // most of it is waiting for the server
-				p := commandtest.Call(t, []string{redisURLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
+				p := commandtest.Call(t, []string{connect.URLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
 				assert.Equal(t, exit.Unavailable, p.Wait())
 				p.RequireOneLine(test.says)
 				assert.Empty(t, p.Stdout.String())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -270,14 +271,14 @@ func TestRunEnvironment(t *testing.T) {
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")
-	assert.NotContains(t, got, redisURLVariable)
+	assert.NotContains(t, got, connect.URLVariable)
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 
 	p = commandtest.Start(t, env, run("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
 	require.Equal(t, 0, p.Wait())
 	got = variables(p)
-	assert.Equal(t, server.URL(), got[redisURLVariable])
+	assert.Equal(t, server.URL(), got[connect.URLVariable])
 	later, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 	assert.Greater(t, later, fence, "the token grows with every grant")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -108,7 +109,7 @@ func newShell(t *testing.T, quorum bool) *shell {
 	}
 	s.urls = strings.NewReplacer(addresses...)
 	s.env = append(os.Environ(), commandtest.ActAsCommand+"=1", "LEASEWHEEL_TEST_PROGRAM="+program, "GORACE=atexit_sleep_ms=0",
-		redisURLVariable+"="+server.URL(), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"))
+		connect.URLVariable+"="+server.URL(), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"))
 	s.write(t, "secrets/redis", server.URL())
 	s.write(t, "secrets/shop", "secret")
 	s.write(t, "secrets/worker", "token-of-worker\n")

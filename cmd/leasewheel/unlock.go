@@ -61,7 +61,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	if len(names) == 0 {
 		return exit.UsageError(cmd, errors.New("NAME is missing"))
 	}
-	if err := u.stored.validateNames(names...); err != nil {
+	if err := u.stored.ValidateNames(names...); err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	if !u.force {

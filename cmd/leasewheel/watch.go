@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
@@ -73,7 +74,7 @@ func newWatchCommand() *cobra.Command {
 }
 
 func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 // does not answer a request in time has failed this refresh.
 func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, pattern string, show func(*refresh) error) error {
 	for _, v := range w.views {
-		limitRequests(v.server.client, lock.DefaultRequestTimeout)
+		connect.LimitRequests(v.server.Client, lock.DefaultRequestTimeout)
 	}
 	ticker := time.NewTicker(time.Duration(w.interval))
 	defer ticker.Stop()
@@ -189,8 +190,8 @@ func (v *view) list(ctx context.Context, pattern string) (locks []lock.Info, err
 
 // outage reports whether a later refresh may succeed after err, reported as failure.
 func outage(err, failure error) bool {
-	_, mismatched := errors.AsType[*mismatchError](failure)
-	return errors.Is(err, lock.ErrUnavailable) && !mismatched && !untrusted(err)
+	_, mismatched := errors.AsType[*connect.MismatchError](failure)
+	return errors.Is(err, lock.ErrUnavailable) && !mismatched && !connect.Untrusted(err)
 }
 
 // failure returns the first failure of a server.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
@@ -137,7 +138,7 @@ func TestWatchEndsWithAPermanentError(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	_, path := server.Addr()
-	p := commandtest.Call(t, []string{redisURLVariable + "=unix://" + path}, "watch")
+	p := commandtest.Call(t, []string{connect.URLVariable + "=unix://" + path}, "watch")
 	assert.Equal(t, exit.Unavailable, p.Wait())
 	p.RequireOneLine("server ")
 	assert.Empty(t, p.Stdout.String())
@@ -246,7 +247,7 @@ func TestScreenOfAnOutage(t *testing.T) {
 	assert.Contains(t, lines[4], "orders:42")
 }
 
-// A server that hangs is reported with each refresh, and the age of its locks grows, until
+// A connect.Server that hangs is reported with each refresh, and the age of its locks grows, until
 // it answers again.
 func TestWatchOfAFrozenServer(t *testing.T) {
 	t.Parallel()
@@ -269,7 +270,7 @@ func TestWatchOfAFrozenServer(t *testing.T) {
 		defer lease.Unlock(t.Context()) //nolint:errcheck // the lease may have ended
 
 		w := &watchCommand{interval: duration.Flag(interval), count: 8}
-		w.views = []view{{server: &server{client: client, store: store}, locker: watched}}
+		w.views = []view{{server: &connect.Server{Client: client, Store: store}, locker: watched}}
 		cmd := &cobra.Command{}
 		cmd.SetContext(t.Context())
 		begin, ages := time.Now(), []time.Duration{}

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// nodes are the servers that a command line names: one, which stores the locks, or
+// Servers are the servers that a command line names: one, which stores the locks, or
 // several independent ones, of which a majority decides.
-type nodes []*server
+type Servers []*Server
 
 // openNodes returns the servers that the flags or fallback name. It sends no request yet.
 // No error contains a password.
-func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, error) {
+func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error) {
 	urls, err := s.resolve(fallback)
 	switch {
 	case err != nil:
@@ -33,7 +33,7 @@ func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, er
 		return nil, fmt.Errorf("%d servers: accepted is one, or an odd number from three up, a majority of which decides; %d tolerate no more failures than %d",
 			len(urls), len(urls), len(urls)-1)
 	}
-	var n nodes
+	var n Servers
 	for _, url := range urls {
 		server, err := s.connect(url, c)
 		if err != nil {
@@ -41,20 +41,20 @@ func (s *serverFlags) openNodes(fallback string, c redisstore.Config) (nodes, er
 		}
 		n = append(n, server)
 	}
-	if err := n.distinct((*server).place); err != nil {
+	if err := n.distinct((*Server).place); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
 // store returns the store of the locks on the servers, and a function that closes it.
-func (n nodes) store() (driver.Store, func() error, error) {
+func (n Servers) Store() (driver.Store, func() error, error) {
 	if len(n) == 1 {
-		return n[0].store, func() error { return nil }, nil
+		return n[0].Store, func() error { return nil }, nil
 	}
 	var stores []driver.Store
 	for _, server := range n {
-		stores = append(stores, server.store)
+		stores = append(stores, server.Store)
 	}
 	q, err := quorum.New(stores, quorum.Config{})
 	if err != nil {
@@ -64,24 +64,24 @@ func (n nodes) store() (driver.Store, func() error, error) {
 }
 
 // address returns the addresses of the servers.
-func (n nodes) address() string {
+func (n Servers) Address() string {
 	var all []string
 	for _, server := range n {
-		all = append(all, server.address)
+		all = append(all, server.Address)
 	}
 	return strings.Join(all, ", ")
 }
 
-// unavailable is the failure of a command whose server did not answer, or refused.
-func unavailable(ctx context.Context, s *server, err error) error {
-	err = nodes{s}.mismatch(ctx, err)
-	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
+// Unavailable is the failure of a command whose server did not answer, or refused.
+func Unavailable(ctx context.Context, s *Server, err error) error {
+	err = Servers{s}.Mismatch(ctx, err)
+	if _, mismatched := errors.AsType[*MismatchError](err); mismatched {
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
-	return exit.Errorf(exit.Unavailable, "server %s: %w", s.address, err)
+	return exit.Errorf(exit.Unavailable, "server %s: %w", s.Address, err)
 }
 
-func (n nodes) Close() error {
+func (n Servers) Close() error {
 	var errs error
 	for _, server := range n {
 		errs = errors.Join(errs, server.Close())
@@ -91,12 +91,12 @@ func (n nodes) Close() error {
 
 // distinct returns an error if two servers have the same identity. An empty identity is
 // unknown. A server with two votes would make no majority.
-func (n nodes) distinct(identify func(*server) string) error {
-	first := make(map[string]*server)
+func (n Servers) distinct(identify func(*Server) string) error {
+	first := make(map[string]*Server)
 	for _, server := range n {
 		id := identify(server)
 		if other := first[id]; other != nil && id != "" {
-			return fmt.Errorf("%s and %s are one server; accepted are servers that fail independently of each other", other.address, server.address)
+			return fmt.Errorf("%s and %s are one server; accepted are servers that fail independently of each other", other.Address, server.Address)
 		}
 		first[id] = server
 	}
@@ -104,8 +104,8 @@ func (n nodes) distinct(identify func(*server) string) error {
 }
 
 // place identifies the server by its address.
-func (s *server) place() string {
-	c, ok := s.client.(*redis.Client)
+func (s *Server) place() string {
+	c, ok := s.Client.(*redis.Client)
 	if !ok || c.Options().Addr == "FailoverClient" {
 		return "" // only its sentinels, or nodes, have the address
 	}
@@ -117,17 +117,17 @@ const identityTimeout = 250 * time.Millisecond
 
 // independent compares the run ids of the servers that answer: one may have several
 // addresses. A server that refuses or does not answer counts as different.
-func (n nodes) independent(ctx context.Context) error {
+func (n Servers) Independent(ctx context.Context) error {
 	if len(n) == 1 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
-	ids := make(map[*server]string)
+	ids := make(map[*Server]string)
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, server := range n {
-		client, ok := server.client.(*redis.Client)
+		client, ok := server.Client.(*redis.Client)
 		if !ok {
 			continue // each answer would come from another node of the cluster
 		}
@@ -142,5 +142,5 @@ func (n nodes) independent(ctx context.Context) error {
 		})
 	}
 	asked.Wait()
-	return n.distinct(func(s *server) string { return ids[s] })
+	return n.distinct(func(s *Server) string { return ids[s] })
 }

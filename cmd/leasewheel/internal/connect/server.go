@@ -1,4 +1,6 @@
-package main
+// Package connect opens the servers that a command line names: by URLs and credentials,
+// with the settings of the store of locks, and with limits of requests.
+package connect
 
 import (
 	"cmp"
@@ -19,22 +21,23 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// redisURLVariable is the environment variable that names the server if no flag does.
-const redisURLVariable = "REDIS_URL"
+// URLVariable is the environment variable that names the server if no flag does.
+const URLVariable = "REDIS_URL"
 
 // errNoServer is the error of a command line that names no server.
-var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + redisURLVariable)
+var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + URLVariable)
 
-// serverFlags name the Redis server, or several of them, and how to connect to them.
-type serverFlags struct {
-	urls []string // their passwords show in the process list; file and the environment hide them
-	file string   // contains the URLs
-	connectionFlags
+// Flags name the Redis server, or several of them, and how to connect to them.
+type Flags struct {
+	Urls []string // their passwords show in the process list; file and the environment hide them
+	File string   // contains the URLs
+	ConnectionFlags
 }
 
-func (s *serverFlags) register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&s.urls, "redis", nil, "`URL` of the server (default: $"+redisURLVariable+")")
-	flags.StringVar(&s.file, "redis-file", "", "read the URL from this `file`, which may be private to this user")
+// Register registers the flags.
+func (s *Flags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&s.Urls, "redis", nil, "`URL` of the server (default: $"+URLVariable+")")
+	flags.StringVar(&s.File, "redis-file", "", "read the URL from this `file`, which may be private to this user")
 	flags.StringVar(&s.User, "redis-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
 	flags.StringVar(&s.PasswordFile, "redis-password-file", "", "read the password from this `file`, again for each connection")
 	flags.StringVar(&s.PasswordCommand, "redis-password-command", "", "run this `LINE` with /bin/sh for each connection; it prints the password")
@@ -49,19 +52,19 @@ func (s *serverFlags) register(flags *pflag.FlagSet) {
 // resolve returns the URLs of the flags, or else those in fallback, of the environment.
 // It returns none if neither names a server. White space separates several URLs: a comma
 // may be part of a password.
-func (s *serverFlags) resolve(fallback string) ([]string, error) {
-	named := slices.DeleteFunc(slices.Clone(s.urls), func(url string) bool { return url == "" })
+func (s *Flags) resolve(fallback string) ([]string, error) {
+	named := slices.DeleteFunc(slices.Clone(s.Urls), func(url string) bool { return url == "" })
 	switch {
-	case len(named) > 0 && s.file != "":
+	case len(named) > 0 && s.File != "":
 		return nil, errors.New("--redis and --redis-file exclude each other")
-	case s.file != "":
-		text, err := os.ReadFile(s.file)
+	case s.File != "":
+		text, err := os.ReadFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("--redis-file: %w", err)
 		}
 		urls := strings.Fields(string(text))
 		if len(urls) == 0 {
-			return nil, fmt.Errorf("--redis-file %s is empty; it must contain the server's URL", s.file)
+			return nil, fmt.Errorf("--redis-file %s is empty; it must contain the server's URL", s.File)
 		}
 		return urls, nil
 	case len(named) > 0:
@@ -72,7 +75,7 @@ func (s *serverFlags) resolve(fallback string) ([]string, error) {
 
 // resolveOne is resolve for commands that use one server. The URL is empty if there is
 // none.
-func (s *serverFlags) resolveOne(fallback string) (string, error) {
+func (s *Flags) ResolveOne(fallback string) (string, error) {
 	urls, err := s.resolve(fallback)
 	switch {
 	case err != nil || len(urls) == 0:
@@ -83,20 +86,20 @@ func (s *serverFlags) resolveOne(fallback string) (string, error) {
 	return urls[0], nil
 }
 
-// server is a connection to the Redis server and the store of locks upon it.
-type server struct {
-	client redis.UniversalClient
-	store  *redisstore.Store
+// Server is a connection to the Redis server and the store of locks upon it.
+type Server struct {
+	Client redis.UniversalClient
+	Store  *redisstore.Store
 	prefix string // of the locks' keys
 	url    string // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
-	address string
+	Address string
 }
 
 // open returns the server that the flags or fallback name. It sends no request yet. No
 // error contains a password.
-func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error) {
-	rawURL, err := s.resolveOne(fallback)
+func (s *Flags) Open(fallback string, c redisstore.Config) (*Server, error) {
+	rawURL, err := s.ResolveOne(fallback)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +109,12 @@ func (s *serverFlags) open(fallback string, c redisstore.Config) (*server, error
 	return s.connect(rawURL, c)
 }
 
-// logTo directs the log of all connections of this process. Tests run commands side by side.
-var logTo = redisstore.LogTo
+// LogTo directs the log of all connections of this process. Tests run commands side by side.
+var LogTo = redisstore.LogTo
 
 // connect returns the server with a URL.
-func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, error) {
-	logTo(c.Logger)
+func (s *Flags) connect(rawURL string, c redisstore.Config) (*Server, error) {
+	LogTo(c.Logger)
 	config, err := s.clientConfig(rawURL)
 	if err != nil {
 		return nil, err
@@ -124,11 +127,11 @@ func (s *serverFlags) connect(rawURL string, c redisstore.Config) (*server, erro
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &server{client: client, store: store, prefix: c.Prefix, url: rawURL, address: addressOf(rawURL)}, nil
+	return &Server{Client: client, Store: store, prefix: c.Prefix, url: rawURL, Address: addressOf(rawURL)}, nil
 }
 
 // clientConfig returns the configuration of a URL's client.
-func (c *connectionFlags) clientConfig(rawURL string) (config redisstore.ClientConfig, err error) {
+func (c *ConnectionFlags) clientConfig(rawURL string) (config redisstore.ClientConfig, err error) {
 	if err = c.validate(rawURL); err != nil {
 		return config, err
 	}
@@ -151,8 +154,8 @@ func byTLS(rawURL string) bool {
 }
 
 // name returns the server's name and version, as far as it reports them.
-func (s *server) name(ctx context.Context) string {
-	info := s.client.InfoMap(ctx, "server").Val()["Server"]
+func (s *Server) Name(ctx context.Context) string {
+	info := s.Client.InfoMap(ctx, "server").Val()["Server"]
 	word := func(field string) string {
 		if text := info[field]; printable.MatchString(text) {
 			return text
@@ -175,11 +178,11 @@ func addressOf(rawURL string) string {
 	return cmp.Or(u.Host, u.Path)
 }
 
-func (s *server) Close() error { return errors.Join(s.store.Close(), s.client.Close()) }
+func (s *Server) Close() error { return errors.Join(s.Store.Close(), s.Client.Close()) }
 
 // tlsConfig returns the TLS configuration of the flags, or nil if none is about
 // TLS.
-func (c *connectionFlags) tlsConfig() (*tls.Config, error) {
+func (c *ConnectionFlags) tlsConfig() (*tls.Config, error) {
 	if c.CA+c.Cert+c.Key+c.ServerName == "" {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -12,39 +12,39 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// mismatchError reports that a server's use of TLS differs from its URL.
-type mismatchError struct {
+// MismatchError reports that a server's use of TLS differs from its URL.
+type MismatchError struct {
 	address string
 	advice  string
 	cause   error
 }
 
-func (e *mismatchError) Error() string {
+func (e *MismatchError) Error() string {
 	return fmt.Sprintf("server %s %s (%v)", e.address, e.advice, e.cause)
 }
 
-func (e *mismatchError) Unwrap() error { return e.cause }
+func (e *MismatchError) Unwrap() error { return e.cause }
 
-// mismatch returns a *mismatchError if err reports that no server answered, and one of
+// mismatch returns a *MismatchError if err reports that no server answered, and one of
 // them uses TLS although its URL does not, or the reverse. Such a server closes the
 // connection or does not answer, so mismatch tries the other way. It sends no secret.
 // Otherwise it returns err.
-func (n nodes) mismatch(ctx context.Context, err error) error {
+func (n Servers) Mismatch(ctx context.Context, err error) error {
 	if !errors.Is(err, lock.ErrUnavailable) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
 	for _, server := range n {
 		if advice := server.probe(ctx); advice != "" {
-			return &mismatchError{server.address, advice, err}
+			return &MismatchError{server.Address, advice, err}
 		}
 	}
 	return err
 }
 
 // probe returns advice on the scheme of a server's URL, or nothing.
-func (s *server) probe(ctx context.Context) string {
+func (s *Server) probe(ctx context.Context) string {
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" {
 		return "" // a socket
@@ -95,9 +95,9 @@ func refusedByTLS(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// untrusted reports whether one side does not accept the other's certificate, which is a
+// Untrusted reports whether one side does not accept the other's certificate, which is a
 // permanent error.
-func untrusted(err error) bool {
+func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok || refusedByTLS(err)
 }

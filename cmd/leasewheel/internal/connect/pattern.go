@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
-// globLiteral returns the pattern that matches only text.
-func globLiteral(text string) string {
+// GlobLiteral returns the pattern that matches only text.
+func GlobLiteral(text string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
 }
 
-// patternOf returns the PATTERN among the arguments, or that of all names.
-func patternOf(cmd *cobra.Command, args []string) (string, error) {
+// Pattern returns the PATTERN among the arguments, or that of all names.
+func Pattern(cmd *cobra.Command, args []string) (string, error) {
 	switch len(args) {
 	case 0:
 		return "*", nil

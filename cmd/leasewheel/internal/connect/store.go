@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"fmt"
@@ -14,40 +14,41 @@ import (
 
 // The environment variables of a fleet's settings, for which no flag is given.
 const (
-	prefixVariable = "LEASEWHEEL_PREFIX"
-	pubSubVariable = "LEASEWHEEL_PUBSUB"
+	PrefixVariable = "LEASEWHEEL_PREFIX"
+	PubSubVariable = "LEASEWHEEL_PUBSUB"
 )
 
-// storeFlags are how locks are stored: they must be those of the clients that share the
+// StoreFlags are how locks are stored: they must be those of the clients that share the
 // locks.
-type storeFlags struct {
+type StoreFlags struct {
 	format formatFlag
 	prefix string
 	pubSub string
 	flags  *pflag.FlagSet
 }
 
-func (s *storeFlags) register(flags *pflag.FlagSet) {
+// Register registers the flags.
+func (s *StoreFlags) Register(flags *pflag.FlagSet) {
 	flags.Var(&s.format, "format", "format of locks: redisson, or plain as of redsync and redislock")
-	flags.StringVar(&s.prefix, "prefix", "", "`text` before the name of every lock on the server, as of a NameMapper (default: $"+prefixVariable+")")
-	s.registerPubSub(flags)
+	flags.StringVar(&s.prefix, "prefix", "", "`text` before the name of every lock on the server, as of a NameMapper (default: $"+PrefixVariable+")")
+	s.RegisterPubSub(flags)
 }
 
 // registerPubSub registers only the flag that other structures than locks have, too.
-func (s *storeFlags) registerPubSub(flags *pflag.FlagSet) {
+func (s *StoreFlags) RegisterPubSub(flags *pflag.FlagSet) {
 	s.flags = flags
-	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+pubSubVariable+", or auto)")
+	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+PubSubVariable+", or auto)")
 }
 
 // config returns the configuration of the flags, and of the environment for the others.
-func (s *storeFlags) config(logger *slog.Logger) (redisstore.Config, error) {
+func (s *StoreFlags) Config(logger *slog.Logger) (redisstore.Config, error) {
 	c := redisstore.Config{Format: redisstore.Format(s.format), PlainTokens: true, Logger: logger, Prefix: s.prefix}
 	if !s.flags.Changed("prefix") {
-		c.Prefix = os.Getenv(prefixVariable)
+		c.Prefix = os.Getenv(PrefixVariable)
 	}
 	mode, from := s.pubSub, "--pubsub"
 	if !s.flags.Changed("pubsub") {
-		mode, from = os.Getenv(pubSubVariable), pubSubVariable
+		mode, from = os.Getenv(PubSubVariable), PubSubVariable
 		if mode == "" {
 			return c, nil
 		}
@@ -60,8 +61,8 @@ func (s *storeFlags) config(logger *slog.Logger) (redisstore.Config, error) {
 }
 
 // validateNames checks that names are valid, and that the prefix makes valid keys of them.
-func (s *storeFlags) validateNames(names ...string) error {
-	c, err := s.config(nil)
+func (s *StoreFlags) ValidateNames(names ...string) error {
+	c, err := s.Config(nil)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -12,31 +12,31 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// foreignError reports that a lock's name is in use by a key that is not a lock. Unlike a
+// ForeignError reports that a lock's name is in use by a key that is not a lock. Unlike a
 // holder, such a key does not go away. Waiting for it, or treating it as a holder, would
 // hide that the command never runs.
-type foreignError struct {
+type ForeignError struct {
 	name  string
 	what  string // the key, in words
 	cause error
 }
 
-func (e *foreignError) Error() string {
+func (e *ForeignError) Error() string {
 	return fmt.Sprintf("lock %s: the key of this name is %s, not a lock: choose another name, or delete the key if nothing needs it", output.Quoted(e.name), e.what)
 }
 
-func (e *foreignError) Unwrap() error { return e.cause }
+func (e *ForeignError) Unwrap() error { return e.cause }
 
-// foreign returns a *foreignError if err reports that a name is in use, by a key that is
+// foreign returns a *ForeignError if err reports that a name is in use, by a key that is
 // not a lock of either format. Otherwise it returns err. A holder in this format whose
 // lease has an end is not examined.
-func (n nodes) foreign(ctx context.Context, name string, err error) error {
+func (n Servers) Foreign(ctx context.Context, name string, err error) error {
 	taken, refused := errors.AsType[*lock.NotAcquiredError](err)
 	suspect := refused && (taken.Foreign || taken.TTL <= 0)
 	if !suspect && !errors.Is(err, redisstore.ErrWrongType) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	known := refused && taken.Foreign
 	for _, server := range n {
@@ -44,13 +44,13 @@ func (n nodes) foreign(ctx context.Context, name string, err error) error {
 		case key.isLock:
 			return err
 		case key.what != "" && (key.sure || known):
-			return &foreignError{name, key.what, err}
+			return &ForeignError{name, key.what, err}
 		}
 	}
 	if !known {
 		return err
 	}
-	return &foreignError{name, "of a type that this user may not query (+type allows it)", err}
+	return &ForeignError{name, "of a type that this user may not query (+type allows it)", err}
 }
 
 // foreignKey describes a key that may not be a lock.
@@ -62,13 +62,13 @@ type foreignKey struct {
 
 // identify returns what kind of key a lock's name has. A string is a lock if it has a TTL, as
 // every lock of redsync and redislock has.
-func (s *server) identify(ctx context.Context, name string) foreignKey {
+func (s *Server) identify(ctx context.Context, name string) foreignKey {
 	kind := s.typeOf(ctx, s.prefix+name)
 	switch kind {
 	case "", "none":
 		return foreignKey{}
 	case "string":
-		ttl, err := s.client.PTTL(ctx, s.prefix+name).Result()
+		ttl, err := s.Client.PTTL(ctx, s.prefix+name).Result()
 		if err == nil && ttl > 0 {
 			return foreignKey{isLock: true}
 		}
@@ -83,8 +83,8 @@ func (s *server) identify(ctx context.Context, name string) foreignKey {
 }
 
 // inspectHash inspects a lock in Redisson's format.
-func (s *server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
-	store, err := redisstore.New(s.client, redisstore.Config{Format: redisstore.FormatRedisson, Prefix: s.prefix})
+func (s *Server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
+	store, err := redisstore.New(s.Client, redisstore.Config{Format: redisstore.FormatRedisson, Prefix: s.prefix})
 	if err != nil {
 		return lock.Info{}, err
 	}
@@ -97,11 +97,11 @@ const typeUnlikeString = "a value other than a string"
 
 // typeOf returns the type of a key, as far as this user may query it. The rights of a
 // mutex's user include GET, but not TYPE.
-func (s *server) typeOf(ctx context.Context, name string) string {
-	if kind, err := s.client.Type(ctx, name).Result(); err == nil {
+func (s *Server) typeOf(ctx context.Context, name string) string {
+	if kind, err := s.Client.Type(ctx, name).Result(); err == nil {
 		return kind
 	}
-	err := s.client.Get(ctx, name).Err()
+	err := s.Client.Get(ctx, name).Err()
 	switch {
 	case err == nil:
 		return "string"

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 
 // The limits of requests. They are variables for tests, which stall on a busy machine.
 var (
-	requestTimeout    = lock.DefaultRequestTimeout
-	probeTimeout      = time.Second // of the request that detects whether a port uses TLS
-	completionTimeout = time.Second // of a completion, for which a shell waits
+	RequestTimeout    = lock.DefaultRequestTimeout
+	ProbeTimeout      = time.Second // of the request that detects whether a port uses TLS
+	CompletionTimeout = time.Second // of a completion, for which a shell waits
 )
 
 // requestLimit is a hook of go-redis that bounds each request of a client, with its
 // repetitions. Without it a server that hangs is noticed after several time-outs.
 type requestLimit time.Duration
 
-// limitRequests bounds each request of the client, also those to the nodes of a cluster.
-func limitRequests(client redis.UniversalClient, limit time.Duration) {
+// LimitRequests bounds each request of the client, also those to the nodes of a cluster.
+func LimitRequests(client redis.UniversalClient, limit time.Duration) {
 	client.AddHook(requestLimit(limit))
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(requestLimit(limit)) })

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"bytes"
@@ -171,9 +171,9 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// connectionFlags are how to connect to the servers that URLs name. Child processes get
+// ConnectionFlags are how to connect to the servers that URLs name. Child processes get
 // them on their standard input.
-type connectionFlags struct {
+type ConnectionFlags struct {
 	CA         string `json:"ca,omitempty"` // PEM files for TLS
 	Cert       string `json:"cert,omitempty"`
 	Key        string `json:"key,omitempty"`
@@ -187,7 +187,7 @@ type connectionFlags struct {
 }
 
 // validate checks the flags with each other and with the URL.
-func (c *connectionFlags) validate(rawURL string) error {
+func (c *ConnectionFlags) validate(rawURL string) error {
 	scheme, _, _ := strings.Cut(rawURL, "://")
 	switch {
 	case c.PasswordFile != "" && c.PasswordCommand != "":
@@ -206,7 +206,7 @@ func (c *connectionFlags) validate(rawURL string) error {
 
 // source returns what gives each new connection its user and password, or nil if the URL
 // has them. It asks once, so that what is wrong with the flags is reported at once.
-func (c *connectionFlags) source() (func(context.Context) (username, password string, err error), error) {
+func (c *ConnectionFlags) source() (func(context.Context) (username, password string, err error), error) {
 	switch {
 	case c.PasswordFile != "":
 		ask := func(context.Context) (string, string, error) {

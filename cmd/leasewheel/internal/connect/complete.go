@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"cmp"
@@ -15,32 +15,32 @@ import (
 // maxCompletions bounds the completion of a lock's name.
 const maxCompletions = 200
 
-// heldNames returns the names of held locks that begin with begun, as far as the servers
+// HeldNames returns the names of held locks that begin with begun, as far as the servers
 // list them in time. Names that a shell or a terminal might act upon are left out.
-func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begun string) (names []string) {
-	ctx, cancel := context.WithTimeout(cmp.Or(ctx, context.Background()), completionTimeout)
+func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun string) (names []string) {
+	ctx, cancel := context.WithTimeout(cmp.Or(ctx, context.Background()), CompletionTimeout)
 	defer cancel()
 	if flags.PasswordCommand != "" {
 		return nil // a key press must start no command
 	}
-	config, err := stored.config(slog.New(slog.DiscardHandler))
+	config, err := stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil // the command itself reports it
 	}
 	// Cobra parses the flags of a command that is completed twice.
-	slices.Sort(flags.urls)
-	flags.urls = slices.Compact(flags.urls)
-	servers, err := flags.openNodes(os.Getenv(redisURLVariable), config)
+	slices.Sort(flags.Urls)
+	flags.Urls = slices.Compact(flags.Urls)
+	servers, err := flags.OpenNodes(os.Getenv(URLVariable), config)
 	if err != nil {
 		return nil
 	}
 	defer servers.Close()
 	for _, server := range servers {
-		locker, err := lock.New(server.store, lock.Config{RequestTimeout: requestTimeout})
+		locker, err := lock.New(server.Store, lock.Config{RequestTimeout: RequestTimeout})
 		if err != nil {
 			return nil
 		}
-		for info, err := range locker.List(ctx, globLiteral(begun)+"*") {
+		for info, err := range locker.List(ctx, GlobLiteral(begun)+"*") {
 			if err != nil || len(names) >= maxCompletions {
 				break
 			}
