@@ -24,7 +24,8 @@ package main
 //
 // Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
 // cmd/leasewheel/internal/reportfile/file.go.
-// Tests: accuracy_test.go, cmd/leasewheel/internal/reportfile/file_test.go.
+// Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
+// cmd/leasewheel/internal/reportfile/file_test.go.
 //
 // The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
 // Tests: security_test.go, acl_test.go, acl_keys_test.go.

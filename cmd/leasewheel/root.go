@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/accuracy"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
@@ -53,7 +54,7 @@ func newRootCommand() *cobra.Command {
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this command")
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
-		newAccuracyCommand(),
+		accuracy.NewCommand(),
 		newLsCommand(),
 		newWatchCommand(),
 		newInspectCommand(),

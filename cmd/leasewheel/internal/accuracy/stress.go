@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"errors"
@@ -115,26 +115,26 @@ func (o *stressOptions) parse() error {
 
 // stressReport is the document of leasewheel accuracy stress --json.
 type stressReport struct {
-	Early      int64           `json:"early"`
-	Lost       int64           `json:"lost"`
-	Doubled    int64           `json:"doubled"`
-	Goroutines int             `json:"goroutines_left"`
-	Scheduled  int64           `json:"scheduled"`
-	Expired    int64           `json:"expired"`
-	Cancelled  int64           `json:"cancelled"`
-	Unrun      int64           `json:"returned_by_stop"`
-	Refused    int64           `json:"refused_after_stop"`
-	Moved      int64           `json:"reset"`
-	Tick       time.Duration   `json:"tick_ns"`
-	Precise    bool            `json:"precise"`
-	Load       string          `json:"load"`
-	Seed       uint64          `json:"seed"`
-	Lateness   accuracyFigures `json:"lateness"`
-	Elapsed    time.Duration   `json:"elapsed_ns"`
-	CPU        *time.Duration  `json:"cpu_ns"`
-	Time       time.Time       `json:"time"`
-	Version    string          `json:"version"`
-	Machine    bench.Machine   `json:"machine"`
+	Early      int64          `json:"early"`
+	Lost       int64          `json:"lost"`
+	Doubled    int64          `json:"doubled"`
+	Goroutines int            `json:"goroutines_left"`
+	Scheduled  int64          `json:"scheduled"`
+	Expired    int64          `json:"expired"`
+	Cancelled  int64          `json:"cancelled"`
+	Unrun      int64          `json:"returned_by_stop"`
+	Refused    int64          `json:"refused_after_stop"`
+	Moved      int64          `json:"reset"`
+	Tick       time.Duration  `json:"tick_ns"`
+	Precise    bool           `json:"precise"`
+	Load       string         `json:"load"`
+	Seed       uint64         `json:"seed"`
+	Lateness   figures        `json:"lateness"`
+	Elapsed    time.Duration  `json:"elapsed_ns"`
+	CPU        *time.Duration `json:"cpu_ns"`
+	Time       time.Time      `json:"time"`
+	Version    string         `json:"version"`
+	Machine    bench.Machine  `json:"machine"`
 }
 
 func newStressReport(p bench.StressPlan, r *bench.StressResult) *stressReport {

@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"fmt"
@@ -10,24 +10,24 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
-// accuracyReport is the document of leasewheel accuracy --json, which
+// report is the document of leasewheel accuracy --json, which
 // docs/accuracy.schema.json describes.
-type accuracyReport struct {
+type report struct {
 	// Early is the sum over all columns. Anything but 0 breaks the promise.
-	Early   int64            `json:"early"`
-	Lost    int64            `json:"lost"`
-	Extra   int64            `json:"extra"`
-	Time    time.Time        `json:"time"`
-	Version string           `json:"version"`
-	Repeat  string           `json:"repeat"`
-	Machine bench.Machine    `json:"machine"`
-	Plan    accuracyPlan     `json:"plan"`
-	Columns []accuracyColumn `json:"columns"`
+	Early   int64         `json:"early"`
+	Lost    int64         `json:"lost"`
+	Extra   int64         `json:"extra"`
+	Time    time.Time     `json:"time"`
+	Version string        `json:"version"`
+	Repeat  string        `json:"repeat"`
+	Machine bench.Machine `json:"machine"`
+	Plan    planReport    `json:"plan"`
+	Columns []column      `json:"columns"`
 
 	results []*bench.Result
 }
 
-type accuracyPlan struct {
+type planReport struct {
 	Mode       string        `json:"mode"`
 	Load       string        `json:"load"`
 	Timeouts   int           `json:"timeouts"`
@@ -37,8 +37,8 @@ type accuracyPlan struct {
 	Seed       uint64        `json:"seed"`
 }
 
-// accuracyColumn is one timer. All durations are nanoseconds.
-type accuracyColumn struct {
+// column is one timer. All durations are nanoseconds.
+type column struct {
 	Name     string        `json:"name"`
 	Tick     time.Duration `json:"tick_ns"`
 	Precise  bool          `json:"precise"`
@@ -47,15 +47,15 @@ type accuracyColumn struct {
 	Earliest time.Duration `json:"earliest_ns"`
 	Lost     int64         `json:"lost"`
 	Extra    int64         `json:"extra"`
-	accuracyFigures
-	Jitter  *accuracyFigures `json:"jitter"`
-	Elapsed time.Duration    `json:"elapsed_ns"`
-	CPU     *time.Duration   `json:"cpu_ns"`
-	Wakeups *int64           `json:"wakeups"`
+	figures
+	Jitter  *figures       `json:"jitter"`
+	Elapsed time.Duration  `json:"elapsed_ns"`
+	CPU     *time.Duration `json:"cpu_ns"`
+	Wakeups *int64         `json:"wakeups"`
 }
 
-// accuracyFigures sum up a distribution.
-type accuracyFigures struct {
+// figures sum up a distribution.
+type figures struct {
 	Mean  time.Duration `json:"mean_ns"`
 	P50   time.Duration `json:"p50_ns"`
 	P90   time.Duration `json:"p90_ns"`
@@ -65,13 +65,13 @@ type accuracyFigures struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-func newAccuracyReport(plan bench.Plan, results []*bench.Result, repeat string) *accuracyReport {
-	r := &accuracyReport{
+func newReport(plan bench.Plan, results []*bench.Result, repeat string) *report {
+	r := &report{
 		Time:    time.Now().UTC().Truncate(time.Second),
 		Version: version.Name(),
 		Repeat:  repeat,
 		Machine: bench.ReadMachine(),
-		Plan: accuracyPlan{
+		Plan: planReport{
 			Mode: plan.Mode.String(), Load: plan.Load.String(), Timeouts: plan.Timeouts,
 			MinDelay: plan.MinDelay, MaxDelay: plan.MaxDelay, Seed: plan.Seed,
 		},
@@ -89,12 +89,12 @@ func newAccuracyReport(plan bench.Plan, results []*bench.Result, repeat string) 
 	return r
 }
 
-func newAccuracyColumn(r *bench.Result) accuracyColumn {
-	c := accuracyColumn{
+func newAccuracyColumn(r *bench.Result) column {
+	c := column{
 		Name: r.Column.Name, Tick: r.Column.Tick, Precise: r.Column.Precise,
 		Count: r.Lateness.Count(), Early: r.Early, Earliest: r.Earliest, Lost: r.Lost, Extra: r.Extra,
-		accuracyFigures: newAccuracyFigures(r.Lateness),
-		Elapsed:         r.Elapsed,
+		figures: newAccuracyFigures(r.Lateness),
+		Elapsed: r.Elapsed,
 	}
 	if r.Jitter.Count() > 0 {
 		jitter := newAccuracyFigures(r.Jitter)
@@ -106,15 +106,15 @@ func newAccuracyColumn(r *bench.Result) accuracyColumn {
 	return c
 }
 
-func newAccuracyFigures(d *bench.Distribution) accuracyFigures {
-	return accuracyFigures{
+func newAccuracyFigures(d *bench.Distribution) figures {
+	return figures{
 		Mean: d.Mean(), P50: d.Percentile(50), P90: d.Percentile(90), P99: d.Percentile(99),
 		P999: d.Percentile(99.9), P9999: d.Percentile(99.99), Max: d.Max(),
 	}
 }
 
 // broken returns the broken promises, or nothing.
-func (r *accuracyReport) broken() string {
+func (r *report) broken() string {
 	var faults []string
 	for _, c := range r.Columns {
 		if c.Early > 0 {
@@ -131,7 +131,7 @@ func (r *accuracyReport) broken() string {
 }
 
 // title describes the measurement in one line.
-func (p accuracyPlan) title() string {
+func (p planReport) title() string {
 	delay := fmt.Sprintf("delays of %v to %v", p.MinDelay, p.MaxDelay)
 	if p.MinDelay == p.MaxDelay {
 		delay = fmt.Sprintf("a delay of %v", p.MaxDelay)

@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ type chart struct{ page.Canvas }
 
 // chartSeries returns the columns as lines, of whichever distribution pick
 // chooses; empty ones are left out.
-func (r *accuracyReport) chartSeries(pick func(*bench.Result) *bench.Distribution) []series {
+func (r *report) chartSeries(pick func(*bench.Result) *bench.Distribution) []series {
 	var all []series
 	hue := 0
 	var tick time.Duration
@@ -64,7 +64,7 @@ func latenessOf(r *bench.Result) *bench.Distribution { return r.Lateness }
 func jitterOf(r *bench.Result) *bench.Distribution   { return r.Jitter }
 
 // writeSVG writes the chart of the percentiles as a file of its own.
-func (r *accuracyReport) writeSVG(w io.Writer) error {
+func (r *report) writeSVG(w io.Writer) error {
 	picture := percentileChart("Lateness by percentile", "lateness", r.chartSeries(latenessOf), page.ChartStyle)
 	_, err := io.WriteString(w, picture+"\n")
 	return err

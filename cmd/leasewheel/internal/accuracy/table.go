@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // writeTable prints the report for a terminal.
-func (r *accuracyReport) writeTable(w io.Writer) error {
+func (r *report) writeTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nlateness after the planned instant\n", r.Plan.title())
 	lateness := [][]string{{"", "early", "p50", "p90", "p99", "p99.9", "p99.99", "max", "CPU", "wake-ups"}}
@@ -28,7 +28,7 @@ func (r *accuracyReport) writeTable(w io.Writer) error {
 	return err
 }
 
-func (r *accuracyReport) writeJitter(b *strings.Builder) {
+func (r *report) writeJitter(b *strings.Builder) {
 	rows := [][]string{{"", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
 	for _, c := range r.Columns {
 		if c.Jitter != nil {
@@ -42,7 +42,7 @@ func (r *accuracyReport) writeJitter(b *strings.Builder) {
 }
 
 // verdict is the most important line.
-func (r *accuracyReport) verdict() string {
+func (r *report) verdict() string {
 	runs := int64(0)
 	for _, c := range r.Columns {
 		runs += c.Count
@@ -52,7 +52,7 @@ func (r *accuracyReport) verdict() string {
 }
 
 // cells are the figures in the order of the table's headings.
-func (f accuracyFigures) cells() []string {
+func (f figures) cells() []string {
 	var cells []string
 	for _, d := range []time.Duration{f.P50, f.P90, f.P99, f.P999, f.P9999, f.Max} {
 		cells = append(cells, output.Round(d).String())

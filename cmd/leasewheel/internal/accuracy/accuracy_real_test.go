@@ -1,6 +1,6 @@
 //go:build real
 
-package main
+package accuracy
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ func TestAccuracyMeasuresForReal(t *testing.T) {
 		require.Equal(t, exit.OK, code, stderr)
 		assert.Contains(t, stdout, `"early": 0`)
 		checkSchema(t, stdout)
-		var r accuracyReport
+		var r report
 		require.NoError(t, json.Unmarshal([]byte(stdout), &r))
 		require.Len(t, r.Columns, 3)
 		assert.Equal(t, []string{"runtime", "wheel 1ms", "wheel 10ms"},

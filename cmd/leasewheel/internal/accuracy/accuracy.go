@@ -1,4 +1,6 @@
-package main
+// Package accuracy is leasewheel accuracy: it measures how exactly timers fire, and reports it
+// as a table, JSON, CSV, a page with charts, and more.
+package accuracy
 
 import (
 	"context"
@@ -21,11 +23,11 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// maxAccuracyTicks limits the columns to the number of the page's colours.
-const maxAccuracyTicks = 8
+// maxTicks limits the columns to the number of the page's colours.
+const maxTicks = 8
 
-// accuracyOptions are the flags of leasewheel accuracy.
-type accuracyOptions struct {
+// options are the flags of leasewheel accuracy.
+type options struct {
 	ticks    []time.Duration
 	precise  bool
 	timeouts int
@@ -34,11 +36,12 @@ type accuracyOptions struct {
 	load     string
 	duration time.Duration
 	seed     uint64
-	outputs  accuracyOutputs
+	outputs  files
 }
 
-func newAccuracyCommand() *cobra.Command {
-	var o accuracyOptions
+// NewCommand makes leasewheel accuracy.
+func NewCommand() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
 		Use:   "accuracy",
 		Short: "Measure how late timeouts run, and that none runs early",
@@ -76,7 +79,7 @@ Exit codes:
 	return cmd
 }
 
-func (o *accuracyOptions) run(cmd *cobra.Command) error {
+func (o *options) run(cmd *cobra.Command) error {
 	plan, columns, err := o.parse()
 	if err == nil {
 		err = o.outputs.check(columns)
@@ -90,7 +93,7 @@ func (o *accuracyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return measureError(err)
 	}
-	report := newAccuracyReport(plan, results, reportfile.RepeatCommand(cmd))
+	report := newReport(plan, results, reportfile.RepeatCommand(cmd))
 	if err := o.outputs.write(cmd.OutOrStdout(), report); err != nil {
 		return exit.Errorf(exit.Internal, "%w", err)
 	}
@@ -110,7 +113,7 @@ func measureError(err error) error {
 }
 
 // parse turns the flags into the plan of the measurement, or returns an error.
-func (o *accuracyOptions) parse() (bench.Plan, []bench.Column, error) {
+func (o *options) parse() (bench.Plan, []bench.Column, error) {
 	plan := bench.Plan{Timeouts: o.timeouts, Duration: o.duration, Seed: o.seed}
 	var err error
 	if plan.MinDelay, plan.MaxDelay, err = parseDelay(o.delay); err != nil {
@@ -130,10 +133,10 @@ func (o *accuracyOptions) parse() (bench.Plan, []bench.Column, error) {
 }
 
 // columns are the runtime's timers, as the floor, and a wheel of each tick.
-func (o *accuracyOptions) columns(plan bench.Plan) ([]bench.Column, error) {
+func (o *options) columns(plan bench.Plan) ([]bench.Column, error) {
 	ticks := slices.Compact(slices.Sorted(slices.Values(o.ticks)))
-	if len(ticks) > maxAccuracyTicks {
-		return nil, fmt.Errorf("at most %d tick sizes fit side by side, got %d", maxAccuracyTicks, len(ticks))
+	if len(ticks) > maxTicks {
+		return nil, fmt.Errorf("at most %d tick sizes fit side by side, got %d", maxTicks, len(ticks))
 	}
 	columns := []bench.Column{bench.Runtime()}
 	for _, tick := range ticks {

@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // writeHTML writes the report as one page that loads nothing.
-func (r *accuracyReport) writeHTML(w io.Writer) error {
+func (r *report) writeHTML(w io.Writer) error {
 	var b strings.Builder
 	r.htmlHead(&b)
 	r.htmlCharts(&b)
@@ -20,7 +20,7 @@ func (r *accuracyReport) writeHTML(w io.Writer) error {
 	return page.Write(w, "Timer accuracy", page.ChartStyle, b.String())
 }
 
-func (r *accuracyReport) htmlHead(b *strings.Builder) {
+func (r *report) htmlHead(b *strings.Builder) {
 	class := "kept"
 	if r.broken() != "" {
 		class = "broken"
@@ -32,7 +32,7 @@ func (r *accuracyReport) htmlHead(b *strings.Builder) {
 	}
 }
 
-func (r *accuracyReport) htmlCharts(b *strings.Builder) {
+func (r *report) htmlCharts(b *strings.Builder) {
 	lateness, jitter := r.chartSeries(latenessOf), r.chartSeries(jitterOf)
 	chart := func(title, note, picture string) { page.Chart(b, "h2", title, note, picture) }
 	var items [][2]string
@@ -52,7 +52,7 @@ func (r *accuracyReport) htmlCharts(b *strings.Builder) {
 	}
 }
 
-func (r *accuracyReport) htmlTables(b *strings.Builder) {
+func (r *report) htmlTables(b *strings.Builder) {
 	percentiles := []string{"p50", "p90", "p99", "p99.9", "p99.99", "max"}
 	lateness := [][]string{append(append([]string{"lateness", "runs", "early"}, percentiles...), "CPU", "wake-ups")}
 	jitter := [][]string{append([]string{"jitter"}, percentiles...)}
@@ -73,7 +73,7 @@ func (r *accuracyReport) htmlTables(b *strings.Builder) {
 	}
 }
 
-func (r *accuracyReport) htmlFoot(b *strings.Builder) {
+func (r *report) htmlFoot(b *strings.Builder) {
 	b.WriteString("<h2>How it was measured</h2>\n<p>Lateness is counted from the planned instant, on the monotonic clock, " +
 		"so that a stall shows in every run that it delayed. The columns ran one after the other; " +
 		"<em>runtime</em> is Go's own timers, as the floor that this machine allows.</p>\n")

@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -58,13 +59,13 @@ func evenly(from, to time.Duration) func(time.Duration) time.Duration {
 
 // exampleReport is measured in virtual time, so that its figures are the same
 // on every machine.
-func exampleReport(t *testing.T, mode bench.Mode, columns ...bench.Column) *accuracyReport {
+func exampleReport(t *testing.T, mode bench.Mode, columns ...bench.Column) *report {
 	t.Helper()
 	plan := bench.Plan{
 		Mode: mode, Timeouts: 1000, MinDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
 		Duration: 200 * time.Millisecond, Load: bench.GC, Seed: 1,
 	}
-	r := newAccuracyReport(plan, measured(t, plan, columns), "leasewheel accuracy --timeouts 1000")
+	r := newReport(plan, measured(t, plan, columns), "leasewheel accuracy --timeouts 1000")
 	r.Time = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r.Version = "leasewheel v0.0.0"
 	r.Machine = bench.Machine{OS: "linux", Arch: "amd64", CPU: "A <Processor> & Co.", Cores: 2, Procs: 2, Go: "go1.26"}
@@ -170,11 +171,11 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 }
 
 // faultyReport is a report with 1 early, 2 lost and 3 extra runs.
-func faultyReport(t *testing.T) *accuracyReport {
+func faultyReport(t *testing.T) *report {
 	t.Helper()
 	results := exampleReport(t, bench.Periodic, exampleColumns()[1]).results
 	results[0].Early, results[0].Lost, results[0].Extra = 1, 2, 3
-	return newAccuracyReport(results[0].Plan, results, "")
+	return newReport(results[0].Plan, results, "")
 }
 
 // Each fault by itself is a broken promise.
@@ -183,10 +184,10 @@ func TestAnyFaultIsABrokenPromise(t *testing.T) {
 	early := strings.Replace("wheel 1ms: 1 of N runs came early, by up to 0s", "N", output.Grouped(r.Columns[0].Count), 1)
 	assert.Equal(t, early+"; wheel 1ms: 2 runs never came; wheel 1ms: 3 runs were extra", r.broken())
 	assert.Equal(t, []int64{1, 2, 3}, []int64{r.Early, r.Lost, r.Extra})
-	for _, change := range []func(c *accuracyColumn){
-		func(c *accuracyColumn) { c.Lost, c.Extra = 0, 0 },
-		func(c *accuracyColumn) { c.Early, c.Extra = 0, 0 },
-		func(c *accuracyColumn) { c.Early, c.Lost = 0, 0 },
+	for _, change := range []func(c *column){
+		func(c *column) { c.Lost, c.Extra = 0, 0 },
+		func(c *column) { c.Early, c.Extra = 0, 0 },
+		func(c *column) { c.Early, c.Lost = 0, 0 },
 	} {
 		r := faultyReport(t)
 		change(&r.Columns[0])
@@ -212,7 +213,7 @@ func TestAccuracyCSVHeadings(t *testing.T) {
 		"count": number(c.Count), "early": "1", "lost": "2", "extra": "3",
 		"elapsed_ns": number(int64(c.Elapsed)), "cpu_ns": "12345678", "wakeups": "4321",
 	}
-	for prefix, f := range map[string]accuracyFigures{"": c.accuracyFigures, "jitter_": *c.Jitter} {
+	for prefix, f := range map[string]figures{"": c.figures, "jitter_": *c.Jitter} {
 		for name, d := range map[string]time.Duration{
 			"mean_ns": f.Mean, "p50_ns": f.P50, "p90_ns": f.P90, "p99_ns": f.P99, "p999_ns": f.P999, "p9999_ns": f.P9999, "max_ns": f.Max,
 		} {
@@ -306,7 +307,7 @@ func TestChartsAreWellFormed(t *testing.T) {
 func TestLabelsNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var labels []label
-		for _, y := range rapid.SliceOfN(rapid.Float64Range(plotTop, plotBottom), 1, 2*maxAccuracyTicks+1).Draw(t, "ends") {
+		for _, y := range rapid.SliceOfN(rapid.Float64Range(plotTop, plotBottom), 1, 2*maxTicks+1).Draw(t, "ends") {
 			labels = append(labels, label{y: y})
 		}
 		var c chart
@@ -334,7 +335,8 @@ func TestTicks(t *testing.T) {
 func leasewheel(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
-	root := newRootCommand()
+	root := &cobra.Command{Use: "leasewheel"}
+	root.AddCommand(NewCommand())
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	code = exit.Execute(root, args, &errs)

@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"encoding/csv"
@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// accuracyOutputs are the requested forms of a report.
-type accuracyOutputs struct {
+// files are the requested forms of a report.
+type files struct {
 	json                          bool
 	csv, hgrm, gobench, html, svg string
 }
 
-func (o *accuracyOutputs) addFlags(f *pflag.FlagSet) {
+func (o *files) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	f.StringVar(&o.csv, "csv", "", "also write the figures as CSV to `FILE`")
 	f.StringVar(&o.hgrm, "hgrm", "", "also write each column's HDR percentile distribution, to `FILE` with the column's name put before its extension")
@@ -33,7 +33,7 @@ func (o *accuracyOutputs) addFlags(f *pflag.FlagSet) {
 }
 
 // check verifies before the measurement that the files can be written.
-func (o *accuracyOutputs) check(columns []bench.Column) error {
+func (o *files) check(columns []bench.Column) error {
 	paths := []string{o.csv, o.gobench, o.html, o.svg}
 	if o.hgrm != "" {
 		for _, c := range columns {
@@ -49,7 +49,7 @@ func (o *accuracyOutputs) check(columns []bench.Column) error {
 }
 
 // write prints the report and writes the requested files.
-func (o *accuracyOutputs) write(stdout io.Writer, r *accuracyReport) error {
+func (o *files) write(stdout io.Writer, r *report) error {
 	var err error
 	if o.json {
 		err = output.WriteJSON(stdout, r)
@@ -91,7 +91,7 @@ func hgrmPath(path, column string) string {
 }
 
 // writeCSV writes one line of figures for each column.
-func (r *accuracyReport) writeCSV(w io.Writer) error {
+func (r *report) writeCSV(w io.Writer) error {
 	figures := []string{"mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"}
 	head := []string{"name", "tick_ns", "precise", "mode", "load", "count", "early", "lost", "extra"}
 	head = append(head, figures...)
@@ -105,7 +105,7 @@ func (r *accuracyReport) writeCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-func (r *accuracyReport) csvLine(c accuracyColumn) []string {
+func (r *report) csvLine(c column) []string {
 	line := []string{c.Name, number(int64(c.Tick)), strconv.FormatBool(c.Precise), r.Plan.Mode, r.Plan.Load,
 		number(c.Count), number(c.Early), number(c.Lost), number(c.Extra)}
 	for _, d := range c.list() {
@@ -125,7 +125,7 @@ func (r *accuracyReport) csvLine(c accuracyColumn) []string {
 	return append(line, number(int64(*c.CPU)), number(*c.Wakeups))
 }
 
-func (f accuracyFigures) list() []time.Duration {
+func (f figures) list() []time.Duration {
 	return []time.Duration{f.Mean, f.P50, f.P90, f.P99, f.P999, f.P9999, f.Max}
 }
 
@@ -133,7 +133,7 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // writeGoBench writes a line for each column in the format of Go's benchmarks. Several
 // reports appended to one file are the samples for benchstat.
-func (r *accuracyReport) writeGoBench(w io.Writer) error {
+func (r *report) writeGoBench(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/leasewheel/leasewheel/cmd/leasewheel\n", r.Machine.OS, r.Machine.Arch)
 	if r.Machine.CPU != "" {
