@@ -18,9 +18,6 @@ const requestsTake = "LEASEWHEEL_TEST_REQUESTS_TAKE"
 
 func TestMain(m *testing.M) {
 	inTests := func() {
-		for _, variable := range []string{connect.URLVariable, connect.PrefixVariable, connect.PubSubVariable} {
-			os.Unsetenv(variable)
-		}
 		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = 5*time.Second, commandtest.Patience, 5*time.Second
 		connect.LogTo = func(*slog.Logger) {}
 	}

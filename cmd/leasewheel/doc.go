@@ -18,9 +18,10 @@ package main
 // Tests: watch_test.go, watch_linux_test.go.
 // Planted: 151.
 //
-// leasewheel demo: demo_play.go, demo_worker.go, demo_report.go; its page:
-// demo_timeline.go, timeline_chart.go, demo_html.go.
-// Tests: demo_test.go, demo_html_test.go.
+// leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,
+// cmd/leasewheel/internal/demo/report.go; its page: cmd/leasewheel/internal/demo/timeline.go,
+// cmd/leasewheel/internal/demo/chart.go, cmd/leasewheel/internal/demo/html.go.
+// Tests: cmd/leasewheel/internal/demo/report_test.go, cmd/leasewheel/internal/demo/html_test.go.
 //
 // Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
 // cmd/leasewheel/internal/reportfile/file.go.

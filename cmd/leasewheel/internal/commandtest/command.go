@@ -49,6 +49,9 @@ func Main(m *testing.M, root func() *cobra.Command, inTests, inProcesses func())
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	for _, variable := range []string{"REDIS_URL", "LEASEWHEEL_PREFIX", "LEASEWHEEL_PUBSUB"} {
+		os.Unsetenv(variable)
+	}
 	inTests()
 	redistest.Parallel(16) // most of them wait
 	testmain.Run(m)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"cmp"
@@ -187,7 +187,7 @@ func scriptedTimeline() *timeline {
 }
 
 // scriptedReport is the report of the scripted run.
-func scriptedReport() *demoReport {
+func scriptedReport() *report {
 	r := goodReport()
 	r.lives = scriptedTimeline()
 	r.lives.leases = []*lane{{
@@ -208,7 +208,7 @@ func scriptedReport() *demoReport {
 	return &r
 }
 
-func pageOf(t *testing.T, r *demoReport) *element {
+func pageOf(t *testing.T, r *report) *element {
 	t.Helper()
 	var page strings.Builder
 	require.NoError(t, r.writeHTML(&page))

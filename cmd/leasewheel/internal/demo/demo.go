@@ -1,6 +1,8 @@
 //go:build unix
 
-package main
+// Package demo is leasewheel demo: processes that contend for a lock, one of them frozen and one
+// killed, and thousands of leases, with a report of what they saw.
+package demo
 
 import (
 	"context"
@@ -25,7 +27,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-const demoLong = `Demo shows the library at work and checks its promises, in less than a minute. It
+const long = `Demo shows the library at work and checks its promises, in less than a minute. It
 needs no server: it runs one inside this process, or uses a real one with --redis.
 
 Several processes contend for one lock and add to one counter while they hold it.
@@ -47,8 +49,8 @@ Exit codes:
   75     the machine was overloaded, and a promise not kept for that reason
   128+N  signal N ended it`
 
-// demoLimit ends a demo that hangs.
-const demoLimit = 60 * time.Second
+// timeLimit ends a demo that hangs.
+const timeLimit = 60 * time.Second
 
 // embeddedName is the report's name of the embedded server.
 const embeddedName = "embedded server"
@@ -57,8 +59,8 @@ const embeddedName = "embedded server"
 // loss.
 const noticeLimit = 50 * time.Millisecond
 
-// demoFlags set the size of the demo.
-type demoFlags struct {
+// flags set the size of the demo.
+type flags struct {
 	server    connect.Flags
 	processes int
 	leases    int
@@ -68,12 +70,13 @@ type demoFlags struct {
 	html      string
 }
 
-func newDemoCommand() *cobra.Command {
-	f := demoFlags{ttl: duration.Flag(3 * time.Second), duration: duration.Flag(12 * time.Second)}
+// NewCommand makes leasewheel demo.
+func NewCommand() *cobra.Command {
+	f := flags{ttl: duration.Flag(3 * time.Second), duration: duration.Flag(12 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "demo",
 		Short:   "Show and check the library with contending, frozen and killed processes",
-		Long:    demoLong,
+		Long:    long,
 		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
 		Args:    exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,7 +99,7 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *demoFlags) validate() error {
+func (f *flags) validate() error {
 	ttl, duration := time.Duration(f.ttl), time.Duration(f.duration)
 	switch {
 	case f.processes < 3 || f.processes > 64:
@@ -111,8 +114,8 @@ func (f *demoFlags) validate() error {
 	return nil
 }
 
-func (f *demoFlags) run(cmd *cobra.Command) error {
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoLimit, fmt.Errorf("the demo did not end within %v", demoLimit))
+func (f *flags) run(cmd *cobra.Command) error {
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeLimit, fmt.Errorf("the demo did not end within %v", timeLimit))
 	defer cancel()
 	ctx, stop := interrupt.Context(ctx)
 	defer stop()
@@ -129,7 +132,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return &exit.Error{Code: exit.Signal + int(sig), Err: pageErr}
 	}
 	if err != nil {
-		code := demoExitCode(err)
+		code := exitCode(err)
 		if report != nil && code != exit.Usage && report.Stalls.explain(report.TTL) {
 			code, err = exit.Overloaded, fmt.Errorf("the machine was overloaded (%v): %w", &report.Stalls, err)
 		}
@@ -143,7 +146,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 }
 
 // print writes the report to standard output.
-func (f *demoFlags) print(r *demoReport) error {
+func (f *flags) print(r *report) error {
 	var err error
 	if f.json {
 		err = output.WriteJSON(os.Stdout, r)
@@ -157,7 +160,7 @@ func (f *demoFlags) print(r *demoReport) error {
 }
 
 // show runs the demo on the server that the flags name, or on the embedded one.
-func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
+func (f *flags) show(ctx context.Context) (*report, error) {
 	url, err := f.server.ResolveOne("")
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
@@ -202,12 +205,12 @@ func (f *demoFlags) show(ctx context.Context) (*demoReport, error) {
 
 // expected is about how long the demo takes: a freeze and a death, and at least the time
 // to contend.
-func (f *demoFlags) expected() time.Duration {
+func (f *flags) expected() time.Duration {
 	return max(time.Duration(f.duration), 3*time.Duration(f.ttl))
 }
 
-// demoExitCode is the exit code for a demo that could not be shown.
-func demoExitCode(err error) int {
+// exitCode is the exit code for a demo that could not be shown.
+func exitCode(err error) int {
 	if failed, ok := errors.AsType[*exit.Error](err); ok {
 		return failed.Code
 	}

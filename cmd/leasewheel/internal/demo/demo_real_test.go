@@ -1,6 +1,6 @@
 //go:build real && unix
 
-package main
+package demo
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ var small = []string{"--processes", "3", "--leases", "200", "--ttl", "2s", "--du
 
 // demoOf returns the report of a demo. If that blames the machine it is run again, as it
 // asks for, but not for ever.
-func demoOf(t *testing.T, env []string, args ...string) demoReport {
+func demoOf(t *testing.T, env []string, args ...string) report {
 	t.Helper()
 	p := commandtest.Start(t, env, args...)
 	for range 2 {
@@ -38,13 +38,13 @@ func demoOf(t *testing.T, env []string, args ...string) demoReport {
 	}
 	require.Equal(t, 0, p.Wait(), "%s%s", p.Stdout, p.Stderr)
 	assert.Empty(t, p.Stderr.String(), "progress is for terminals")
-	var r demoReport
+	var r report
 	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &r))
 	return r
 }
 
 // check compares the report's figures with the demo's flags.
-func check(t *testing.T, r demoReport) {
+func check(t *testing.T, r report) {
 	t.Helper()
 	assert.Empty(t, r.Broken)
 	assert.Equal(t, 3, r.Processes)
@@ -88,7 +88,7 @@ func pageIn(t *testing.T, file string) *element {
 }
 
 // checkPage compares the page with the report of the same run.
-func checkPage(t *testing.T, r demoReport, page *element) {
+func checkPage(t *testing.T, r report, page *element) {
 	t.Helper()
 	requireLoadsNothing(t, page)
 	assert.Equal(t, everyPromiseKept, page.all(withClass("verdict"))[0].text)
@@ -196,7 +196,7 @@ func TestDemoOfAStoppedMachine(t *testing.T) {
 		p.RequireOneLine("the machine was overloaded (a plain timer of the demo was late ")
 		return
 	}
-	var r demoReport
+	var r report
 	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &r))
 	assert.Greater(t, r.Stalls.Worst, time.Second)
 	assert.NotEmpty(t, r.Overloaded)

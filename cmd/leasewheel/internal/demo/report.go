@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
-// demoReport is what a run of the demo observed, and the limits. Durations are
+// report is what a run of the demo observed, and the limits. Durations are
 // nanoseconds in JSON. Every figure comes from the run.
-type demoReport struct {
+type report struct {
 	Server    string        `json:"server"` // "embedded", or the server's own name and version
 	Processes int           `json:"processes"`
 	TTL       time.Duration `json:"ttl_ns"`
@@ -135,7 +135,7 @@ func (p promise) unlessStalled(explained bool) promise {
 }
 
 // judge fills in Broken and Overloaded.
-func (r *demoReport) judge() {
+func (r *report) judge() {
 	r.Broken, r.Overloaded = []string{}, []string{}
 	for _, p := range r.promises() {
 		switch {
@@ -150,7 +150,7 @@ func (r *demoReport) judge() {
 
 // verdict is the final error: a broken promise is exit code 1, and one that the machine may
 // have broken 75.
-func (r *demoReport) verdict() error {
+func (r *report) verdict() error {
 	switch {
 	case len(r.Broken) > 0:
 		return &exit.Error{Code: exit.Broken}
@@ -160,7 +160,7 @@ func (r *demoReport) verdict() error {
 	return nil
 }
 
-func (r *demoReport) promises() []promise {
+func (r *report) promises() []promise {
 	x, f, k, l, t := r.Exclusion, r.Frozen, r.Killed, r.Leases, r.Timer
 	lossy := r.Stalls.explain(r.TTL)
 	// within reports whether the stalls are long enough for what took longer than its limit.

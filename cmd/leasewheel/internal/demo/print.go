@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"fmt"
@@ -11,29 +11,29 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
-// demoSummary is the report for people: a section for each scene, and in each of its rows
+// summary is the report for people: a section for each scene, and in each of its rows
 // a mark, a name, a figure and its meaning.
-type demoSummary struct {
-	sections []demoSection
+type summary struct {
+	sections []section
 }
 
-type demoSection struct {
+type section struct {
 	title, subject string
-	rows           []demoRow
+	rows           []row
 }
 
-type demoRow struct {
-	mark                  demoMark
+type row struct {
+	mark                  rowMark
 	name, figure, meaning string
 }
 
-// demoMark is the sign before a row.
-type demoMark string
+// rowMark is the sign before a row.
+type rowMark string
 
 const (
-	keptMark   demoMark = "✓"
-	brokenMark demoMark = "✗"
-	factMark   demoMark = "·" // a figure without a promise
+	keptMark   rowMark = "✓"
+	brokenMark rowMark = "✗"
+	factMark   rowMark = "·" // a figure without a promise
 )
 
 // The colours of marks and headings.
@@ -44,12 +44,12 @@ const (
 	dim   = "2"
 )
 
-func (s *demoSummary) heading(title, format string, args ...any) {
-	s.sections = append(s.sections, demoSection{title: title, subject: fmt.Sprintf(format, args...)})
+func (s *summary) heading(title, format string, args ...any) {
+	s.sections = append(s.sections, section{title: title, subject: fmt.Sprintf(format, args...)})
 }
 
 // promise adds a figure with a promised limit.
-func (s *demoSummary) promise(kept bool, name string, figure any, format string, args ...any) {
+func (s *summary) promise(kept bool, name string, figure any, format string, args ...any) {
 	mark := keptMark
 	if !kept {
 		mark = brokenMark
@@ -58,11 +58,11 @@ func (s *demoSummary) promise(kept bool, name string, figure any, format string,
 }
 
 // fact adds a figure without a promise.
-func (s *demoSummary) fact(name string, figure any, meaning string) {
+func (s *summary) fact(name string, figure any, meaning string) {
 	s.row(factMark, name, figure, "%s", meaning)
 }
 
-func (s *demoSummary) row(mark demoMark, name string, figure any, format string, args ...any) {
+func (s *summary) row(mark rowMark, name string, figure any, format string, args ...any) {
 	text := fmt.Sprint(figure)
 	switch v := figure.(type) {
 	case int:
@@ -73,17 +73,17 @@ func (s *demoSummary) row(mark demoMark, name string, figure any, format string,
 		text = output.Round(v).String()
 	}
 	last := &s.sections[len(s.sections)-1]
-	last.rows = append(last.rows, demoRow{mark, name, text, fmt.Sprintf(format, args...)})
+	last.rows = append(last.rows, row{mark, name, text, fmt.Sprintf(format, args...)})
 }
 
 // headline is the run in a line.
-func (r *demoReport) headline() string {
+func (r *report) headline() string {
 	return fmt.Sprintf("%s · %d processes · %s leases · TTL %v · %.1f s",
 		output.Visible(r.Server), r.Processes, output.Grouped(int64(r.Leases.Count)), r.TTL, r.Elapsed.Seconds())
 }
 
 // writeText prints the report for people.
-func (r *demoReport) writeText(w io.Writer, colour bool) error {
+func (r *report) writeText(w io.Writer, colour bool) error {
 	paint := func(style, text string) string {
 		if !colour {
 			return text
@@ -134,8 +134,8 @@ const (
 )
 
 // summary returns the report's figures for people.
-func (r *demoReport) summary() *demoSummary {
-	s := &demoSummary{}
+func (r *report) summary() *summary {
+	s := &summary{}
 	if r.unfinished != nil {
 		r.sumUpUnfinished(s)
 		return s
@@ -148,7 +148,7 @@ func (r *demoReport) summary() *demoSummary {
 }
 
 // sumUpUnfinished has the figures that mean something at any time of a run.
-func (r *demoReport) sumUpUnfinished(s *demoSummary) {
+func (r *report) sumUpUnfinished(s *summary) {
 	s.heading("One lock", "%d processes add to one counter", r.Processes)
 	s.fact("acquisitions", r.Exclusion.Acquisitions, "")
 	s.fact("overlapping holders", r.Exclusion.Overlaps, "by the host's clock")
@@ -157,7 +157,7 @@ func (r *demoReport) sumUpUnfinished(s *demoSummary) {
 	s.fact("renewals", r.Leases.Renewals, "")
 }
 
-func (r *demoReport) sumUpExclusion(s *demoSummary) {
+func (r *report) sumUpExclusion(s *summary) {
 	x := r.Exclusion
 	s.heading("One lock", "%d processes add to one counter", r.Processes)
 	s.promise(x.Acquisitions > 0, "acquisitions", x.Acquisitions, "%.0f a second", float64(x.Acquisitions)/r.Elapsed.Seconds())
@@ -167,7 +167,7 @@ func (r *demoReport) sumUpExclusion(s *demoSummary) {
 	s.promise(x.Lost == 0 && x.Refused == 0, "leases lost for no reason", x.Lost+x.Refused, "")
 }
 
-func (r *demoReport) sumUpFaults(s *demoSummary) {
+func (r *report) sumUpFaults(s *summary) {
 	f, k := r.Frozen, r.Killed
 	s.heading("One holder frozen", "SIGSTOP for %v, then it continues and writes", output.Round(f.For))
 	s.fact("awake again after", f.Awake, "a plain timer of the process")
@@ -178,7 +178,7 @@ func (r *demoReport) sumUpFaults(s *demoSummary) {
 	s.promise(k.Free > 0 && k.Free <= k.FreeLimit, "next holder after", k.Free, "limit %v", k.FreeLimit)
 }
 
-func (r *demoReport) sumUpLeases(s *demoSummary) {
+func (r *report) sumUpLeases(s *summary) {
 	l := r.Leases
 	s.heading("Many leases", "%s in one process, on one wheel", output.Grouped(int64(l.Count)))
 	perBatch := 0.0
@@ -191,7 +191,7 @@ func (r *demoReport) sumUpLeases(s *demoSummary) {
 	s.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 
-func (r *demoReport) sumUpTimer(s *demoSummary) {
+func (r *report) sumUpTimer(s *summary) {
 	t := r.Timer
 	s.heading("The wheel", "%v tick", t.Tick)
 	s.promise(t.Fired > 0 && t.Early == 0, "early fires", t.Early, "of %s timeouts", output.Grouped(int64(t.Fired)))

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"bufio"
@@ -77,7 +77,8 @@ type workerEvent struct {
 	Cause    string            `json:"cause,omitempty"`
 }
 
-func newDemoWorkerCommand() *cobra.Command {
+// NewWorkerCommand makes the hidden command of one process of the demo.
+func NewWorkerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    workerCommand,
 		Short:  "One process of the demo",
@@ -275,14 +276,14 @@ func (w *worker) read(ctx context.Context) (int64, error) {
 	return value, err
 }
 
-//go:embed demo_write.lua
-var demoWriteSource string
+//go:embed write.lua
+var writeSource string
 
-var demoWrite = redis.NewScript(demoWriteSource)
+var writeScript = redis.NewScript(writeSource)
 
 // write writes the counter unless a newer token than ours has written it.
 func (w *worker) write(ctx context.Context, token, value int64) (accepted bool, err error) {
-	return demoWrite.Run(ctx, w.client, []string{w.job.Counter}, token, value).Bool()
+	return writeScript.Run(ctx, w.client, []string{w.job.Counter}, token, value).Bool()
 }
 
 // report prints an event. If the output has no reader any more, the input has ended too.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 
 // writeHTML writes the report and the timeline of the leases as one page that loads
 // nothing.
-func (r *demoReport) writeHTML(w io.Writer) error {
+func (r *report) writeHTML(w io.Writer) error {
 	var b strings.Builder
 	r.htmlHead(&b)
 	r.htmlLegend(&b)
@@ -30,7 +30,7 @@ func (r *demoReport) writeHTML(w io.Writer) error {
 	return page.Write(w, "Leases of leasewheel demo", page.ChartStyle+timelineStyle, b.String())
 }
 
-func (r *demoReport) htmlHead(b *strings.Builder) {
+func (r *report) htmlHead(b *strings.Builder) {
 	class, verdict := "kept", everyPromiseKept
 	switch {
 	case r.unfinished != nil:
@@ -49,7 +49,7 @@ func (r *demoReport) htmlHead(b *strings.Builder) {
 }
 
 // htmlNotKept lists the promises that were not kept.
-func (r *demoReport) htmlNotKept(b *strings.Builder) {
+func (r *report) htmlNotKept(b *strings.Builder) {
 	page.List(b, r.Broken)
 	if len(r.Overloaded) == 0 {
 		return
@@ -62,7 +62,7 @@ func (r *demoReport) htmlNotKept(b *strings.Builder) {
 }
 
 // inSentences sums up the run.
-func (r *demoReport) inSentences() string {
+func (r *report) inSentences() string {
 	x, l := r.Exclusion, r.Leases
 	together := "No two of them held it at once."
 	if x.Overlaps > 0 {
@@ -83,7 +83,7 @@ func (r *demoReport) inSentences() string {
 }
 
 // page.Legend explains the spans and the marks, as they are drawn.
-func (r *demoReport) htmlLegend(b *strings.Builder) {
+func (r *report) htmlLegend(b *strings.Builder) {
 	var items [][2]string
 	item := func(shape, text string) { items = append(items, [2]string{shape, text}) }
 	bar := func(kind spanKind, height int) string {
@@ -106,7 +106,7 @@ func (r *demoReport) htmlLegend(b *strings.Builder) {
 	b.WriteString("<p class=\"note\">Point at anything for its exact times and its fencing token. The numbers in the close-ups are the last six digits of tokens.</p>\n")
 }
 
-func (r *demoReport) htmlTimeline(b *strings.Builder) {
+func (r *report) htmlTimeline(b *strings.Builder) {
 	t := r.lives
 	whole := timelineWindow{from: t.begin, until: max(t.end, t.begin+1), zero: t.begin, unit: time.Second, title: "time since the start of the demo (s)"}
 	if len(t.processes) > 0 {
@@ -185,7 +185,7 @@ func (t *timeline) closeUps() (all []closeUp) {
 func upperFirst(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // htmlOccurrences lists the faults and their effects.
-func (r *demoReport) htmlOccurrences(b *strings.Builder) {
+func (r *report) htmlOccurrences(b *strings.Builder) {
 	rows := [][]string{{"time", "who", "what"}}
 	for _, o := range r.lives.occurrences() {
 		rows = append(rows, []string{fmt.Sprintf("%.6f s", r.lives.since(o.at).Seconds()), o.lane, o.text})
@@ -196,12 +196,12 @@ func (r *demoReport) htmlOccurrences(b *strings.Builder) {
 	}
 }
 
-func (r *demoReport) htmlFigures(b *strings.Builder) {
+func (r *report) htmlFigures(b *strings.Builder) {
 	b.WriteString("<h2>Figures</h2>\n")
 	for _, section := range r.summary().sections {
 		fmt.Fprintf(b, "<h3>%s</h3>\n<p class=\"note\">%s</p>\n<div class=\"wide\"><table class=\"words\">\n<tbody>\n", page.Text(section.title), page.Text(section.subject))
 		for _, row := range section.rows {
-			class := map[demoMark]string{keptMark: "kept", brokenMark: "broken"}[row.mark]
+			class := map[rowMark]string{keptMark: "kept", brokenMark: "broken"}[row.mark]
 			fmt.Fprintf(b, "<tr><th scope=\"row\"><span class=\"%s\">%s</span> %s</th><td class=\"figure\">%s</td><td>%s</td></tr>\n",
 				class, row.mark, page.Text(row.name), page.Text(row.figure), page.Text(row.meaning))
 		}

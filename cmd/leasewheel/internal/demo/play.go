@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // demo is one run: the processes that contend, the keeper of many leases beside them, and
 // the observations of both. One goroutine runs it.
 type demo struct {
-	flags    *demoFlags
+	flags    *flags
 	job      workerJob
 	server   *connect.Server
 	embedded bool // the server ends with the demo
@@ -38,7 +38,7 @@ type demo struct {
 
 	holds  []hold
 	told   map[int64]bool // tokens of leases whose loss was reported
-	report demoReport
+	report report
 	lives  *timeline
 
 	scene atomic.Pointer[string] // the present scene, for the meter
@@ -46,7 +46,7 @@ type demo struct {
 	meter *terminal.Meter
 }
 
-func newDemo(f *demoFlags, job workerJob, s *connect.Server, k *keeper) (*demo, error) {
+func newDemo(f *flags, job workerJob, s *connect.Server, k *keeper) (*demo, error) {
 	clock, err := hostclock.New()
 	if err != nil {
 		return nil, err
@@ -58,13 +58,13 @@ func newDemo(f *demoFlags, job workerJob, s *connect.Server, k *keeper) (*demo, 
 		told: make(map[int64]bool),
 	}
 	d.lives = &timeline{begin: clock.Of(d.begin)}
-	d.report = demoReport{Processes: f.processes, TTL: job.TTL, Failures: []string{}}
+	d.report = report{Processes: f.processes, TTL: job.TTL, Failures: []string{}}
 	d.announce("starting")
 	return d, nil
 }
 
 // run plays the demo and returns the observations, even with an error: then there are fewer.
-func (d *demo) run(ctx context.Context) (*demoReport, error) {
+func (d *demo) run(ctx context.Context) (*report, error) {
 	d.meter = terminal.StartMeter(os.Stderr, d.progress)
 	stalls := watchStalls()
 	err := d.play(ctx)

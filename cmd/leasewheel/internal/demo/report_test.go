@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 )
 
 // goodReport is of a run in which every promise was kept.
-func goodReport() demoReport {
-	return demoReport{
+func goodReport() report {
+	return report{
 		Server: "embedded server", Processes: 6, TTL: 2 * time.Second, Elapsed: 12 * time.Second,
 		Exclusion: exclusionReport{Acquisitions: 1000, Writes: 999, Counter: 999},
 		Frozen:    frozenReport{For: 3 * time.Second, Cause: "store unreachable", Awake: 100 * time.Microsecond, Told: time.Millisecond, ToldLimit: 60 * time.Millisecond, StaleWrites: 1, StaleRefused: 1},
@@ -35,28 +35,28 @@ func goodReport() demoReport {
 // Each promise is planted as broken, alone: the verdict is about that one, and the exit
 // code is 1.
 func TestDemoReportNamesEveryBrokenPromise(t *testing.T) {
-	for says, plant := range map[string]func(*demoReport){
-		"the lock was never acquired":                                      func(r *demoReport) { r.Exclusion.Acquisitions = 0 },
-		"2 holders overlapped":                                             func(r *demoReport) { r.Exclusion.Overlaps = 2 },
-		"1 fencing tokens were not above":                                  func(r *demoReport) { r.Exclusion.Disorder = 1 },
-		"the counter reads 998 after 999":                                  func(r *demoReport) { r.Exclusion.Counter = 998 },
-		"1 writes of holders with a good lease":                            func(r *demoReport) { r.Exclusion.Refused = 1 },
-		"1 leases of living holders were lost":                             func(r *demoReport) { r.Exclusion.Lost = 1 },
-		"never reported to the frozen holder":                              func(r *demoReport) { r.Frozen.Cause = "" },
-		"reported to the frozen holder only after 61ms (awake after 100µs": func(r *demoReport) { r.Frozen.Told = 61 * time.Millisecond },
-		"reported to the frozen holder only after 261ms":                   func(r *demoReport) { r.Frozen.Told, r.Frozen.Awake = 261*time.Millisecond, 200*time.Millisecond },
-		"the frozen holder did not write":                                  func(r *demoReport) { r.Frozen.StaleWrites, r.Frozen.StaleRefused = 0, 0 },
-		"1 of 1 stale writes were accepted":                                func(r *demoReport) { r.Frozen.StaleRefused = 0 },
-		"was never free again":                                             func(r *demoReport) { r.Killed.Free = 0 },
-		"free only after 4s":                                               func(r *demoReport) { r.Killed.Free = 4 * time.Second },
-		"no lease was renewed":                                             func(r *demoReport) { r.Leases.Renewals = 0 },
-		"3 leases were lost for no reason":                                 func(r *demoReport) { r.Leases.Lost = 3 },
-		"of 5 deleted leases only 4":                                       func(r *demoReport) { r.Leases.Told = 4 },
-		"deleted lease was reported only after 2s":                         func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second },
-		"goroutines grew from 95 to 3095":                                  func(r *demoReport) { r.Leases.Goroutines = 3095 },
-		"no timeout was measured":                                          func(r *demoReport) { r.Timer.Fired = 0 },
-		"1 of 2000 timeouts fired early":                                   func(r *demoReport) { r.Timer.Early = 1 },
-		`failures: ["process 2: exit status 70"]`:                          func(r *demoReport) { r.Failures = []string{"process 2: exit status 70"} },
+	for says, plant := range map[string]func(*report){
+		"the lock was never acquired":                                      func(r *report) { r.Exclusion.Acquisitions = 0 },
+		"2 holders overlapped":                                             func(r *report) { r.Exclusion.Overlaps = 2 },
+		"1 fencing tokens were not above":                                  func(r *report) { r.Exclusion.Disorder = 1 },
+		"the counter reads 998 after 999":                                  func(r *report) { r.Exclusion.Counter = 998 },
+		"1 writes of holders with a good lease":                            func(r *report) { r.Exclusion.Refused = 1 },
+		"1 leases of living holders were lost":                             func(r *report) { r.Exclusion.Lost = 1 },
+		"never reported to the frozen holder":                              func(r *report) { r.Frozen.Cause = "" },
+		"reported to the frozen holder only after 61ms (awake after 100µs": func(r *report) { r.Frozen.Told = 61 * time.Millisecond },
+		"reported to the frozen holder only after 261ms":                   func(r *report) { r.Frozen.Told, r.Frozen.Awake = 261*time.Millisecond, 200*time.Millisecond },
+		"the frozen holder did not write":                                  func(r *report) { r.Frozen.StaleWrites, r.Frozen.StaleRefused = 0, 0 },
+		"1 of 1 stale writes were accepted":                                func(r *report) { r.Frozen.StaleRefused = 0 },
+		"was never free again":                                             func(r *report) { r.Killed.Free = 0 },
+		"free only after 4s":                                               func(r *report) { r.Killed.Free = 4 * time.Second },
+		"no lease was renewed":                                             func(r *report) { r.Leases.Renewals = 0 },
+		"3 leases were lost for no reason":                                 func(r *report) { r.Leases.Lost = 3 },
+		"of 5 deleted leases only 4":                                       func(r *report) { r.Leases.Told = 4 },
+		"deleted lease was reported only after 2s":                         func(r *report) { r.Leases.ToldIn = 2 * time.Second },
+		"goroutines grew from 95 to 3095":                                  func(r *report) { r.Leases.Goroutines = 3095 },
+		"no timeout was measured":                                          func(r *report) { r.Timer.Fired = 0 },
+		"1 of 2000 timeouts fired early":                                   func(r *report) { r.Timer.Early = 1 },
+		`failures: ["process 2: exit status 70"]`:                          func(r *report) { r.Failures = []string{"process 2: exit status 70"} },
 	} {
 		t.Run(says, func(t *testing.T) {
 			r := goodReport()
@@ -84,26 +84,26 @@ func TestDemoReportOfAnOverloadedMachine(t *testing.T) {
 	short := stallsReport{Count: 1, Sum: 60 * time.Millisecond, Worst: 60 * time.Millisecond}
 	for name, test := range map[string]struct {
 		stalls  stallsReport
-		plant   func(*demoReport)
+		plant   func(*report)
 		excused bool
 	}{
-		"lost":                          {lossy, func(r *demoReport) { r.Exclusion.Lost = 1 }, true},
-		"lost, hardly a stall":          {short, func(r *demoReport) { r.Exclusion.Lost = 1 }, false},
-		"refused":                       {lossy, func(r *demoReport) { r.Exclusion.Refused = 1 }, true},
-		"increment":                     {lossy, func(r *demoReport) { r.Exclusion.Counter = 998 }, false},
-		"many lost":                     {lossy, func(r *demoReport) { r.Leases.Lost = 3 }, true},
-		"deletion unnoticed":            {lossy, func(r *demoReport) { r.Leases.Told = 4 }, true},
-		"failed":                        {lossy, func(r *demoReport) { r.Failures = []string{"process 2"} }, true},
-		"notified late":                 {short, func(r *demoReport) { r.Frozen.Told = 100 * time.Millisecond }, true},
-		"notified later than by stalls": {short, func(r *demoReport) { r.Frozen.Told = 200 * time.Millisecond }, false},
-		"free late":                     {lossy, func(r *demoReport) { r.Killed.Free = 4 * time.Second }, true},
-		"free much later":               {lossy, func(r *demoReport) { r.Killed.Free = 5 * time.Second }, false},
-		"deletion noticed late":         {lossy, func(r *demoReport) { r.Leases.ToldIn = 2 * time.Second }, true},
-		"never notified":                {lossy, func(r *demoReport) { r.Frozen.Cause = "" }, false},
-		"overlap":                       {lossy, func(r *demoReport) { r.Exclusion.Overlaps = 1 }, false},
-		"disorder":                      {lossy, func(r *demoReport) { r.Exclusion.Disorder = 1 }, false},
-		"stale write":                   {lossy, func(r *demoReport) { r.Frozen.StaleRefused = 0 }, false},
-		"early":                         {lossy, func(r *demoReport) { r.Timer.Early = 1 }, false},
+		"lost":                          {lossy, func(r *report) { r.Exclusion.Lost = 1 }, true},
+		"lost, hardly a stall":          {short, func(r *report) { r.Exclusion.Lost = 1 }, false},
+		"refused":                       {lossy, func(r *report) { r.Exclusion.Refused = 1 }, true},
+		"increment":                     {lossy, func(r *report) { r.Exclusion.Counter = 998 }, false},
+		"many lost":                     {lossy, func(r *report) { r.Leases.Lost = 3 }, true},
+		"deletion unnoticed":            {lossy, func(r *report) { r.Leases.Told = 4 }, true},
+		"failed":                        {lossy, func(r *report) { r.Failures = []string{"process 2"} }, true},
+		"notified late":                 {short, func(r *report) { r.Frozen.Told = 100 * time.Millisecond }, true},
+		"notified later than by stalls": {short, func(r *report) { r.Frozen.Told = 200 * time.Millisecond }, false},
+		"free late":                     {lossy, func(r *report) { r.Killed.Free = 4 * time.Second }, true},
+		"free much later":               {lossy, func(r *report) { r.Killed.Free = 5 * time.Second }, false},
+		"deletion noticed late":         {lossy, func(r *report) { r.Leases.ToldIn = 2 * time.Second }, true},
+		"never notified":                {lossy, func(r *report) { r.Frozen.Cause = "" }, false},
+		"overlap":                       {lossy, func(r *report) { r.Exclusion.Overlaps = 1 }, false},
+		"disorder":                      {lossy, func(r *report) { r.Exclusion.Disorder = 1 }, false},
+		"stale write":                   {lossy, func(r *report) { r.Frozen.StaleRefused = 0 }, false},
+		"early":                         {lossy, func(r *report) { r.Timer.Early = 1 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := goodReport()
@@ -180,7 +180,7 @@ func TestDemoReportOfAGoodRun(t *testing.T) {
 
 	text, err := json.Marshal(&r)
 	require.NoError(t, err)
-	var back demoReport
+	var back report
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, r, back)
 }

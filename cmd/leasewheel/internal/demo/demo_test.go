@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package demo
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func TestDemoRefusesArguments(t *testing.T) {
 		"malformed URL":  {[]string{"--redis", "redis://:" + commandtest.Secret + "@h:x"}, exit.Usage, "malformed URL"},
 		"no server":      {[]string{"--redis", "redis://:" + commandtest.Secret + "@127.0.0.1:1"}, exit.Unavailable, "server 127.0.0.1:1: "},
 		"no folder":      {[]string{"--html", "no/such/folder/x.html"}, exit.Usage, "cannot write the report: open no/such/folder/x.html: no such file"},
-		"a folder":       {[]string{"--html", "testdata"}, exit.Usage, "cannot write the report: open testdata: is a directory"},
+		"a folder":       {[]string{"--html", "../page"}, exit.Usage, "cannot write the report: open ../page: is a directory"},
 		"file not found": {[]string{"--redis-file", "/nonexistent/url"}, exit.Usage, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
