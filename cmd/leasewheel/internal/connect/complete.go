@@ -28,8 +28,8 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 		return nil // the command itself reports it
 	}
 	// Cobra parses the flags of a command that is completed twice.
-	slices.Sort(flags.Urls)
-	flags.Urls = slices.Compact(flags.Urls)
+	slices.Sort(flags.URLs)
+	flags.URLs = slices.Compact(flags.URLs)
 	servers, err := flags.OpenNodes(os.Getenv(URLVariable), config)
 	if err != nil {
 		return nil

@@ -29,14 +29,14 @@ var errNoServer = errors.New("no server: name it with --redis URL, --redis-file 
 
 // Flags name the Redis server, or several of them, and how to connect to them.
 type Flags struct {
-	Urls []string // their passwords show in the process list; file and the environment hide them
+	URLs []string // their passwords show in the process list; file and the environment hide them
 	File string   // contains the URLs
 	ConnectionFlags
 }
 
 // Register registers the flags.
 func (s *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&s.Urls, "redis", nil, "`URL` of the server (default: $"+URLVariable+")")
+	flags.StringArrayVar(&s.URLs, "redis", nil, "`URL` of the server (default: $"+URLVariable+")")
 	flags.StringVar(&s.File, "redis-file", "", "read the URL from this `file`, which may be private to this user")
 	flags.StringVar(&s.User, "redis-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
 	flags.StringVar(&s.PasswordFile, "redis-password-file", "", "read the password from this `file`, again for each connection")
@@ -53,7 +53,7 @@ func (s *Flags) Register(flags *pflag.FlagSet) {
 // It returns none if neither names a server. White space separates several URLs: a comma
 // may be part of a password.
 func (s *Flags) resolve(fallback string) ([]string, error) {
-	named := slices.DeleteFunc(slices.Clone(s.Urls), func(url string) bool { return url == "" })
+	named := slices.DeleteFunc(slices.Clone(s.URLs), func(url string) bool { return url == "" })
 	switch {
 	case len(named) > 0 && s.File != "":
 		return nil, errors.New("--redis and --redis-file exclude each other")

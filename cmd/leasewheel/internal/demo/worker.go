@@ -43,7 +43,7 @@ type workerJob struct {
 
 // open connects to the job's server. The demo's keys expire there soon.
 func (j *workerJob) open() (*connect.Server, error) {
-	flags := connect.Flags{Urls: []string{j.Redis}, ConnectionFlags: j.ConnectionFlags}
+	flags := connect.Flags{URLs: []string{j.Redis}, ConnectionFlags: j.ConnectionFlags}
 	return flags.Open("", redisstore.Config{FenceTTL: time.Minute})
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -89,14 +89,14 @@ func validStart(start string, flags connect.Flags) error {
 		return nil
 	case start != startSingle && start != startCluster:
 		return fmt.Errorf("--start %q: accepted are %s and %s", start, startSingle, startCluster)
-	case len(flags.Urls) > 0 || flags.File != "":
+	case len(flags.URLs) > 0 || flags.File != "":
 		return errors.New("--start and --redis exclude each other")
 	}
 	return nil
 }
 
-// benchServer is the measured server.
-type benchServer struct {
+// measuredServer is the measured server.
+type measuredServer struct {
 	*connect.Server
 	flags connect.Flags // with the URL in use
 	stage *stage        // nil if the server was running before
@@ -104,18 +104,18 @@ type benchServer struct {
 
 // openBenchServer connects to the server that flags or the environment name, or starts
 // one.
-func openBenchServer(ctx context.Context, start string, flags connect.Flags, c redisstore.Config) (*benchServer, error) {
-	s := &benchServer{}
+func openBenchServer(ctx context.Context, start string, flags connect.Flags, c redisstore.Config) (*measuredServer, error) {
+	s := &measuredServer{}
 	if start != "" {
 		url, stage, err := startServers(start)
 		if err != nil {
 			return nil, err
 		}
-		flags, s.stage = connect.Flags{Urls: []string{url}}, stage
+		flags, s.stage = connect.Flags{URLs: []string{url}}, stage
 	}
 	url, err := flags.ResolveOne(os.Getenv(connect.URLVariable))
 	if err == nil {
-		flags.Urls, flags.File = []string{url}, ""
+		flags.URLs, flags.File = []string{url}, ""
 		s.flags = flags
 		s.Server, err = flags.Open("", c)
 	}
@@ -130,14 +130,14 @@ func openBenchServer(ctx context.Context, start string, flags connect.Flags, c r
 	return s, nil
 }
 
-func (s *benchServer) Close() error {
+func (s *measuredServer) Close() error {
 	err := s.Server.Close()
 	s.stage.close()
 	return err
 }
 
 // cluster returns the client of a cluster, or nil.
-func (s *benchServer) cluster() *redis.ClusterClient {
+func (s *measuredServer) cluster() *redis.ClusterClient {
 	c, _ := s.Client.(*redis.ClusterClient)
 	return c
 }
@@ -154,7 +154,7 @@ func (u serverUse) since(earlier serverUse) serverUse {
 }
 
 // use reads the masters' use.
-func (s *benchServer) use(ctx context.Context) (serverUse, error) {
+func (s *measuredServer) use(ctx context.Context) (serverUse, error) {
 	var mu sync.Mutex
 	var use serverUse
 	ask := func(ctx context.Context, c *redis.Client) error {
@@ -199,16 +199,16 @@ func (u *serverUse) add(info map[string]map[string]string) {
 
 // fleet is a number of leases at the server, by number.
 type fleet struct {
-	*benchServer
+	*measuredServer
 	prefix, client string
 	size           int
 	ttl            time.Duration
 }
 
-// benchParallel is how many requests are in flight while leases are acquired.
-const benchParallel = 64
+// parallel is how many requests are in flight while leases are acquired.
+const parallel = 64
 
-func (s *benchServer) fleet(size int, ttl time.Duration) *fleet {
+func (s *measuredServer) fleet(size int, ttl time.Duration) *fleet {
 	return &fleet{s, "leasewheel-bench:" + rand.Text()[:8], rand.Text(), size, ttl}
 }
 
@@ -217,11 +217,11 @@ func (f *fleet) owner(i int) string { return f.client + ":" + strconv.Itoa(i) }
 
 // take acquires every lease. granted is called for each, with the instant before its
 // request, by many goroutines.
-func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, owner string, asked time.Time) error) error {
+func (f *fleet) take(ctx context.Context, p *progress, granted func(name, owner string, asked time.Time) error) error {
 	var next, taken atomic.Int64
 	p.begin("taking leases", int64(f.size), taken.Load)
 	group, ctx := errgroup.WithContext(ctx)
-	for range benchParallel {
+	for range parallel {
 		group.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < f.size; i = int(next.Add(1)) - 1 {
 				h := driver.Hold{Name: f.name(i), Owner: f.owner(i), Count: 1, TTL: f.ttl}
@@ -248,14 +248,14 @@ func (f *fleet) take(ctx context.Context, p *benchProgress, granted func(name, o
 const cleanUpLimit = 2 * time.Minute
 
 // cleanUp deletes every lease, even after ctx has ended. Only this run uses their names.
-func (f *fleet) cleanUp(ctx context.Context, p *benchProgress) error {
+func (f *fleet) cleanUp(ctx context.Context, p *progress) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	var swept atomic.Int64
 	p.begin("giving back", int64(f.size), swept.Load)
 	const portion = 1000
 	for from := 0; from < f.size; from += portion {
-		_, err := f.benchServer.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		_, err := f.measuredServer.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for i := from; i < min(from+portion, f.size); i++ {
 				pipe.Unlink(ctx, f.name(i))
 			}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
-const benchLockLong = `Measures locks in two ways. First, goroutines acquire and release locks of their
+const lockLong = `Measures locks in two ways. First, goroutines acquire and release locks of their
 own, without contention: the time and the rate of such pairs. Then, waiters contend
 for one lock, in one process and divided among several: the rate and the time of
 hand-overs, the fairness, the longest wait, and the number of commands that the
@@ -49,8 +49,8 @@ const (
 	maxBenchWindow     = time.Hour
 )
 
-// benchLockFlags select what to measure.
-type benchLockFlags struct {
+// lockFlags select what to measure.
+type lockFlags struct {
 	server     connect.Flags
 	start      string
 	goroutines []int
@@ -62,12 +62,12 @@ type benchLockFlags struct {
 	json       bool
 }
 
-func newBenchLockCommand() *cobra.Command {
-	f := benchLockFlags{duration: duration.Flag(2 * time.Second)}
+func newLockCommand() *cobra.Command {
+	f := lockFlags{duration: duration.Flag(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "lock",
 		Short: "Measure how fast locks are taken and handed over",
-		Long:  benchLockLong,
+		Long:  lockLong,
 		Example: `  leasewheel bench lock --start single
   leasewheel bench lock --redis redis://127.0.0.1:6379 --waiters 16 --hold 1ms
   leasewheel bench lock --start cluster --goroutines 0 --waiters 128 --fair --json`,
@@ -93,7 +93,7 @@ func newBenchLockCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *benchLockFlags) validate() error {
+func (f *lockFlags) validate() error {
 	var err error
 	if f.goroutines, err = sizesOf("--goroutines", f.goroutines, 1); err != nil {
 		return err
@@ -133,18 +133,18 @@ func sizesOf(flag string, sizes []int, least int) ([]int, error) {
 }
 
 // measure measures everything, one after the other.
-func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, err error) {
+func (f *lockFlags) measure(ctx context.Context) (report *lockReport, err error) {
 	s, err := openBenchServer(ctx, f.start, f.server, contenderConfig)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	progress := new(benchProgress)
+	progress := new(progress)
 	m := terminal.StartMeter(os.Stderr, progress.line)
 	defer m.Stop()
 
-	report = newBenchLockReport(f, s)
-	l := lockRun{benchServer: s, flags: f, progress: progress, prefix: "leasewheel-bench:" + rand.Text()[:8] + ":"}
+	report = newLockReport(f, s)
+	l := lockRun{measuredServer: s, flags: f, progress: progress, prefix: "leasewheel-bench:" + rand.Text()[:8] + ":"}
 	for _, n := range f.goroutines {
 		figures, err := l.pairs(ctx, n)
 		if err != nil {
@@ -166,7 +166,7 @@ func (f *benchLockFlags) measure(ctx context.Context) (report *benchLockReport, 
 
 // processCounts are the numbers of processes for a number of waiters: none of them is
 // idle.
-func (f *benchLockFlags) processCounts(waiters int) []int {
+func (f *lockFlags) processCounts(waiters int) []int {
 	var counts []int
 	for _, n := range f.processes {
 		counts = append(counts, min(n, waiters))
@@ -177,20 +177,20 @@ func (f *benchLockFlags) processCounts(waiters int) []int {
 
 // lockRun measures locks on one server.
 type lockRun struct {
-	*benchServer
-	flags    *benchLockFlags
-	progress *benchProgress
+	*measuredServer
+	flags    *lockFlags
+	progress *progress
 	prefix   string // of every name; no other client uses it
 	edges    []contention.Calls
 }
 
-// benchWarmUp precedes every measurement: connections are made, scripts are loaded.
-const benchWarmUp = 300 * time.Millisecond
+// warmUp precedes every measurement: connections are made, scripts are loaded.
+const warmUp = 300 * time.Millisecond
 
 func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigures, err error) {
 	defer l.begin(fmt.Sprintf("%d goroutines", goroutines))()
 	pairs := contention.Pairs{
-		Prefix: l.prefix, Goroutines: goroutines, Names: 1, WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+		Prefix: l.prefix, Goroutines: goroutines, Names: 1, WarmUp: warmUp, Window: time.Duration(l.flags.duration),
 	}
 	names := make([]string, goroutines)
 	for i := range names {
@@ -218,7 +218,7 @@ func (l *lockRun) handOver(ctx context.Context, waiters, processes int) (figures
 	}
 	handed, err := contention.HandOver{
 		Name: name, Waiters: waiters, Processes: processes, Hold: time.Duration(l.flags.hold),
-		WarmUp: benchWarmUp, Window: time.Duration(l.flags.duration),
+		WarmUp: warmUp, Window: time.Duration(l.flags.duration),
 	}.Measure(ctx, way, l.edge(ctx))
 	if err != nil {
 		return figures, err
@@ -231,7 +231,7 @@ func (l *lockRun) begin(what string) (end func()) {
 	l.edges = nil
 	l.progress.what = what
 	began := time.Now()
-	l.progress.begin("measuring", int64(benchWarmUp+time.Duration(l.flags.duration)), func() int64 { return int64(time.Since(began)) })
+	l.progress.begin("measuring", int64(warmUp+time.Duration(l.flags.duration)), func() int64 { return int64(time.Since(began)) })
 	return func() { l.progress.begin("giving back", 1, func() int64 { return 1 }) }
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"maps"
@@ -17,19 +17,19 @@ import (
 
 // The measurement finds every broken promise, each by itself.
 func TestBenchRenewalBroken(t *testing.T) {
-	sound := func() benchRenewalReport {
-		r := benchRenewalReport{Stopped: &stoppedMaster{Node: "h:1", Leases: 2, Lost: 2}}
+	sound := func() renewalReport {
+		r := renewalReport{Stopped: &stoppedMaster{Node: "h:1", Leases: 2, Lost: 2}}
 		r.Renewed, r.Stopped.Told.Max = 1, toldLimit
 		return r
 	}
 	report := sound()
 	assert.Empty(t, report.broken())
-	for complaint, spoil := range map[string]func(*benchRenewalReport){
-		"1,234 leases were lost":                                   func(r *benchRenewalReport) { r.Lost = 1234 },
-		"3 renewals came when less than half of the TTL was left":  func(r *benchRenewalReport) { r.Late = 3 },
-		"nothing was renewed":                                      func(r *benchRenewalReport) { r.Renewed = 0 },
-		"of 2 leases on the stopped master 1 were reported lost":   func(r *benchRenewalReport) { r.Stopped.Lost = 1 },
-		"a loss was reported 61ms after the lease's time was over": func(r *benchRenewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
+	for complaint, spoil := range map[string]func(*renewalReport){
+		"1,234 leases were lost":                                   func(r *renewalReport) { r.Lost = 1234 },
+		"3 renewals came when less than half of the TTL was left":  func(r *renewalReport) { r.Late = 3 },
+		"nothing was renewed":                                      func(r *renewalReport) { r.Renewed = 0 },
+		"of 2 leases on the stopped master 1 were reported lost":   func(r *renewalReport) { r.Stopped.Lost = 1 },
+		"a loss was reported 61ms after the lease's time was over": func(r *renewalReport) { r.Stopped.Told.Max = toldLimit + time.Millisecond },
 	} {
 		report := sound()
 		spoil(&report)
@@ -45,9 +45,9 @@ type badInput struct {
 	args string
 }
 
-// benchRefuses runs a measurement with input that every measurement refuses, and with
+// requireRefusals runs a measurement with input that every measurement refuses, and with
 // further cases by name.
-func benchRefuses(t *testing.T, measurement string, further map[string]badInput) {
+func requireRefusals(t *testing.T, measurement string, further map[string]badInput) {
 	t.Helper()
 	cases := map[string]badInput{
 		"no server":      {exit.Usage, "no server", ""},
@@ -70,7 +70,7 @@ func benchRefuses(t *testing.T, measurement string, further map[string]badInput)
 
 func TestBenchRenewalBadInput(t *testing.T) {
 	t.Parallel()
-	benchRefuses(t, "renewal", map[string]badInput{
+	requireRefusals(t, "renewal", map[string]badInput{
 		"no leases":          {exit.Usage, "--leases 0", "-n 0"},
 		"too many leases":    {exit.Usage, "--leases 10000001", "-n 10000001"},
 		"too large baseline": {exit.Usage, "--baseline 200001", "--baseline 200001"},

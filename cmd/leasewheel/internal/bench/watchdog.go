@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -28,15 +28,15 @@ type watchdogRun struct {
 	mu        sync.Mutex // guards the fields below: the watchdog reports from many goroutines
 	measuring bool       // renewals count
 	closing   bool       // losses do not count
-	latency   *benchLatency
-	told      *benchLatency    // how long after their end losses were reported
+	latency   *latency
+	told      *latency         // how long after their end losses were reported
 	late      map[string]int64 // renewals after half of the time was over, by node
 	lost      map[string]int64 // by node
 }
 
 // measure acquires the leases, lets them settle, and fills in the report.
-func (r *watchdogRun) measure(ctx context.Context, p *benchProgress, report *benchRenewalReport) (err error) {
-	r.latency, r.told = newBenchLatency(), newBenchLatency()
+func (r *watchdogRun) measure(ctx context.Context, p *progress, report *renewalReport) (err error) {
+	r.latency, r.told = newLatency(), newLatency()
 	r.late, r.lost = make(map[string]int64), make(map[string]int64)
 	before, goroutines := memory(), runtime.NumGoroutine()
 	r.watchdog, err = renewal.New(r.Store, renewal.Config{Observer: &renewal.Observer{Batch: r.batch, Lost: r.loss}})
@@ -68,7 +68,7 @@ func (r *watchdogRun) watch(name, owner string, asked time.Time) error {
 }
 
 // measureWindow measures leases that are in their rhythm.
-func (r *watchdogRun) measureWindow(ctx context.Context, p *benchProgress, report *benchRenewalReport, memory int64, goroutines int) error {
+func (r *watchdogRun) measureWindow(ctx context.Context, p *progress, report *renewalReport, memory int64, goroutines int) error {
 	m := newRenewalMeter(r.fleet, memory)
 	if err := m.begin(ctx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *watchdogRun) measureWindow(ctx context.Context, p *benchProgress, repor
 }
 
 // account divides the failures between the stopped node and the others.
-func (r *watchdogRun) account(report *benchRenewalReport) {
+func (r *watchdogRun) account(report *renewalReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report.Lateness = r.latency.figures()
@@ -165,7 +165,7 @@ func (r *watchdogRun) loss(l *renewal.Lease, _ *renewal.LostError) {
 }
 
 // waitWithoutMaster stops a master for one and a half TTLs in the middle of the window.
-func (r *watchdogRun) waitWithoutMaster(ctx context.Context, p *benchProgress) (*stoppedMaster, error) {
+func (r *watchdogRun) waitWithoutMaster(ctx context.Context, p *progress) (*stoppedMaster, error) {
 	process, s, err := r.chooseMaster(ctx)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 //go:build unix
 
-package main
+// Package bench is leasewheel bench: it measures renewals and locks on a Redis server.
+package bench
 
 import (
 	"context"
@@ -15,7 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-func newBenchCommand() *cobra.Command {
+// NewCommand makes leasewheel bench.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the library on a Redis server",
@@ -23,19 +25,19 @@ func newBenchCommand() *cobra.Command {
 		Args:  exit.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchRenewalCommand(), newBenchLockCommand())
+	cmd.AddCommand(newRenewalCommand(), newLockCommand())
 	return cmd
 }
 
-// benchReport is the result of a measurement.
-type benchReport interface {
+// report is the result of a measurement.
+type report interface {
 	writeTable(to io.Writer) error
 	// broken returns the broken promises, "" for none.
 	broken() string
 }
 
 // runBench measures, reports, and returns the exit code.
-func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
+func runBench[R report](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
 	ctx, stop := interrupt.Context(cmd.Context())
 	defer stop()
 	report, err := measure(ctx)
@@ -43,7 +45,7 @@ func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx con
 		return &exit.Error{Code: exit.Signal + int(sig)}
 	}
 	if err != nil {
-		return benchError(cmd.Name(), err)
+		return failure(cmd.Name(), err)
 	}
 	if json {
 		err = output.WriteJSON(cmd.OutOrStdout(), report)
@@ -59,8 +61,8 @@ func runBench[R benchReport](cmd *cobra.Command, json bool, measure func(ctx con
 	return nil
 }
 
-// benchError returns the error and the exit code of a measurement that failed.
-func benchError(what string, err error) error {
+// failure returns the error and the exit code of a measurement that failed.
+func failure(what string, err error) error {
 	if failed, ok := errors.AsType[*exit.Error](err); ok {
 		return failed
 	}

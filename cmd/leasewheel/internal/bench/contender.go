@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -34,8 +34,8 @@ type contenderSpec struct {
 	Fair bool `json:"fair,omitempty"`
 }
 
-func (s *benchServer) contenderSpec(fair bool) contenderSpec {
-	return contenderSpec{Redis: s.flags.Urls[0], ConnectionFlags: s.flags.ConnectionFlags, Fair: fair}
+func (s *measuredServer) contenderSpec(fair bool) contenderSpec {
+	return contenderSpec{Redis: s.flags.URLs[0], ConnectionFlags: s.flags.ConnectionFlags, Fair: fair}
 }
 
 // way is how a measurement opens the locks, here and in other processes.
@@ -63,7 +63,7 @@ type contenderLocks struct {
 }
 
 func (c contenderSpec) open() (contention.Locks, error) {
-	flags := connect.Flags{Urls: []string{c.Redis}, ConnectionFlags: c.ConnectionFlags}
+	flags := connect.Flags{URLs: []string{c.Redis}, ConnectionFlags: c.ConnectionFlags}
 	server, err := flags.Open("", contenderConfig)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,8 @@ func (l contenderLocks) Close() error {
 	return errors.Join(err, swept, l.server.Close())
 }
 
-func newBenchContenderCommand() *cobra.Command {
+// NewContenderCommand makes the hidden command of one process of bench lock.
+func NewContenderCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    contenderCommand,
 		Short:  "One process of bench lock",

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"strings"
@@ -13,12 +13,12 @@ import (
 )
 
 func TestBenchLockBroken(t *testing.T) {
-	sound := benchLockReport{
+	sound := lockReport{
 		Pairs:     []pairFigures{{Goroutines: 3, Pairs: 1}},
 		HandOvers: []handOverFigures{{Waiters: 2, Processes: 1, Grants: 1}},
 	}
 	assert.Empty(t, sound.broken())
-	broken := benchLockReport{
+	broken := lockReport{
 		Pairs:     []pairFigures{{Goroutines: 3}},
 		HandOvers: []handOverFigures{{Waiters: 2, Processes: 1, Grants: 1, Overlaps: 1234}, {Waiters: 4, Processes: 2}},
 	}
@@ -32,7 +32,7 @@ func TestBenchLockBroken(t *testing.T) {
 
 func TestBenchLockBadInput(t *testing.T) {
 	t.Parallel()
-	benchRefuses(t, "lock", map[string]badInput{
+	requireRefusals(t, "lock", map[string]badInput{
 		"no goroutines":       {exit.Usage, "--goroutines 0: accepted are 1 to 1000", "-g 1,0"},
 		"too many goroutines": {exit.Usage, "--goroutines 1001", "-g 1001"},
 		"one waiter":          {exit.Usage, "--waiters 1: accepted are 2 to 1000", "-w 1"},

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
-// benchProgress is the progress of a measurement.
-type benchProgress struct {
+// progress is the progress of a measurement.
+type progress struct {
 	what string // is measured; set before the meter calls line
 
 	mu    sync.Mutex
@@ -22,14 +22,14 @@ type benchProgress struct {
 }
 
 // begin begins a phase that has ended once done returns total.
-func (p *benchProgress) begin(phase string, total int64, done func() int64) {
+func (p *progress) begin(phase string, total int64, done func() int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.phase, p.total, p.done = p.what+", "+phase, total, done
 }
 
 // wait is a phase in which only time passes.
-func (p *benchProgress) wait(ctx context.Context, phase string, d time.Duration) error {
+func (p *progress) wait(ctx context.Context, phase string, d time.Duration) error {
 	began := time.Now()
 	p.begin(phase, int64(d), func() int64 { return int64(time.Since(began)) })
 	timer := time.NewTimer(d)
@@ -43,7 +43,7 @@ func (p *benchProgress) wait(ctx context.Context, phase string, d time.Duration)
 }
 
 // line is the line for a terminal.
-func (p *benchProgress) line() string {
+func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done == nil {

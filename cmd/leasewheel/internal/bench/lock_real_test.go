@@ -1,6 +1,6 @@
 //go:build real && unix
 
-package main
+package bench
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 )
 
 // benchLock runs a measurement and returns its report, checked against the schema.
-func benchLock(t *testing.T, env []string, args ...string) (report benchLockReport) {
+func benchLock(t *testing.T, env []string, args ...string) (report lockReport) {
 	t.Helper()
 	p := commandtest.Start(t, env, append([]string{"bench", "lock", "--json"}, args...)...)
 	require.Equal(t, exit.OK, p.Wait(), p.Stderr)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -27,14 +27,14 @@ type baseline struct {
 	*fleet
 	measuring atomic.Bool
 	mu        sync.Mutex
-	latency   *benchLatency // how late renewals were sent; guarded by mu
+	latency   *latency // how late renewals were sent; guarded by mu
 
 	renewed, retried, late, lost atomic.Int64
 }
 
 // measureBaseline keeps the fleet alive with a goroutine for each lease.
-func measureBaseline(ctx context.Context, f *fleet, window time.Duration, p *benchProgress) (figures *renewalFigures, err error) {
-	b := &baseline{fleet: f, latency: newBenchLatency()}
+func measureBaseline(ctx context.Context, f *fleet, window time.Duration, p *progress) (figures *renewalFigures, err error) {
+	b := &baseline{fleet: f, latency: newLatency()}
 	before, goroutines := memory(), runtime.NumGoroutine()
 	keeping, stop := context.WithCancel(ctx)
 	var keepers sync.WaitGroup

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"fmt"
@@ -15,9 +15,9 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
-// benchLockReport is the document of leasewheel bench lock --json. Its schema is
+// lockReport is the document of leasewheel bench lock --json. Its schema is
 // docs/bench-lock.schema.json.
-type benchLockReport struct {
+type lockReport struct {
 	Fair      bool              `json:"fair"`
 	Hold      time.Duration     `json:"hold_ns"`
 	Pairs     []pairFigures     `json:"pairs"`
@@ -60,8 +60,8 @@ type handOverFigures struct {
 	ElapsedSeconds float64 `json:"elapsed_s"`
 }
 
-func newBenchLockReport(f *benchLockFlags, s *benchServer) *benchLockReport {
-	return &benchLockReport{
+func newLockReport(f *lockFlags, s *measuredServer) *lockReport {
+	return &lockReport{
 		Fair: f.fair, Hold: time.Duration(f.hold), Pairs: []pairFigures{}, HandOvers: []handOverFigures{},
 		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version.Name(), Machine: bench.ReadMachine(),
 	}
@@ -104,7 +104,7 @@ func figuresOf(l *contention.Latencies) latencyFigures {
 }
 
 // broken returns the broken promises, or nothing.
-func (r *benchLockReport) broken() string {
+func (r *lockReport) broken() string {
 	var complaints []string
 	for _, h := range r.HandOvers {
 		who := fmt.Sprintf("%d waiters in %d processes", h.Waiters, h.Processes)
@@ -123,7 +123,7 @@ func (r *benchLockReport) broken() string {
 	return strings.Join(complaints, "; ")
 }
 
-func (r *benchLockReport) writeTable(w io.Writer) error {
+func (r *lockReport) writeTable(w io.Writer) error {
 	var b strings.Builder
 	kind := "mutexes"
 	if r.Fair {
@@ -147,7 +147,7 @@ func (r *benchLockReport) writeTable(w io.Writer) error {
 	return err
 }
 
-func (r *benchLockReport) pairRows() [][]string {
+func (r *lockReport) pairRows() [][]string {
 	rows := [][]string{{"goroutines", "pairs/s", "p50", "p99", "client CPU", "commands"}}
 	for _, p := range r.Pairs {
 		rows = append(rows, []string{
@@ -159,7 +159,7 @@ func (r *benchLockReport) pairRows() [][]string {
 	return rows
 }
 
-func (r *benchLockReport) handOverRows() [][]string {
+func (r *lockReport) handOverRows() [][]string {
 	rows := [][]string{{"waiters", "processes", "hand-overs/s", "p50", "p99", "longest wait", "fairness", "commands"}}
 	for _, h := range r.HandOvers {
 		rows = append(rows, []string{

@@ -1,6 +1,6 @@
 //go:build real && unix
 
-package main
+package bench
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 
 // benchRenewal runs a measurement and returns its report, and the document as it
 // was printed.
-func benchRenewal(t *testing.T, code int, env []string, args ...string) (report benchRenewalReport, document map[string]any) {
+func benchRenewal(t *testing.T, code int, env []string, args ...string) (report renewalReport, document map[string]any) {
 	t.Helper()
 	p := commandtest.Start(t, env, append([]string{"bench", "renewal", "--json"}, args...)...)
 	require.Equal(t, code, p.Wait())
@@ -79,7 +79,7 @@ func TestBenchRenewalWithoutMaster(t *testing.T) {
 	p := commandtest.Start(t, nil, "bench", "renewal", "--json",
 		"--start", "cluster", "-n", "600", "--ttl", "3s", "--duration", "6s", "--stop-master", "--baseline", "0")
 	code := p.Wait()
-	var report benchRenewalReport
+	var report renewalReport
 	var document map[string]any
 	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
 	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &document))
@@ -112,7 +112,7 @@ func TestBenchRenewalLosses(t *testing.T) {
 	})
 	require.NoError(t, client.Del(ctx, leases[:20]...).Err())
 	require.Equal(t, exit.Broken, p.Wait())
-	var report benchRenewalReport
+	var report renewalReport
 	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &report))
 	assert.EqualValues(t, 20, report.Lost)
 	p.RequireOneLine("20 leases were lost")

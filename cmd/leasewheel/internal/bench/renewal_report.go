@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
-// benchRenewalReport is the document of leasewheel bench renewal --json. Its
+// renewalReport is the document of leasewheel bench renewal --json. Its
 // schema is docs/bench-renewal.schema.json.
-type benchRenewalReport struct {
+type renewalReport struct {
 	TTL float64 `json:"ttl_s"`
 	renewalFigures
 	Sizes    []batchSizes    `json:"batch_sizes"`
@@ -75,15 +75,15 @@ type stoppedMaster struct {
 // 50 ms.
 const toldLimit = 60 * time.Millisecond
 
-func newBenchRenewalReport(f *benchRenewalFlags, s *benchServer) *benchRenewalReport {
-	return &benchRenewalReport{
+func newRenewalReport(f *renewalFlags, s *measuredServer) *renewalReport {
+	return &renewalReport{
 		TTL:    time.Duration(f.ttl).Seconds(),
 		Server: s.describe(), Time: time.Now().UTC().Truncate(time.Second), Version: version.Name(), Machine: bench.ReadMachine(),
 	}
 }
 
 // describe names the server's kind.
-func (s *benchServer) describe() string {
+func (s *measuredServer) describe() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	name := s.Name(ctx)
@@ -94,7 +94,7 @@ func (s *benchServer) describe() string {
 }
 
 // broken returns the broken promises, or nothing.
-func (r *benchRenewalReport) broken() string {
+func (r *renewalReport) broken() string {
 	var complaints []string
 	if r.Lost > 0 {
 		complaints = append(complaints, output.Grouped(r.Lost)+" leases were lost")
@@ -116,7 +116,7 @@ func (r *benchRenewalReport) broken() string {
 	return strings.Join(complaints, "; ")
 }
 
-func (r *benchRenewalReport) writeTable(w io.Writer) error {
+func (r *renewalReport) writeTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "leases of %v on %s, measured for %v\n\n", time.Duration(r.TTL*float64(time.Second)), r.Server,
 		time.Duration(r.ElapsedSeconds*float64(time.Second)).Round(time.Second))
@@ -145,7 +145,7 @@ func (r *benchRenewalReport) writeTable(w io.Writer) error {
 	return err
 }
 
-func (r *benchRenewalReport) verdict() string {
+func (r *renewalReport) verdict() string {
 	if complaint := r.broken(); complaint != "" {
 		return "BROKEN: " + complaint
 	}
@@ -192,19 +192,19 @@ type latencyFigures struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// benchLatency is an HDR histogram of delays, up to an hour, with
+// latency is an HDR histogram of delays, up to an hour, with
 // two significant digits.
-type benchLatency struct{ hist *hdrhistogram.Histogram }
+type latency struct{ hist *hdrhistogram.Histogram }
 
-func newBenchLatency() *benchLatency {
-	return &benchLatency{hdrhistogram.New(1, int64(time.Hour), 2)}
+func newLatency() *latency {
+	return &latency{hdrhistogram.New(1, int64(time.Hour), 2)}
 }
 
-func (l *benchLatency) add(d time.Duration) {
+func (l *latency) add(d time.Duration) {
 	_ = l.hist.RecordValue(int64(min(max(d, 0), time.Hour))) // fails beyond the range only
 }
 
-func (l *benchLatency) figures() latencyFigures {
+func (l *latency) figures() latencyFigures {
 	at := func(percentile float64) time.Duration { return time.Duration(l.hist.ValueAtQuantile(percentile)) }
 	return latencyFigures{at(50), at(90), at(99), at(99.9), at(99.99), time.Duration(l.hist.Max())}
 }

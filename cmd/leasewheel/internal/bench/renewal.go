@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-const benchRenewalLong = `Acquires very many leases, keeps them alive with one watchdog, and measures what a
+const renewalLong = `Acquires very many leases, keeps them alive with one watchdog, and measures what a
 renewal costs the client and the server, how late renewals come, and whether any
 lease is lost. Before that it does the same in the way that most libraries leave to
 their users: with a goroutine and a ticker for each lease.
@@ -47,8 +47,8 @@ const (
 	maxBenchBaseline = 200_000
 )
 
-// benchRenewalFlags select what to measure.
-type benchRenewalFlags struct {
+// renewalFlags select what to measure.
+type renewalFlags struct {
 	server     connect.Flags
 	start      string
 	leases     int
@@ -59,12 +59,12 @@ type benchRenewalFlags struct {
 	json       bool
 }
 
-func newBenchRenewalCommand() *cobra.Command {
-	f := benchRenewalFlags{ttl: duration.Flag(lock.DefaultTTL), duration: duration.Flag(30 * time.Second)}
+func newRenewalCommand() *cobra.Command {
+	f := renewalFlags{ttl: duration.Flag(lock.DefaultTTL), duration: duration.Flag(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "renewal",
 		Short: "Measure what it costs to keep leases alive",
-		Long:  benchRenewalLong,
+		Long:  renewalLong,
 		Example: `  leasewheel bench renewal --start single
   leasewheel bench renewal --redis redis://127.0.0.1:6379 -n 100000 --duration 2m
   leasewheel bench renewal --start cluster -n 100000 --duration 90s --stop-master --json`,
@@ -89,7 +89,7 @@ func newBenchRenewalCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *benchRenewalFlags) validate() error {
+func (f *renewalFlags) validate() error {
 	ttl, duration := time.Duration(f.ttl), time.Duration(f.duration)
 	if f.baseline < 0 {
 		f.baseline = min(f.leases, 10_000)
@@ -110,17 +110,17 @@ func (f *benchRenewalFlags) validate() error {
 }
 
 // measure measures the baseline and the watchdog, one after the other.
-func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalReport, err error) {
+func (f *renewalFlags) measure(ctx context.Context) (report *renewalReport, err error) {
 	s, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	progress := new(benchProgress)
+	progress := new(progress)
 	m := terminal.StartMeter(os.Stderr, progress.line)
 	defer m.Stop()
 
-	report = newBenchRenewalReport(f, s)
+	report = newRenewalReport(f, s)
 	if f.baseline > 0 {
 		progress.what = "baseline"
 		fleet := s.fleet(f.baseline, time.Duration(f.ttl))
@@ -139,7 +139,7 @@ func (f *benchRenewalFlags) measure(ctx context.Context) (report *benchRenewalRe
 }
 
 // open connects to the server, or starts one.
-func (f *benchRenewalFlags) open(ctx context.Context) (*benchServer, error) {
+func (f *renewalFlags) open(ctx context.Context) (*measuredServer, error) {
 	// The counters of fencing tokens expire soon after the leases of the measurement.
 	config := redisstore.Config{FenceTTL: 2 * time.Duration(f.ttl)}
 	s, err := openBenchServer(ctx, f.start, f.server, config)
