@@ -76,7 +76,7 @@ var fences = map[string]fence{
 	},
 	"lock/redisstore/internal/check": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/fault": {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/lua": {},
+	"lock/redisstore/internal/lua":   {},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
