@@ -98,7 +98,7 @@ func heldNames(ctx context.Context, flags *serverFlags, stored *storeFlags, begu
 				names = append(names, info.Name)
 			}
 		}
-		_ = locker.Close(ctx)
+		_ = locker.Close()
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,10 +65,8 @@ func (l *lookup) open(cmd *cobra.Command) (err error) {
 
 // close ends what open began. There is no lock to release.
 func (l *lookup) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	for _, v := range l.views {
-		_ = v.locker.Close(ctx)
+		_ = v.locker.Close()
 	}
 	_ = l.servers.Close()
 }
