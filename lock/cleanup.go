@@ -300,6 +300,9 @@ func (c *cleanup) stop(ctx context.Context) error {
 	c.cancel()
 	lost := c.abandon()
 	<-done
+	if lost == nil {
+		return nil
+	}
 	return errors.Join(context.Cause(ctx), lost)
 }
 

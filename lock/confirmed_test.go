@@ -98,7 +98,7 @@ func TestCloseForgetsWhatIsConfirmed(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Acquire(t.Context(), 1))
 		require.NoError(t, s.Release(t.Context(), 1))
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		time.Sleep(20 * time.Second) // the record of TrySetPermits lasts as long
 		require.Empty(t, records(t, server))
 	})

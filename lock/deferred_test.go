@@ -407,7 +407,7 @@ func isClosed(t *testing.T, d *lock.Deferred) {
 func TestCloseEndsDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
-		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 2})
+		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 2, RequestTimeout: 2 * time.Second})
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{})
 		lockNow(t, other.Mutex("held"))
@@ -435,7 +435,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 		time.Sleep(time.Second)
 
 		begin := time.Now()
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		assert.Equal(t, time.Second, time.Since(begin), "for those that ran to return")
 		for i, d := range all {
 			err := isOver(t, d)
@@ -476,13 +476,13 @@ func TestCloseAmidDeferrals(t *testing.T) {
 				})
 			}
 			time.Sleep(10*time.Millisecond + rand.N(10*time.Millisecond))
-			require.NoError(t, l.Close(t.Context()))
+			require.NoError(t, l.Close())
 			work.Wait()
 		})
 	}
 }
 
-// Close does not wait beyond its context for a function that ignores its own.
+// Close does not wait for a function that ignores its context.
 func TestCloseAndAStubbornFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := lock.New(locktest.StartMemory(t).Store(t), lock.Config{MaxRunning: 1})
@@ -495,10 +495,8 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 		behind := deferOn(t, l, "b", never(t))
 		once, err := l.Mutex("c").GoWithin(t.Context(), 0, never(t))
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
 		begin := time.Now()
-		time.AfterFunc(time.Second, func() {
+		time.AfterFunc(time.Second/2, func() {
 			for _, d := range []*lock.Deferred{behind, once} {
 				select {
 				case <-d.Done():
@@ -508,8 +506,8 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 				}
 			}
 		})
-		_ = l.Close(ctx)
-		about(t, time.Minute, time.Since(begin))
+		_ = l.Close()
+		about(t, lock.DefaultRequestTimeout, time.Since(begin))
 		require.ErrorIs(t, d.Wait(t.Context()), lock.ErrLost)
 	})
 }

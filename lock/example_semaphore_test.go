@@ -105,7 +105,7 @@ func ExampleLocker_Permits() {
 	if _, err := dying.Permits("pool").One().Lock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if err := dying.Close(ctx); err != nil { // it ends without releasing its permit
+	if err := dying.Close(); err != nil { // it ends without releasing its permit
 		log.Fatal(err)
 	}
 

@@ -38,7 +38,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(context.Background())
+	defer locker.Close()
 	fmt.Println(locker.Mutex("orders:42").Name())
 	// Output: orders:42
 }

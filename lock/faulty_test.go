@@ -185,7 +185,10 @@ func locker(t *testing.T, s driver.Store, c lock.Config) *lock.Locker {
 	t.Helper()
 	l, err := lock.New(s, c)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		_ = l.Shutdown(context.Background()) // waits for deferred functions
+	})
 	return l
 }
 

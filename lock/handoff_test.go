@@ -366,7 +366,7 @@ func TestCloseWhilePassingOn(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		require.NoError(t, l.Close(context.Background()))
+		require.NoError(t, l.Close())
 		work.Wait()
 		require.ErrorIs(t, held.Unlock(t.Context()), lock.ErrLost)
 	})

@@ -62,7 +62,7 @@ func TestNoRequestForThoseThatLeave(t *testing.T) {
 		before := store.asked()
 		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		for _, d := range functions {
 			require.ErrorIs(t, isOver(t, d), lock.ErrClosed)
 		}

@@ -186,7 +186,7 @@ func TestSharedWheel(t *testing.T) {
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 	}
 	ran := make(chan struct{})
 	_, err = shared.Schedule(0, func() { close(ran) })

@@ -21,10 +21,10 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	store := server.Store(t)
 	one, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
-	defer one.Close(t.Context())
+	defer one.Close()
 	two, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
-	defer two.Close(t.Context())
+	defer two.Close()
 	rw, permit := one.ReadWrite("a"), one.Permits("a").One()
 	for name, members := range map[string][]*lock.Mutex{
 		"nothing":                            nil,

@@ -157,7 +157,7 @@ func TestObserverOfLosses(t *testing.T) {
 		require.ErrorIs(t, ended[0].Err, lock.ErrLost)
 
 		lockNow(t, l.Mutex("closed"))
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		_, ended = o.take()
 		require.Len(t, ended, 1)
 		require.ErrorAs(t, ended[0].Err, &loss)
@@ -312,7 +312,7 @@ func TestWheelOfALocker(t *testing.T) {
 	defer w.Stop()
 	one := locktest.New(t, lock.Config{Wheel: w})
 	assert.Same(t, w, one.Wheel())
-	require.NoError(t, one.Close(t.Context()))
+	require.NoError(t, one.Close())
 	own := locktest.New(t, lock.Config{})
 	assert.NotSame(t, w, own.Wheel())
 	lockNow(t, own.Mutex("a"))
@@ -367,17 +367,15 @@ func TestBlockedObserverStopsNoLoss(t *testing.T) {
 		require.False(t, time.Now().Before(until))
 		require.Len(t, lost, 2, "OnLost is called")
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		begin := time.Now()
 		closed := make(chan error, 1)
-		go func() { closed <- l.Close(ctx) }()
+		go func() { closed <- l.Close() }()
 		select {
 		case err := <-closed:
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, time.Second, time.Since(begin))
 		case <-time.After(time.Minute):
-			require.Fail(t, "Close does not end with its context")
+			require.Fail(t, "Close does not end")
 		}
 	})
 }

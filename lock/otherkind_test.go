@@ -34,7 +34,7 @@ func TestLockOfAnotherKind(t *testing.T) {
 		store := otherKind{locktest.StartMemory(t).Store(t), make(chan struct{})}
 		l, err := lock.New(store, lock.Config{Poll: time.Hour})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, l.Close(t.Context())) }()
+		defer func() { require.NoError(t, l.Close()) }()
 
 		_, err = l.Mutex("a").TryLock(t.Context())
 		var refused *lock.NotAcquiredError

@@ -20,7 +20,7 @@ func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := New(noStore{}, Config{})
 			require.NoError(t, err)
-			defer func() { require.NoError(t, l.Close(t.Context())) }()
+			defer func() { require.NoError(t, l.Close()) }()
 
 			h := driver.Hold{Kind: KindFair, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
 			switch value := reflect.ValueOf(&h).Elem().FieldByIndex(field); value.Kind() {

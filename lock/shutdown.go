@@ -55,13 +55,16 @@ func (l *Locker) leftUnreleased() error {
 	return &UnreleasedError{Names: slices.Clone(l.unreleased.Names), Err: l.unreleased.Err}
 }
 
-// Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed]
-// as the cause. Locks stay in the store until their Unlock, which still works, or until
-// their TTL is over. Close waits, as long as ctx allows, until the locker has stopped
-// and released semaphore permits, which have no TTL, are confirmed. A request that is in
-// flight when ctx ends is awaited, for [Config.RequestTimeout] at most. The error names the
-// permits that are not confirmed and matches [ErrNotRepeated]. The store stays open.
-func (l *Locker) Close(ctx context.Context) error {
+// Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as
+// the cause. It does not wait for holders; [Locker.Shutdown] does. Locks stay in the store
+// until their Unlock, which still works, or until their TTL is over. Close waits at most
+// [Config.RequestTimeout] until the locker has stopped and released semaphore permits, which
+// have no TTL, are confirmed. A request that is in flight then is awaited, as long again at
+// most. The error names the permits that are not confirmed and matches [ErrNotRepeated]. The
+// store stays open.
+func (l *Locker) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
+	defer cancel()
 	l.stopGranting()
 	return l.end(ctx)
 }

@@ -34,15 +34,10 @@ func (s *slowToRenew) Renew(ctx context.Context, items []renewal.Item) {
 
 // shutDown calls Shutdown with a time limit, and returns its error and its duration.
 func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err error) {
-	return timed(l.Shutdown, within)
-}
-
-// timed calls Shutdown or Close with a time limit, and returns its error and its duration.
-func timed(end func(context.Context) error, within time.Duration) (took time.Duration, err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	err = end(ctx)
+	err = l.Shutdown(ctx)
 	return time.Since(begin), err
 }
 
@@ -259,9 +254,9 @@ func TestShutdownWaitsForAnotherOne(t *testing.T) {
 // the locker: nothing repeats it any more.
 func TestShutdownBesideAnUnreleasedHold(t *testing.T) {
 	for name, end := range map[string]func(l *lock.Locker){
-		"after Close":           func(l *lock.Locker) { _, _ = timed(l.Close, time.Second) },
+		"after Close":           func(l *lock.Locker) { _ = l.Close() },
 		"after a cut Shutdown":  func(l *lock.Locker) { _, _ = shutDown(l, time.Second) },
-		"beside Close":          func(l *lock.Locker) { time.AfterFunc(time.Second, func() { _, _ = timed(l.Close, time.Second) }) },
+		"beside Close":          func(l *lock.Locker) { time.AfterFunc(time.Second, func() { _ = l.Close() }) },
 		"beside a cut Shutdown": func(l *lock.Locker) { time.AfterFunc(time.Second, func() { _, _ = shutDown(l, time.Second) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,7 +285,7 @@ func TestCloseCutsShutdown(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.Shutdown(context.Background()) }()
 		synctest.Wait()
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		require.NoError(t, <-done)
 	})
 }
@@ -311,7 +306,7 @@ func TestCloseWhileShutdownIsCutShort(t *testing.T) {
 					assert.ErrorIs(t, err, context.Canceled)
 				}
 			})
-			work.Go(func() { assert.NoError(t, l.Close(t.Context())) })
+			work.Go(func() { assert.NoError(t, l.Close()) })
 			work.Wait()
 		})
 	}
@@ -325,7 +320,7 @@ func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		lease := mustLock(t, l.Mutex("a"))
 		ctx := lease.Context()
-		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, l.Close())
 		other := server.Locker(t, lock.Config{})
 		_, err := other.Mutex("a").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired, "its holder may still be at work")
@@ -360,7 +355,7 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 				time.Sleep(200 * time.Millisecond) // TryLock does not begin a pause that ends too late
 				synctest.Wait()
 				asked, begin := store.asked(), time.Now()
-				require.NoError(t, l.Close(t.Context()))
+				require.NoError(t, l.Close())
 				require.ErrorIs(t, <-ended, lock.ErrClosed)
 				require.Zero(t, time.Since(begin))
 				time.Sleep(time.Minute)

@@ -2,7 +2,6 @@ package contention
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -17,7 +16,6 @@ type Leasewheel struct {
 }
 
 // closeLimit bounds Close of a locker without leases.
-const closeLimit = 10 * time.Second
 
 // Acquire acquires a mutex or a fair lock.
 func (l Leasewheel) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -33,8 +31,4 @@ func (l Leasewheel) Acquire(ctx context.Context, name string) (func(context.Cont
 }
 
 // Close closes the locker.
-func (l Leasewheel) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-	defer cancel()
-	return l.Locker.Close(ctx)
-}
+func (l Leasewheel) Close() error { return l.Locker.Close() }

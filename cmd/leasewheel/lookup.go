@@ -2,13 +2,11 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,10 +68,8 @@ func (l *lookup) open(cmd *cobra.Command) (err error) {
 
 // close ends what open began. There is no lock to release.
 func (l *lookup) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	for _, v := range l.views {
-		_ = v.locker.Close(ctx)
+		_ = v.locker.Close()
 	}
 	_ = l.servers.Close()
 }

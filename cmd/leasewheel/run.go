@@ -340,9 +340,7 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	return locker, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := errors.Join(locker.Close(ctx), closeStore(), servers.Close()); err != nil {
+		if err := errors.Join(locker.Close(), closeStore(), servers.Close()); err != nil {
 			r.say("closing: %v", err)
 		}
 	}, nil

@@ -63,7 +63,7 @@ func inOutage(t *testing.T, f func(t *testing.T, server *locktest.Server, r *run
 		defer store.Close()
 		locker, err := lock.New(store, lock.Config{RetryFor: lock.DefaultRequestTimeout})
 		require.NoError(t, err)
-		defer locker.Close(t.Context())
+		defer locker.Close()
 		r := &runCommand{name: "job", verbose: true, stderr: new(strings.Builder)}
 		r.servers = connect.Servers{{Client: s.Client(t), Store: store, Address: "of the test"}}
 		f(t, s, r, func() error {

@@ -176,7 +176,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.NotEqual(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
 	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 	require.NoError(t, <-granted)
-	require.NoError(t, second.Close(t.Context())) // and is no longer subscribed
+	require.NoError(t, second.Close()) // and is no longer subscribed
 }
 
 // useFairLocks makes waiters of a fair lock queue, give up, die, come back among
@@ -531,7 +531,7 @@ func newLocker(t *testing.T, client redis.UniversalClient, kept redisstore.Confi
 	locker, err := lock.New(store, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, locker.Close(context.Background()))
+		assert.NoError(t, locker.Close())
 		assert.NoError(t, store.Close())
 		assert.NoError(t, client.Close())
 	})

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -126,7 +125,7 @@ func newShell(t *testing.T, quorum bool) *shell {
 	t.Cleanup(func() { store.Close() })
 	s.locker, err = lock.New(store, longLeases)
 	require.NoError(t, err)
-	t.Cleanup(func() { s.locker.Close(context.Background()) })
+	t.Cleanup(func() { s.locker.Close() })
 	return s
 }
 

@@ -218,7 +218,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, q.Shutdown(context.Background())) })
 	l, err := lock.New(store, lock.Config{TTL: time.Hour, RequestTimeout: time.Minute})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, l.Close(context.Background())) })
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 
 	reports, began, release := newLog(), make(chan struct{}), make(chan struct{})
 	put(t, q, message{ID: "held"})

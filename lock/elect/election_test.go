@@ -258,7 +258,7 @@ func TestRunRefuses(t *testing.T) {
 	require.NoError(t, server.Client(t).Set(t.Context(), "foreign", "x", 0).Err())
 	_, err = elect.New(l, "foreign", lock.Options{}).Leader(t.Context())
 	require.ErrorIs(t, err, lock.ErrForeign)
-	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, l.Close())
 	require.ErrorIs(t, elect.New(l, "leader", lock.Options{}).Run(t.Context(), lead), lock.ErrClosed)
 }
 

@@ -33,7 +33,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer locker.Close(context.Background())
+	defer locker.Close()
 	defer telemetry.AddLocker("orders", locker)()
 	fmt.Println(locker.Mutex("orders:42").Do(context.Background(), func(context.Context) error { return nil }))
 	// Output: <nil>

@@ -43,7 +43,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer locker.Close(context.Background())
+	defer locker.Close()
 	metrics.AddLocker("orders", locker)
 
 	count, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "leasewheel_leases_held")

@@ -71,8 +71,9 @@ var (
 		}
 		return c.ends
 	}}
-	closeStore = bound{"2s", constant(2 * time.Second)}
-	byLease    = bound{"ctx, TTL, RequestTimeout", func(c caller) time.Duration { return c.ends + delayqueue.DefaultTTL + requestTimeout }}
+	closeStore  = bound{"2s", constant(2 * time.Second)}
+	closeLocker = bound{"RequestTimeout, twice", constant(2 * requestTimeout)}
+	byLease     = bound{"ctx, TTL, RequestTimeout", func(c caller) time.Duration { return c.ends + delayqueue.DefaultTTL + requestTimeout }}
 )
 
 // boundedCall is a call of a method with its documented bound. prepare is called while the
@@ -483,7 +484,7 @@ func calls() map[string]boundedCall {
 		"lock.Locker.ForceRelease": {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.ForceRelease(ctx, "held") })},
 		"lock.Locker.List":         {byPage, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "*")) })},
 		"lock.Locker.List (one)":   {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "one")) })},
-		"lock.Locker.Close":        {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Close(ctx) })},
+		"lock.Locker.Close":        {closeLocker, ofBusyLocker(func(_ context.Context, l *lock.Locker) { _ = l.Close() })},
 		"lock.Locker.Shutdown":     {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Shutdown(ctx) })},
 		"lock.Locker.Shutdown (with a cleanup)": {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) {
 			brief, cancel := context.WithTimeout(ctx, time.Millisecond)

@@ -88,7 +88,10 @@ func (p *process) newQuorum() *quorum.Store {
 func (p *process) newLocker(s driver.Store) *lock.Locker {
 	l, err := lock.New(s, lock.Config{})
 	require.NoError(p.t, err)
-	p.t.Cleanup(func() { assert.NoError(p.t, l.Close(context.Background())) })
+	p.t.Cleanup(func() {
+		time.Sleep(time.Minute) // for what is released in the background
+		assert.NoError(p.t, l.Close())
+	})
 	return l
 }
 

@@ -91,8 +91,8 @@ type Process struct {
 	returned chan struct{} // closed when run has returned, and what it opened is closed
 
 	mu    sync.Mutex
-	dead  bool                          // guarded by mu
-	close []func(context.Context) error // guarded by mu
+	dead  bool           // guarded by mu
+	close []func() error // guarded by mu
 }
 
 // Number returns the process's number. The first processes have 1 and those that follow it; each
@@ -105,7 +105,7 @@ func (p *Process) Client() *redis.Client {
 	o := *p.server.Client(p.t).Options()
 	o.Dialer, o.Addr = p.network.Dial, "127.0.0.1:6379" // the resolver of names does not work in a bubble
 	client := redis.NewClient(&o)
-	p.closeLater(func(context.Context) error { return client.Close() })
+	p.closeLater(client.Close)
 	return client
 }
 
@@ -116,7 +116,7 @@ func (p *Process) Store(c redisstore.Config) *redisstore.Store {
 	if err != nil {
 		p.fail(err)
 	}
-	p.closeLater(func(context.Context) error { return store.Close() })
+	p.closeLater(store.Close)
 	return store
 }
 
@@ -136,7 +136,7 @@ func (p *Process) fail(err error) {
 	panic(fmt.Sprintf("locktest: process %d: %v", p.number, err))
 }
 
-func (p *Process) closeLater(f func(context.Context) error) {
+func (p *Process) closeLater(f func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.close = append(p.close, f)
@@ -147,14 +147,9 @@ func (p *Process) closeAll() {
 	p.mu.Lock()
 	all, dead := p.close, p.dead
 	p.mu.Unlock()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if dead {
-		cancel()
-	}
 	slices.Reverse(all)
 	for _, f := range all {
-		if err := f(ctx); err != nil && !dead {
+		if err := f(); err != nil && !dead {
 			p.t.Errorf("locktest: process %d: %v", p.number, err)
 		}
 	}

@@ -50,9 +50,10 @@ func newLocker(t TB, store lock.Store, c lock.Config) *lock.Locker {
 		t.Fatalf("locktest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := locker.Close(context.Background()); err != nil {
+		if err := locker.Close(); err != nil {
 			t.Errorf("locktest: %v", err)
 		}
+		_ = locker.Shutdown(context.Background()) // waits for deferred functions
 	})
 	return locker
 }

@@ -17,7 +17,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(ctx)
+	defer locker.Close()
 
 	lease, err := locker.Mutex("orders:42").Lock(ctx)
 	if err != nil {
@@ -46,8 +46,8 @@ func ExampleStore_Open() {
 		return locker
 	}
 	one, other := replica(here), replica(there)
-	defer one.Close(ctx)
-	defer other.Close(ctx)
+	defer one.Close()
+	defer other.Close()
 
 	lease, err := one.Mutex("report").Lock(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleStore_DeleteFunc() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(ctx)
+	defer locker.Close()
 	lease, err := locker.Mutex("report").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)

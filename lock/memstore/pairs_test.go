@@ -18,7 +18,7 @@ func BenchmarkPair(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer locker.Close(b.Context())
+			defer locker.Close()
 			mutex := locker.Mutex("orders:42")
 			b.ReportAllocs()
 			for b.Loop() {

@@ -41,7 +41,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(context.Background())
+	defer locker.Close()
 
 	servers[0].Close()
 	lease, err := locker.Mutex("orders:42").Lock(context.Background())

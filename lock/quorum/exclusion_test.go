@@ -128,7 +128,7 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 			t.Fatal(err)
 		}
 		closers = append(closers, func() {
-			_ = l.Close(context.Background())
+			_ = l.Close()
 			_ = store.Close()
 		})
 		plans := w.plans[len(closers)-1]

@@ -22,7 +22,7 @@ func locker(t testing.TB, store driver.Store, c lock.Config) *lock.Locker {
 	t.Helper()
 	l, err := lock.New(store, c)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
 }
 

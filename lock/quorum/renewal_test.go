@@ -1,7 +1,6 @@
 package quorum_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -166,7 +165,7 @@ func TestUnresponsiveNodeDelaysNoRenewal(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
 		assert.Greater(t, latest, ttl/2, "of the time left when a lease was renewed")
-		require.NoError(t, l.Close(context.Background()))
+		require.NoError(t, l.Close())
 		require.NoError(t, store.Close())
 		time.Sleep(ttl)
 	})

@@ -563,7 +563,7 @@ func TestWaiterIsNotWokenByItself(t *testing.T) {
 		lease := <-granted
 		assert.Less(t, time.Since(begin), time.Second, "the holder's release wakes it")
 		require.NoError(t, lease.Unlock(t.Context()))
-		require.NoError(t, l.Close(context.Background()))
+		require.NoError(t, l.Close())
 	})
 }
 

@@ -706,7 +706,7 @@ func TestCheckOfRightsWithoutRelease(t *testing.T) {
 	defer store.Close()
 	locker, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
-	defer locker.Close(t.Context())
+	defer locker.Close()
 	lease, err := locker.ReadWrite("orders").Write().TryLock(t.Context())
 	require.NoError(t, err)
 	require.ErrorIs(t, lease.Unlock(t.Context()), redisstore.ErrNoPermission)

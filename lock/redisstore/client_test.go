@@ -56,7 +56,7 @@ func TestOpen(t *testing.T) {
 	l, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
 	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
-	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, l.Close())
 	require.NoError(t, store.Close())
 	require.Error(t, store.Ping(t.Context()), "the client that Open made is closed with the store")
 	require.NotErrorIs(t, store.Ping(t.Context()), driver.ErrUnavailable)

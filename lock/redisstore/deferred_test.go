@@ -152,7 +152,7 @@ func (d *deferral) run(tb testing.TB) {
 	}
 	d.out = out.Load()
 	for _, l := range []*lock.Locker{other, l} {
-		if err := l.Close(ctx); err != nil {
+		if err := l.Close(); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -43,7 +43,7 @@ func Example_readmeDeferred() {
 	if err != nil {
 		panic(err)
 	}
-	defer locker.Close(context.Background())
+	defer locker.Close()
 
 	if err := readmeDeferred(context.Background(), locker); err != nil {
 		fmt.Println(err)
@@ -81,7 +81,7 @@ func readmeLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(ctx)
+	defer locker.Close()
 
 	lease, err := locker.Mutex("orders:42").Lock(ctx) // waits until it is granted
 	if err != nil {

@@ -38,7 +38,7 @@ func lockerOn(t testing.TB, store *redisstore.Store, c lock.Config) *lock.Locker
 	c.TTL, c.RequestTimeout = cmp.Or(c.TTL, longTTL), cmp.Or(c.RequestTimeout, time.Minute)
 	l, err := lock.New(store, c)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
 }
 
@@ -656,7 +656,7 @@ func TestNoServerAtTheAddress(t *testing.T) {
 	defer store.Close()
 	l, err := lock.New(store, lock.Config{RequestTimeout: 500 * time.Millisecond})
 	require.NoError(t, err)
-	defer l.Close(context.Background())
+	defer l.Close()
 	_, err = l.Mutex("a").TryLock(t.Context())
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)

@@ -509,5 +509,5 @@ func TestFairReleaseSkipsAnUnsubscribedHead(t *testing.T) {
 	assert.True(t, thread.lock(redissonWait), "the lock is free, and the head of the queue dead")
 	cancel()
 	<-ended
-	_ = l.Close(context.Background())
+	_ = l.Close()
 }

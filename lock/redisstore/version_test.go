@@ -29,7 +29,7 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 			defer store.Close()
 			locker, err := lock.New(store, lock.Config{})
 			require.NoError(t, err)
-			defer locker.Close(t.Context())
+			defer locker.Close()
 			_, err = locker.Mutex("a").TryLock(t.Context())
 			require.ErrorIs(t, err, redisstore.ErrTooOld)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)

@@ -174,7 +174,7 @@ func locker(t *testing.T, server *redistest.Server, f redisstore.Format, c lock.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(l.Close(context.Background()), store.Close()); err != nil {
+		if err := errors.Join(l.Close(), store.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -64,7 +64,7 @@ func newLeasewheel(client *redis.Client, name string) (locking, func(), error) {
 		return lease.Unlock, nil
 	}
 	return take, func() {
-		_ = locker.Close(context.Background())
+		_ = locker.Close()
 		_ = store.Close()
 	}, nil
 }

@@ -137,9 +137,7 @@ func (g *goDriver) run(thread, verb string, args []string) (any, error) {
 	g.mu.Unlock()
 	switch ctx := context.Background(); verb {
 	case "close":
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		return "", errors.Join(c.locker.Close(ctx), c.store.Close(), c.redis.Close())
+		return "", errors.Join(c.locker.Close(), c.store.Close(), c.redis.Close())
 	case "lock":
 		return c.lock(ctx, thread, args[1], args[2], milliseconds(args[3]), milliseconds(args[4]))
 	case "unlock":

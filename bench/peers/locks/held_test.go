@@ -143,9 +143,7 @@ func (k *keeper) hold(ctx context.Context, n int, name string) (err error) {
 }
 
 func (k *keeper) Close() error {
-	ended, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err := k.locker.Close(ended)
+	err := k.locker.Close()
 	_ = k.store.Close()
 	return errors.Join(err, k.client.Close())
 }

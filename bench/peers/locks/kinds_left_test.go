@@ -187,7 +187,7 @@ func leaves(ctx context.Context, k used, admin, connection *redis.Client, uses i
 	if err != nil {
 		return left{}, err
 	}
-	defer func() { _ = locker.Close(context.WithoutCancel(ctx)) }()
+	defer func() { _ = locker.Close() }()
 	c := &client{Locker: locker, store: store}
 	defer func() {
 		for _, end := range c.ends {

@@ -79,7 +79,7 @@ func leasewheel(t testing.TB, clients []*redis.Client, c quorum.Config) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	t.Cleanup(func() { _ = locker.Close() })
 	return func(ctx context.Context, name string) (acquire, release time.Duration, err error) {
 		begin := time.Now()
 		lease, err := locker.Mutex(name).TryLock(ctx)

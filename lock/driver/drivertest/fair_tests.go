@@ -390,7 +390,7 @@ func givesUpPlacesWhenClosed(b *bench) {
 	if next := b.refused(s, b.waiting("a", "one:1")); !next.Behind {
 		b.Fatalf("no waiter: %+v", next)
 	}
-	if err := leaving.Close(b.Context()); err != nil {
+	if err := leaving.Close(); err != nil {
 		b.Errorf("close: %v", err)
 	}
 	if next := b.refused(s, b.waiting("a", "one:1")); next.Behind {

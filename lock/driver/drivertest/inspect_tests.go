@@ -358,7 +358,7 @@ func looksNoMoreOnceClosed(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Fatal(err)
 	}
 	_, err = l.Inspect(b.Context(), b.name("a"))

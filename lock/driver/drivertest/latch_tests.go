@@ -143,7 +143,7 @@ func opensForManyOfOneProcess(b *bench) {
 	if asked := store.acquisitions.Load() - before; asked > waiters+waiters/10 {
 		b.Errorf("%d waiters asked %d times", waiters, asked)
 	}
-	if err := theirs.Close(context.Background()); err != nil {
+	if err := theirs.Close(); err != nil {
 		b.Error(err)
 	}
 }
@@ -285,7 +285,7 @@ func latchCloses(b *bench) {
 	got := make(chan error)
 	go func() { got <- latch.Wait(b.Context()) }()
 	time.Sleep(50 * time.Millisecond)
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Error(err)
 	}
 	if err := <-got; !errors.Is(err, lock.ErrClosed) {

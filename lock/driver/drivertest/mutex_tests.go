@@ -436,7 +436,7 @@ func doesNotStampede(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close(context.Background())
+	defer l.Close()
 	lease := b.lock(l, "a")
 	var work sync.WaitGroup
 	work.Go(func() { b.unlock(b.lock(l, "a")) })
@@ -878,7 +878,7 @@ func closes(b *bench) {
 		waited <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Errorf("close: %v", err)
 	}
 	if err := <-waited; !errors.Is(err, lock.ErrClosed) {
@@ -890,7 +890,7 @@ func closes(b *bench) {
 	if _, err := b.mutex(l, "b").Lock(b.Context()); !errors.Is(err, lock.ErrClosed) {
 		b.Errorf("lock on a closed locker: %v", err)
 	}
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Errorf("a second close: %v", err)
 	}
 	b.unlock(theirs)

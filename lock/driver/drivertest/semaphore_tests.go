@@ -449,7 +449,7 @@ func letsNoSmallRequestOvertakeInAProcess(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close(context.Background())
+	defer l.Close()
 	s := b.semaphore(b.locker(lock.Config{}), "a", 2)
 	large, small := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -530,7 +530,7 @@ func semaphoreDoesNotStampede(b *bench) {
 	}
 	cancel()
 	work.Wait()
-	if err := theirs.Close(context.Background()); err != nil {
+	if err := theirs.Close(); err != nil {
 		b.Error(err)
 	}
 	available(b, s, 0)
@@ -678,7 +678,7 @@ func semaphoreCloses(b *bench) {
 	got := make(chan error)
 	go func() { got <- s.Acquire(b.Context(), 1) }()
 	time.Sleep(50 * time.Millisecond)
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Error(err)
 	}
 	if err := <-got; !errors.Is(err, lock.ErrClosed) {
@@ -1271,7 +1271,7 @@ func permitsClose(b *bench) {
 		got <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	if err := l.Close(b.Context()); err != nil {
+	if err := l.Close(); err != nil {
 		b.Error(err)
 	}
 	if err := <-got; !errors.Is(err, lock.ErrClosed) {

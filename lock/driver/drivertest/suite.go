@@ -223,9 +223,7 @@ func (b *bench) lockerOn(store driver.Store, c lock.Config) *lock.Locker {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
-		defer cancel()
-		if err := l.Close(ctx); err != nil {
+		if err := l.Close(); err != nil {
 			b.Errorf("closing a locker: %v", err)
 		}
 	})

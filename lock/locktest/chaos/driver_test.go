@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ import (
 func TestLeaseThatWasNeverSeenValidIsReportedSo(t *testing.T) {
 	l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	defer func() { require.NoError(t, l.Close()) }()
 	lease, err := l.Mutex("a").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(t.Context()))

@@ -88,7 +88,7 @@ func (f *fleet) openOwn() {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		_ = f.locker.Close(context.Background())
+		_ = f.locker.Close()
 		_ = store.Close()
 	})
 }

@@ -150,7 +150,7 @@ func (r *round) openOwn(t *testing.T) {
 	}
 	r.own, r.locker = store, locker
 	t.Cleanup(func() {
-		_ = locker.Close(context.Background())
+		_ = locker.Close()
 		_ = store.Close()
 	})
 }

@@ -67,7 +67,7 @@ func (w *worker) open(openStores func() ([]*redisstore.Store, error)) (err error
 	if w.locker, err = lock.New(store, c); err != nil {
 		return err
 	}
-	w.close = append(w.close, func() error { return w.locker.Close(w.closingContext()) })
+	w.close = append(w.close, func() error { return w.locker.Shutdown(w.closingContext()) })
 	if w.plan.Queue != nil {
 		if w.queue, err = delayqueue.New(w.store, w.plan.Queue.Name, qc); err != nil {
 			return err

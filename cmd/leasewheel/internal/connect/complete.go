@@ -48,7 +48,7 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 				names = append(names, info.Name)
 			}
 		}
-		_ = locker.Close(ctx)
+		_ = locker.Close()
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

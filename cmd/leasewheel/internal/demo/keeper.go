@@ -220,8 +220,8 @@ func (k *keeper) measured() []time.Duration {
 }
 
 // close ends the keeper. The leases expire by themselves.
-func (k *keeper) close(ctx context.Context) error {
-	err := k.locker.Close(ctx)
+func (k *keeper) close() error {
+	err := k.locker.Close()
 	k.wheel.Stop()
 	return err
 }

@@ -369,7 +369,7 @@ func (d *demo) cleanUp(ctx context.Context) {
 			d.report.Failures = append(d.report.Failures, fmt.Sprintf("giving back the leases: %v", err))
 		}
 	}
-	if err := d.keeper.close(ctx); err != nil {
+	if err := d.keeper.close(); err != nil {
 		d.report.Failures = append(d.report.Failures, fmt.Sprintf("closing: %v", err))
 	}
 }

@@ -161,7 +161,7 @@ func (w *worker) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.WithoutCancel(ctx))
+	defer locker.Close()
 	w.mutex = locker.Mutex(w.job.Lock)
 
 	for ctx.Err() == nil {

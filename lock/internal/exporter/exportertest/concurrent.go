@@ -32,7 +32,7 @@ func ConcurrentUse(t *testing.T, e Exporter, collect func()) {
 				for j := range 5 {
 					assert.NoError(t, l.Mutex(strconv.Itoa(j+round)).Do(t.Context(), func(context.Context) error { return nil }))
 				}
-				assert.NoError(t, l.Close(t.Context()))
+				assert.NoError(t, l.Close())
 				remove()
 			}
 		})
