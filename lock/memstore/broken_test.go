@@ -40,10 +40,8 @@ var faults = map[string]struct {
 
 // Each fault is reported by an assertion of its case.
 func TestSuiteReportsFaults(t *testing.T) {
-	t.Parallel()
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			command := exec.Command(os.Args[0], "-test.run", "^TestBrokenStore$/"+f.reportedBy+"$", "-test.timeout", "2m")
 			command.Env = append(os.Environ(), brokenStore+"="+name, "GORACE=atexit_sleep_ms=10")
 			out, err := command.CombinedOutput()
