@@ -38,7 +38,7 @@ type red struct {
 	pkg, test string // test is empty if the package failed outside a test
 	runs      []int
 	seed      string // of the order, in the last of them
-	output    string // of the last of them
+	output    string // of the first of them
 }
 
 // record is a line of go tool test2json.
@@ -78,6 +78,9 @@ func (f *flakesRun) play(ctx context.Context, patterns []string) error {
 			reds = merge(reds, one)
 		}
 		fmt.Fprintf(f.out, "run %d of %d: %d tests, %d red, %v\n", run, f.times, count, len(failed), time.Since(begun).Round(time.Second))
+		for _, one := range failed { // the series takes hours, and may be interrupted
+			fmt.Fprintf(f.out, "\n%s %s, -test.shuffle=%s\n%s\n", one.pkg, one.test, one.seed, one.output)
+		}
 	}
 	f.report(reds)
 	if len(reds) > 0 {
@@ -195,15 +198,14 @@ func merge(reds []*red, one *red) []*red {
 	for _, earlier := range reds {
 		if earlier.pkg == one.pkg && earlier.test == one.test {
 			earlier.runs = append(earlier.runs, one.runs...)
-			earlier.seed, earlier.output = one.seed, one.output
+			earlier.seed = one.seed
 			return reds
 		}
 	}
 	return append(reds, one)
 }
 
-// report prints the tests that failed, those that failed most often first, and for each the
-// output of its last failure.
+// report prints the tests that failed, those that failed most often first.
 func (f *flakesRun) report(reds []*red) {
 	if len(reds) == 0 {
 		fmt.Fprintf(f.out, "no test was red in %d runs\n", f.times)
@@ -216,7 +218,4 @@ func (f *flakesRun) report(reds []*red) {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", len(r.runs), r.pkg, r.test, strings.Trim(fmt.Sprint(r.runs), "[]"), r.seed)
 	}
 	_ = table.Flush() // an error of out shows in what is missing there
-	for _, r := range reds {
-		fmt.Fprintf(f.out, "\n%s %s\n%s", r.pkg, r.test, r.output)
-	}
 }
