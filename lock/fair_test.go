@@ -140,36 +140,36 @@ func TestIdleFairWaiterGetsItsTurn(t *testing.T) {
 	const period = 5*time.Second/3 + 100*time.Millisecond
 	for name, test := range map[string]struct {
 		before func(f *faulty)                             // while the waiters are idle
-		then   func(q *idleQueue, server *locktest.Memory) // makes the lock free
+		then   func(q *idleQueue, server *locktest.Server) // makes the lock free
 		within time.Duration
 	}{
-		"released":           {then: func(q *idleQueue, _ *locktest.Memory) { q.unlock() }, within: 100 * time.Millisecond},
-		"predecessor leaves": {then: func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: 100 * time.Millisecond},
+		"released":           {then: func(q *idleQueue, _ *locktest.Server) { q.unlock() }, within: 100 * time.Millisecond},
+		"predecessor leaves": {then: func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 100 * time.Millisecond},
 		"predecessor and holder are gone": {
-			then:   func(q *idleQueue, server *locktest.Memory) { q.leave(); server.Delete("a") },
+			then:   func(q *idleQueue, server *locktest.Server) { q.leave(); server.Delete("a") },
 			within: period,
 		},
 		"predecessor's process is dead": {
-			then:   func(q *idleQueue, _ *locktest.Memory) { q.kill(); q.unlock() },
+			then:   func(q *idleQueue, _ *locktest.Server) { q.kill(); q.unlock() },
 			within: 5*time.Second + period,
 		},
-		"everything is lost": {then: func(_ *idleQueue, server *locktest.Memory) { server.DeleteAll() }, within: period},
+		"everything is lost": {then: func(_ *idleQueue, server *locktest.Server) { server.DeleteAll() }, within: period},
 		"messages are lost": {
 			before: func(f *faulty) { f.mute = true },
-			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: period,
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
 		},
 		"places may not be kept": {
 			before: func(f *faulty) { f.keep, f.mute = broken, true },
-			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: 2 * period,
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 2 * period,
 		},
 		"replies about places were lost": {
 			before: func(f *faulty) { f.keep, f.mute = times(4, lostReply), true },
-			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: period,
+			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.StartMemory(t)
+				server := locktest.Start(t)
 				q := newIdleQueue(t, server)
 				if test.before != nil {
 					q.store.set(func() { test.before(q.store) })
@@ -210,7 +210,7 @@ type idleQueue struct {
 	left        chan struct{}
 }
 
-func newIdleQueue(t *testing.T, server *locktest.Memory) *idleQueue {
+func newIdleQueue(t *testing.T, server *locktest.Server) *idleQueue {
 	q := &idleQueue{T: t, granted: make(chan *lock.Lease, 1), left: make(chan struct{})}
 	var err error
 	q.holder, err = server.Locker(t, lock.Config{}).Fair("a").With(lock.Options{TTL: time.Hour, Fixed: true}).Lock(t.Context())
@@ -255,7 +255,7 @@ func (q *idleQueue) end() {
 // A wait that ends in an outage reports that, also that of an idle waiter.
 func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newIdleQueue(t, locktest.StartMemory(t))
+		q := newIdleQueue(t, locktest.Start(t))
 		second := make(chan error, 1)
 		go func() {
 			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)

@@ -144,7 +144,7 @@ func TestPermitOfADeadHolderBehindAGrant(t *testing.T) {
 // a longer lease had the lock when the writer began to wait.
 func TestWriterBehindADeadReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.StartMemory(t)
+		server := locktest.Start(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		other := server.Locker(t, config).ReadWrite("a").Read()
 		begin := time.Now()

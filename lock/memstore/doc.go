@@ -27,5 +27,7 @@ package memstore
 // Requests: store.go, inspect.go, subscription.go; what they mean: lock/internal/machine/doc.go.
 // Tests: suite_test.go, suite_real_test.go.
 //
+// Whether the suite reports a fault: broken_test.go.
+//
 // What is dropped, and when: memory.go, lock/internal/machine/state.go State.Ends().
 // Tests: memory_test.go.

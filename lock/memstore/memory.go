@@ -61,8 +61,8 @@ func (m *memory) close(s *Store) {
 		return
 	}
 	s.closed = true
-	for _, n := range m.names {
-		m.unsubscribe(n, func(b *subscription) bool { return b.store == s })
+	for _, b := range m.subscriptionsOf(s) {
+		m.unsubscribe(b)
 	}
 	if m.stores--; m.stores == 0 && m.check != nil {
 		m.check.Stop()

@@ -13,20 +13,21 @@ import (
 type subscription struct {
 	store  *Store
 	name   *name
+	topics []machine.Topic
 	notify func(driver.Notice)
 }
 
 // Subscribe has notify called with every notice for a waiter, see [driver.Store].
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
-	b := &subscription{store: s, notify: notify}
-	err := s.step(ctx, h.Name, func(_ *machine.State, now time.Time) []machine.Message {
-		if b.name = s.name(h.Name, now); b.name.subscriptions == nil {
-			b.name.subscriptions = make(map[machine.Topic][]*subscription)
+	b := &subscription{store: s, topics: machine.Topics(h), notify: notify}
+	err := s.request(ctx, func(now time.Time) {
+		n := s.name(h.Name, now)
+		if b.name = n; n.subscriptions == nil {
+			n.subscriptions = make(map[machine.Topic][]*subscription)
 		}
-		for _, t := range machine.Topics(h) {
-			b.name.subscriptions[t] = append(b.name.subscriptions[t], b)
+		for _, t := range b.topics {
+			n.subscriptions[t] = append(n.subscriptions[t], b)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -39,22 +40,33 @@ func (b *subscription) Close() {
 	m := b.store.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unsubscribe(b.name, func(other *subscription) bool { return other == b })
+	m.unsubscribe(b)
 }
 
-// unsubscribe ends the subscriptions to a name that end accepts. The caller holds mu.
-func (m *memory) unsubscribe(n *name, end func(*subscription) bool) {
-	if len(n.subscriptions) == 0 {
-		return
-	}
-	for t, all := range n.subscriptions {
-		if all = slices.DeleteFunc(all, end); len(all) == 0 {
-			delete(n.subscriptions, t)
-		} else {
-			n.subscriptions[t] = all
+// unsubscribe ends a subscription. The caller holds mu.
+func (m *memory) unsubscribe(b *subscription) {
+	all := b.name.subscriptions
+	for _, t := range b.topics {
+		all[t] = slices.DeleteFunc(all[t], func(other *subscription) bool { return other == b })
+		if len(all[t]) == 0 {
+			delete(all, t)
 		}
 	}
-	m.name(n.text, m.now()) // plans a check
+	m.name(b.name.text, m.now()) // plans a check
+}
+
+// subscriptionsOf returns those of a store. The caller holds mu.
+func (m *memory) subscriptionsOf(s *Store) (own []*subscription) {
+	for _, n := range m.names {
+		for _, all := range n.subscriptions {
+			for _, b := range all {
+				if b.store == s {
+					own = append(own, b)
+				}
+			}
+		}
+	}
+	return own
 }
 
 // listening returns how many stores are subscribed to a topic. The caller holds memory.mu.

@@ -10,5 +10,5 @@ import (
 
 func TestInRealTime(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Suite{Backend: backend})
+	drivertest.Run(t, drivertest.Suite{Backend: intact})
 }

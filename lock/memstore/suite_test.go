@@ -10,7 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestMain(m *testing.M) {
@@ -19,28 +18,32 @@ func TestMain(m *testing.M) {
 }
 
 func TestInBubble(t *testing.T) {
-	drivertest.Run(t, drivertest.Suite{Backend: backend, Bubble: true})
+	drivertest.Run(t, drivertest.Suite{Backend: intact, Bubble: true})
 }
 
-// backend returns a backend of stores of the same locks.
-func backend(t testing.TB) drivertest.Backend {
-	first := New()
-	t.Cleanup(func() { _ = first.Close() })
+func intact(t testing.TB) drivertest.Backend {
+	return backend(New(), func(_ testing.TB, s *Store) driver.Store { return s })
+}
+
+// backend returns a backend of stores of the same locks, each with a fault.
+func backend(first *Store, fault func(testing.TB, *Store) driver.Store) drivertest.Backend {
 	open := func(t testing.TB) *Store {
 		s := first.Open()
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
+	_ = first.Close()
 	return drivertest.Backend{
-		Open:   func(t testing.TB) driver.Store { return open(t) },
+		Open:   func(t testing.TB) driver.Store { return fault(t, open(t)) },
 		Delete: func(deleted string) { first.DeleteFunc(func(name string) bool { return name == deleted }) },
 		Kill: func(t testing.TB) (driver.Store, func()) {
 			s := open(t)
-			return s, func() { _ = s.Close() }
+			return fault(t, s), func() { _ = s.Close() }
 		},
 		Late: func(t testing.TB) drivertest.LateStore {
-			s := &lateStore{Store: open(t)}
-			return drivertest.LateStore{Store: s, Hold: s.hold, Pass: s.pass, Deliver: s.deliver}
+			s, w := open(t), new(way)
+			s.Intercept(w.travel)
+			return drivertest.LateStore{Store: fault(t, s), Hold: w.hold, Pass: w.pass, Deliver: w.deliver}
 		},
 		Restart: func(data bool) {
 			if !data {
@@ -65,9 +68,8 @@ func (m *memory) interrupt() {
 	}
 }
 
-// lateStore is a store whose requests can be kept on their way. Each is one message.
-type lateStore struct {
-	*Store
+// way is that of a store's requests, which can be kept on it. Each is one message.
+type way struct {
 	mu     sync.Mutex
 	on     bool          // guarded by mu; requests are kept, after those that still arrive
 	arrive int           // guarded by mu
@@ -75,49 +77,34 @@ type lateStore struct {
 	gate   chan struct{} // guarded by mu; closed when what was kept is delivered
 }
 
-func (s *lateStore) hold(arrive int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.on, s.arrive, s.kept, s.gate = true, arrive, 0, make(chan struct{})
+func (w *way) hold(arrive int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on, w.arrive, w.kept, w.gate = true, arrive, 0, make(chan struct{})
 }
 
-func (s *lateStore) pass() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.on = false
+func (w *way) pass() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on = false
 }
 
-func (s *lateStore) deliver() (late int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.gate)
-	return s.kept
+func (w *way) deliver() (late int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.gate)
+	return w.kept
 }
 
-// travel is the way of a request to the store.
-func (s *lateStore) travel() {
-	s.mu.Lock()
-	arrives, gate := !s.on || s.arrive > 0, s.gate
-	if s.arrive--; !arrives {
-		s.kept++
+func (w *way) travel(context.Context) error {
+	w.mu.Lock()
+	arrives, gate := !w.on || w.arrive > 0, w.gate
+	if w.arrive--; !arrives {
+		w.kept++
 	}
-	s.mu.Unlock()
+	w.mu.Unlock()
 	if !arrives {
 		<-gate
 	}
-}
-
-func (s *lateStore) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
-	s.travel()
-	return s.Store.Acquire(ctx, h)
-}
-
-func (s *lateStore) Renew(ctx context.Context, items []renewal.Item) {
-	s.travel()
-	s.Store.Renew(ctx, items)
-}
-
-func (s *lateStore) Count(ctx context.Context, c *driver.Count) (driver.Counted, error) {
-	s.travel()
-	return s.Store.Count(ctx, c)
+	return nil
 }

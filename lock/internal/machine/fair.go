@@ -123,10 +123,13 @@ func (s *State) wakeHead(released bool) {
 // first that has a place.
 func (s *State) KeepPlaces(now time.Time, owners []string, wait time.Duration) (ask []int) {
 	s.begin(now)
-	f, first, kept := &s.fair, -1, make(map[string]place)
+	f, first, kept, listed := &s.fair, -1, make(map[string]place), make(map[string]bool)
+	for _, owner := range f.order {
+		listed[owner] = true
+	}
 	for i, owner := range owners {
 		switch {
-		case !slices.Contains(f.order, owner):
+		case !listed[owner]:
 			ask = append(ask, i)
 		case first < 0 || f.order[0] == owner:
 			first = i

@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/backend"
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -28,6 +30,8 @@ func openOn(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 
 func TestInBubble(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{Bubble: true, Backend: func(t testing.TB) drivertest.Backend {
-		return onServer(t, locktest.Start(t), intact)
+		return backend.InBubble(func(t testing.TB, clients ...redis.UniversalClient) driver.Store {
+			return openOn(t, clients[0])
+		}, locktest.Start(t))
 	}})
 }

@@ -1,4 +1,4 @@
-package backend_test
+package memstore
 
 import (
 	"context"
@@ -9,15 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
-	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/locktest/backend"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -44,10 +40,8 @@ var faults = map[string]struct {
 
 // Each fault is reported by an assertion of its case.
 func TestSuiteReportsFaults(t *testing.T) {
-	t.Parallel()
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			command := exec.Command(os.Args[0], "-test.run", "^TestBrokenStore$/"+f.reportedBy+"$", "-test.timeout", "2m")
 			command.Env = append(os.Environ(), brokenStore+"="+name, "GORACE=atexit_sleep_ms=10")
 			out, err := command.CombinedOutput()
@@ -69,21 +63,11 @@ func TestBrokenStore(t *testing.T) {
 }
 
 // store is the store that is broken.
-type store = *redisstore.Store
+type store = *Store
 
 // breaking returns a backend of stores that each have a fault.
-func breaking(fault func(t testing.TB, s store) driver.Store) func(t testing.TB) drivertest.Backend {
-	return func(t testing.TB) drivertest.Backend { return onServer(t, locktest.Start(t), fault) }
-}
-
-// intact returns a store without a fault.
-func intact(_ testing.TB, s store) driver.Store { return s }
-
-// onServer returns a backend of stores on a server that each have a fault.
-func onServer(t testing.TB, server *locktest.Server, fault func(t testing.TB, s store) driver.Store) drivertest.Backend {
-	return backend.InBubble(func(t testing.TB, clients ...redis.UniversalClient) driver.Store {
-		return fault(t, openOn(t, clients[0]))
-	}, server)
+func breaking(fault func(t testing.TB, s store) driver.Store) func(testing.TB) drivertest.Backend {
+	return func(testing.TB) drivertest.Backend { return backend(New(), fault) }
 }
 
 // within runs a request without a deadline, and returns when it has or ctx has ended.
@@ -178,14 +162,11 @@ func (s clocked) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, er
 	return answer, err
 }
 
-// tokensOfTheClock is a backend whose stores take tokens from the server's clock alone.
-func tokensOfTheClock(t testing.TB) drivertest.Backend {
-	server, ahead := locktest.Start(t), new(atomic.Int64)
-	b := onServer(t, server, func(_ testing.TB, s store) driver.Store { return clocked{s, ahead} })
-	b.StepClock = func(d time.Duration) {
-		ahead.Add(int64(d))
-		server.StepClock(d)
-	}
+// tokensOfTheClock is a backend whose stores take tokens from the clock alone.
+func tokensOfTheClock(testing.TB) drivertest.Backend {
+	ahead := new(atomic.Int64)
+	b := backend(New(), func(_ testing.TB, s store) driver.Store { return clocked{s, ahead} })
+	b.StepClock = func(d time.Duration) { ahead.Add(int64(d)) }
 	return b
 }
 
@@ -200,21 +181,20 @@ func (s immortal) Subscribe(ctx context.Context, h *driver.Hold, notify func(dri
 
 // immortalWaiters is a backend at which the subscriptions of a killed process live on.
 func immortalWaiters(t testing.TB) drivertest.Backend {
-	server := locktest.Start(t)
-	b := onServer(t, server, intact)
+	b := intact(t)
 	kill := b.Kill
 	b.Kill = func(t testing.TB) (driver.Store, func()) {
 		s, kill := kill(t)
-		return immortal{s.(store), server.Store(t)}, kill
+		return immortal{s.(store), b.Open(t)}, kill
 	}
 	return b
 }
 
-// forgetfulServers is a backend whose servers lose their data at every restart.
+// forgetfulServers is a backend that loses its data at every restart.
 func forgetfulServers(t testing.TB) drivertest.Backend {
-	server := locktest.Start(t)
-	b := onServer(t, server, intact)
-	b.Restart = func(bool) { server.Restart(locktest.Data{}) }
+	b := intact(t)
+	restart := b.Restart
+	b.Restart = func(bool) { restart(false) }
 	return b
 }
 
