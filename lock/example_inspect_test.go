@@ -99,7 +99,7 @@ func ExamplePermits_Inspect() {
 	if _, err := exports.TrySetPermits(ctx, 3); err != nil {
 		log.Fatal(err)
 	}
-	lease, err := exports.Acquire(ctx)
+	lease, err := exports.One().Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -95,21 +95,21 @@ func ExampleLocker_Permits() {
 	if _, err := pool.TrySetPermits(ctx, 2); err != nil {
 		log.Fatal(err)
 	}
-	lease, err := pool.Acquire(ctx)
+	lease, err := pool.One().Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lease.Unlock(ctx)
 
 	dying := server.Locker(&t, lock.Config{TTL: time.Second}) // as if in another process
-	if _, err := dying.Permits("pool").Acquire(ctx); err != nil {
+	if _, err := dying.Permits("pool").One().Lock(ctx); err != nil {
 		log.Fatal(err)
 	}
 	if err := dying.Close(ctx); err != nil { // it ends without releasing its permit
 		log.Fatal(err)
 	}
 
-	other, err := pool.Acquire(ctx) // the permit returns by itself, within a second
+	other, err := pool.One().Lock(ctx) // the permit returns by itself, within a second
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func ExampleLocker_Permits() {
 	// grants are numbered: true
 }
 
-func ExamplePermits_Do() {
+func ExamplePermits_One() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -129,8 +129,8 @@ func ExamplePermits_Do() {
 	if _, err := pool.TrySetPermits(ctx, 1); err != nil {
 		log.Fatal(err)
 	}
-	err := pool.Do(ctx, func(ctx context.Context) error { // ctx ends if the permit is lost
-		_, err := pool.TryAcquire(ctx) // a second permit: it is not reentrant
+	err := pool.One().Do(ctx, func(ctx context.Context) error { // ctx ends if the permit is lost
+		_, err := pool.One().TryLock(ctx) // a second permit: it is not reentrant
 		return err
 	})
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
@@ -140,17 +140,18 @@ func ExamplePermits_Do() {
 	// 1 <nil>
 }
 
-func ExamplePermits_With() {
+func ExamplePermits_One_perSecond() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
-	perSecond := locker.Permits("requests").With(lock.Options{TTL: time.Second, Fixed: true})
-	if err := perSecond.AddPermits(ctx, 2); err != nil {
+	requests := locker.Permits("requests")
+	if err := requests.AddPermits(ctx, 2); err != nil {
 		log.Fatal(err)
 	}
+	perSecond := requests.One().With(lock.Options{TTL: time.Second, Fixed: true})
 	begin := time.Now()
 	for range 3 { // no more than two in any second; they are never released
-		if _, err := perSecond.Acquire(ctx); err != nil {
+		if _, err := perSecond.Lock(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -38,8 +38,8 @@ type traits struct {
 	endless bool
 	// minHold and passes: the [Options] of these names are accepted.
 	minHold, passes bool
-	// owner returns a new owner of a hold of several permits; nil: the locker's next.
-	owner func(several int64) string
+	// owner returns a new owner of a hold of that many permits; nil: the locker's next.
+	owner func(permits int64) string
 	// complete completes the hold of an acquisition, or refuses it; nil: nothing is to be
 	// added.
 	complete func(m *Mutex, a *acquisition) error

@@ -29,10 +29,11 @@ type Multi struct {
 	err   error // why given is invalid, or nil
 }
 
-// All returns a handle on the members together: of any kind, and of several Lockers. A
-// lock that is given twice is taken once. Each is held with its own Options. If two
-// handles exclude each other, or there are none, the methods that acquire return an
-// error. All panics if a member is nil.
+// All returns a handle on the members together: of any kind, permits as well, and of several
+// Lockers. Each is held with its own Options. A lock that is given twice is taken once;
+// permits of one name are one member, see [Permits.Several]. If two members exclude each
+// other, or there are none, the methods that acquire return an error. All panics if a member
+// is nil.
 func All(members ...*Mutex) *Multi {
 	m := &Multi{given: slices.Clone(members), place: make([]int, len(members))}
 	for _, member := range m.given {
@@ -56,9 +57,13 @@ func (m *Multi) validate() error {
 	if len(m.sorted) == 0 {
 		return errors.New("lock: All needs at least one lock")
 	}
-	for i, member := range m.sorted {
-		for _, next := range m.sorted[i+1:] {
-			if member.blocks(next) {
+	for i, member := range m.given {
+		for _, next := range m.given[i+1:] {
+			switch {
+			case !member.blocks(next):
+			case member.kind == KindPermit && next.kind == KindPermit:
+				return fmt.Errorf("lock: All has permits of %q twice: take them together, with Permits.Several", member.name)
+			default:
 				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second would wait for the first", member.kind, next.kind, member.name)
 			}
 		}
@@ -71,9 +76,12 @@ func (m *Mutex) is(other *Mutex) bool {
 	return m.locker == other.locker && m.kind == other.kind && m.name == other.name
 }
 
-// blocks reports whether a holder of m could not get other. It cannot detect two stores
-// on one server.
+// blocks reports whether a holder of m might wait for itself to get other. It cannot detect
+// two stores on one server.
 func (m *Mutex) blocks(other *Mutex) bool {
+	if m.is(other) {
+		return !kinds[m.kind].reentrant
+	}
 	if m.name != other.name || !same(m.locker.store, other.locker.store) {
 		return false
 	}

@@ -2,7 +2,9 @@ package lock_test
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,7 @@ import (
 )
 
 func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	store := server.Store(t)
 	one, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
@@ -23,13 +25,17 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	two, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
 	defer two.Close(t.Context())
-	rw := one.ReadWrite("a")
+	rw, permit := one.ReadWrite("a"), one.Permits("a").One()
 	for name, members := range map[string][]*lock.Mutex{
 		"nothing":                            nil,
 		"both sides of a read-write lock":    {rw.Read(), rw.Write()},
 		"a mutex and a fair lock":            {one.Mutex("a"), one.Mutex("b"), one.Fair("a")},
 		"two clients of one store":           {one.Mutex("a"), two.Mutex("a")},
 		"a mutex and a side of another kind": {rw.Read(), two.Mutex("a")},
+		"a permit twice":                     {permit, permit},
+		"permits of one semaphore":           {permit, one.Mutex("b"), one.Permits("a").Several(2)},
+		"permits of two clients":             {permit, two.Permits("a").One()},
+		"a mutex and a permit":               {one.Mutex("a"), permit},
 	} {
 		_, err := lock.All(members...).TryLock(t.Context())
 		require.Error(t, err, name)
@@ -55,7 +61,7 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 // Locks of every kind, on two servers, taken by three processes in different orders.
 func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		east, west := locktest.Start(t), locktest.Start(t)
+		east, west := locktest.StartMemory(t), locktest.Start(t)
 		held := make([]int, 4)
 		var work sync.WaitGroup
 		for i := range 3 {
@@ -92,10 +98,69 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	})
 }
 
+// Permits are taken in the order of names as well, several of one semaphore at once, so that
+// clients with too few permits between them do not wait for each other.
+func TestMultiTakesPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		var work sync.WaitGroup
+		var inside atomic.Int32
+		for i := range 4 {
+			l := server.Locker(t, lock.Config{})
+			for name, n := range map[string]int64{"b": 3, "c": 2} {
+				_, err := l.Permits(name).TrySetPermits(t.Context(), n)
+				require.NoError(t, err)
+			}
+			members := []*lock.Mutex{l.Permits("c").One(), l.Permits("b").Several(2)}
+			if i%2 == 0 {
+				slices.Reverse(members)
+			}
+			for range 4 {
+				work.Go(func() {
+					assert.NoError(t, lock.All(members...).Do(t.Context(), func(context.Context) error {
+						assert.Equal(t, int32(1), inside.Add(1), "two of three permits exclude two more")
+						time.Sleep(time.Millisecond)
+						inside.Add(-1)
+						return nil
+					}))
+				})
+			}
+		}
+		work.Wait()
+
+		l := server.Locker(t, lock.Config{})
+		available := func(name string, want int64) {
+			n, err := l.Permits(name).Available(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, n, name)
+		}
+		all := lock.All(l.Mutex("a"), l.Permits("b").Several(3), l.Permits("c").One())
+		lease, err := all.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, lease.Tokens(), 3)
+		available("b", 0)
+		available("c", 1)
+		_, err = all.TryLock(lease.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "a permit is not reentrant")
+		assert.True(t, lease.Valid())
+		require.NoError(t, lease.Unlock(t.Context()))
+		available("b", 3)
+		available("c", 2)
+
+		_, err = lock.All(l.Permits("b").One(), l.Permits("c").Several(3)).TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		available("b", 3)
+		_, err = lock.All(l.Mutex("a"), l.Permits("b").Several(0)).TryLock(t.Context())
+		var count *lock.CountError
+		require.ErrorAs(t, err, &count)
+		require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
+	})
+}
+
 // The lease of a member that is not renewed may end during the wait for another member.
 func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		lease, err := other.Mutex("b").Lock(t.Context())
 		require.NoError(t, err)
@@ -111,7 +176,7 @@ func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 // One time limit covers the waits for all members.
 func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		first, err := other.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -129,7 +194,7 @@ func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 // Callbacks for a member's loss end with Unlock, even if an outer lease still holds it.
 func TestMultiEndsWithItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		outer, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -154,7 +219,7 @@ func TestMultiEndsWithItsUnlock(t *testing.T) {
 // An Unlock that fails for one lock returns its error, and still releases the others.
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		all, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(t.Context())
@@ -177,7 +242,7 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 // although the caller's context has ended.
 func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		store.set(func() {

@@ -83,17 +83,18 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 	return nil
 }
 
-// Mutex is a handle on one reentrant lock, or on one side of a [ReadWrite] lock. It is
-// cheap: create one where it is needed. Its methods are safe for concurrent use. With a
-// context that carries the ownership of this lock (see [Lease.Context]), the lock is
-// taken once more without waiting, and must be unlocked once more.
+// Mutex is a handle on what can be held: a reentrant lock, one side of a [ReadWrite] lock,
+// or permits of [Permits]. It is cheap: create one where it is needed. Its methods are safe
+// for concurrent use. With a context that carries the ownership of this lock (see
+// [Lease.Context]), the lock is taken once more without waiting, and must be unlocked once
+// more. A permit is not reentrant.
 type Mutex struct {
 	locker       *Locker
 	kind         Kind
 	name         string
 	options      Options
 	writersFirst bool  // see [ReadWrite.WritersFirst]
-	several      int64 // permits per lease if above 0; see [Permits.Several]
+	permits      int64 // of one lease, for KindPermit
 }
 
 // Mutex returns a handle on the lock called name.
@@ -189,8 +190,8 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
 		return err
 	}
-	if m.several < 0 || m.several > MaxSeveral {
-		return &CountError{Count: m.several, Min: 1, Max: MaxSeveral}
+	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
+		return &CountError{Count: m.permits, Min: 1, Max: MaxSeveral}
 	}
 	return m.locker.ready(ctx, m.name)
 }
@@ -212,7 +213,7 @@ func (m *Mutex) setHold(a *acquisition) error {
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	kind := &kinds[m.kind]
 	if kind.owner != nil {
-		a.hold.Owner = kind.owner(m.several)
+		a.hold.Owner = kind.owner(m.permits)
 	}
 	if kind.complete != nil {
 		if err := kind.complete(m, a); err != nil {

@@ -50,7 +50,7 @@ func timed(end func(context.Context) error, within time.Duration) (took time.Dur
 // nothing is left in the store.
 func TestShutdownWaitsForUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
 		other := server.Locker(t, lock.Config{})
 		theirs := mustLock(t, other.Mutex("theirs"))
@@ -107,7 +107,7 @@ func TestShutdownWaitsForUnlocks(t *testing.T) {
 // are notified.
 func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		other := server.Locker(t, lock.Config{})
 		_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
@@ -115,7 +115,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 		leases := []*lock.Lease{
 			mustLock(t, l.Fair("fair")), mustLock(t, l.ReadWrite("read").Read()), mustLock(t, l.ReadWrite("write").Write()),
 		}
-		permit, err := l.Permits("permits").Acquire(t.Context())
+		permit, err := l.Permits("permits").One().Lock(t.Context())
 		require.NoError(t, err)
 		leases = append(leases, permit)
 		const many = 200
@@ -150,7 +150,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 // names the locks that remain.
 func TestShutdownWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 		mustLock(t, l.Mutex("a"))
 		store.set(func() { store.release = lostRequest })
 		took, err := shutDown(l, 5*time.Second)
@@ -168,7 +168,7 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 	for name, later := range map[string]time.Duration{"beside": time.Second, "after": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 				mustLock(t, l.Mutex("a"))
 				store.set(func() { store.release = lostRequest })
 				first := make(chan error, 1)
@@ -193,7 +193,7 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 // holds.
 func TestShutdownWaitsForReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		store.set(func() { store.acquire = times(1, cut) })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -231,7 +231,7 @@ func TestShutdownWaitsForReleases(t *testing.T) {
 func TestShutdownWaitsForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for limit, want := range map[time.Duration]error{time.Minute: nil, 1200 * time.Millisecond: context.DeadlineExceeded} {
-			l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+			l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 			mustLock(t, l.Mutex("a"))
 			released := false
 			store.set(func() {
@@ -266,7 +266,7 @@ func TestShutdownBesideAnUnreleasedHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 				lease := mustLock(t, l.Mutex("a"))
 				store.set(func() { store.release = down })
 				require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrUnavailable)
@@ -321,7 +321,7 @@ func TestCloseWhileShutdownIsCutShort(t *testing.T) {
 // reports the lost lease.
 func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		lease := mustLock(t, l.Mutex("a"))
 		ctx := lease.Context()
@@ -353,7 +353,7 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 				store.set(func() { store.acquire = down })
 				ended := make(chan error, 1)
 				go func() { ended <- acquire(l) }()
@@ -373,12 +373,12 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 // All permits of a lease return, not only the first.
 func TestShutdownReleasesSeveralPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, err := lock.New(server.Store(t), lock.Config{})
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{}).Permits("a")
 		require.NoError(t, other.SetPermits(t.Context(), 5))
-		_, err = l.Permits("a").Several(3).TryAcquire(t.Context())
+		_, err = l.Permits("a").Several(3).TryLock(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

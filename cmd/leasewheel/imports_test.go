@@ -54,7 +54,7 @@ var fences = map[string]fence{
 	// What users import for their own tests has no part of the suite, of redis-servers, or of
 	// the fault bench.
 	"lock/locktest": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 
@@ -62,6 +62,9 @@ var fences = map[string]fence{
 
 	// The meaning of the locks needs no store, and stores need not package lock for it.
 	"lock/internal/machine": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
+
+	// A store in memory is that meaning and a map.
+	"lock/memstore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
 
 	// The exporters of metrics are modules of their own.
 	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -85,7 +86,7 @@ func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHand
 	case lock.KindFair:
 		return l.Fair(name).With(o)
 	case lock.KindPermit:
-		return &permitHandle{l.Permits(name).With(o), name, k.permits}
+		return &permitHandle{l.Permits(name), o, name, k.permits}
 	}
 	return l.Mutex(name).With(o)
 }
@@ -93,6 +94,7 @@ func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHand
 // permitHandle acquires one permit of a semaphore with a number of permits.
 type permitHandle struct {
 	permits *lock.Permits
+	options lock.Options
 	name    string
 	number  int64
 }
@@ -119,7 +121,7 @@ func (h *permitHandle) LockWithin(ctx context.Context, wait time.Duration) (*loc
 	}
 	for {
 		left := wait - time.Since(begin)
-		lease, err := h.permits.AcquireWithin(ctx, min(left, checkEvery))
+		lease, err := h.permits.One().With(h.options).LockWithin(ctx, min(left, checkEvery))
 		if left <= checkEvery || ctx.Err() != nil || !errors.Is(err, lock.ErrNotAcquired) {
 			return lease, err
 		}
@@ -147,7 +149,7 @@ type permitsError struct {
 
 func (e *permitsError) Error() string {
 	return fmt.Sprintf("semaphore %s has %d permits, not %d: all of its clients must name the same number; to change it, delete its key while nothing holds a permit",
-		quoted(e.name), e.number, e.wants)
+		output.Quoted(e.name), e.number, e.wants)
 }
 
 // checkNumber compares the semaphore's number of permits with the flag's, if this user may

@@ -215,7 +215,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	q, err := delayqueue.New(store, mails, config{RequestTimeout: time.Minute, RetryFor: time.Minute})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background())) })
+	t.Cleanup(func() { assert.NoError(t, q.Shutdown(context.Background())) })
 	l, err := lock.New(store, lock.Config{TTL: time.Hour, RequestTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close(context.Background())) })
@@ -241,7 +241,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 				id := fmt.Sprintf("%d.%d", i, n)
 				switch i % 4 {
 				case 0:
-					_, _ = l.Permits("p").TryAcquire(ctx)
+					_, _ = l.Permits("p").One().TryLock(ctx)
 				case 1:
 					_, _ = l.Mutex("fresh " + id).TryLock(ctx)
 				case 2:

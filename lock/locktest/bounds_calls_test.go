@@ -447,19 +447,17 @@ func calls() map[string]boundedCall {
 			return func(ctx context.Context) { _ = lease.Unlock(ctx) }
 		}},
 
-		"lock.Permits.TrySetPermits":    {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermits(ctx, 2) })},
-		"lock.Permits.TrySetPermitsFor": {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
-		"lock.Permits.SetPermits":       {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.SetPermits(ctx, 2) })},
-		"lock.Permits.AddPermits":       {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.AddPermits(ctx, 2) })},
-		"lock.Permits.Available":        {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Available(ctx) })},
-		"lock.Permits.Inspect":          {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Inspect(ctx) })},
-		"lock.Permits.Acquire":          {byContext, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Acquire(ctx) })},
-		"lock.Permits.TryAcquire":       {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TryAcquire(ctx) })},
-		"lock.Permits.AcquireWithin":    {byWait, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.AcquireWithin(ctx, wait) })},
-		"lock.Permits.Do":               {afterContext, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.Do(ctx, nothing) })},
-		"lock.Permits.TryDo":            {tryDo, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.TryDo(ctx, nothing) })},
-		"lock.Permits.DoWithin":         {doWithin, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.DoWithin(ctx, wait, nothing) })},
-		"lock.Permits.Go":               {atOnce, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Go(ctx, nothing) })},
+		"lock.Permits.TrySetPermits":     {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermits(ctx, 2) })},
+		"lock.Permits.TrySetPermitsFor":  {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
+		"lock.Permits.SetPermits":        {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.SetPermits(ctx, 2) })},
+		"lock.Permits.AddPermits":        {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.AddPermits(ctx, 2) })},
+		"lock.Permits.Available":         {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Available(ctx) })},
+		"lock.Permits.Inspect":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Inspect(ctx) })},
+		"lock.Mutex.Lock (permit)":       {byContext, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Lock(ctx) })},
+		"lock.Mutex.TryLock (permit)":    {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().TryLock(ctx) })},
+		"lock.Mutex.LockWithin (permit)": {byWait, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().LockWithin(ctx, wait) })},
+		"lock.Mutex.Do (permit)":         {afterContext, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.One().Do(ctx, nothing) })},
+		"lock.Mutex.Go (permit)":         {atOnce, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Go(ctx, nothing) })},
 
 		"lock.Semaphore.TrySetPermits":     {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermits(ctx, 2) })},
 		"lock.Semaphore.TrySetPermitsFor":  {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
@@ -602,19 +600,26 @@ func calls() map[string]boundedCall {
 				<-ended
 			}
 		}},
-		"delayqueue.Queue.Close": {byContext, func(p *process) func(context.Context) {
-			q, handling, healed := p.queue(), make(chan struct{}), p.healed
-			_, err := q.Put(context.Background(), delayqueue.Message{ID: "message"})
-			require.NoError(p.t, err)
-			p.begin(func() {
-				_ = q.Work(context.Background(), func(context.Context, *delayqueue.Delivery) error {
-					close(handling)
-					<-healed
-					return nil
-				}, delayqueue.WorkerConfig{MaxHold: never})
-			})
-			<-handling
-			return func(ctx context.Context) { _ = q.Close(ctx) }
-		}},
+		"delayqueue.Queue.Shutdown": {byContext, ofBusyQueue(func(ctx context.Context, q *delayqueue.Queue) { _ = q.Shutdown(ctx) })},
+		"delayqueue.Queue.Close":    {atOnce, ofBusyQueue(func(_ context.Context, q *delayqueue.Queue) { _ = q.Close() })},
+	}
+}
+
+// ofBusyQueue prepares a call on a queue with a message in a handler, which ends once the
+// server is well again.
+func ofBusyQueue(call func(context.Context, *delayqueue.Queue)) func(*process) func(context.Context) {
+	return func(p *process) func(context.Context) {
+		q, handling, healed := p.queue(), make(chan struct{}), p.healed
+		_, err := q.Put(context.Background(), delayqueue.Message{ID: "message"})
+		require.NoError(p.t, err)
+		p.begin(func() {
+			_ = q.Work(context.Background(), func(context.Context, *delayqueue.Delivery) error {
+				close(handling)
+				<-healed
+				return nil
+			}, delayqueue.WorkerConfig{MaxHold: never})
+		})
+		<-handling
+		return func(ctx context.Context) { call(ctx, q) }
 	}
 }

@@ -193,10 +193,10 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	set, err := p.TrySetPermits(t.Context(), 5)
 	require.NoError(t, err)
 	require.True(t, set)
-	three, err := p.Several(3).Acquire(t.Context())
+	three, err := p.Several(3).Lock(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, client.ZCard(t.Context(), "{seats}:timeout").Val())
-	_, err = p.Several(3).TryAcquire(t.Context())
+	_, err = p.Several(3).TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NoError(t, p.SetPermits(t.Context(), 4))
 	available, err := p.Available(t.Context())
@@ -207,7 +207,7 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, available)
 	for _, n := range []int64{-1, 0, lock.MaxSeveral + 1} {
-		_, err = p.Several(n).TryAcquire(t.Context())
+		_, err = p.Several(n).TryLock(t.Context())
 		require.ErrorAs(t, err, new(*lock.CountError), "%d", n)
 	}
 }
@@ -218,7 +218,7 @@ func TestLeaseOfSeveralPermits(t *testing.T) {
 		server := locktest.Start(t)
 		p := server.Locker(t, lock.Config{}).Permits("seats")
 		require.NoError(t, p.SetPermits(t.Context(), 4))
-		lease, err := p.Several(2).Acquire(t.Context())
+		lease, err := p.Several(2).Lock(t.Context())
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.True(t, lease.Valid(), "%v", lease.Err())
@@ -295,12 +295,12 @@ func TestPermitsEndWithTheirSemaphore(t *testing.T) {
 	for name, o := range map[string]lock.Options{"renewed": {}, "fixed": {Fixed: true}, "short": {TTL: 1500 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := locktest.New(t, lock.Config{}).Permits("seats").With(o)
+				p := locktest.Start(t).Locker(t, lock.Config{}).Permits("seats")
 				set, err := p.TrySetPermitsFor(t.Context(), 1, 4*time.Second)
 				end := time.Now().Add(4 * time.Second)
 				require.NoError(t, err)
 				require.True(t, set)
-				lease, err := p.Acquire(t.Context())
+				lease, err := p.One().With(o).Lock(t.Context())
 				require.NoError(t, err)
 				for lease.Err() == nil {
 					assert.False(t, lease.Until().After(end), "trusted up to %v after the end", lease.Until().Sub(end))

@@ -128,7 +128,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 		inner = append(inner, mustTake(t, lease.Context(), m))
 	}
 	for range 3 {
-		lease, err := l.Permits("permits").TryAcquire(ctx)
+		lease, err := l.Permits("permits").One().TryLock(ctx)
 		require.NoError(t, err)
 		leases = append(leases, lease)
 	}
@@ -141,7 +141,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 			_, err := m.TryLock(ctx)
 			require.Error(t, err, m.Name())
 		}
-		_, err := other.Permits("permits").TryAcquire(ctx)
+		_, err := other.Permits("permits").One().TryLock(ctx)
 		require.Error(t, err)
 		require.Error(t, other.Semaphore("semaphore").TryAcquire(ctx, 1))
 	}

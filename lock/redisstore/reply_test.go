@@ -314,7 +314,7 @@ func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 	t.Cleanup(func() { assert.NoError(t, c.plain.Close()) })
 	c.queue, err = delayqueue.New(c.store, "mails", delayqueue.Config{RequestTimeout: answersWithin, RetryFor: -1})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.queue.Close(context.Background())) })
+	t.Cleanup(func() { assert.NoError(t, c.queue.Shutdown(context.Background())) })
 	return c
 }
 

@@ -193,7 +193,7 @@ func mustHave(t *testing.T, p *lock.Permits) *lock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	lease, err := p.Acquire(ctx)
+	lease, err := p.One().Lock(ctx)
 	if !assert.NoError(t, err) {
 		t.FailNow() // ends the calling goroutine, which need not be the test's
 	}
@@ -344,7 +344,7 @@ func TestSharesPermitsWithRedisson(t *testing.T) {
 		id, next := r.tryTake(never)
 		require.Empty(t, id)
 		assert.InDelta(t, longTTL, time.Until(time.UnixMilli(next)), float64(time.Minute))
-		_, err := p.TryAcquire(t.Context())
+		_, err := p.One().TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 
 		// Permits that Redisson gives back wake us, and the other way round.
@@ -412,7 +412,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 			_, available := s.Available(t.Context())
 			_, drain := s.Drain(t.Context())
 			_, setExpiring := p.TrySetPermits(t.Context(), 1)
-			_, expiring := p.TryAcquire(t.Context())
+			_, expiring := p.One().TryLock(t.Context())
 			_, availableExpiring := p.Available(t.Context())
 			_, setLatch := latch.TrySetCount(t.Context(), 1)
 			_, deleted := latch.Delete(t.Context())
@@ -427,7 +427,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 	}
 	require.NoError(t, admin.Set(t.Context(), "{b}:timeout", "x", 0).Err())
 	p := l.Permits("b")
-	_, err := p.TryAcquire(t.Context())
+	_, err := p.One().TryLock(t.Context())
 	require.ErrorIs(t, err, driver.ErrForeign)
 	_, err = p.TrySetPermits(t.Context(), 1)
 	require.ErrorIs(t, err, driver.ErrForeign)
@@ -439,7 +439,7 @@ func TestWaitsForForeignValues(t *testing.T) {
 		server := locktest.Start(t)
 		require.NoError(t, server.Client(t).Set(t.Context(), "a", "opLock token", 0).Err())
 		l := server.Locker(t, lock.Config{})
-		_, err := l.Permits("a").AcquireWithin(t.Context(), time.Minute)
+		_, err := l.Permits("a").One().LockWithin(t.Context(), time.Minute)
 		require.ErrorIs(t, err, driver.ErrForeign)
 		require.ErrorIs(t, l.Semaphore("a").AcquireWithin(t.Context(), 1, time.Minute), driver.ErrForeign)
 	})
@@ -499,7 +499,7 @@ func TestPermitsAmongClients(t *testing.T) {
 			for range users {
 				work.Go(func() {
 					for range rounds {
-						assert.NoError(t, p.Do(t.Context(), func(ctx context.Context) error {
+						assert.NoError(t, p.One().Do(t.Context(), func(ctx context.Context) error {
 							now := present.Add(1)
 							defer present.Add(-1)
 							for before := peak.Load(); now > before && !peak.CompareAndSwap(before, now); before = peak.Load() {
@@ -585,9 +585,9 @@ func TestPermitsOutliveTheirCount(t *testing.T) {
 		set, err := p.TrySetPermits(t.Context(), 2)
 		require.NoError(t, err)
 		require.True(t, set)
-		first, err := p.Acquire(t.Context())
+		first, err := p.One().Lock(t.Context())
 		require.NoError(t, err)
-		second, err := p.Acquire(t.Context())
+		second, err := p.One().Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, client.Del(t.Context(), "seats").Err())
 
@@ -613,18 +613,18 @@ func TestSetPermitsJustAfterTheEnd(t *testing.T) {
 	set, err := p.TrySetPermitsFor(t.Context(), 2, time.Hour)
 	require.NoError(t, err)
 	require.True(t, set)
-	_, err = p.Acquire(t.Context())
+	_, err = p.One().Lock(t.Context())
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour, client.PTTL(t.Context(), "{seats}:timeout").Val(), float64(time.Minute))
 	require.NoError(t, client.Del(t.Context(), "seats").Err()) // as if the hour were over
 
-	_, err = p.TryAcquire(t.Context())
+	_, err = p.One().TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NotErrorIs(t, err, lock.ErrForeign)
 	set, err = p.TrySetPermits(t.Context(), 2)
 	require.NoError(t, err)
 	require.True(t, set)
-	lease, err := p.Several(2).TryAcquire(t.Context())
+	lease, err := p.Several(2).TryLock(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, -1, client.PTTL(t.Context(), "{seats}:timeout").Val(), "the permits have no end of their own")
 	require.NoError(t, lease.Unlock(t.Context()))
@@ -670,11 +670,11 @@ func TestSetPermitsAfterTheEnd(t *testing.T) {
 				first, err := p.TrySetPermitsFor(t.Context(), 2, life)
 				require.NoError(t, err)
 				require.True(t, first)
-				lease, err := p.Acquire(t.Context())
+				lease, err := p.One().Lock(t.Context())
 				require.NoError(t, err)
 				waiter := make(chan error, 1)
 				go func() {
-					lease, err := p.Several(3).Acquire(t.Context()) // more than there are
+					lease, err := p.Several(3).Lock(t.Context()) // more than there are
 					if err == nil {
 						err = lease.Unlock(t.Context())
 					}

@@ -280,7 +280,7 @@ func TestCountersOfRedissonNeverExpireAgain(t *testing.T) {
 		"fair":    func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Fair("a").Lock },
 		"reader":  func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.ReadWrite("a").Read().Lock },
 		"writer":  func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.ReadWrite("a").Write().Lock },
-		"permits": func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Permits("a").Acquire },
+		"permits": func(l *lock.Locker) func(context.Context) (*lock.Lease, error) { return l.Permits("a").One().Lock },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -446,7 +446,7 @@ func (c *goClient) work(ctx context.Context, works func(kind string) bool, a []s
 		var l *goLease
 		var err error
 		if kind == "permits" {
-			l, err = c.permit(ctx, c.locker.Permits(name), wait, -1)
+			l, err = c.permit(ctx, c.locker.Permits(name).One(), wait, -1)
 		} else {
 			l, _, err = c.acquire(ctx, kind, name, wait, lease)
 		}
@@ -472,16 +472,16 @@ func (c *goClient) work(ctx context.Context, works func(kind string) bool, a []s
 	return turns, nil
 }
 
-func (c *goClient) permit(ctx context.Context, p *lock.Permits, wait, lease time.Duration) (*goLease, error) {
+func (c *goClient) permit(ctx context.Context, p *lock.Mutex, wait, lease time.Duration) (*goLease, error) {
 	if lease > 0 {
 		p = p.With(lock.Options{TTL: lease, Fixed: true})
 	}
 	var l *lock.Lease
 	var err error
 	if wait < 0 {
-		l, err = p.Acquire(ctx)
+		l, err = p.Lock(ctx)
 	} else {
-		l, err = p.AcquireWithin(ctx, wait)
+		l, err = p.LockWithin(ctx, wait)
 	}
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return nil, nil //nolint:nilnil // no permit is no error here
@@ -526,7 +526,7 @@ func (c *goClient) count(ctx context.Context, verb string, a []string) (any, err
 	case "permits.set":
 		return done(p.TrySetPermits(ctx, number(1)))
 	case "permits.acquire":
-		l, err := c.permit(ctx, p, milliseconds(a[1]), milliseconds(a[2]))
+		l, err := c.permit(ctx, p.One(), milliseconds(a[1]), milliseconds(a[2]))
 		if err != nil || l == nil {
 			return "0", err
 		}

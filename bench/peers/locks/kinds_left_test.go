@@ -62,7 +62,7 @@ var everyKind = []used{
 		p := c.Permits(name)
 		_, err := p.TrySetPermits(ctx, users)
 		return func(ctx context.Context, _ int) error {
-			lease, err := p.Acquire(ctx)
+			lease, err := p.One().Lock(ctx)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ var everyKind = []used{
 		c.ends = append(c.ends, func() {
 			cancel()
 			_ = worker.Wait() // the context's error
-			_ = q.Close(context.WithoutCancel(ctx))
+			_ = q.Shutdown(context.WithoutCancel(ctx))
 		})
 		return func(ctx context.Context, _ int) error {
 			_, err := q.Put(ctx, delayqueue.Message{Payload: []byte("payload")})

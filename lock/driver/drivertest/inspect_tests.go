@@ -458,7 +458,7 @@ func reportsPermitsInUse(b *bench) {
 	}
 	b.counted(b.ask(p.Inspect), lock.KindPermit, 2, 0)
 	b.lists(l, "*")
-	lease, err := p.Acquire(b.Context())
+	lease, err := p.One().Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -474,7 +474,7 @@ func reportsPermitsInUse(b *bench) {
 	b.lists(l, "*", "a")
 
 	// An expired permit comes back, even before another request for it.
-	brief, err := p.With(lock.Options{Fixed: true, TTL: 2 * ttl}).Acquire(b.Context())
+	brief, err := p.One().With(lock.Options{Fixed: true, TTL: 2 * ttl}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -487,13 +487,13 @@ func reportsPermitsInUse(b *bench) {
 	}
 	b.counted(b.ask(p.Inspect), lock.KindPermit, 1, 1)
 
-	second, err := p.Acquire(b.Context())
+	second, err := p.One().Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	served := make(chan *lock.Lease, 1)
 	go func() {
-		lease, err := b.locker(lock.Config{}).Permits(b.name("a")).Acquire(b.Context())
+		lease, err := b.locker(lock.Config{}).Permits(b.name("a")).One().Lock(b.Context())
 		if err != nil {
 			b.Error(err)
 		}

@@ -816,11 +816,11 @@ func (b *bench) expiring(l *lock.Locker, name string, permits int64) *lock.Permi
 }
 
 // one takes a permit, and waits for it.
-func (b *bench) one(p *lock.Permits) *lock.Lease {
+func (b *bench) one(p *lock.Mutex) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
-	lease, err := p.Acquire(ctx)
+	lease, err := p.Lock(ctx)
 	if err != nil {
 		b.Fatalf("a permit of %q: %v", p.Name(), err)
 	}
@@ -833,7 +833,7 @@ func setsExpiringPermitsOnce(b *bench) {
 	if first, err := theirs.TrySetPermits(b.Context(), 9); err != nil || first {
 		b.Errorf("setting permits for a second time: %v, %v", first, err)
 	}
-	lease := b.one(theirs)
+	lease := b.one(theirs.One())
 	if lease.Name() != b.name("a") || len(lease.Owner()) != 32 || lease.Token() <= 0 || !lease.Valid() {
 		b.Errorf("a permit of %q has the name %q, the id %q, the token %d, and is valid: %v", b.name("a"), lease.Name(), lease.Owner(), lease.Token(), lease.Valid())
 	}
@@ -844,7 +844,7 @@ func setsExpiringPermitsOnce(b *bench) {
 	available(b, mine, -1)
 	b.unlock(lease)
 	available(b, mine, 0)
-	_, err := mine.TryAcquire(b.Context())
+	_, err := mine.One().TryLock(b.Context())
 	var refused *lock.NotAcquiredError
 	if !errors.As(err, &refused) || refused.Kind != lock.KindPermit {
 		b.Errorf("acquiring a permit of none: %v", err)
@@ -866,16 +866,16 @@ func notYet[T any](b *bench, got <-chan T, why string) {
 }
 
 // waits acquires in the background.
-func (b *bench) waits(p *lock.Permits) <-chan *lock.Lease {
+func (b *bench) waits(p *lock.Mutex) <-chan *lock.Lease {
 	got := make(chan *lock.Lease, 1)
 	go send(got, func() *lock.Lease { return b.one(p) })
 	return got
 }
 
 // refusesPermits checks that no permit is available at once.
-func (b *bench) refusesPermits(p *lock.Permits, why string) {
+func (b *bench) refusesPermits(p *lock.Mutex, why string) {
 	b.Helper()
-	if _, err := p.TryAcquire(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := p.TryLock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Fatalf("permits of %q although %s: %v", p.Name(), why, err)
 	}
 }
@@ -896,14 +896,14 @@ func setsPermitsForAWhile(b *bench) {
 	if err != nil || !set {
 		b.Fatalf("setting permits for %v: %v, %v", ttl, set, err)
 	}
-	lease := b.one(p)
+	lease := b.one(p.One())
 	if set, err := p.TrySetPermits(b.Context(), 5); err != nil || set {
 		b.Errorf("setting permits that are set for a while: %v, %v", set, err)
 	}
 	_ = b.lost(lease, ttl+soon)
 	available(b, p, 0)
-	b.refusesPermits(p, "their number has ended")
-	got := b.waits(p)
+	b.refusesPermits(p.One(), "their number has ended")
+	got := b.waits(p.One())
 	notYet(b, got, "the number of permits has ended")
 	if set, err := p.TrySetPermits(b.Context(), 1); err != nil || !set {
 		b.Errorf("setting permits after the end of their number: %v, %v", set, err)
@@ -933,12 +933,12 @@ func setsPermitsThatAreInUse(b *bench) {
 	store := b.store()
 	p := b.expiring(b.locker(lock.Config{TTL: hour}), "a", 3)
 	theirs := b.locker(lock.Config{TTL: hour, Poll: hour}).Permits(b.name("a"))
-	leases := []*lock.Lease{b.one(p), b.one(p), b.one(p)}
+	leases := []*lock.Lease{b.one(p.One()), b.one(p.One()), b.one(p.One())}
 	b.sets(p, 1)
-	got := b.waits(theirs)
+	got := b.waits(theirs.One())
 	for i, lease := range leases {
 		available(b, p, int64(i-2))
-		b.refusesPermits(p, "more are in use than were set")
+		b.refusesPermits(p.One(), "more are in use than were set")
 		notYet(b, got, "more are in use than were set")
 		b.unlock(lease)
 	}
@@ -948,7 +948,7 @@ func setsPermitsThatAreInUse(b *bench) {
 		b.Errorf("setting permits for a second time: %v, %v", first, err)
 	}
 	b.sets(p, 0)
-	b.refusesPermits(p, "there are none")
+	b.refusesPermits(p.One(), "there are none")
 	if first, err := p.TrySetPermits(b.Context(), 9); err != nil || first {
 		b.Errorf("setting permits while there are none: %v, %v", first, err)
 	}
@@ -982,11 +982,11 @@ func takesSeveralOrNone(b *bench) {
 	available(b, theirs, 1)
 	b.refusesPermits(theirs.Several(2), "there is one")
 	available(b, theirs, 1)
-	one := b.one(theirs)
+	one := b.one(theirs.One())
 	if one.Token() <= two.Token() {
 		b.Errorf("token %d came after %d", one.Token(), two.Token())
 	}
-	b.refusesPermits(mine, "all are in use")
+	b.refusesPermits(mine.One(), "all are in use")
 	b.unlock(two)
 	available(b, theirs, 2)
 	b.unlock(one)
@@ -997,7 +997,7 @@ func takesSeveralOrNone(b *bench) {
 func waitsForSeveral(b *bench) {
 	mine := b.expiring(b.locker(lock.Config{TTL: hour}), "a", 3)
 	theirs := b.locker(lock.Config{TTL: hour, Poll: hour}).Permits(b.name("a"))
-	leases := []*lock.Lease{b.one(mine), b.one(mine), b.one(mine)}
+	leases := []*lock.Lease{b.one(mine.One()), b.one(mine.One()), b.one(mine.One())}
 	got := b.waits(theirs.Several(3))
 	for i, lease := range leases {
 		notYet(b, got, fmt.Sprintf("%d of three permits are available", i))
@@ -1027,11 +1027,11 @@ func refusesWrongNumbersOfPermits(b *bench) {
 	p := b.expiring(b.locker(lock.Config{}), "a", 3)
 	for _, n := range []int64{0, -1, lock.MaxSeveral + 1, -1 << 63} {
 		several := p.Several(n)
-		_, acquire := several.Acquire(b.Context())
-		_, try := several.TryAcquire(b.Context())
-		_, within := several.AcquireWithin(b.Context(), hour)
+		_, acquire := several.Lock(b.Context())
+		_, try := several.TryLock(b.Context())
+		_, within := several.LockWithin(b.Context(), hour)
 		do := several.Do(b.Context(), func(context.Context) error { return nil })
-		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "AcquireWithin": within, "Do": do} {
+		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "LockWithin": within, "Do": do} {
 			var wrong *lock.CountError
 			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != lock.MaxSeveral {
 				b.Errorf("%s of %d permits: %v", name, n, err)
@@ -1092,10 +1092,10 @@ func keepsPermitsAlive(b *bench) {
 	p := b.expiring(mine, "a", 3)
 	var leases []*lock.Lease
 	for range 3 {
-		leases = append(leases, b.one(p))
+		leases = append(leases, b.one(p.One()))
 	}
 	time.Sleep(3 * ttl)
-	if _, err := theirs.Permits(b.name("a")).TryAcquire(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := theirs.Permits(b.name("a")).One().TryLock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Errorf("a permit was granted of none: %v", err)
 	}
 	for _, lease := range leases {
@@ -1117,12 +1117,12 @@ func letsFixedPermitsEnd(b *bench) {
 	l := b.locker(lock.Config{TTL: hour})
 	p := b.expiring(l, "a", 1)
 	begin := time.Now()
-	lease, err := p.With(lock.Options{TTL: ttl, Fixed: true}).Acquire(b.Context())
+	lease, err := p.One().With(lock.Options{TTL: ttl, Fixed: true}).Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	_ = b.lost(lease, soon)
-	b.unlock(b.one(p))
+	b.unlock(b.one(p.One()))
 	if waited := time.Since(begin); waited < ttl || waited > ttl+soon {
 		b.Errorf("the permit came back after %v, its TTL being %v", waited, ttl)
 	}
@@ -1139,7 +1139,7 @@ func takesAPermitOverFromADeadHolder(b *bench) {
 	b.granted(s, lasting(b.permit("a", 1), hour))
 	begin := time.Now()
 	b.granted(s, b.permit("a", 2))
-	lease := b.one(p)
+	lease := b.one(p.One())
 	if waited := time.Since(begin); waited < ttl {
 		b.Errorf("a permit was granted after %v, its holder having it for %v", waited, ttl)
 	}
@@ -1149,7 +1149,7 @@ func takesAPermitOverFromADeadHolder(b *bench) {
 func reportsALostPermit(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(l, "a", 1)
-	lease := b.one(p)
+	lease := b.one(p.One())
 	b.release(b.store(), &driver.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
 	if loss := b.lost(lease, ttl+soon); loss.Cause != renewal.Deleted {
 		b.Errorf("a permit that was taken away is lost because of %v", loss.Cause)
@@ -1162,15 +1162,15 @@ func reportsALostPermit(b *bench) {
 
 func isNotReentrant(b *bench) {
 	p := b.expiring(b.locker(lock.Config{}), "a", 2)
-	first := b.one(p)
-	second, err := p.TryAcquire(first.Context())
+	first := b.one(p.One())
+	second, err := p.One().TryLock(first.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	if first.Owner() == second.Owner() || first.Token() == second.Token() {
 		b.Error("one permit was granted twice")
 	}
-	if _, err := p.TryAcquire(second.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+	if _, err := p.One().TryLock(second.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 		b.Errorf("a third permit of two: %v", err)
 	}
 	b.unlock(first)
@@ -1181,7 +1181,7 @@ func isNotReentrant(b *bench) {
 func doesWithAPermit(b *bench) {
 	p := b.expiring(b.locker(lock.Config{}), "a", 1)
 	failure := errors.New("failure")
-	err := p.Do(b.Context(), func(ctx context.Context) error {
+	err := p.One().Do(b.Context(), func(ctx context.Context) error {
 		available(b, p, 0)
 		return failure
 	})
@@ -1189,11 +1189,11 @@ func doesWithAPermit(b *bench) {
 		b.Errorf("Do: %v", err)
 	}
 	available(b, p, 1)
-	if _, err := p.AcquireWithin(b.Context(), soon); err != nil {
+	if _, err := p.One().LockWithin(b.Context(), soon); err != nil {
 		b.Error(err)
 	}
-	if _, err := p.AcquireWithin(b.Context(), time.Millisecond); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("AcquireWithin: %v", err)
+	if _, err := p.One().LockWithin(b.Context(), time.Millisecond); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("LockWithin: %v", err)
 	}
 }
 
@@ -1206,7 +1206,7 @@ func servesAsManyAsThereAreExpiringPermits(b *bench) {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(b.Context(), soon)
 			defer cancel()
-			if _, err := theirs.Permits(b.name("a")).Acquire(ctx); err != nil {
+			if _, err := theirs.Permits(b.name("a")).One().Lock(ctx); err != nil {
 				b.Error(err)
 			}
 		})
@@ -1228,7 +1228,7 @@ func givesOutNoMoreThanThereAre(b *bench) {
 	lockers := b.lockers(3, lock.Config{TTL: hour, Poll: hour})
 	p := b.expiring(lockers[0], "a", permits)
 	b.crowds(permits, lockers, func(l *lock.Locker, c *crowd) {
-		err := l.Permits(b.name("a")).Do(b.Context(), func(context.Context) error {
+		err := l.Permits(b.name("a")).One().Do(b.Context(), func(context.Context) error {
 			c.stay(1)
 			return nil
 		})
@@ -1248,7 +1248,7 @@ func losesNoExpiringPermitWhenCancelled(b *bench) {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(b.Context(), rand.N(20*time.Millisecond))
 			defer cancel()
-			if lease, err := l.Permits(b.name("a")).Acquire(ctx); err == nil {
+			if lease, err := l.Permits(b.name("a")).One().Lock(ctx); err == nil {
 				time.Sleep(rand.N(3 * time.Millisecond))
 				b.unlock(lease)
 			}
@@ -1264,10 +1264,10 @@ func permitsClose(b *bench) {
 		b.Fatal(err)
 	}
 	p := b.expiring(l, "a", 1)
-	lease := b.one(p)
+	lease := b.one(p.One())
 	got := make(chan error)
 	go func() {
-		_, err := p.Acquire(b.Context())
+		_, err := p.One().Lock(b.Context())
 		got <- err
 	}()
 	time.Sleep(50 * time.Millisecond)

@@ -12,9 +12,8 @@ import (
 
 // handle is the API handle that acquires a lease.
 type handle struct {
-	mutex   *lock.Mutex
-	permits *lock.Permits
-	kind    kind
+	mutex *lock.Mutex
+	kind  kind
 }
 
 func (w *worker) handle(p driverPlan, d dice) handle {
@@ -32,7 +31,7 @@ func (w *worker) handle(p driverPlan, d dice) handle {
 		}
 		return handle{mutex: rw.Write().With(o), kind: writeKind}
 	case permitsKind:
-		return handle{permits: w.locker.Permits(p.Name).With(o), kind: permitsKind}
+		return handle{mutex: w.locker.Permits(p.Name).One().With(o), kind: permitsKind}
 	default:
 		return handle{mutex: w.locker.Mutex(p.Name).With(o), kind: mutexKind}
 	}
@@ -89,16 +88,10 @@ func (w *worker) drawWish(p driverPlan, d dice) wish {
 }
 
 func (h handle) acquire(ctx context.Context, w wish) (*lock.Lease, error) {
-	switch {
-	case h.permits != nil && w.verb == verbTry:
-		return h.permits.TryAcquire(ctx)
-	case h.permits != nil && w.verb == verbWithin:
-		return h.permits.AcquireWithin(ctx, w.within)
-	case h.permits != nil:
-		return h.permits.Acquire(ctx)
-	case w.verb == verbTry:
+	switch w.verb {
+	case verbTry:
 		return h.mutex.TryLock(ctx)
-	case w.verb == verbWithin:
+	case verbWithin:
 		return h.mutex.LockWithin(ctx, w.within)
 	default:
 		return h.mutex.Lock(ctx)
@@ -167,8 +160,8 @@ func (w *worker) deferred(ctx context.Context, op int64, h handle, wish wish) er
 	}
 	var d *lock.Deferred
 	var err error
-	if h.permits != nil {
-		if d, err = h.permits.Go(ctx, func(context.Context) error { return nil }); err == nil {
+	if h.kind == permitsKind {
+		if d, err = h.mutex.Go(ctx, func(context.Context) error { return nil }); err == nil {
 			err = d.Wait(context.Background())
 		}
 		if err != nil {

@@ -135,7 +135,7 @@ func (s *Script) grants(ctx context.Context) {
 		{"fair_lock", "fair", s.ours.Fair("fair").Do, 4 * time.Second},
 		{"read_lock", "rw", s.ours.ReadWrite("rw").Read().Do, 3 * time.Second},
 		{"write_lock", "rw", s.ours.ReadWrite("rw").Write().Do, 2 * time.Second},
-		{"expiring_permit", "permits", s.ours.Permits("permits").Do, time.Second},
+		{"expiring_permit", "permits", s.ours.Permits("permits").One().Do, time.Second},
 	} {
 		require.NoError(s.t, use.do(ctx, hold(use.held)))
 		s.acquired(use.kind, use.name, "granted", "", 0, 0)
