@@ -96,7 +96,7 @@ package lock
 // lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
-// lock/redisstore/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
+// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
 // Store.retryLate(); cmd/leasewheel/run.go runCommand.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.

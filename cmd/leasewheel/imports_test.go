@@ -25,7 +25,7 @@ type fence struct {
 }
 
 // partsOfRedisstore are the packages of which lock/redisstore is made.
-var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua"}
+var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub"}
 
 // Dependencies run one way:
 //
@@ -76,7 +76,8 @@ var fences = map[string]fence{
 	},
 	"lock/redisstore/internal/check": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/fault": {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/lua":   {},
+	"lock/redisstore/internal/lua":    {},
+	"lock/redisstore/internal/pubsub": {own: []string{"lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {

@@ -116,8 +116,9 @@ package redisstore
 // Tests: token_test.go.
 // Planted: 04, 05, 18, 46, 51, 63.
 //
-// Subscriptions: subscriber.go, conn.go, pubsub.go, internal/lua/publish.lua.
-// Tests: subscriber_test.go, cluster_test.go, mute_test.go.
+// Subscriptions: pubsub.go, internal/pubsub/subscriber.go, internal/pubsub/conn.go,
+// internal/lua/publish.lua.
+// Tests: internal/pubsub/conn_test.go, subscriber_test.go, cluster_test.go, mute_test.go.
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
 // The nodes of a cluster, and a start while one does not answer: topology.go Store.locate(),

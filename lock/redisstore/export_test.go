@@ -29,17 +29,6 @@ func (s *Store) Waiting() int { return s.sum(func(b *batcher) int { return len(b
 // RefuseShared sets when the server has refused a shared run.
 func (s *Store) RefuseShared(at time.Time) { s.refusedShared.Store(&at) }
 
-// CheckConns checks the subscription connections, as is done every few seconds.
-func (s *Store) CheckConns() {
-	s.subscriber.mu.Lock()
-	conns := slices.Collect(maps.Values(s.subscriber.conns))
-	s.subscriber.mu.Unlock()
-	for _, cn := range conns {
-		cn.received.Store(true) // since the last check
-		cn.check()
-	}
-}
-
 // sum adds a number of each batcher.
 func (s *Store) sum(of func(*batcher) int) (n int) {
 	s.batchers.mu.Lock()
@@ -57,12 +46,12 @@ func (s *Store) sum(of func(*batcher) int) (n int) {
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
-func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.moveTimeout = d }
+func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.MoveTimeout = d }
 
 // Channels returns the channels to which a waiter for the hold subscribes on a single server.
 func Channels(h *driver.Hold) []string {
 	var channels []string
-	for _, handler := range kinds[h.Kind].handlers(key(h.Name), h) {
+	for _, handler := range kinds[h.Kind].handlers(new(Store), key(h.Name), h) {
 		channels = append(channels, string(handler.channel))
 	}
 	return channels

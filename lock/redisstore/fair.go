@@ -23,7 +23,7 @@ func timeoutsKey(at key) key { return derive("redisson_lock_timeout", at) }
 func placesKey(at key) key   { return derive("leasewheel_lock_places", at) }
 
 // handlers is the waiter's own channel.
-func (fair) handlers(at key, h *driver.Hold) []handler {
+func (fair) handlers(_ *Store, at key, h *driver.Hold) []handler {
 	return []handler{{channelKey(at) + ":" + key(h.Owner), askAgain}}
 }
 

@@ -13,7 +13,7 @@ import (
 // the lock is at a key.
 type kind interface {
 	// handlers returns the channels of the hold's waiter.
-	handlers(at key, h *driver.Hold) []handler
+	handlers(s *Store, at key, h *driver.Hold) []handler
 	acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error)
 	release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error)
 }

@@ -23,7 +23,7 @@ func latchClusterChannel(at key) key { return latchPrefix + at }
 
 const latchPrefix = "redisson_countdownlatch__channel__"
 
-func (latch) handlers(at key, _ *driver.Hold) []handler {
+func (latch) handlers(_ *Store, at key, _ *driver.Hold) []handler {
 	handlers := []handler{{latchChannel(at), askAgain}}
 	if tagged(at) {
 		handlers = append(handlers, handler{latchClusterChannel(at), askAgain})

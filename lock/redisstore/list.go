@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 		var end context.CancelFunc
 		l.ctx, end = context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(s.subscriber.ctx, end)() // Close waits for the readers
+		defer context.AfterFunc(s.subscriber.Context(), end)() // Close waits for the readers
 		l.begin(servers)
 		l.yield(yield)
 	}
@@ -163,8 +164,8 @@ func (l *lister) yield(yield func(driver.Info, error) bool) {
 
 // interrupted returns why the list ended before its end, or nil.
 func (l *lister) interrupted() error {
-	if l.store.subscriber.ctx.Err() != nil {
-		return errClosed
+	if l.store.subscriber.Context().Err() != nil {
+		return pubsub.ErrClosed
 	}
 	return fault.Classify(l.ctx.Err())
 }

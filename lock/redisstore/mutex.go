@@ -34,23 +34,23 @@ func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
 
 // handlers begins with the channel of all leasewheel clients: a client that subscribes to
 // Redisson's channel without it counts as one of Redisson's.
-func (mutex) handlers(at key, h *driver.Hold) []handler {
+func (mutex) handlers(s *Store, at key, h *driver.Hold) []handler {
 	return []handler{
 		{waitChannel(at), ignore},
 		{channelKey(at), askAgain},
-		{waitChannel(at) + ":" + key(driver.ClientOf(h.Owner)), parseGrant},
+		{waitChannel(at) + ":" + key(driver.ClientOf(h.Owner)), s.parseGrant},
 	}
 }
 
 // ignore is the parser for a channel without messages.
-func ignore(*Store, string) (n driver.Notice, ok bool) { return n, false }
+func ignore(string) (n driver.Notice, ok bool) { return n, false }
 
 // maxGrant is the greatest length of a grant's message, in bytes.
 const maxGrant = 256
 
 // parseGrant parses "<owner> <token> <µs> <ms> <reserved> <secret>". Any other message, also
 // one without the owner's secret, makes the waiter ask: anyone may publish.
-func parseGrant(s *Store, payload string) (n driver.Notice, ok bool) {
+func (s *Store) parseGrant(payload string) (n driver.Notice, ok bool) {
 	if len(payload) > maxGrant {
 		return n, true
 	}

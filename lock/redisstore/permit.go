@@ -52,7 +52,9 @@ func permitID(owner string, s driver.Semaphore) (id string, several int64, err e
 	return string(raw), several, nil
 }
 
-func (permit) handlers(at key, h *driver.Hold) []handler { return semaphore{}.handlers(at, h) }
+func (permit) handlers(s *Store, at key, h *driver.Hold) []handler {
+	return semaphore{}.handlers(s, at, h)
+}
 
 func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
 	if h.Count > 1 {

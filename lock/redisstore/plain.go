@@ -25,7 +25,7 @@ func yieldKey(at key) key { return derive(yieldPrefix, at) }
 
 // handlers is Redisson's channel, on which leasewheel's clients of both formats are
 // notified of releases.
-func (plainMutex) handlers(at key, _ *driver.Hold) []handler {
+func (plainMutex) handlers(_ *Store, at key, _ *driver.Hold) []handler {
 	return []handler{{channelKey(at), askAgain}}
 }
 

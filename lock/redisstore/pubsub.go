@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
 // PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
@@ -76,23 +77,44 @@ func (p PubSub) publishing(able string) (string, error) {
 	return publishAuto, nil
 }
 
-// channelID is a channel of one kind of pub/sub.
-type channelID struct {
-	name    key
-	sharded bool
+// handler is a channel of a waiter, and the parser of its messages.
+type handler struct {
+	channel key
+	// parse returns the notice for a message; ok is false if there is none.
+	parse func(payload string) (n driver.Notice, ok bool)
 }
 
-// channels returns the channels of a name to which a waiter has to subscribe.
-func (s *Store) channels(ctx context.Context, name key) ([]channelID, error) {
+// askAgain parses any message as a notice to send the acquire request again.
+func askAgain(string) (driver.Notice, bool) { return driver.Notice{}, true }
+
+// Subscribe calls notify for every message on the lock's channels.
+func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	k, err := s.kindOf(h.Kind)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.names.key(h.Name)
+	if err != nil {
+		return nil, err
+	}
+	return s.subscribe(ctx, k.handlers(s, at, h), notify)
+}
+
+// subscribe subscribes to channels of the kind, or kinds, of pub/sub on which they are
+// published.
+func (s *Store) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	publish, err := s.publishing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case publish == publishPlain:
-		return []channelID{{name: name}}, nil
-	case publish == publishBoth && !strings.HasPrefix(string(name), "leasewheel"): // Redisson publishes there
-		return []channelID{{name, true}, {name, false}}, nil
+	var all []pubsub.Handler
+	for _, h := range handlers {
+		one := pubsub.Handler{Channel: pubsub.Channel{Name: string(h.channel), Sharded: publish != publishPlain}, Parse: h.parse}
+		all = append(all, one)
+		if publish == publishBoth && !strings.HasPrefix(string(h.channel), "leasewheel") { // Redisson publishes there
+			one.Channel.Sharded = false
+			all = append(all, one)
+		}
 	}
-	return []channelID{{name, true}}, nil
+	return s.subscriber.Subscribe(ctx, all, notify)
 }

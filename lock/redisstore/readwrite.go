@@ -19,7 +19,7 @@ var (
 
 // skipRepeated makes a waiter ask again, except for the second message of a release,
 // which is for Redisson alone, see publish_all.lua.
-func skipRepeated(_ *Store, payload string) (n driver.Notice, ok bool) { return n, payload != "00" }
+func skipRepeated(payload string) (n driver.Notice, ok bool) { return n, payload != "00" }
 
 func readWriteChannel(at key) key { return derive("redisson_rwlock", at) }
 
@@ -46,7 +46,7 @@ func writerField(owner string) string { return owner + ":write" }
 // read keeps [driver.KindRead]: the read side of Redisson's RReadWriteLock.
 type read struct{}
 
-func (read) handlers(at key, _ *driver.Hold) []handler {
+func (read) handlers(_ *Store, at key, _ *driver.Hold) []handler {
 	return []handler{{readWriteChannel(at), skipRepeated}}
 }
 
@@ -84,7 +84,7 @@ func (read) prolong(c *call, at key, lease *renewal.Item) {
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
 type write struct{}
 
-func (write) handlers(at key, _ *driver.Hold) []handler {
+func (write) handlers(_ *Store, at key, _ *driver.Hold) []handler {
 	return []handler{{readWriteChannel(at), skipRepeated}}
 }
 

@@ -21,7 +21,7 @@ type semaphore struct{}
 
 func semaphoreChannel(at key) key { return derive("redisson_sc", at) }
 
-func (semaphore) handlers(at key, _ *driver.Hold) []handler {
+func (semaphore) handlers(_ *Store, at key, _ *driver.Hold) []handler {
 	return []handler{{semaphoreChannel(at), askAgain}}
 }
 

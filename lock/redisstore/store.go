@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
 // DefaultFenceTTL is the default of [Config.FenceTTL].
@@ -89,7 +90,7 @@ type Store struct {
 	config      Config
 	names       mapping
 	owned       bool // Close closes the client too
-	subscriber  *subscriber
+	subscriber  *pubsub.Subscriber
 	topology    topology
 	batchers    batchers
 	clocks      sync.Map               // of node to *serverClock
@@ -137,7 +138,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
 	s.cluster, _ = client.(*redis.ClusterClient)
-	s.subscriber = newSubscriber(s)
+	s.subscriber = pubsub.New(s.node, s.doubtTopology)
 	return s, nil
 }
 
@@ -153,7 +154,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // batches in flight, which end by the deadlines of their requests, and for a subscription
 // connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
-	s.subscriber.close()
+	s.subscriber.Close()
 	s.batchers.close()
 	if s.owned {
 		return s.client.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
 // Group returns the address of the cluster's node that keeps the lock called name. It returns
@@ -29,7 +30,7 @@ func (s *Store) nodeOf(at key) string {
 		return ""
 	}
 	// The known topology suffices: nodeOf must not wait for a new one.
-	master, err := s.cluster.MasterForKey(offline, string(at))
+	master, err := s.cluster.MasterForKey(pubsub.Offline, string(at))
 	if err != nil {
 		return ""
 	}
@@ -151,31 +152,22 @@ func (s *Store) loadMasters(ctx context.Context) (masters []*redis.Client, err e
 	return masters, err
 }
 
-// node is the node on which a channel is subscribed.
-type node struct {
-	id      string
-	sharded bool
-	client  interface {
-		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
-	}
-}
-
 // node returns the node of a channel's subscription: in a cluster the master of its slot,
 // whose scripts count the subscribers.
-func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
+func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
 	if s.single() {
-		return node{client: s.client}, nil
+		return pubsub.Node{Client: s.client}, nil
 	}
 	if err := s.locate(ctx); err != nil {
-		return node{}, err
+		return pubsub.Node{}, err
 	}
-	master, err := s.cluster.MasterForKey(ctx, string(channel.name))
+	master, err := s.cluster.MasterForKey(ctx, channel.Name)
 	if err != nil {
-		return node{}, fault.Classify(err)
+		return pubsub.Node{}, fault.Classify(err)
 	}
-	n := node{id: master.Options().Addr, sharded: channel.sharded, client: master}
-	if !n.sharded { // a connection of its own: a channel of either kind may have the name
-		n.id += " " + publishPlain
+	n := pubsub.Node{ID: master.Options().Addr, Sharded: channel.Sharded, Client: master}
+	if !n.Sharded { // a connection of its own: a channel of either kind may have the name
+		n.ID += " " + publishPlain
 	}
 	return n, nil
 }

@@ -1,4 +1,4 @@
-package redisstore
+package pubsub
 
 import (
 	"context"
@@ -27,10 +27,10 @@ var errUnresponsive = errors.New("redisstore: the subscription connection does n
 // another conn for it.
 var errBroken = errors.New("redisstore: the subscription connection is closed")
 
-// conn is one subscription connection to one node. See the ground rules of subscriber.
+// conn is one subscription connection to one node. See the ground rules of Subscriber.
 type conn struct {
-	subscriber *subscriber
-	node       node
+	subscriber *Subscriber
+	node       Node
 	pubsub     *redis.PubSub
 
 	// order has room for one goroutine, which sends on pubsub; see ground rule 3.
@@ -43,7 +43,7 @@ type conn struct {
 	begin func()
 
 	// Guarded by subscriber.mu.
-	channels map[key]*channelState // by channel name
+	channels map[string]*channelState // by channel name
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -58,14 +58,14 @@ type channelState struct {
 	subscribing, unsubscribing int
 }
 
-func newConn(s *subscriber, n node) *conn {
+func newConn(s *Subscriber, n Node) *conn {
 	cn := &conn{
 		subscriber: s,
 		node:       n,
-		pubsub:     n.client.Subscribe(s.ctx), // without channels nothing is sent yet
+		pubsub:     n.Client.Subscribe(s.ctx), // without channels nothing is sent yet
 		begun:      make(chan struct{}),
 		order:      make(chan struct{}, 1),
-		channels:   make(map[key]*channelState),
+		channels:   make(map[string]*channelState),
 	}
 	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
 	cn.health = time.AfterFunc(checkEvery, cn.check)
@@ -84,11 +84,11 @@ func (cn *conn) add(ctx context.Context, c *channel) error {
 	if registered, err := cn.register(c); !registered {
 		return err
 	}
-	if err := cn.subscribe(ctx, c.name); err != nil {
+	if err := cn.subscribe(ctx, c.Name); err != nil {
 		cn.unregister(c)
 		cn.breakDown(err)
 		err = fault.Classify(err)
-		cn.subscriber.store.doubtTopology(err)
+		cn.subscriber.doubt(err)
 		return err
 	}
 	cn.begin()
@@ -107,10 +107,10 @@ func (cn *conn) register(c *channel) (registered bool, err error) {
 	case cn.broken:
 		return false, errBroken
 	}
-	k := cn.channels[c.name]
+	k := cn.channels[c.Name]
 	if k == nil {
 		k = &channelState{}
-		cn.channels[c.name] = k
+		cn.channels[c.Name] = k
 	}
 	k.channel = c
 	k.subscribing++
@@ -123,7 +123,7 @@ func (cn *conn) register(c *channel) (registered bool, err error) {
 func (cn *conn) unregister(c *channel) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
-	if k := cn.channels[c.name]; k != nil && k.channel == c {
+	if k := cn.channels[c.Name]; k != nil && k.channel == c {
 		k.channel, c.conn = nil, nil
 	}
 }
@@ -134,7 +134,7 @@ func (cn *conn) remove(c *channel) {
 	cn.order <- struct{}{}
 	defer cn.sent()
 	cn.subscriber.mu.Lock()
-	k := cn.channels[c.name]
+	k := cn.channels[c.Name]
 	if cn.broken || k == nil || k.channel != c {
 		cn.subscriber.mu.Unlock()
 		return
@@ -142,41 +142,41 @@ func (cn *conn) remove(c *channel) {
 	k.channel = nil
 	k.unsubscribing++
 	cn.subscriber.mu.Unlock()
-	ctx, cancel := context.WithTimeout(offline, checkEvery)
+	ctx, cancel := context.WithTimeout(Offline, checkEvery)
 	defer cancel()
-	if err := cn.unsubscribe(ctx, c.name); err != nil {
+	if err := cn.unsubscribe(ctx, c.Name); err != nil {
 		cn.breakDown(err)
 	}
 }
 
 // subscribe sends a request, and makes the connection for the first one.
-func (cn *conn) subscribe(ctx context.Context, name key) error {
+func (cn *conn) subscribe(ctx context.Context, name string) error {
 	select {
 	case <-cn.begun:
 		by, _ := ctx.Deadline()
-		established, cancel := context.WithDeadline(offline, by)
+		established, cancel := context.WithDeadline(Offline, by)
 		defer cancel()
 		ctx = established
 	default:
 	}
-	if cn.node.sharded {
-		return cn.pubsub.SSubscribe(ctx, string(name))
+	if cn.node.Sharded {
+		return cn.pubsub.SSubscribe(ctx, name)
 	}
-	return cn.pubsub.Subscribe(ctx, string(name))
+	return cn.pubsub.Subscribe(ctx, name)
 }
 
-func (cn *conn) unsubscribe(ctx context.Context, name key) error {
-	if cn.node.sharded {
-		return cn.pubsub.SUnsubscribe(ctx, string(name))
+func (cn *conn) unsubscribe(ctx context.Context, name string) error {
+	if cn.node.Sharded {
+		return cn.pubsub.SUnsubscribe(ctx, name)
 	}
-	return cn.pubsub.Unsubscribe(ctx, string(name))
+	return cn.pubsub.Unsubscribe(ctx, name)
 }
 
-// offline is the context of all calls on an established connection. It has ended, so
+// Offline is the context of all calls on an established connection. It has ended, so
 // go-redis cannot silently reconnect when the connection fails: the subscriber has to
 // notice the failure. go-redis bounds reads and writes by a deadline alone, which those of a
 // context derived from it have.
-var offline = func() context.Context {
+var Offline = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -186,7 +186,7 @@ var offline = func() context.Context {
 func (cn *conn) read() {
 	<-cn.begun
 	for {
-		message, err := cn.pubsub.Receive(offline)
+		message, err := cn.pubsub.Receive(Offline)
 		if err != nil {
 			cn.breakDown(err)
 			return
@@ -204,8 +204,8 @@ func (cn *conn) read() {
 func (cn *conn) message(m *redis.Message) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
-	if k := cn.channels[key(m.Channel)]; k != nil && k.channel != nil {
-		k.channel.deliver(cn.subscriber.store, m.Payload)
+	if k := cn.channels[m.Channel]; k != nil && k.channel != nil {
+		k.channel.deliver(m.Payload)
 	}
 }
 
@@ -214,7 +214,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	s := cn.subscriber
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := cn.channels[key(m.Channel)]
+	k := cn.channels[m.Channel]
 	if k == nil {
 		return
 	}
@@ -234,7 +234,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	c := k.channel
 	switch {
 	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
-		delete(cn.channels, key(m.Channel))
+		delete(cn.channels, m.Channel)
 	case c.confirmed:
 		c.notifyAll()
 	default:
@@ -250,7 +250,7 @@ func (cn *conn) evicted(k *channelState) {
 	if c == nil {
 		return
 	}
-	delete(cn.channels, c.name)
+	delete(cn.channels, c.Name)
 	c.conn = nil
 	if cn.subscriber.ctx.Err() == nil {
 		cn.subscriber.work.Go(func() { cn.subscriber.move([]*channel{c}) })
@@ -300,7 +300,7 @@ func (cn *conn) ping() error {
 	select {
 	case cn.order <- struct{}{}:
 		defer cn.sent()
-		return cn.pubsub.Ping(offline)
+		return cn.pubsub.Ping(Offline)
 	default:
 		return nil
 	}
@@ -338,7 +338,7 @@ func (cn *conn) breakDown(err error) {
 	}
 	cn.close()
 	if len(lost)+len(unconfirmed) > 0 && s.ctx.Err() == nil {
-		s.store.doubtTopology(err)
+		s.doubt(err)
 	}
 }
 
@@ -346,7 +346,7 @@ func (cn *conn) breakDown(err error) {
 // conn afterwards.
 func (cn *conn) retire() {
 	cn.broken = true
-	delete(cn.subscriber.conns, cn.node.id)
+	delete(cn.subscriber.conns, cn.node.ID)
 	cn.health.Stop()
 }
 

@@ -1,4 +1,5 @@
-package redisstore
+// Package pubsub receives the messages of a Redis server, or of the nodes of a cluster.
+package pubsub
 
 import (
 	"context"
@@ -8,16 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
-// subscriber receives the messages that wake waiters when their lock is released. It
+// Subscriber receives the messages that wake waiters when their lock is released. It
 // keeps one subscription connection for each node, however many locks are waited for.
 //
 // Ground rules:
 //
-//  1. subscriber.mu guards every field of the subscriber, its channels and its conns
+//  1. Subscriber.mu guards every field of the subscriber, its channels and its conns
 //     that is not constant. It is never held during network I/O.
 //  2. A conn is one connection and never reconnects. When it breaks, its channels move
 //     to a new conn. Their waiters are woken then, since a message may have been missed
@@ -26,45 +29,65 @@ import (
 //     that the server receives changes in the order in which they were made. The
 //     sender's context bounds it. It is taken before mu. Only the subscriber's own
 //     goroutines wait for it, never a caller: to connect may take longer than the caller has.
-type subscriber struct {
-	store *Store
+type Subscriber struct {
+	// node returns the node of a channel's subscription.
+	node func(context.Context, Channel) (Node, error)
+	// doubt is called with the errors of connections: the channels may be on other nodes now.
+	doubt func(error)
+	// MoveTimeout bounds the move of a channel of a broken conn; tests lengthen it.
+	MoveTimeout time.Duration
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	work   sync.WaitGroup // readers, health checks and movers; added to under mu
 
-	moveTimeout time.Duration // of a channel of a broken conn; tests lengthen it
-
 	mu       sync.Mutex
-	conns    map[string]*conn       // the unbroken ones, by node
-	channels map[channelID]*channel // those with a listener
+	conns    map[string]*conn     // the unbroken ones, by node
+	channels map[Channel]*channel // those with a listener
 }
 
-// errClosed is the error of subscribing on a closed store.
-var errClosed = errors.New("redisstore: the store is closed")
+// ErrClosed is the error of subscribing on a closed store.
+var ErrClosed = errors.New("redisstore: the store is closed")
 
-func newSubscriber(store *Store) *subscriber {
-	s := &subscriber{
-		store: store, moveTimeout: checkEvery,
-		conns: make(map[string]*conn), channels: make(map[channelID]*channel),
+// New returns a subscriber. node returns the node of a channel's subscription. doubt is called
+// with the errors of connections, after which channels may be on other nodes.
+func New(node func(context.Context, Channel) (Node, error), doubt func(error)) *Subscriber {
+	s := &Subscriber{
+		node: node, doubt: doubt, MoveTimeout: checkEvery,
+		conns: make(map[string]*conn), channels: make(map[Channel]*channel),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// handler is a channel that a waiter subscribes to, and the parser of its messages.
-type handler struct {
-	channel key
-	// parse returns the notice for a message; ok is false if there is none.
-	parse func(s *Store, payload string) (n driver.Notice, ok bool)
+// Context returns a context that ends with Close.
+func (s *Subscriber) Context() context.Context { return s.ctx }
+
+// Channel is a channel of one kind of pub/sub.
+type Channel struct {
+	Name    string
+	Sharded bool
 }
 
-// askAgain parses any message as a notice to send the acquire request again.
-func askAgain(*Store, string) (driver.Notice, bool) { return driver.Notice{}, true }
+// Node is the node on which a channel is subscribed.
+type Node struct {
+	ID      string
+	Sharded bool
+	Client  interface {
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	}
+}
+
+// Handler is a channel that a waiter subscribes to, and the parser of its messages.
+type Handler struct {
+	Channel Channel
+	// Parse returns the notice for a message; ok is false if there is none.
+	Parse func(payload string) (n driver.Notice, ok bool)
+}
 
 // channel is one channel with its listeners.
 type channel struct {
-	channelID
+	Channel
 	listeners map[*listener]struct{}
 	conn      *conn // carries the channel; nil while the channel moves
 
@@ -83,9 +106,9 @@ func (c *channel) notifyAll() {
 }
 
 // deliver passes a message to the listeners. The caller holds subscriber.mu.
-func (c *channel) deliver(s *Store, payload string) {
+func (c *channel) deliver(payload string) {
 	for l := range c.listeners {
-		if n, ok := l.handler.parse(s, payload); ok {
+		if n, ok := l.parse(payload); ok {
 			l.notify(n)
 		}
 	}
@@ -94,45 +117,34 @@ func (c *channel) deliver(s *Store, payload string) {
 // listener is the interest of one subscription in one channel.
 type listener struct {
 	channel *channel
-	handler handler
+	parse   func(payload string) (driver.Notice, bool)
 	notify  func(driver.Notice)
 }
 
 // subscription is one waiter's subscription to all its channels.
 type subscription struct {
-	subscriber *subscriber
+	subscriber *Subscriber
 	listeners  []*listener
 }
 
-// Subscribe calls notify for every message on the lock's channels.
-func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
-	k, err := s.kindOf(h.Kind)
-	if err != nil {
-		return nil, err
-	}
-	at, err := s.names.key(h.Name)
-	if err != nil {
-		return nil, err
-	}
+// Subscribe calls notify for what the handlers return. It returns once the server has confirmed
+// every channel.
+func (s *Subscriber) Subscribe(ctx context.Context, handlers []Handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	if err := ctx.Err(); err != nil { // the confirmation might come before it is looked at
 		return nil, fault.Classify(err)
 	}
-	return s.subscriber.subscribe(ctx, k.handlers(at, h), notify)
-}
-
-// subscribe returns once the server has confirmed every channel.
-func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	sub := &subscription{subscriber: s}
 	var added []*channel
 	for _, h := range handlers {
-		ids, err := s.store.channels(ctx, h.channel)
-		for i := 0; i < len(ids) && err == nil; i++ {
-			added, err = sub.listen(ids[i], h, notify, added)
-		}
+		l, first, err := s.addListener(h, notify)
 		if err != nil {
 			s.attachAll(ctx, added) // others may listen to them by now
 			sub.Close()
 			return nil, err
+		}
+		sub.listeners = append(sub.listeners, l)
+		if first {
+			added = append(added, l.channel)
 		}
 	}
 	s.attachAll(ctx, added)
@@ -145,24 +157,10 @@ func (s *subscriber) subscribe(ctx context.Context, handlers []handler, notify f
 	return sub, nil
 }
 
-// listen adds a channel to the subscription. If the server has not been asked for the
-// channel yet, listen also appends it to added.
-func (sub *subscription) listen(id channelID, h handler, notify func(driver.Notice), added []*channel) ([]*channel, error) {
-	l, first, err := sub.subscriber.addListener(id, h, notify)
-	if err != nil {
-		return added, err
-	}
-	sub.listeners = append(sub.listeners, l)
-	if first {
-		added = append(added, l.channel)
-	}
-	return added, nil
-}
-
 // attachAll subscribes to channels one after the other, in the background. The connection
 // carries the channels of other callers, so it must not end with the first caller's
 // context. A longer deadline of the caller is kept.
-func (s *subscriber) attachAll(ctx context.Context, added []*channel) {
+func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 	if len(added) == 0 {
 		return
 	}
@@ -174,7 +172,7 @@ func (s *subscriber) attachAll(ctx context.Context, added []*channel) {
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
 		for _, c := range added {
-			s.failed(c, errClosed)
+			s.failed(c, ErrClosed)
 		}
 		return
 	}
@@ -203,19 +201,19 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 
 // addListener adds a listener. added is true for the channel's first listener, whose
 // caller has to subscribe to the channel at the server.
-func (s *subscriber) addListener(id channelID, h handler, notify func(driver.Notice)) (l *listener, added bool, err error) {
+func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *listener, added bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
-		return nil, false, errClosed
+		return nil, false, ErrClosed
 	}
-	c := s.channels[id]
+	c := s.channels[h.Channel]
 	if c == nil {
 		added = true
-		c = &channel{channelID: id, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
-		s.channels[id] = c
+		c = &channel{Channel: h.Channel, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+		s.channels[h.Channel] = c
 	}
-	l = &listener{channel: c, handler: h, notify: notify}
+	l = &listener{channel: c, parse: h.Parse, notify: notify}
 	c.listeners[l] = struct{}{}
 	return l, added, nil
 }
@@ -229,23 +227,23 @@ func (sub *subscription) Close() {
 }
 
 // removeListener removes a listener, and its channel with the last one.
-func (s *subscriber) removeListener(l *listener) {
+func (s *Subscriber) removeListener(l *listener) {
 	c := l.channel
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(c.listeners, l)
-	if len(c.listeners) > 0 || s.channels[c.channelID] != c {
+	if len(c.listeners) > 0 || s.channels[c.Channel] != c {
 		return
 	}
-	delete(s.channels, c.channelID)
+	delete(s.channels, c.Channel)
 	if carrying := c.conn; carrying != nil && s.ctx.Err() == nil {
 		s.work.Go(func() { carrying.remove(c) })
 	}
 }
 
 // attach subscribes to a channel on the conn to the channel's node.
-func (s *subscriber) attach(ctx context.Context, c *channel) error {
-	n, err := s.store.node(ctx, c.channelID)
+func (s *Subscriber) attach(ctx context.Context, c *channel) error {
+	n, err := s.node(ctx, c.Channel)
 	if err != nil {
 		return err
 	}
@@ -255,7 +253,7 @@ func (s *subscriber) attach(ctx context.Context, c *channel) error {
 // attachTo subscribes to a channel on a node. A conn may break, as an idle one does, before
 // it carries the channel. Then there is no request that could have failed, and another conn
 // takes its place.
-func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
+func (s *Subscriber) attachTo(ctx context.Context, n Node, c *channel) error {
 	for {
 		cn, err := s.connTo(n)
 		if err != nil {
@@ -268,16 +266,16 @@ func (s *subscriber) attachTo(ctx context.Context, n node, c *channel) error {
 }
 
 // connTo returns the unbroken conn to a node, and makes one if there is none.
-func (s *subscriber) connTo(n node) (*conn, error) {
+func (s *Subscriber) connTo(n Node) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
-	cn := s.conns[n.id]
+	cn := s.conns[n.ID]
 	if cn == nil {
 		cn = newConn(s, n)
-		s.conns[n.id] = cn
+		s.conns[n.ID] = cn
 		s.work.Go(cn.read)
 	}
 	return cn, nil
@@ -285,27 +283,27 @@ func (s *subscriber) connTo(n node) (*conn, error) {
 
 // fail ends the wait for a channel's first confirmation with err. It ignores a channel
 // that was confirmed before.
-func (s *subscriber) fail(c *channel, err error) {
+func (s *Subscriber) fail(c *channel, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed(c, err)
 }
 
 // failed is fail for a caller that holds mu.
-func (s *subscriber) failed(c *channel, err error) {
+func (s *Subscriber) failed(c *channel, err error) {
 	if c.confirmed || c.err != nil {
 		return
 	}
 	c.err = err
 	close(c.ready)
-	if s.channels[c.channelID] == c {
-		delete(s.channels, c.channelID)
+	if s.channels[c.Channel] == c {
+		delete(s.channels, c.Channel)
 	}
 }
 
 // move puts the channels of a broken conn on new conns, as long as they have listeners.
 // The confirmation of a moved channel notifies its listeners.
-func (s *subscriber) move(channels []*channel) {
+func (s *Subscriber) move(channels []*channel) {
 	for try := 0; len(channels) > 0; try++ {
 		if !pause(s.ctx, moveBackoff(try)) {
 			return
@@ -316,15 +314,15 @@ func (s *subscriber) move(channels []*channel) {
 
 // moveOnce tries to move the channels, those of all nodes at once, and returns those that are
 // left.
-func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.moveTimeout)
+func (s *Subscriber) moveOnce(channels []*channel) (left []*channel) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
 	defer cancel()
-	parts := make(map[node][]*channel)
+	parts := make(map[Node][]*channel)
 	for _, c := range channels {
 		if s.unwanted(c) {
 			continue
 		}
-		n, err := s.store.node(ctx, c.channelID)
+		n, err := s.node(ctx, c.Channel)
 		if err != nil {
 			left = append(left, c)
 			continue
@@ -347,9 +345,9 @@ func (s *subscriber) moveOnce(channels []*channel) (left []*channel) {
 
 // moveTo moves channels to a node, and returns those that are left. After a failure it does not
 // try the others: the failure took time, and they may belong to another node by then.
-func (s *subscriber) moveTo(n node, channels []*channel) (left []*channel) {
+func (s *Subscriber) moveTo(n Node, channels []*channel) (left []*channel) {
 	for i, c := range channels {
-		ctx, cancel := context.WithTimeout(s.ctx, s.moveTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
 		err := s.attachTo(ctx, n, c)
 		cancel()
 		if err != nil {
@@ -360,14 +358,14 @@ func (s *subscriber) moveTo(n node, channels []*channel) (left []*channel) {
 }
 
 // unwanted reports whether c has no listener any more, or is on a conn already.
-func (s *subscriber) unwanted(c *channel) bool {
+func (s *Subscriber) unwanted(c *channel) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.wants(c)
 }
 
 // wants reports whether c has a listener and no conn. The caller holds subscriber.mu.
-func (s *subscriber) wants(c *channel) bool { return s.channels[c.channelID] == c && c.conn == nil }
+func (s *Subscriber) wants(c *channel) bool { return s.channels[c.Channel] == c && c.conn == nil }
 
 // moveBackoff returns the pause before channels move. It is random, so that the clients
 // of a server that restarts do not reconnect all at once.
@@ -388,8 +386,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// close ends every conn and waits for the subscriber's goroutines.
-func (s *subscriber) close() {
+// Close ends every conn and waits for the subscriber's goroutines.
+func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.cancel()
 	var conns []*conn
@@ -398,7 +396,7 @@ func (s *subscriber) close() {
 	}
 	s.mu.Unlock()
 	for _, cn := range conns {
-		cn.breakDown(errClosed)
+		cn.breakDown(ErrClosed)
 	}
 	s.work.Wait()
 }
