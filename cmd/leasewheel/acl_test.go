@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
@@ -74,7 +75,7 @@ func TestACLForms(t *testing.T) {
 	assert.Equal(t, "ACL SETUSER "+strings.Replace(strings.Join(leastUser(t, "fair"), " "), " >secret", "", 1)+"\n", command)
 	assert.Equal(t, command, commandtest.Ask(t, nil, exit.OK, "acl", "--fair", "--locks", "orders:*"))
 	assert.Equal(t, strings.Replace(command, "ACL SETUSER", "user", 1), commandtest.Ask(t, nil, exit.OK, "acl", "--acl-file", "--fair", "orders:*"))
-	var report aclReport
+	var report acl.Report
 	require.NoError(t, json.Unmarshal([]byte(commandtest.Ask(t, nil, exit.OK, "acl", "--json", "--fair", "orders:*")), &report))
 	assert.Equal(t, command, fmt.Sprintln("ACL SETUSER", report.User, strings.Join(report.Rules, " ")))
 	prefixed := commandtest.Ask(t, nil, exit.OK, "acl", "--prefix", "shop[1]:", "orders:*")
@@ -202,7 +203,7 @@ func TestLeastUserWithSentinels(t *testing.T) {
 		assert.Empty(t, refused(t, admin))
 	}
 
-	for _, rule := range rulesOf(aclUsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
+	for _, rule := range acl.RulesOf(acl.UsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
 		if rule[0] != '+' && rule[0] != '&' || rule == "+hello" || rule == "+ping" || rule == "+unsubscribe" {
 			continue // the client goes on without them for a while
 		}

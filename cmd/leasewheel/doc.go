@@ -28,8 +28,9 @@ package main
 // Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
 // cmd/leasewheel/internal/reportfile/file_test.go.
 //
-// The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
-// Tests: security_test.go, acl_test.go, acl_keys_test.go.
+// The rights of users: cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go,
+// SECURITY.md; lock/redisstore/rights.go.
+// Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
 // Planted: 97.
 //
 // Help, completion, man pages, exit codes: root.go, help.go, completion.go,

@@ -7,7 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/accuracy"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/doctor"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/queue"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
@@ -59,9 +62,9 @@ func newRootCommand() *cobra.Command {
 		newWatchCommand(),
 		newInspectCommand(),
 		newUnlockCommand(),
-		newDoctorCommand(),
-		newACLCommand(),
-		newQueueCommand(),
+		doctor.NewCommand(),
+		acl.NewCommand(),
+		queue.NewCommand(),
 		version.NewCommand(),
 	)
 	root.AddCommand(processCommands()...)

@@ -30,7 +30,7 @@ func TestRunSignalsTheCommandOnALoss(t *testing.T) {
 	p.RequireReport("lost, deleted; sending SIGTERM")
 }
 
-// A connect.Server that does not answer cannot report a loss. The command gets its signal in
+// A server that does not answer cannot report a loss. The command gets its signal in
 // time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	const ttl = 3 * time.Second

@@ -247,7 +247,7 @@ func TestScreenOfAnOutage(t *testing.T) {
 	assert.Contains(t, lines[4], "orders:42")
 }
 
-// A connect.Server that hangs is reported with each refresh, and the age of its locks grows, until
+// A server that hangs is reported with each refresh, and the age of its locks grows, until
 // it answers again.
 func TestWatchOfAFrozenServer(t *testing.T) {
 	t.Parallel()

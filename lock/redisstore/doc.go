@@ -146,7 +146,7 @@ package redisstore
 //
 // What a check finds: lock/driver/finding.go, check.go, findings.go, serverinfo.go,
 // rights.go, rights.lua, spread_write.lua, spread_remove.lua, roundtrip.go; of a quorum
-// lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md,
+// lock/quorum/check.go; cmd/leasewheel/internal/doctor/doctor.go, docs/operating.md,
 // docs/doctor.schema.json.
 // Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

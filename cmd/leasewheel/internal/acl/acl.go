@@ -1,4 +1,5 @@
-package main
+// Package acl is leasewheel acl: it prints the least rights that a Redis user needs.
+package acl
 
 import (
 	"crypto/sha256"
@@ -18,7 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
-const aclLong = `Acl prints the least rights that a Redis user needs for the chosen uses, as a command
+const long = `Acl prints the least rights that a Redis user needs for the chosen uses, as a command
 for redis-cli. It connects to no server. Without a use it prints those of mutexes.
 
 PATTERN is that of the names of the locks and queues, as Redis matches keys: "*" stands
@@ -39,13 +40,13 @@ Exit codes:
   0   the rights are printed
   64  the arguments are invalid, or the password cannot be read`
 
-const aclExample = `  leasewheel acl 'orders:*' | redis-cli
+const example = `  leasewheel acl 'orders:*' | redis-cli
   leasewheel acl --user shop --password-file /run/secrets/shop --fair --inspect 'orders:*' | redis-cli
   leasewheel acl --cluster --read-write --queue --prefix shop: '*'
   leasewheel acl --sentinel | redis-cli -p 26379`
 
-// aclCommand is one execution of `leasewheel acl`.
-type aclCommand struct {
+// command is one execution of `leasewheel acl`.
+type command struct {
 	user     string
 	password string // the file
 	prefix   string
@@ -54,13 +55,14 @@ type aclCommand struct {
 	wanted   map[string]*bool
 }
 
-func newACLCommand() *cobra.Command {
-	a := &aclCommand{wanted: make(map[string]*bool)}
+// NewCommand makes leasewheel acl.
+func NewCommand() *cobra.Command {
+	a := &command{wanted: make(map[string]*bool)}
 	cmd := &cobra.Command{
 		Use:     "acl [flags] [PATTERN]",
 		Short:   "Print the least rights that a Redis user needs",
-		Long:    aclLong,
-		Example: aclExample,
+		Long:    long,
+		Example: example,
 		RunE:    a.run,
 
 		DisableFlagsInUseLine: true,
@@ -68,8 +70,8 @@ func newACLCommand() *cobra.Command {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	for _, u := range aclUses {
-		a.wanted[u.flag] = flags.Bool(u.flag, false, u.usage)
+	for _, u := range Uses {
+		a.wanted[u.Flag] = flags.Bool(u.Flag, false, u.usage)
 	}
 	flags.StringVar(&a.user, "user", "leasewheel", "the `name` of the user")
 	flags.StringVar(&a.password, "password-file", "", "set the password in this `file`, besides others that the user has")
@@ -79,7 +81,7 @@ func newACLCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
+func (a *command) run(cmd *cobra.Command, args []string) error {
 	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
@@ -91,11 +93,11 @@ func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	if err := aclWord("--user", a.user); err != nil {
+	if err := validateWord("--user", a.user); err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	pattern = connect.GlobLiteral(a.prefix) + pattern
-	if err := aclWord("PATTERN, with its prefix,", pattern); err != nil {
+	if err := validateWord("PATTERN, with its prefix,", pattern); err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	rules := []string{"on"}
@@ -106,31 +108,31 @@ func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		rules = append(rules, hash)
 	}
-	if err := a.print(cmd, append(rules, rulesOf(uses, pattern)...)); err != nil {
+	if err := a.print(cmd, append(rules, RulesOf(uses, pattern)...)); err != nil {
 		return exit.Errorf(exit.Internal, "writing the rights: %w", err)
 	}
 	return nil
 }
 
 // uses returns the uses of the flags.
-func (a *aclCommand) uses() ([]aclUse, error) {
-	uses := aclUsesOf(func(flag string) bool { return *a.wanted[flag] })
-	sentinel := slices.ContainsFunc(uses, func(u aclUse) bool { return u.flag == "sentinel" })
+func (a *command) uses() ([]Use, error) {
+	uses := UsesOf(func(flag string) bool { return *a.wanted[flag] })
+	sentinel := slices.ContainsFunc(uses, func(u Use) bool { return u.Flag == "sentinel" })
 	if sentinel && len(uses) > 1 {
 		return nil, errors.New("--sentinel is the user of the sentinels, and excludes the other uses, which are those of their servers")
 	}
 	return uses, nil
 }
 
-// aclReport is the user in JSON.
-type aclReport struct {
+// Report is the user in JSON.
+type Report struct {
 	User  string   `json:"user"`
 	Rules []string `json:"rules"`
 }
 
-func (a *aclCommand) print(cmd *cobra.Command, rules []string) error {
+func (a *command) print(cmd *cobra.Command, rules []string) error {
 	if a.json {
-		return output.WriteJSON(cmd.OutOrStdout(), aclReport{a.user, rules})
+		return output.WriteJSON(cmd.OutOrStdout(), Report{a.user, rules})
 	}
 	verb := "ACL SETUSER"
 	if a.aclFile {
@@ -140,9 +142,9 @@ func (a *aclCommand) print(cmd *cobra.Command, rules []string) error {
 	return err
 }
 
-// aclWord checks that neither redis-cli nor Redis's configuration would split, unquote or
+// validateWord checks that neither redis-cli nor Redis's configuration would split, unquote or
 // refuse a word.
-func aclWord(what, word string) error {
+func validateWord(what, word string) error {
 	refused := func(r rune) bool {
 		return !unicode.IsPrint(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'#", r)
 	}

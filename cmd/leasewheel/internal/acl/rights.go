@@ -1,29 +1,29 @@
-package main
+package acl
 
 import (
 	"slices"
 	"strings"
 )
 
-// examplePattern is the pattern of lock names in the lists of rights. rights replaces it.
-const examplePattern = "orders:*"
+// ExamplePattern is the pattern of lock names in the lists of rights. rights replaces it.
+const ExamplePattern = "orders:*"
 
-// aclUse is a use of the servers with the ACL rules that it needs. SECURITY.md has the
+// Use is a use of the servers with the ACL rules that it needs. SECURITY.md has the
 // same texts, which a test compares, and other tests run each use with these rules alone.
-type aclUse struct {
-	flag, usage string
+type Use struct {
+	Flag, usage string
 	// apart marks a use without the rights of locks.
-	apart bool
+	Apart bool
 	// setting marks a use that only adds to others, and does not decide what they are.
 	setting bool
-	rules   string
+	Rules   string
 }
 
-// aclUses are the uses in the order of SECURITY.md.
-var aclUses = []aclUse{
+// Uses are the uses in the order of SECURITY.md.
+var Uses = []Use{
 	{
-		flag: "locks", usage: "mutexes, with renewal, waiting and fencing tokens (default, if no other use is named)",
-		rules: `
+		Flag: "locks", usage: "mutexes, with renewal, waiting and fencing tokens (default, if no other use is named)",
+		Rules: `
   ~orders:* ~redisson_lock_token:{orders:*} ~leasewheel_lock_line:{orders:*}
   ~leasewheel_lock_turns:{orders:*} ~leasewheel:client:{*}
   ~redisson_lock__channel:{orders:*} ~leasewheel_lock__channel:{orders:*}
@@ -34,8 +34,8 @@ var aclUses = []aclUse{
   +persist +zadd +zpopmin +zrem +zscore +pubsub|numsub`,
 	},
 	{
-		flag: "fair", usage: "fair locks",
-		rules: `
+		Flag: "fair", usage: "fair locks",
+		Rules: `
   ~redisson_lock_queue:{orders:*} ~redisson_lock_timeout:{orders:*}
   ~leasewheel_lock_places:{orders:*}
   &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*
@@ -43,16 +43,16 @@ var aclUses = []aclUse{
   +zadd +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zscore`,
 	},
 	{
-		flag: "read-write", usage: "read-write locks",
-		rules: `
+		Flag: "read-write", usage: "read-write locks",
+		Rules: `
   ~{orders:*}:????????-????-????-????-????????????:*:rwlock_timeout*
   ~leasewheel_lock_claim:{orders:*}
   ~redisson_rwlock:{orders:*} &redisson_rwlock:{orders:*}
   +del +hlen +type +unlink`,
 	},
 	{
-		flag: "semaphore", usage: "semaphores, also those whose permits expire, and latches",
-		rules: `
+		Flag: "semaphore", usage: "semaphores, also those whose permits expire, and latches",
+		Rules: `
   ~{orders:*}:timeout
   ~leasewheel_request:{orders:*}:????????-????-????-????-????????????:*
   ~redisson_sc:{orders:*} ~redisson_countdownlatch__channel__{orders:*}
@@ -61,13 +61,13 @@ var aclUses = []aclUse{
   +zadd +zcount +zrange +zrem +zremrangebyrank +zscore`,
 	},
 	{
-		flag: "plain", usage: "locks as plain strings (--format plain)",
-		rules: `
+		Flag: "plain", usage: "locks as plain strings (--format plain)",
+		Rules: `
   +del +getrange`,
 	},
 	{
-		flag: "inspect", usage: "leasewheel ls, watch and inspect, of locks of every kind",
-		rules: `
+		Flag: "inspect", usage: "leasewheel ls, watch and inspect, of locks of every kind",
+		Rules: `
   ~redisson_lock_queue:{orders:*} ~redisson_lock_timeout:{orders:*}
   ~leasewheel_lock_places:{orders:*} ~leasewheel_lock_claim:{orders:*}
   ~{orders:*}:timeout ~{orders:*}:????????-????-????-????-????????????:*:rwlock_timeout*
@@ -76,35 +76,35 @@ var aclUses = []aclUse{
   +getrange +strlen +zrange +zcard +zcount +zrangebyscore`,
 	},
 	{
-		flag: "force", usage: "leasewheel unlock --force; with what --inspect has",
-		rules: `
+		Flag: "force", usage: "leasewheel unlock --force; with what --inspect has",
+		Rules: `
   &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*
   +del +lindex +lpop +unlink +zrem +zremrangebyrank`,
 	},
 	{
-		flag: "replicas", usage: "grants that wait for replicas", setting: true,
-		rules: `
+		Flag: "replicas", usage: "grants that wait for replicas", setting: true,
+		Rules: `
   +wait`,
 	},
 	{
-		flag: "doctor", usage: "all that leasewheel doctor can examine", setting: true,
-		rules: `
+		Flag: "doctor", usage: "all that leasewheel doctor can examine", setting: true,
+		Rules: `
   +info +config|get +slowlog|get`,
 	},
 	{
-		flag: "quorum", usage: "on each server of a quorum: its identity, so that no server is named twice", setting: true,
-		rules: `
+		Flag: "quorum", usage: "on each server of a quorum: its identity, so that no server is named twice", setting: true,
+		Rules: `
   +info`,
 	},
 	{
-		flag: "cluster", usage: "on each node of a cluster", setting: true,
-		rules: `
+		Flag: "cluster", usage: "on each node of a cluster", setting: true,
+		Rules: `
   +command +cluster|slots +asking
   +pubsub|shardnumsub +ssubscribe +sunsubscribe +spublish`,
 	},
 	{
-		flag: "queue", usage: "delay queues, with or without locks", apart: true,
-		rules: `
+		Flag: "queue", usage: "delay queues, with or without locks", Apart: true,
+		Rules: `
   ~leasewheel_queue_due:{orders:*} ~leasewheel_queue_leased:{orders:*}
   ~leasewheel_queue_dead:{orders:*} ~leasewheel_queue_payload:{orders:*}
   ~leasewheel_queue_record:{orders:*} ~leasewheel_queue_token:{orders:*}
@@ -115,42 +115,42 @@ var aclUses = []aclUse{
   +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zscore`,
 	},
 	{
-		flag: "sentinel", usage: "print the user of the sentinels themselves; their servers need nothing more", apart: true,
-		rules: `
+		Flag: "sentinel", usage: "print the user of the sentinels themselves; their servers need nothing more", Apart: true,
+		Rules: `
   &+switch-master &+replica-reconf-done
   +hello +ping +subscribe +unsubscribe
   +sentinel|get-master-addr-by-name +sentinel|sentinels`,
 	},
 }
 
-// aclBase are the rules that come before those of the uses: no others remain.
-const aclBase = "resetkeys resetchannels -@all"
+// Base are the rules that come before those of the uses: no others remain.
+const Base = "resetkeys resetchannels -@all"
 
-// aclUsesOf returns the uses that wanted reports, with those that they build on.
-func aclUsesOf(wanted func(flag string) bool) []aclUse {
+// UsesOf returns the uses that wanted reports, with those that they build on.
+func UsesOf(wanted func(flag string) bool) []Use {
 	locks, apart := false, false
-	for _, u := range aclUses {
-		if wanted(u.flag) {
-			locks, apart = locks || !u.apart && !u.setting, apart || u.apart
+	for _, u := range Uses {
+		if wanted(u.Flag) {
+			locks, apart = locks || !u.Apart && !u.setting, apart || u.Apart
 		}
 	}
 	locks = locks || !apart
-	return slices.DeleteFunc(slices.Clone(aclUses), func(u aclUse) bool {
-		builtOn := u.flag == "locks" && locks || u.flag == "inspect" && wanted("force")
-		return !builtOn && !wanted(u.flag)
+	return slices.DeleteFunc(slices.Clone(Uses), func(u Use) bool {
+		builtOn := u.Flag == "locks" && locks || u.Flag == "inspect" && wanted("force")
+		return !builtOn && !wanted(u.Flag)
 	})
 }
 
-// rulesOf returns the rules of uses, on locks and queues whose names match pattern: keys,
+// RulesOf returns the rules of uses, on locks and queues whose names match pattern: keys,
 // channels, commands, each once.
-func rulesOf(uses []aclUse, pattern string) []string {
+func RulesOf(uses []Use, pattern string) []string {
 	var all []string
 	for _, u := range uses {
-		for rule := range strings.FieldsSeq(u.rules) {
+		for rule := range strings.FieldsSeq(u.Rules) {
 			all = append(all, onPattern(rule, pattern)...)
 		}
 	}
-	rules := strings.Fields(aclBase)
+	rules := strings.Fields(Base)
 	for _, kind := range []string{"~", "&", "+"} {
 		if kind == "~" && pattern == "*" {
 			rules = append(rules, "~*") // Redis refuses others after it
@@ -170,7 +170,7 @@ func rulesOf(uses []aclUse, pattern string) []string {
 // has the name in braces all the same, and that for clusters has not.
 func onPattern(rule, pattern string) []string {
 	on := func(inBraces string) string {
-		return strings.NewReplacer("{"+examplePattern+"}", inBraces, examplePattern, pattern).Replace(rule)
+		return strings.NewReplacer("{"+ExamplePattern+"}", inBraces, ExamplePattern, pattern).Replace(rule)
 	}
 	switch braced := "{" + pattern + "}"; {
 	case pattern == "*":

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
-const queueStatsLong = `Stats counts the messages of the queue NAME by state, and shows for how long the
+const statsLong = `Stats counts the messages of the queue NAME by state, and shows for how long the
 backlog has waited, when the first waiting message is due, and when the oldest dead
 letter died. It takes one request, of the same time for any number of messages.
 
@@ -22,19 +22,19 @@ Exit codes:
   64  the arguments are invalid
   69  the server cannot be reached, or refused`
 
-const queueStatsExample = `  leasewheel queue stats mails
+const statsExample = `  leasewheel queue stats mails
   leasewheel queue stats --json mails | jq .dead`
 
-// queueStatsCommand is one execution of `leasewheel queue stats`.
-type queueStatsCommand struct{ queueAccess }
+// statsCommand is one execution of `leasewheel queue stats`.
+type statsCommand struct{ access }
 
-func newQueueStatsCommand() *cobra.Command {
-	s := &queueStatsCommand{}
+func newStatsCommand() *cobra.Command {
+	s := &statsCommand{}
 	cmd := &cobra.Command{
 		Use:     "stats [flags] NAME",
 		Short:   "Count the messages of a queue",
-		Long:    queueStatsLong,
-		Example: queueStatsExample,
+		Long:    statsLong,
+		Example: statsExample,
 		RunE:    s.run,
 
 		DisableFlagsInUseLine: true,
@@ -43,8 +43,8 @@ func newQueueStatsCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *queueStatsCommand) run(cmd *cobra.Command, args []string) error {
-	name, err := queueName(cmd, args)
+func (s *statsCommand) run(cmd *cobra.Command, args []string) error {
+	name, err := nameOf(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func writeQueueStats(w io.Writer, name string, s *delayqueue.Stats) error {
 	return table.Flush()
 }
 
-// queueStatsReport is what a queue has in JSON. docs/queue-stats.schema.json describes it.
-type queueStatsReport struct {
+// StatsReport is what a queue has in JSON. docs/queue-stats.schema.json describes it.
+type StatsReport struct {
 	Queue       string        `json:"queue"`
 	Ready       int64         `json:"ready"`
 	Delayed     int64         `json:"delayed"`
@@ -101,7 +101,7 @@ type queueStatsReport struct {
 }
 
 func writeQueueStatsJSON(w io.Writer, name string, s *delayqueue.Stats) error {
-	return output.WriteEscaped(w, queueStatsReport{
+	return output.WriteEscaped(w, StatsReport{
 		Queue: name, Ready: s.Ready, Delayed: s.Delayed, Leased: s.Leased, Dead: s.Dead,
 		Age: s.Age, NextDue: output.Instant(s.NextDue), OldestDeath: output.Instant(s.OldestDeath),
 	}, "  ")

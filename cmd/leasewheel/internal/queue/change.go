@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
-const queueReviveLong = `Revive returns dead letters to the queue NAME, due at once and with their attempts
+const reviveLong = `Revive returns dead letters to the queue NAME, due at once and with their attempts
 counted from zero again. With --all it revives as many as there are when it begins,
 in the order of their deaths.
 
@@ -22,10 +22,10 @@ Exit codes:
   64  the arguments are invalid; nothing was done
   69  the server cannot be reached, or refused; letters printed before are revived`
 
-const queueReviveExample = `  leasewheel queue revive mails 'invoice 7'
+const reviveExample = `  leasewheel queue revive mails 'invoice 7'
   leasewheel queue revive --all mails`
 
-const queueCancelLong = `Cancel drops waiting messages, or dead letters, of the queue NAME. A message with a
+const cancelLong = `Cancel drops waiting messages, or dead letters, of the queue NAME. A message with a
 worker is left alone.
 
 Exit codes:
@@ -34,7 +34,7 @@ Exit codes:
   64  the arguments are invalid; nothing was done
   69  the server cannot be reached, or refused; messages printed before are dropped`
 
-const queueCancelExample = `  leasewheel queue cancel mails 'invoice 7' 'invoice 8'`
+const cancelExample = `  leasewheel queue cancel mails 'invoice 7' 'invoice 8'`
 
 // changeReport is what was done about a message, in JSON. docs/queue-change.schema.json
 // describes it.
@@ -66,7 +66,7 @@ var outcomeTexts = map[string]string{
 }
 
 // report prints what was done about a message.
-func (a *queueAccess) report(cmd *cobra.Command, id, outcome string) error {
+func (a *access) report(cmd *cobra.Command, id, outcome string) error {
 	var err error
 	if a.json {
 		err = output.WriteEscaped(cmd.OutOrStdout(), changeReport{shortened(id), outcome}, "")
@@ -79,19 +79,19 @@ func (a *queueAccess) report(cmd *cobra.Command, id, outcome string) error {
 	return nil
 }
 
-// queueReviveCommand is one execution of `leasewheel queue revive`.
-type queueReviveCommand struct {
-	queueAccess
+// reviveCommand is one execution of `leasewheel queue revive`.
+type reviveCommand struct {
+	access
 	all bool
 }
 
-func newQueueReviveCommand() *cobra.Command {
-	r := &queueReviveCommand{}
+func newReviveCommand() *cobra.Command {
+	r := &reviveCommand{}
 	cmd := &cobra.Command{
 		Use:     "revive [flags] NAME {ID... | --all}",
 		Short:   "Return dead letters to a queue",
-		Long:    queueReviveLong,
-		Example: queueReviveExample,
+		Long:    reviveLong,
+		Example: reviveExample,
 		RunE:    r.run,
 
 		DisableFlagsInUseLine: true,
@@ -101,7 +101,7 @@ func newQueueReviveCommand() *cobra.Command {
 	return cmd
 }
 
-func (r *queueReviveCommand) run(cmd *cobra.Command, args []string) error {
+func (r *reviveCommand) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return exit.UsageError(cmd, errors.New("the NAME of a queue is missing"))
@@ -128,7 +128,7 @@ func (r *queueReviveCommand) run(cmd *cobra.Command, args []string) error {
 
 // reviveAll revives the letters that are dead now. A letter that dies again meanwhile goes
 // to the end of the list, and is not counted.
-func (r *queueReviveCommand) reviveAll(cmd *cobra.Command) error {
+func (r *reviveCommand) reviveAll(cmd *cobra.Command) error {
 	stats, err := r.queue.Stats(cmd.Context())
 	if err != nil {
 		return r.failed(cmd, err)
@@ -160,7 +160,7 @@ func (r *queueReviveCommand) reviveAll(cmd *cobra.Command) error {
 
 // each changes messages one by one, and prints the outcomes. If an id is invalid, it
 // changes none.
-func (a *queueAccess) each(cmd *cobra.Command, ids []string, change func(id string) (outcome string, done bool, err error)) error {
+func (a *access) each(cmd *cobra.Command, ids []string, change func(id string) (outcome string, done bool, err error)) error {
 	for _, id := range ids {
 		if err := delayqueue.ValidateID(id); err != nil {
 			return exit.UsageError(cmd, err)
@@ -182,16 +182,16 @@ func (a *queueAccess) each(cmd *cobra.Command, ids []string, change func(id stri
 	return undone
 }
 
-// queueCancelCommand is one execution of `leasewheel queue cancel`.
-type queueCancelCommand struct{ queueAccess }
+// cancelCommand is one execution of `leasewheel queue cancel`.
+type cancelCommand struct{ access }
 
-func newQueueCancelCommand() *cobra.Command {
-	c := &queueCancelCommand{}
+func newCancelCommand() *cobra.Command {
+	c := &cancelCommand{}
 	cmd := &cobra.Command{
 		Use:     "cancel [flags] NAME ID...",
 		Short:   "Drop messages of a queue",
-		Long:    queueCancelLong,
-		Example: queueCancelExample,
+		Long:    cancelLong,
+		Example: cancelExample,
 		RunE:    c.run,
 
 		DisableFlagsInUseLine: true,
@@ -200,7 +200,7 @@ func newQueueCancelCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *queueCancelCommand) run(cmd *cobra.Command, args []string) error {
+func (c *cancelCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return exit.UsageError(cmd, errors.New("cancel takes the NAME of a queue and the IDs of messages"))
 	}

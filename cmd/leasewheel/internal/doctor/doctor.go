@@ -1,4 +1,5 @@
-package main
+// Package doctor is leasewheel doctor: it examines the servers on which locks are stored.
+package doctor
 
 import (
 	"errors"
@@ -21,7 +22,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-const doctorLong = `Doctor examines the servers on which locks are stored, and names each promise that
+const long = `Doctor examines the servers on which locks are stored, and names each promise that
 their settings, their state or the network break: version, eviction, memory,
 persistence, replicas, the rights of the user, clocks, round trips against --ttl.
 Of sentinels it examines the master and its replicas, of a cluster every master;
@@ -42,25 +43,26 @@ Exit codes:
   64  the arguments are invalid
   69  no server can be reached, or it refused`
 
-const doctorExample = `  leasewheel doctor
+const example = `  leasewheel doctor
   leasewheel doctor --ttl 5s orders:
   leasewheel doctor --json | jq -r '.findings[] | select(.severity == "error") | .found'`
 
-// doctorCommand is one execution of `leasewheel doctor`.
-type doctorCommand struct {
+// command is one execution of `leasewheel doctor`.
+type command struct {
 	flags  connect.Flags
 	stored connect.StoreFlags
 	json   bool
 	ttl    duration.Flag
 }
 
-func newDoctorCommand() *cobra.Command {
-	d := &doctorCommand{ttl: duration.Flag(lock.DefaultTTL)}
+// NewCommand makes leasewheel doctor.
+func NewCommand() *cobra.Command {
+	d := &command{ttl: duration.Flag(lock.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "doctor [flags] [NAME]",
 		Short:   "Find what breaks the locks' promises on your servers",
-		Long:    doctorLong,
-		Example: doctorExample,
+		Long:    long,
+		Example: example,
 		RunE:    d.run,
 
 		DisableFlagsInUseLine: true,
@@ -75,7 +77,7 @@ func newDoctorCommand() *cobra.Command {
 	return cmd
 }
 
-func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
+func (d *command) run(cmd *cobra.Command, args []string) error {
 	options := driver.CheckOptions{TTL: time.Duration(d.ttl)}
 	switch len(args) {
 	case 0:
@@ -114,18 +116,18 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return d.unavailable(cmd, servers, err)
 	}
-	write := writeDiagnosis
+	write := writeText
 	if d.json {
-		write = writeDiagnosisJSON
+		write = writeJSON
 	}
 	if err := write(cmd.OutOrStdout(), &report); err != nil {
 		return exit.Errorf(exit.Unavailable, "writing the report: %w", err)
 	}
-	return diagnosisExit(&report)
+	return exitOf(&report)
 }
 
 // unavailable is the failure of a check that reached no server.
-func (d *doctorCommand) unavailable(cmd *cobra.Command, servers connect.Servers, err error) error {
+func (d *command) unavailable(cmd *cobra.Command, servers connect.Servers, err error) error {
 	if len(servers) == 1 {
 		return connect.Unavailable(cmd.Context(), servers[0], err)
 	}
@@ -136,8 +138,8 @@ func (d *doctorCommand) unavailable(cmd *cobra.Command, servers connect.Servers,
 	return exit.Errorf(exit.Unavailable, "servers %s: %w", servers.Address(), err)
 }
 
-// diagnosisExit returns an error with the exit code for the findings.
-func diagnosisExit(r *driver.Report) error {
+// exitOf returns an error with the exit code for the findings.
+func exitOf(r *driver.Report) error {
 	code := exit.OK
 	for _, f := range r.Findings {
 		switch {
@@ -153,8 +155,8 @@ func diagnosisExit(r *driver.Report) error {
 	return &exit.Error{Code: code}
 }
 
-// diagnosisReport is a check in JSON. docs/doctor.schema.json describes it.
-type diagnosisReport struct {
+// Report is a check in JSON. docs/doctor.schema.json describes it.
+type Report struct {
 	Servers  []serverReport  `json:"servers"`
 	Findings []findingReport `json:"findings"`
 }
@@ -179,8 +181,8 @@ type findingReport struct {
 	Advice   string `json:"advice"`
 }
 
-func writeDiagnosisJSON(w io.Writer, r *driver.Report) error {
-	report := diagnosisReport{Servers: []serverReport{}, Findings: []findingReport{}}
+func writeJSON(w io.Writer, r *driver.Report) error {
+	report := Report{Servers: []serverReport{}, Findings: []findingReport{}}
 	for _, s := range r.Servers {
 		report.Servers = append(report.Servers, serverReport(s))
 	}
@@ -190,8 +192,8 @@ func writeDiagnosisJSON(w io.Writer, r *driver.Report) error {
 	return output.WriteEscaped(w, report, "  ")
 }
 
-// writeDiagnosis prints a check for people.
-func writeDiagnosis(w io.Writer, r *driver.Report) error {
+// writeText prints a check for people.
+func writeText(w io.Writer, r *driver.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SERVER\tVERSION\tROLE\tROUND TRIP\tCLOCK")
 	for _, s := range r.Servers {

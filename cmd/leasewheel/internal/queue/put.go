@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
-const queuePutLong = `Put puts a message into the queue NAME, due at once, after --delay, or at --due by the
+const putLong = `Put puts a message into the queue NAME, due at once, after --delay, or at --due by the
 server's clock, and prints its id. PAYLOAD is the argument, or the contents of
 --payload-file; arguments are visible in the process list. A message with an --id needs
 no payload.
@@ -28,29 +28,29 @@ Exit codes:
   64  the arguments are invalid; nothing was done
   69  the server cannot be reached, or refused; it may have put the message`
 
-const queuePutExample = `  leasewheel queue put --id 'invoice 7' --delay 14d mails '{"to": "ada"}'
+const putExample = `  leasewheel queue put --id 'invoice 7' --delay 14d mails '{"to": "ada"}'
   leasewheel queue put --due 2026-12-24T18:00:00Z --payload-file card.json mails
   date | leasewheel queue put --payload-file - mails`
 
 // maxPayload is the largest payload that delayqueue.Config.MaxPayload accepts.
 const maxPayload = 64 << 20
 
-// queuePutCommand is one execution of `leasewheel queue put`.
-type queuePutCommand struct {
-	queueAccess
+// putCommand is one execution of `leasewheel queue put`.
+type putCommand struct {
+	access
 	id    string
 	delay duration.Flag
 	due   string
 	file  string
 }
 
-func newQueuePutCommand() *cobra.Command {
-	p := &queuePutCommand{}
+func newPutCommand() *cobra.Command {
+	p := &putCommand{}
 	cmd := &cobra.Command{
 		Use:     "put [flags] NAME [PAYLOAD]",
 		Short:   "Put a message into a queue",
-		Long:    queuePutLong,
-		Example: queuePutExample,
+		Long:    putLong,
+		Example: putExample,
 		RunE:    p.run,
 
 		DisableFlagsInUseLine: true,
@@ -64,7 +64,7 @@ func newQueuePutCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *queuePutCommand) run(cmd *cobra.Command, args []string) error {
+func (p *putCommand) run(cmd *cobra.Command, args []string) error {
 	m, err := p.message(cmd, args)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (p *queuePutCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // message returns the message of the arguments.
-func (p *queuePutCommand) message(cmd *cobra.Command, args []string) (m delayqueue.Message, err error) {
+func (p *putCommand) message(cmd *cobra.Command, args []string) (m delayqueue.Message, err error) {
 	switch {
 	case len(args) == 0:
 		return m, exit.UsageError(cmd, errors.New("the NAME of a queue is missing"))

@@ -1,4 +1,5 @@
-package main
+// Package queue is leasewheel queue: it looks into delay queues, and changes them.
+package queue
 
 import (
 	"context"
@@ -19,17 +20,18 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
-const queueLong = `Queue looks into delay queues, and changes them. NAME is the name that the program
+const long = `Queue looks into delay queues, and changes them. NAME is the name that the program
 gives to delayqueue.New. A queue need not exist: one without messages is empty.
 
 All times are by the server's clock. Payloads and errors were chosen by others: what a
 terminal might act upon is escaped, and only the first bytes of a payload are printed.` + exit.PrintedCodes
 
-func newQueueCommand() *cobra.Command {
+// NewCommand makes leasewheel queue.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue COMMAND [flags] NAME",
 		Short: "Look into delay queues, and change them",
-		Long:  queueLong,
+		Long:  long,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -39,12 +41,12 @@ func newQueueCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(
-		newQueueStatsCommand(),
-		newQueueListCommand(),
-		newQueueDeadCommand(),
-		newQueuePutCommand(),
-		newQueueReviveCommand(),
-		newQueueCancelCommand(),
+		newStatsCommand(),
+		newListCommand(),
+		newDeadCommand(),
+		newPutCommand(),
+		newReviveCommand(),
+		newCancelCommand(),
 	)
 	for _, sub := range cmd.Commands() {
 		sub.ValidArgsFunction = cobra.NoFileCompletions
@@ -52,8 +54,8 @@ func newQueueCommand() *cobra.Command {
 	return cmd
 }
 
-// queueAccess is the access of one command to a queue.
-type queueAccess struct {
+// access is the access of one command to a queue.
+type access struct {
 	flags  connect.Flags
 	stored connect.StoreFlags
 	json   bool
@@ -61,7 +63,7 @@ type queueAccess struct {
 	queue  *delayqueue.Queue
 }
 
-func (a *queueAccess) register(cmd *cobra.Command, jsonUsage string) {
+func (a *access) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&a.json, "json", false, jsonUsage)
@@ -70,7 +72,7 @@ func (a *queueAccess) register(cmd *cobra.Command, jsonUsage string) {
 }
 
 // open connects to the queue. It sends no request yet.
-func (a *queueAccess) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
+func (a *access) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
 	config, err := a.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return exit.UsageError(cmd, err)
@@ -88,7 +90,7 @@ func (a *queueAccess) open(cmd *cobra.Command, name string, c delayqueue.Config)
 	return nil
 }
 
-func (a *queueAccess) close() {
+func (a *access) close() {
 	if a.queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -98,15 +100,15 @@ func (a *queueAccess) close() {
 }
 
 // failed returns the error and the exit code for a request that failed.
-func (a *queueAccess) failed(cmd *cobra.Command, err error) error {
+func (a *access) failed(cmd *cobra.Command, err error) error {
 	if errors.Is(err, delayqueue.ErrInvalid) {
 		return exit.UsageError(cmd, err)
 	}
 	return connect.Unavailable(cmd.Context(), a.server, err)
 }
 
-// queueName returns the NAME of a command that takes nothing else.
-func queueName(cmd *cobra.Command, args []string) (string, error) {
+// nameOf returns the NAME of a command that takes nothing else.
+func nameOf(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) != 1 {
 		return "", exit.UsageError(cmd, fmt.Errorf("%s takes the NAME of one queue", cmd.CommandPath()))
 	}

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
-const queueListLong = `Ls lists the messages of the queue NAME: those that are ready and those that are
+const listLong = `Ls lists the messages of the queue NAME: those that are ready and those that are
 delayed by their due times, then those with workers by the ends of their leases, then
 the dead letters in the order of their deaths.
 
@@ -25,11 +25,11 @@ Exit codes:
   64  the arguments are invalid
   69  the server cannot be reached, or refused; what was read before is printed`
 
-const queueListExample = `  leasewheel queue ls mails
+const listExample = `  leasewheel queue ls mails
   leasewheel queue ls --state ready,delayed --limit 20 mails
   leasewheel queue ls --json --limit 0 mails | jq -r 'select(.attempts > 3) | .id'`
 
-const queueDeadLong = `Dead lists the dead letters of the queue NAME, in the order of their deaths, each with
+const deadLong = `Dead lists the dead letters of the queue NAME, in the order of their deaths, each with
 its last error.
 
 Exit codes:
@@ -37,7 +37,7 @@ Exit codes:
   64  the arguments are invalid
   69  the server cannot be reached, or refused; what was read before is printed`
 
-const queueDeadExample = `  leasewheel queue dead mails
+const deadExample = `  leasewheel queue dead mails
   leasewheel queue dead --json --limit 0 mails | jq -r 'select(.error | test("timeout")) | .id' |
     xargs -d '\n' leasewheel queue revive mails`
 
@@ -50,22 +50,22 @@ const (
 	tableRows = 1000
 )
 
-// queueListCommand is one execution of `leasewheel queue ls` or `queue dead`.
-type queueListCommand struct {
-	queueAccess
+// listCommand is one execution of `leasewheel queue ls` or `queue dead`.
+type listCommand struct {
+	access
 	states  []string
 	limit   int
 	payload int
 	dead    bool
 }
 
-func newQueueListCommand() *cobra.Command {
-	l := &queueListCommand{}
+func newListCommand() *cobra.Command {
+	l := &listCommand{}
 	cmd := &cobra.Command{
 		Use:     "ls [flags] NAME",
 		Short:   "List the messages of a queue",
-		Long:    queueListLong,
-		Example: queueListExample,
+		Long:    listLong,
+		Example: listExample,
 		RunE:    l.run,
 
 		DisableFlagsInUseLine: true,
@@ -75,13 +75,13 @@ func newQueueListCommand() *cobra.Command {
 	return cmd
 }
 
-func newQueueDeadCommand() *cobra.Command {
-	l := &queueListCommand{dead: true}
+func newDeadCommand() *cobra.Command {
+	l := &listCommand{dead: true}
 	cmd := &cobra.Command{
 		Use:     "dead [flags] NAME",
 		Short:   "List the dead letters of a queue",
-		Long:    queueDeadLong,
-		Example: queueDeadExample,
+		Long:    deadLong,
+		Example: deadExample,
 		RunE:    l.run,
 
 		DisableFlagsInUseLine: true,
@@ -90,14 +90,14 @@ func newQueueDeadCommand() *cobra.Command {
 	return cmd
 }
 
-func (l *queueListCommand) registerList(cmd *cobra.Command) {
+func (l *listCommand) registerList(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&l.limit, "limit", defaultLimit, "list at most this `number` of messages; 0 lists all")
 	cmd.Flags().IntVar(&l.payload, "payload", defaultPayloadBytes, "print at most this `number` of bytes of each payload, up to a million")
 	l.register(cmd, "print each message as a line of JSON")
 }
 
 // options returns what the flags select.
-func (l *queueListCommand) options() (o delayqueue.ListOptions, err error) {
+func (l *listCommand) options() (o delayqueue.ListOptions, err error) {
 	if l.limit < 0 {
 		return o, fmt.Errorf("--limit %d: accepted are numbers from 0 up; 0 lists all", l.limit)
 	}
@@ -125,8 +125,8 @@ func (l *queueListCommand) options() (o delayqueue.ListOptions, err error) {
 	return o, nil
 }
 
-func (l *queueListCommand) run(cmd *cobra.Command, args []string) error {
-	name, err := queueName(cmd, args)
+func (l *listCommand) run(cmd *cobra.Command, args []string) error {
+	name, err := nameOf(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (l *queueListCommand) run(cmd *cobra.Command, args []string) error {
 
 // list writes the messages, up to the limit. It returns the failure of the server, or the
 // error of the output.
-func (l *queueListCommand) list(cmd *cobra.Command, options delayqueue.ListOptions, out messageWriter) (failure, err error) {
+func (l *listCommand) list(cmd *cobra.Command, options delayqueue.ListOptions, out messageWriter) (failure, err error) {
 	n := 0
 	for info, err := range l.queue.List(cmd.Context(), options) {
 		switch {
