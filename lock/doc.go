@@ -161,7 +161,7 @@ package lock
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/inspect_lock.lua,
-// cmd/leasewheel/lock_report.go, cmd/leasewheel/internal/connect/foreign.go.
+// cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
 // Tests: lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
 // Planted: 19, 40, 42, 164, 216, 217, 220.

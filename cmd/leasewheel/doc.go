@@ -13,9 +13,10 @@ package main
 // Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
 // Planted: 148, 154.
 //
-// leasewheel watch: watch.go, watch_print.go, watch_screen.go,
-// cmd/leasewheel/internal/connect/request_limit.go, docs/watch.schema.json.
-// Tests: watch_test.go, watch_linux_test.go.
+// leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
+// cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
+// docs/watch.schema.json.
+// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go.
 // Planted: 151.
 //
 // leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,

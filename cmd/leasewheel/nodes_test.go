@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/look"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -84,7 +85,7 @@ func TestLookupOnAQuorum(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(commandtest.Ask(t, env, exit.OK, "inspect", "partial"), "server "))
 	decoder := json.NewDecoder(strings.NewReader(commandtest.Ask(t, env, exit.OK, "inspect", "--json", "partial")))
 	for n := range 3 {
-		var report lockReport
+		var report look.LockReport
 		require.NoError(t, decoder.Decode(&report))
 		assert.Equal(t, n == 1, report.Held)
 		assert.True(t, strings.HasSuffix(servers[n].URL(), report.Server), report.Server)

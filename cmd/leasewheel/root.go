@@ -10,6 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/doctor"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/look"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/queue"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
@@ -58,10 +59,10 @@ func newRootCommand() *cobra.Command {
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		accuracy.NewCommand(),
-		newLsCommand(),
-		newWatchCommand(),
-		newInspectCommand(),
-		newUnlockCommand(),
+		look.NewListCommand(),
+		look.NewWatchCommand(),
+		look.NewInspectCommand(),
+		look.NewUnlockCommand(),
 		doctor.NewCommand(),
 		acl.NewCommand(),
 		queue.NewCommand(),

@@ -53,7 +53,7 @@ package driver
 // by lock/redisstore/script.go newGrantingScript(), lock/redisstore/inspect.go modes,
 // lockKeys(), lock/redisstore/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
 // lock/redisstore/force.lua, lock/redisstore/rights.go Store.uses(),
-// cmd/leasewheel/internal/acl/rights.go, lock/redisstore/doc.go; cmd/leasewheel/lock_report.go
+// cmd/leasewheel/internal/acl/rights.go, lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go
 // kindNames, docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by
 // lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the

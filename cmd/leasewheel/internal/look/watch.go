@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"cmp"
@@ -55,7 +55,8 @@ type watchCommand struct {
 	out      io.Writer
 }
 
-func newWatchCommand() *cobra.Command {
+// NewWatchCommand makes leasewheel watch.
+func NewWatchCommand() *cobra.Command {
 	w := &watchCommand{interval: duration.Flag(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "watch [flags] [PATTERN]",

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -42,7 +42,8 @@ type inspectCommand struct {
 	kind string
 }
 
-func newInspectCommand() *cobra.Command {
+// NewInspectCommand makes leasewheel inspect.
+func NewInspectCommand() *cobra.Command {
 	i := &inspectCommand{}
 	cmd := &cobra.Command{
 		Use:     "inspect [flags] NAME",

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"cmp"
@@ -40,7 +40,8 @@ type unlockCommand struct {
 	force bool
 }
 
-func newUnlockCommand() *cobra.Command {
+// NewUnlockCommand makes leasewheel unlock.
+func NewUnlockCommand() *cobra.Command {
 	u := &unlockCommand{}
 	cmd := &cobra.Command{
 		Use:     "unlock --force [flags] NAME...",

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"time"
@@ -7,8 +7,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// lockReport is a lock in JSON. docs/lock.schema.json describes it.
-type lockReport struct {
+// LockReport is a lock in JSON. docs/lock.schema.json describes it.
+type LockReport struct {
 	Server      string         `json:"server,omitempty"`
 	Name        string         `json:"name"`
 	Held        bool           `json:"held"`
@@ -49,8 +49,8 @@ type clientReport struct {
 }
 
 // reportOf returns the report of a lock, with its server if there are several.
-func reportOf(server string, info *lock.Info) lockReport {
-	r := lockReport{
+func reportOf(server string, info *lock.Info) LockReport {
+	r := LockReport{
 		Server: server,
 		Name:   info.Name, Held: info.Held(), Kind: kindName(info), Foreign: info.Foreign, TTL: info.TTL, Token: info.Token,
 		HolderCount: info.HolderCount, Holders: []holderReport{},

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"bufio"
@@ -48,7 +48,8 @@ type lsCommand struct {
 	found atomic.Int64
 }
 
-func newLsCommand() *cobra.Command {
+// NewListCommand makes leasewheel ls.
+func NewListCommand() *cobra.Command {
 	l := &lsCommand{}
 	cmd := &cobra.Command{
 		Use:     "ls [flags] [PATTERN]",

@@ -1,4 +1,6 @@
-package main
+// Package look shows the locks on servers, and takes them from their holders: leasewheel ls,
+// watch, inspect and unlock.
+package look
 
 import (
 	"cmp"

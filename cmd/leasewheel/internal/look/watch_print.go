@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
-// refreshReport is a refresh in JSON. docs/watch.schema.json describes it.
-type refreshReport struct {
+// RefreshReport is a refresh in JSON. docs/watch.schema.json describes it.
+type RefreshReport struct {
 	Time     time.Time       `json:"time"`
-	Locks    []lockReport    `json:"locks"`
+	Locks    []LockReport    `json:"locks"`
 	Failures []failureReport `json:"failures"`
 }
 
@@ -23,7 +23,7 @@ type failureReport struct {
 
 // writeDocument prints a refresh as a line of JSON.
 func (w *watchCommand) writeDocument(r *refresh) error {
-	report := refreshReport{Time: r.at.UTC(), Locks: []lockReport{}, Failures: []failureReport{}}
+	report := RefreshReport{Time: r.at.UTC(), Locks: []LockReport{}, Failures: []failureReport{}}
 	for _, row := range r.current() {
 		report.Locks = append(report.Locks, reportOf(row.server, row.info))
 	}

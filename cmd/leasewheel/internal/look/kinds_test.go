@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 
 // Each kind of lock has its word in the output, and in the schema.
 func TestKindNamesAreComplete(t *testing.T) {
-	schema, err := os.ReadFile("../../docs/lock.schema.json")
+	schema, err := os.ReadFile("../../../../docs/lock.schema.json")
 	require.NoError(t, err)
 	for k := lock.Kind(0); k.String() != "unknown"; k++ {
 		require.NotEmpty(t, kindNames[k], k.String())
