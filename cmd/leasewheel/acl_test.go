@@ -52,11 +52,11 @@ func TestACL(t *testing.T) {
 	_, path := server.Addr()
 	env := []string{connect.URLVariable + "=unix://shop:" + commandtest.Secret + "@" + path}
 
-	p := commandtest.Start(t, env, run("orders:42", sh("echo done"))...)
+	p := commandtest.Start(t, env, runLock("orders:42", sh("echo done"))...)
 	assert.Equal(t, "done", p.Line())
 	assert.Equal(t, 0, p.Wait())
 	assert.Empty(t, refused(t, admin))
-	p = commandtest.Call(t, env, run("payments:42", sh("echo done"))...)
+	p = commandtest.Call(t, env, runLock("payments:42", sh("echo done"))...)
 	assert.Equal(t, exit.Unavailable, p.Wait())
 	p.RequireOneLine("lacks a permission")
 
@@ -239,9 +239,9 @@ func TestLeastUserOfAQuorum(t *testing.T) {
 		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
 	}
 	env := []string{connect.URLVariable + "=" + strings.Join(urls, " ")}
-	holder := commandtest.Start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
+	holder := commandtest.Start(t, env, runLock("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
 	assert.Equal(t, "held", holder.Line())
-	waiter := commandtest.Start(t, env, run("orders:42", sh("echo mine"))...)
+	waiter := commandtest.Start(t, env, runLock("orders:42", sh("echo mine"))...)
 	commandtest.Eventually(t, "renewed, and awaited", func() bool {
 		calls := called(t, admins[0])
 		return slices.Contains(calls, "pexpire") && slices.Contains(calls, "subscribe")

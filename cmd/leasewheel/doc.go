@@ -4,8 +4,10 @@ package main
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// leasewheel run: run.go, run_kind.go, supervise.go, guard_linux.go.
-// Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go.
+// leasewheel run: cmd/leasewheel/internal/run/run.go, cmd/leasewheel/internal/run/kind.go,
+// cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
+// Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go,
+// cmd/leasewheel/internal/run/supervise_linux_test.go.
 // Planted: 41, 150.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,

@@ -270,7 +270,7 @@ func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
 	begin := time.Now().Truncate(time.Second)
-	holder := commandtest.Start(t, env, run("job", sh("echo held; read line"), "--label", "nightly run")...)
+	holder := commandtest.Start(t, env, runLock("job", sh("echo held; read line"), "--label", "nightly run")...)
 	assert.Equal(t, "held", holder.Line())
 	var report look.LockReport
 	commandtest.Eventually(t, "announced", func() bool {
@@ -295,9 +295,9 @@ func TestInspectWhatRunHolds(t *testing.T) {
 func TestUnlockForce(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	victim := commandtest.Start(t, env, run("job", sh("echo held; cat"))...)
+	victim := commandtest.Start(t, env, runLock("job", sh("echo held; cat"))...)
 	assert.Equal(t, "held", victim.Line())
-	next := commandtest.Start(t, env, run("job", sh("echo mine; cat"), "-v")...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo mine; cat"), "-v")...)
 	next.AwaitError("waiting for lock")
 
 	p := commandtest.Call(t, env, "unlock", "job")

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package run
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const waitingRefresh = 5 * time.Second
 
 // showWaiting shows on a terminal that run waits, for how long, and who holds the lock,
 // until the returned function is called. With --verbose, there are messages instead.
-func (r *runCommand) showWaiting(ctx context.Context, begin time.Time) (stop func()) {
+func (r *command) showWaiting(ctx context.Context, begin time.Time) (stop func()) {
 	if r.verbose || !terminal.Is(os.Stderr) {
 		return func() {}
 	}
@@ -63,7 +63,7 @@ type holding struct {
 }
 
 // holder returns who holds the lock that run waits for.
-func (r *runCommand) holder(ctx context.Context) (h holding, err error) {
+func (r *command) holder(ctx context.Context) (h holding, err error) {
 	if r.kinds.kind() == lock.KindPermit {
 		info, err := r.locker.Permits(r.name).Inspect(ctx)
 		return holding{inUse: info.HolderCount}, err

@@ -1,6 +1,8 @@
 //go:build unix
 
-package main
+// Package run is leasewheel run: it runs a program while it holds a lock, and ends it when the
+// lock is lost.
+package run
 
 import (
 	"context"
@@ -27,7 +29,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-const runLong = `Run waits for the lock NAME, runs COMMAND while it holds and renews the lock,
+const long = `Run waits for the lock NAME, runs COMMAND while it holds and renews the lock,
 releases it, and exits with COMMAND's exit code.
 
 COMMAND runs directly, without a shell, in a process group of its own; standard
@@ -89,7 +91,7 @@ Environment of COMMAND:
   LEASEWHEEL_LOCK_DEADLINE  with --max-hold: when it is over, in Unix milliseconds
   REDIS_URL is removed unless --keep-redis-url is given.`
 
-const runExample = `  leasewheel run nightly -- backup --all
+const example = `  leasewheel run nightly -- backup --all
   leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another machine runs it: fine
   leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
   leasewheel run --read catalog -- ./report            # with other readers, without the importer
@@ -98,8 +100,8 @@ const runExample = `  leasewheel run nightly -- backup --all
   leasewheel run --redis-file /run/secrets/redis job -- ./job
   leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
 
-// runCommand is one execution of `leasewheel run`.
-type runCommand struct {
+// command is one execution of `leasewheel run`.
+type command struct {
 	server       connect.Flags
 	stored       connect.StoreFlags
 	kinds        kindFlags
@@ -124,13 +126,14 @@ type runCommand struct {
 	servers connect.Servers
 }
 
-func newRunCommand() *cobra.Command {
-	r := &runCommand{ttl: duration.Flag(lock.DefaultTTL)}
+// NewCommand makes leasewheel run.
+func NewCommand() *cobra.Command {
+	r := &command{ttl: duration.Flag(lock.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
-		Long:    runLong,
-		Example: runExample,
+		Long:    long,
+		Example: example,
 		RunE:    r.run,
 
 		DisableFlagsInUseLine: true,
@@ -160,14 +163,14 @@ func newRunCommand() *cobra.Command {
 }
 
 // complete completes NAME by the names of held locks, and the rest as the shell does.
-func (r *runCommand) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (r *command) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return connect.HeldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (r *runCommand) run(cmd *cobra.Command, args []string) error {
+func (r *command) run(cmd *cobra.Command, args []string) error {
 	r.stderr = cmd.ErrOrStderr()
 	policy, err := r.parse(cmd, args)
 	if err != nil {
@@ -193,7 +196,7 @@ func (r *runCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // parse takes NAME and COMMAND from args and checks the flags with each other.
-func (r *runCommand) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
+func (r *command) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
 	if err := r.parseCommand(args); err != nil {
 		return lossPolicy{}, err
 	}
@@ -223,7 +226,7 @@ func (r *runCommand) parse(cmd *cobra.Command, args []string) (lossPolicy, error
 }
 
 // parseCommand takes NAME, an optional "--", and COMMAND or -c LINE from args.
-func (r *runCommand) parseCommand(args []string) error {
+func (r *command) parseCommand(args []string) error {
 	if len(args) == 0 {
 		return errors.New("NAME is missing")
 	}
@@ -256,7 +259,7 @@ func (r *runCommand) parseCommand(args []string) error {
 // parsePolicy divides the lease's time. The command must get its signal while a renewal
 // is still possible: a renewal is sent at a third of the TTL, and a good part of the rest
 // is for repeating it.
-func (r *runCommand) parsePolicy(graceSet bool) (lossPolicy, error) {
+func (r *command) parsePolicy(graceSet bool) (lossPolicy, error) {
 	ttl, grace := time.Duration(r.ttl), time.Duration(r.grace)
 	policy := lossPolicy{
 		action: lossAction(r.onLost),
@@ -306,7 +309,7 @@ func withoutName(err error) error {
 }
 
 // openLocker connects to the servers that the flags name. It requests no lock yet.
-func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
+func (r *command) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	logger := slog.New(slog.DiscardHandler)
 	if r.verbose {
 		logger = slog.New(slog.NewTextHandler(r.stderr, nil))
@@ -359,7 +362,7 @@ func labelOf(executable string) string {
 }
 
 // acquire waits for the lock, until the flags' limit or a signal.
-func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <-chan os.Signal) (*lock.Lease, error) {
+func (r *command) acquire(ctx context.Context, locker *lock.Locker, signals <-chan os.Signal) (*lock.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.locker = locker
@@ -413,7 +416,7 @@ const (
 
 // request requests the lock until the flags' limit. During an outage of the server it
 // waits as for a holder, unless the failure is permanent.
-func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Lease, error) {
+func (r *command) request(ctx context.Context, handle lockHandle) (*lock.Lease, error) {
 	begin, reported := time.Now(), false
 	for pause := firstOutagePause; ; pause = min(2*pause, mostOutagePause) {
 		lease, err := r.ask(ctx, handle, begin)
@@ -439,7 +442,7 @@ func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Leas
 }
 
 // ask tries once, and then waits for the lock up to the flags' limit.
-func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time) (*lock.Lease, error) {
+func (r *command) ask(ctx context.Context, handle lockHandle, begin time.Time) (*lock.Lease, error) {
 	lease, err := handle.TryLock(ctx)
 	_, taken := errors.AsType[*lock.NotAcquiredError](err)
 	if !taken || r.nonblock || ctx.Err() != nil {
@@ -460,7 +463,7 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 
 // foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
-func (r *runCommand) foreign(ctx context.Context, err error) error {
+func (r *command) foreign(ctx context.Context, err error) error {
 	if r.kinds.kind() == lock.KindPermit {
 		return err
 	}
@@ -468,7 +471,7 @@ func (r *runCommand) foreign(ctx context.Context, err error) error {
 }
 
 // refused returns the error and the exit code for a lock that was not acquired.
-func (r *runCommand) refused(err error) error {
+func (r *command) refused(err error) error {
 	var (
 		name       *lock.NameError
 		ttl        *lock.TTLError
@@ -488,7 +491,7 @@ func (r *runCommand) refused(err error) error {
 }
 
 // runUnder runs the command under the lease and unlocks it.
-func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy lossPolicy) error {
+func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy lossPolicy) error {
 	terminal := openTerminal()
 	defer terminal.close()
 	command, err := startChild(childSpec{
@@ -540,7 +543,7 @@ func (a lossAction) orphaned() syscall.Signal {
 // unlock releases the lock, with retries until the lease has ended. A failure is
 // reported, but the command's exit code stands: its lease held while it ran. gone reports
 // that the lock was no longer ours.
-func (r *runCommand) unlock(lease *lock.Lease) (gone bool) {
+func (r *command) unlock(lease *lock.Lease) (gone bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), lease.Until())
 	defer cancel()
 	err := lease.Unlock(ctx)
@@ -560,7 +563,7 @@ const lockVariable = "LEASEWHEEL_LOCK_"
 
 // environment returns our environment without REDIS_URL and the variables of an outer
 // leasewheel, plus the variables that describe the lock.
-func (r *runCommand) environment(lease *lock.Lease) []string {
+func (r *command) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
@@ -583,7 +586,7 @@ func (r *runCommand) environment(lease *lock.Lease) []string {
 }
 
 // say prints a progress message, with --verbose.
-func (r *runCommand) say(format string, args ...any) {
+func (r *command) say(format string, args ...any) {
 	if r.verbose {
 		fmt.Fprintf(r.stderr, "leasewheel: "+format+"\n", args...)
 	}

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"encoding/json"
@@ -58,7 +58,9 @@ func texts(raw [][]byte) []string {
 	return all
 }
 
-func guardCommands() []*cobra.Command {
+// GuardCommands makes the hidden command of the guard, which ends the program if leasewheel is
+// killed.
+func GuardCommands() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    guardCommand,
 		Short:  "The process that ends the command if leasewheel run is killed",

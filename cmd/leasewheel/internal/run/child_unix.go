@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package main
+package run
 
 import (
 	"os"
@@ -37,5 +37,5 @@ func (c *child) ending(lossAction) {}
 // command's are not known.
 func (c *child) findStrays() []int { return nil }
 
-// guardCommands returns nothing: there is no guard.
-func guardCommands() []*cobra.Command { return nil }
+// GuardCommands returns nothing: there is no guard.
+func GuardCommands() []*cobra.Command { return nil }
